@@ -1,0 +1,81 @@
+package abi
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// ErrOutOfBounds says that a guest named bytes that do not lie in its memory.
+var ErrOutOfBounds = errors.New("out of bounds of the guest's memory")
+
+// ErrTooLarge says that bytes are too many for the ABI: a length must fit into
+// a signed 32-bit number.
+var ErrTooLarge = errors.New("too large for the ABI")
+
+// Write is the host's side of the buffer-limit rule. It copies data to
+// memory[buf:] if len(data) <= limit, writes nothing otherwise, and returns
+// len(data) either way.
+//
+// The whole buffer that the guest claims, [buf, buf+limit), must lie in memory,
+// even when nothing is written; otherwise the error is [ErrOutOfBounds]. A
+// buffer of limit 0 may be anywhere.
+func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) {
+	if len(data) > math.MaxInt32 {
+		return 0, fmt.Errorf("%d bytes are %w", len(data), ErrTooLarge)
+	}
+	if limit != 0 && uint64(buf)+uint64(limit) > uint64(len(memory)) {
+		return 0, fmt.Errorf("buffer [%d, %d) is %w of %d bytes", buf, uint64(buf)+uint64(limit), ErrOutOfBounds, len(memory))
+	}
+	if len(data) != 0 && uint64(len(data)) <= uint64(limit) {
+		copy(memory[buf:], data)
+	}
+	return uint32(len(data)), nil
+}
+
+// Read returns the bytes [ptr, ptr+length) of memory, without a copy: they are
+// valid only while the guest does not run. The error is [ErrOutOfBounds] when
+// they do not lie in memory. A length of 0 gives nil, wherever ptr points.
+func Read(memory []byte, ptr, length uint32) ([]byte, error) {
+	if length == 0 {
+		return nil, nil
+	}
+	end := uint64(ptr) + uint64(length)
+	if end > uint64(len(memory)) {
+		return nil, fmt.Errorf("bytes [%d, %d) are %w of %d bytes", ptr, end, ErrOutOfBounds, len(memory))
+	}
+	return memory[ptr:end:end], nil
+}
+
+// Buffer is the guest's side of the buffer-limit rule: memory that is kept from
+// call to call and grows to what the largest answer needed.
+//
+// The zero value is ready to use.
+type Buffer struct {
+	bytes []byte
+}
+
+// bufferStart is the size of a Buffer before its first growth.
+const bufferStart = 4 << 10
+
+// Fill calls host with the buffer and, if the answer is longer, once more with
+// one that is large enough. It returns the answer, which is valid until the
+// next Fill.
+//
+// Fill panics if the second answer is longer still: a host gives the same
+// answer to the same question within one call of the guest.
+func (b *Buffer) Fill(host func(buf []byte) uint32) []byte {
+	if b.bytes == nil {
+		b.bytes = make([]byte, bufferStart)
+	}
+	n := host(b.bytes)
+	if uint64(n) > uint64(len(b.bytes)) {
+		// Round up, so that answers that grow slowly do not each reallocate.
+		b.bytes = make([]byte, (uint64(n)+bufferStart-1)/bufferStart*bufferStart)
+		if again := host(b.bytes); again != n {
+			panic("kubewasm: host answered " + strconv.Itoa(int(n)) + " bytes, then " + strconv.Itoa(int(again)) + ", to the same question")
+		}
+	}
+	return b.bytes[:n]
+}

@@ -1,0 +1,59 @@
+package abi
+
+import "strconv"
+
+// Code is the status code that a scheduler function returns: those of
+// k8s.io/kube-scheduler/framework.Code, which wasm carries in an i32.
+type Code int32
+
+// The codes of the scheduler framework, v0.37.
+const (
+	Success Code = iota
+	Error
+	Unschedulable
+	UnschedulableAndUnresolvable
+	Wait
+	Skip
+	Pending
+)
+
+var codeNames = [...]string{"Success", "Error", "Unschedulable", "UnschedulableAndUnresolvable", "Wait", "Skip", "Pending"}
+
+// Known reports whether c is a code of the framework. A host treats any other
+// as Error: the framework itself panics on a code that it does not know.
+func (c Code) Known() bool { return c >= Success && c <= Pending }
+
+// String returns the framework's name of the code.
+func (c Code) String() string {
+	if c.Known() {
+		return codeNames[c]
+	}
+	return "code(" + strconv.Itoa(int(c)) + ")"
+}
+
+// Verdict is the status code that an admission function returns.
+type Verdict int32
+
+// The verdicts of an admission plugin. Any other number counts as
+// VerdictError.
+const (
+	// VerdictAllow admits the request.
+	VerdictAllow Verdict = 0
+	// VerdictError says that the plugin could not decide; the failure policy
+	// of the plugin says what becomes of the request.
+	VerdictError Verdict = 1
+	// VerdictDeny refuses the request.
+	VerdictDeny Verdict = 2
+)
+
+// LogLevel is the severity of a message that a guest logs. The numbers are
+// those of log/slog.
+type LogLevel int32
+
+// The levels of kubewasm.log. A host rounds any other number down.
+const (
+	LogDebug LogLevel = -4
+	LogInfo  LogLevel = 0
+	LogWarn  LogLevel = 4
+	LogError LogLevel = 8
+)

@@ -1,0 +1,26 @@
+// Package hostcall holds the host functions that every kind of plugin uses.
+//
+// Natively, under go test, there is no host: what a plugin logs goes to
+// standard error, and its configuration is what its test put into its struct.
+package hostcall
+
+import "github.com/kubewasm/kubewasm/abi"
+
+// Config returns the plugin's configuration, valid until the guest asks the
+// host for anything else.
+func Config() []byte { return scratch.Fill(config) }
+
+// Object returns a copy of an object's bytes.
+func Object(ref abi.Ref) []byte {
+	return append([]byte(nil), scratch.Fill(func(buf []byte) uint32 { return object(ref, buf) })...)
+}
+
+// StatusReason tells the host why the function that runs does not succeed.
+func StatusReason(reason string) { statusReason(reason) }
+
+// Log writes a message to the host's log.
+func Log(level abi.LogLevel, msg string) { log(int32(level), msg) }
+
+// scratch is the buffer of all host calls whose answers are copied or decoded
+// at once.
+var scratch abi.Buffer

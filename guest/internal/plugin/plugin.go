@@ -1,0 +1,59 @@
+// Package plugin keeps what a guest registered and answers for it: which
+// functions it implements, and how it takes its configuration.
+package plugin
+
+import (
+	"runtime"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/config"
+	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
+)
+
+var (
+	mask    abi.Mask
+	plugins []any
+)
+
+// Register adds a plugin that implements the functions of m. The configuration
+// is decoded into it, if it is a pointer to a struct.
+func Register(p any, m abi.Mask) {
+	if mask&m != 0 {
+		panic("kubewasm: two plugins implement " + (mask & m).String())
+	}
+	mask |= m | abi.MaskOf(abi.Configure)
+	plugins = append(plugins, p)
+}
+
+// configure fills the registered plugins from data. Only the host calls it, so
+// that a native test may fill the struct itself.
+func configure() abi.Code {
+	data := hostcall.Config()
+	if len(data) == 0 {
+		return abi.Success
+	}
+	for _, p := range plugins {
+		if err := config.Decode(data, p); err != nil {
+			hostcall.StatusReason(err.Error())
+			return abi.Error
+		}
+	}
+	return abi.Success
+}
+
+// calls counts the calls since the Go scheduler last ran.
+var calls uint32
+
+// yieldEvery is how many calls pass between two turns of the Go scheduler. A
+// turn costs about as much as a short call does; 32 calls that allocate 32 KiB
+// each make 1 MiB of garbage.
+const yieldEvery = 32
+
+// Yield is called at the end of every exported function. A guest runs only
+// while it is called, so without a turn now and then its garbage collector
+// would never finish a cycle and the heap would grow for ever.
+func Yield() {
+	if calls++; calls%yieldEvery == 0 {
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,122 @@
+package host
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Config says which module a plugin is, what it is allowed, and what the host
+// offers it.
+type Config struct {
+	// Name is the plugin's name in logs, errors and metrics. Required.
+	Name string
+	// Source is where the module comes from. Required.
+	Source Source
+	// SHA256 is the digest that the module must have, in hexadecimal; empty
+	// means any. It is checked before anything is parsed.
+	SHA256 string
+	// Guest is the plugin's own configuration, JSON by convention, which a
+	// guest reads with kubewasm.config. It may be empty.
+	Guest []byte
+	// Limits bound what the guest may use; the zero value is the default.
+	Limits Limits
+	// Logger receives what the guest logs and prints; nil drops it.
+	Logger *slog.Logger
+
+	// Kind is the kind of extension that the caller can serve. A guest that
+	// implements no function of it is refused.
+	Kind abi.Kind
+	// Imports are the functions that the caller offers beside the common ones.
+	Imports []Import
+	// NewState makes what [Instance.State] returns, once for each instance; nil
+	// leaves it nil.
+	NewState func() any
+}
+
+// Limits bound what one plugin may use. A zero field means the default.
+type Limits struct {
+	// MemoryBytes is the most linear memory that an instance may have, rounded
+	// down to pages of 64 KiB. Default 64 MiB: a Go guest that reads Pods and
+	// Nodes lives in 4 MiB.
+	MemoryBytes uint64
+	// Instances is how many instances of the module there may be, which is how
+	// many calls run at the same time. Default GOMAXPROCS.
+	Instances int
+	// OutputBytes is how much of what a guest prints or logs in one call is
+	// kept, and how long a status reason may be; the rest is cut off. Default
+	// 16 KiB.
+	OutputBytes int
+	// ResultBytes is the longest result that a guest may hand to the host.
+	// Default 8 MiB, above the 7 MiB that an AdmissionReview of two large
+	// objects needs.
+	ResultBytes int
+}
+
+// The defaults of Limits.
+const (
+	DefaultMemoryBytes = 64 << 20
+	DefaultOutputBytes = 16 << 10
+	DefaultResultBytes = 8 << 20
+)
+
+const pageSize = 64 << 10
+
+func (l Limits) withDefaults() Limits {
+	if l.MemoryBytes == 0 {
+		l.MemoryBytes = DefaultMemoryBytes
+	}
+	if l.Instances == 0 {
+		l.Instances = runtime.GOMAXPROCS(0)
+	}
+	if l.OutputBytes == 0 {
+		l.OutputBytes = DefaultOutputBytes
+	}
+	if l.ResultBytes == 0 {
+		l.ResultBytes = DefaultResultBytes
+	}
+	return l
+}
+
+// validate reports every mistake of the configuration at once.
+func (c *Config) validate() error {
+	var errs []error
+	if c.Name == "" {
+		errs = append(errs, errors.New("name is empty"))
+	}
+	if c.Source == nil {
+		errs = append(errs, errors.New("source is missing"))
+	}
+	if c.SHA256 != "" {
+		if digest, err := hex.DecodeString(c.SHA256); err != nil || len(digest) != 32 {
+			errs = append(errs, fmt.Errorf("sha256 %q is not 64 hexadecimal digits", c.SHA256))
+		}
+	}
+	l := c.Limits
+	if l.MemoryBytes != 0 && l.MemoryBytes < pageSize {
+		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, less than one page of %d", l.MemoryBytes, pageSize))
+	}
+	if l.MemoryBytes > 4<<30 {
+		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, more than WebAssembly's 4 GiB", l.MemoryBytes))
+	}
+	for name, n := range map[string]int{"instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
+		}
+	}
+	if c.Kind == abi.KindCommon {
+		errs = append(errs, errors.New("kind is missing"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	// The map above has no order; an error message should.
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return fmt.Errorf("plugin %q: configuration: %w", c.Name, errors.Join(errs...))
+}

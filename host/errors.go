@@ -1,0 +1,154 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// ErrClosed says that a plugin was closed before or during the call.
+var ErrClosed = errors.New("plugin is closed")
+
+// ErrSaturated says that no instance of a plugin became free before the
+// caller's context ended. The context's own error is wrapped beside it.
+var ErrSaturated = errors.New("every instance of the plugin is in use")
+
+// DigestError says that a module is not the one that the configuration names.
+type DigestError struct {
+	Plugin    string
+	Want, Got string // SHA-256 in lower-case hexadecimal.
+}
+
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("plugin %q: sha256 of the module is %s, want %s", e.Plugin, e.Got, e.Want)
+}
+
+// ModuleError says that bytes are not a module that can run here: malformed, of
+// an unsupported feature, with a start function that fails, or over a limit.
+type ModuleError struct {
+	Plugin string
+	Err    error
+}
+
+func (e *ModuleError) Error() string {
+	return fmt.Sprintf("plugin %q: load module: %v", e.Plugin, e.Err)
+}
+
+func (e *ModuleError) Unwrap() error { return e.Err }
+
+// ExportError says that an export is missing or has another signature than the
+// ABI asks for.
+type ExportError struct {
+	Plugin string
+	Export string
+	// Got is the signature that the module has, empty if the export is
+	// missing; Want the one that it should have. Both as in
+	// abi.FormatSignature.
+	Got, Want string
+}
+
+func (e *ExportError) Error() string {
+	if e.Got == "" {
+		return fmt.Sprintf("plugin %q: export %q is missing, want %s", e.Plugin, e.Export, e.Want)
+	}
+	return fmt.Sprintf("plugin %q: export %q is %s, want %s", e.Plugin, e.Export, e.Got, e.Want)
+}
+
+// ImportError says that a module imports what this host does not provide or
+// grant.
+type ImportError struct {
+	Plugin       string
+	Module, Name string
+	// Got is the signature that the module imports, Want the one that the host
+	// provides; Want is empty when there is no such function.
+	Got, Want string
+}
+
+func (e *ImportError) Error() string {
+	if e.Want == "" {
+		return fmt.Sprintf("plugin %q: import %s.%s is not provided by this host", e.Plugin, e.Module, e.Name)
+	}
+	return fmt.Sprintf("plugin %q: import %s.%s is %s, want %s", e.Plugin, e.Module, e.Name, e.Got, e.Want)
+}
+
+// TrapError says that a guest did not return from a call: it executed a
+// trapping instruction, exited, exhausted its stack, or broke a rule of the ABI
+// (then errors.As finds an *ABIError too).
+type TrapError struct {
+	Plugin string
+	// Function is the export that was called.
+	Function string
+	// Reason is the runtime's word for what happened: "wasm error:
+	// unreachable", "exit code 2".
+	Reason string
+	// Output is what the guest printed to standard output and standard error
+	// during the call, cut to Limits.OutputBytes. A Go guest's panic and its
+	// Go stack stand here.
+	Output string
+	// Stack is the stack of WebAssembly functions, innermost first, one to a
+	// line.
+	Stack string
+	// Err is the runtime's error.
+	Err error
+}
+
+// Error is one line: the first line that the guest printed is usually the text
+// of its panic.
+func (e *TrapError) Error() string {
+	msg := fmt.Sprintf("plugin %q: %s trapped: %s", e.Plugin, e.Function, e.Reason)
+	if line, _, _ := strings.Cut(strings.TrimSpace(e.Output), "\n"); line != "" {
+		msg += ": " + line
+	}
+	return msg
+}
+
+func (e *TrapError) Unwrap() error { return e.Err }
+
+// ABIError says that a guest broke a rule of the ABI in a call to the host.
+type ABIError struct {
+	// Function is the host function that the guest called, with its module.
+	Function string
+	Err      error
+}
+
+func (e *ABIError) Error() string { return fmt.Sprintf("call %s: %v", e.Function, e.Err) }
+
+func (e *ABIError) Unwrap() error { return e.Err }
+
+// StatusError says that a guest returned a status code other than success from
+// a function whose only other answer is failure, such as configure.
+type StatusError struct {
+	Plugin   string
+	Function string
+	Code     abi.Code
+	Reason   string
+}
+
+func (e *StatusError) Error() string {
+	reason := e.Reason
+	if reason == "" {
+		reason = "no reason given"
+	}
+	return fmt.Sprintf("plugin %q: %s returned %s: %s", e.Plugin, e.Function, e.Code, reason)
+}
+
+// newTrapError takes wazero's error apart: the reason stands before its stack
+// trace.
+func newTrapError(plugin, function string, output []byte, err error) *TrapError {
+	reason, stack, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
+	reason = strings.TrimSuffix(reason, " (recovered by wazero)")
+	lines := strings.Split(strings.TrimRight(stack, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "\t")
+	}
+	return &TrapError{
+		Plugin:   plugin,
+		Function: function,
+		Reason:   reason,
+		Output:   string(output),
+		Stack:    strings.Join(lines, "\n"),
+		Err:      err,
+	}
+}

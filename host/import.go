@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Import is a function that a guest may import.
+type Import struct {
+	// Module and Name are what the guest imports.
+	Module, Name    string
+	Params, Results []abi.ValueType
+	// Func runs the function. The parameters lie in stack as WebAssembly has
+	// them, 32-bit numbers in the low half; the result goes to stack[0].
+	//
+	// Func may use inst.Write, inst.Read and inst.Violate. It runs on the
+	// goroutine that called the guest.
+	Func func(inst *Instance, stack []uint64)
+}
+
+// GuestReads returns the import of a function by the buffer-limit rule,
+// (buf, limit i32) -> len i32, which hands the guest what get returns. get must
+// return the same bytes for as long as one call of the guest lasts.
+func GuestReads(module, name string, get func(inst *Instance) []byte) Import {
+	return Import{
+		Module: module, Name: name,
+		Params: []abi.ValueType{abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+		Func: func(inst *Instance, stack []uint64) {
+			stack[0] = uint64(inst.Write(uint32(stack[0]), uint32(stack[1]), get(inst)))
+		},
+	}
+}
+
+// GuestWrites returns the import of a function (ptr, len i32) by which a guest
+// hands bytes to the host. put must copy what it keeps; it is called with at
+// most Limits.ResultBytes.
+func GuestWrites(module, name string, put func(inst *Instance, data []byte)) Import {
+	return Import{
+		Module: module, Name: name,
+		Params: []abi.ValueType{abi.I32, abi.I32},
+		Func: func(inst *Instance, stack []uint64) {
+			put(inst, inst.Read(uint32(stack[0]), uint32(stack[1])))
+		},
+	}
+}
+
+func (im *Import) String() string { return im.Module + "." + im.Name }
+
+// commonImports are the functions of the module "kubewasm".
+var commonImports = []Import{
+	GuestReads(abi.ModuleCommon, abi.ImportConfig, func(inst *Instance) []byte {
+		return inst.plugin.cfg.Guest
+	}),
+	GuestWrites(abi.ModuleCommon, abi.ImportStatusReason, func(inst *Instance, reason []byte) {
+		inst.reason = text(reason, inst.plugin.limits.OutputBytes)
+	}),
+	{
+		Module: abi.ModuleCommon, Name: abi.ImportLog,
+		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
+		Func: func(inst *Instance, stack []uint64) {
+			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
+			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.plugin.limits.OutputBytes))
+		},
+	},
+}
+
+// text makes a string of a guest's bytes: at most limit of them, and UTF-8.
+func text(b []byte, limit int) string {
+	if len(b) > limit {
+		b = b[:limit]
+	}
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// importTable is the set of functions that one plugin may import.
+type importTable map[[2]string]*Import
+
+func newImportTable(sets ...[]Import) importTable {
+	t := importTable{}
+	for _, set := range sets {
+		for i := range set {
+			t[[2]string{set[i].Module, set[i].Name}] = &set[i]
+		}
+	}
+	return t
+}
+
+// check reports every import of the module that the table does not hold, or
+// holds with another signature.
+func (t importTable) check(plugin string, compiled wazero.CompiledModule) []error {
+	var errs []error
+	for _, fn := range compiled.ImportedFunctions() {
+		module, name, _ := fn.Import()
+		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
+		im, ok := t[[2]string{module, name}]
+		if !ok {
+			if module == wasiModule {
+				continue // Checked by wazero, which knows its functions.
+			}
+			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
+			continue
+		}
+		if want := abi.FormatSignature(im.Params, im.Results); got != want {
+			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want})
+		}
+	}
+	for _, mem := range compiled.ImportedMemories() {
+		module, name, _ := mem.Import()
+		errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: "memory"})
+	}
+	return errs
+}
+
+// instantiate makes the host modules of the table in rt.
+func (t importTable) instantiate(ctx context.Context, rt wazero.Runtime) error {
+	builders := map[string]wazero.HostModuleBuilder{}
+	for key, im := range t {
+		b, ok := builders[key[0]]
+		if !ok {
+			b = rt.NewHostModuleBuilder(key[0])
+			builders[key[0]] = b
+		}
+		b.NewFunctionBuilder().
+			WithGoModuleFunction(hostFunction(im), im.Params, im.Results).
+			WithName(im.Name).
+			Export(im.Name)
+	}
+	for name, b := range builders {
+		if _, err := b.Instantiate(ctx); err != nil {
+			return fmt.Errorf("instantiate host module %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// hostFunction adapts an Import to wazero. The instance travels as the context
+// itself: a context.Value would cost a walk for each host call.
+func hostFunction(im *Import) api.GoModuleFunc {
+	return func(ctx context.Context, _ api.Module, stack []uint64) {
+		inst := ctx.(*callContext).inst
+		inst.hostCall = im
+		im.Func(inst, stack)
+	}
+}

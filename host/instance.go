@@ -1,0 +1,191 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Instance is one instance of a plugin's module, with its own memory. It serves
+// one call at a time and is not safe for use by several goroutines.
+type Instance struct {
+	plugin *Plugin
+	module api.Module
+	memory api.Memory
+	// functions are resolved once: looking an export up costs microseconds.
+	functions [64]api.Function
+	// stack holds the parameters and the result of a call.
+	stack [4]uint64
+	ctx   callContext
+	state any
+
+	// calling is the export that runs, empty between calls.
+	calling string
+	// hostCall is the host function that the guest called last.
+	hostCall *Import
+	reason   string
+	output   output
+	// broken says that the guest did not return from a call: its memory may be
+	// half written, so the instance must not run again.
+	broken bool
+}
+
+// callContext is the context that a guest runs under. It is part of the
+// instance, so that a call allocates nothing and a host function finds the
+// instance by a type assertion.
+type callContext struct {
+	parent context.Context
+	inst   *Instance
+}
+
+func (c *callContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *callContext) Done() <-chan struct{}       { return c.parent.Done() }
+func (c *callContext) Err() error                  { return c.parent.Err() }
+
+// Value hides the caller's values: wazero looks for its own keys in every call,
+// and a guest has no business with any.
+func (c *callContext) Value(any) any { return nil }
+
+// Plugin returns the plugin that the instance belongs to.
+func (i *Instance) Plugin() *Plugin { return i.plugin }
+
+// State returns what Config.NewState made for this instance.
+func (i *Instance) State() any { return i.state }
+
+// Context returns the caller's context of the call that runs.
+func (i *Instance) Context() context.Context { return i.ctx.parent }
+
+// Call calls a function of the guest, which must be in [Plugin.Functions], and
+// returns its result: a status code, or two packed numbers.
+//
+// The error is a *[TrapError] if the guest did not return; the instance is then
+// discarded when it is released. It is ctx's error if ctx ended before the
+// call.
+//
+// 0 allocs: TestCallDoesNotAllocate.
+func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, f, err)
+	}
+	fn := i.functions[f&63]
+	if fn == nil {
+		return 0, fmt.Errorf("plugin %q: call %s: the guest does not implement it", i.plugin.cfg.Name, f)
+	}
+	copy(i.stack[:], args)
+	return i.run(ctx, fn, f.Signature().Name)
+}
+
+// run calls fn with the parameters in i.stack.
+func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint64, error) {
+	if i.broken {
+		return 0, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
+	}
+	i.ctx.parent, i.calling, i.reason = ctx, name, ""
+	// Until the guest has returned, the instance counts as broken: so it is
+	// also when a host function panics through wazero.
+	i.broken = true
+	err := fn.CallWithStack(&i.ctx, i.stack[:])
+	if err != nil {
+		err = newTrapError(i.plugin.cfg.Name, name, i.output.bytes, err)
+	} else {
+		i.broken = false
+	}
+	if len(i.output.bytes) != 0 {
+		i.log(slog.LevelInfo, text(i.output.bytes, len(i.output.bytes)))
+		i.output.bytes = i.output.bytes[:0]
+	}
+	i.ctx.parent, i.calling = context.Background(), ""
+	return i.stack[0], err
+}
+
+// start runs the module's own initialisation: _initialize of a reactor, _start
+// of a command. A command that exits with 0 has started well.
+func (i *Instance) start(ctx context.Context) error {
+	for _, name := range []string{"_initialize", "_start"} {
+		fn := i.module.ExportedFunction(name)
+		if fn == nil {
+			continue
+		}
+		_, err := i.run(ctx, fn, name)
+		var exit *sys.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 0 {
+			i.broken = false
+			err = nil
+		}
+		return err
+	}
+	return nil
+}
+
+// Reason returns the last status reason that the guest gave in the last call,
+// cut to Limits.OutputBytes and made valid UTF-8; empty if it gave none.
+func (i *Instance) Reason() string { return i.reason }
+
+// Calling returns the name of the export that runs, for the messages of host
+// functions.
+func (i *Instance) Calling() string { return i.calling }
+
+// Write hands data to the guest by the buffer-limit rule and returns what the
+// host function must return. A buffer outside of the guest's memory is a
+// violation of the ABI.
+func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	n, err := abi.Write(memory, buf, limit, data)
+	if err != nil {
+		i.Violate(err)
+	}
+	return n
+}
+
+// Read returns bytes of the guest's memory, valid until the guest runs again.
+// Bytes outside of its memory or more than Limits.ResultBytes are a violation
+// of the ABI.
+func (i *Instance) Read(ptr, length uint32) []byte {
+	if uint64(length) > uint64(i.plugin.limits.ResultBytes) {
+		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.plugin.limits.ResultBytes))
+	}
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	data, err := abi.Read(memory, ptr, length)
+	if err != nil {
+		i.Violate(err)
+	}
+	return data
+}
+
+// Violate ends the call that runs: Call returns a *[TrapError] that wraps an
+// *[ABIError] with err. It does not return, and may be used in host functions
+// only.
+func (i *Instance) Violate(err error) {
+	name := ""
+	if i.hostCall != nil {
+		name = i.hostCall.String()
+	}
+	panic(&ABIError{Function: name, Err: err})
+}
+
+func (i *Instance) log(level slog.Level, msg string) {
+	if l := i.plugin.cfg.Logger; l != nil {
+		l.Log(i.ctx.parent, level, msg, "plugin", i.plugin.cfg.Name, "function", i.calling)
+	}
+}
+
+// output keeps the first bytes that a guest prints in a call.
+type output struct {
+	bytes []byte
+	limit int
+}
+
+// Write implements io.Writer; what does not fit is dropped.
+func (o *output) Write(p []byte) (int, error) {
+	if room := o.limit - len(o.bytes); room > 0 {
+		o.bytes = append(o.bytes, p[:min(len(p), room)]...)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,93 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// Runtime holds what the plugins of a process share. It is safe for use by
+// several goroutines.
+type Runtime struct {
+	cache wazero.CompilationCache
+
+	mu      sync.Mutex
+	plugins map[*Plugin]struct{}
+	closed  bool
+}
+
+// RuntimeConfig configures a Runtime. The zero value works.
+type RuntimeConfig struct {
+	// CacheDir is a directory for compiled modules, which makes loading one
+	// again some fifty times faster. It is created with mode 0700; one that
+	// others can write to, or that belongs to another user, is refused, since
+	// its files are machine code. Empty means no cache beyond the process.
+	CacheDir string
+}
+
+// NewRuntime makes a Runtime. Close it when no plugin is needed any more.
+func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
+	rt := &Runtime{plugins: map[*Plugin]struct{}{}}
+	if cfg.CacheDir == "" {
+		rt.cache = wazero.NewCompilationCache()
+		return rt, nil
+	}
+	if err := os.MkdirAll(cfg.CacheDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make compilation cache: %w", err)
+	}
+	if err := checkPrivate(cfg.CacheDir); err != nil {
+		return nil, fmt.Errorf("use compilation cache: %w", err)
+	}
+	cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)
+	if err != nil {
+		return nil, fmt.Errorf("open compilation cache: %w", err)
+	}
+	rt.cache = cache
+	return rt, nil
+}
+
+// Close closes the plugins that are still open, waiting for their calls until
+// ctx ends, and then the compilation cache. Load fails afterwards.
+func (rt *Runtime) Close(ctx context.Context) error {
+	rt.mu.Lock()
+	if rt.closed {
+		rt.mu.Unlock()
+		return nil
+	}
+	rt.closed = true
+	open := make([]*Plugin, 0, len(rt.plugins))
+	for p := range rt.plugins {
+		open = append(open, p)
+	}
+	rt.mu.Unlock()
+
+	var errs []error
+	for _, p := range open {
+		errs = append(errs, p.Close(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // The cache holds code that still runs.
+	}
+	return rt.cache.Close(ctx)
+}
+
+// add registers a plugin, so that Close finds it.
+func (rt *Runtime) add(p *Plugin) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closed {
+		return fmt.Errorf("plugin %q: load module: runtime is closed", p.cfg.Name)
+	}
+	rt.plugins[p] = struct{}{}
+	return nil
+}
+
+func (rt *Runtime) remove(p *Plugin) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	delete(rt.plugins, p)
+}
