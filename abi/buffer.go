@@ -2,31 +2,49 @@ package abi
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 )
 
-// ErrOutOfBounds says that a guest named bytes that do not lie in its memory.
-var ErrOutOfBounds = errors.New("out of bounds of the guest's memory")
+// This file does without fmt: it is part of every guest, and fmt would add half
+// a megabyte to each.
 
 // ErrTooLarge says that bytes are too many for the ABI: a length must fit into
 // a signed 32-bit number.
-var ErrTooLarge = errors.New("too large for the ABI")
+var ErrTooLarge = errors.New("more bytes than the ABI can carry")
+
+// BoundsError says that a guest named bytes that do not lie in its memory.
+type BoundsError struct {
+	// Start and End enclose the bytes, Memory is the size of the memory.
+	Start, End, Memory uint64
+}
+
+func (e *BoundsError) Error() string {
+	return "bytes [" + strconv.FormatUint(e.Start, 10) + ", " + strconv.FormatUint(e.End, 10) +
+		") are out of bounds of the guest's memory of " + strconv.FormatUint(e.Memory, 10) + " bytes"
+}
+
+func checkBounds(memory []byte, start, length uint32) error {
+	end := uint64(start) + uint64(length)
+	if length != 0 && end > uint64(len(memory)) {
+		return &BoundsError{Start: uint64(start), End: end, Memory: uint64(len(memory))}
+	}
+	return nil
+}
 
 // Write is the host's side of the buffer-limit rule. It copies data to
 // memory[buf:] if len(data) <= limit, writes nothing otherwise, and returns
 // len(data) either way.
 //
 // The whole buffer that the guest claims, [buf, buf+limit), must lie in memory,
-// even when nothing is written; otherwise the error is [ErrOutOfBounds]. A
-// buffer of limit 0 may be anywhere.
+// even when nothing is written; otherwise the error is a *[BoundsError]. A buffer
+// of limit 0 may be anywhere. More than math.MaxInt32 bytes are [ErrTooLarge].
 func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) {
 	if len(data) > math.MaxInt32 {
-		return 0, fmt.Errorf("%d bytes are %w", len(data), ErrTooLarge)
+		return 0, ErrTooLarge
 	}
-	if limit != 0 && uint64(buf)+uint64(limit) > uint64(len(memory)) {
-		return 0, fmt.Errorf("buffer [%d, %d) is %w of %d bytes", buf, uint64(buf)+uint64(limit), ErrOutOfBounds, len(memory))
+	if err := checkBounds(memory, buf, limit); err != nil {
+		return 0, err
 	}
 	if len(data) != 0 && uint64(len(data)) <= uint64(limit) {
 		copy(memory[buf:], data)
@@ -35,16 +53,16 @@ func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) 
 }
 
 // Read returns the bytes [ptr, ptr+length) of memory, without a copy: they are
-// valid only while the guest does not run. The error is [ErrOutOfBounds] when
+// valid only while the guest does not run. The error is a *[BoundsError] when
 // they do not lie in memory. A length of 0 gives nil, wherever ptr points.
 func Read(memory []byte, ptr, length uint32) ([]byte, error) {
 	if length == 0 {
 		return nil, nil
 	}
-	end := uint64(ptr) + uint64(length)
-	if end > uint64(len(memory)) {
-		return nil, fmt.Errorf("bytes [%d, %d) are %w of %d bytes", ptr, end, ErrOutOfBounds, len(memory))
+	if err := checkBounds(memory, ptr, length); err != nil {
+		return nil, err
 	}
+	end := uint64(ptr) + uint64(length) // 2^32 is possible.
 	return memory[ptr:end:end], nil
 }
 

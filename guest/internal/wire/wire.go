@@ -34,20 +34,23 @@ type Reader struct {
 	Field uint32
 	Type  Type
 
-	rest   []byte
-	number uint64
-	value  []byte
-	bad    bool
+	message []byte
+	// start and end enclose the field with its key.
+	start, end int
+	number     uint64
+	value      []byte
+	malformed  bool
 }
 
 // NewReader returns a Reader of the message in b.
-func NewReader(b []byte) Reader { return Reader{rest: b} }
+func NewReader(b []byte) Reader { return Reader{message: b} }
 
 // Next goes to the next field and reports whether there is one.
 func (r *Reader) Next() bool {
-	if len(r.rest) == 0 {
+	if r.end >= len(r.message) {
 		return false
 	}
+	r.start = r.end
 	key, ok := r.varint()
 	if !ok || key>>3 == 0 || key>>3 > 1<<29-1 {
 		return r.stop()
@@ -61,10 +64,12 @@ func (r *Reader) Next() bool {
 		}
 	case Bytes:
 		n, ok := r.varint()
-		if !ok || n > uint64(len(r.rest)) {
+		if !ok || n > uint64(len(r.message)-r.end) {
 			return r.stop()
 		}
-		r.value, r.rest = r.rest[:n:n], r.rest[n:]
+		from := r.end
+		r.end += int(n)
+		r.value = r.message[from:r.end:r.end]
 	case Fixed64:
 		return r.fixed(8)
 	case Fixed32:
@@ -76,7 +81,13 @@ func (r *Reader) Next() bool {
 }
 
 // Malformed reports whether the walk ended before the bytes did.
-func (r *Reader) Malformed() bool { return r.bad }
+func (r *Reader) Malformed() bool { return r.malformed }
+
+// Span returns where in the message the field lies, its key included.
+func (r *Reader) Span() (start, end int) { return r.start, r.end }
+
+// Message returns the bytes that the Reader walks over.
+func (r *Reader) Message() []byte { return r.message }
 
 // Uint64 returns the number of the field, 0 if it is not one.
 func (r *Reader) Uint64() uint64 { return r.number }
@@ -96,20 +107,20 @@ func (r *Reader) String() string { return unsafe.String(unsafe.SliceData(r.value
 
 func (r *Reader) varint() (uint64, bool) {
 	// Nearly all are one byte: keys of small fields, short lengths, bools.
-	if len(r.rest) > 0 && r.rest[0] < 0x80 {
-		v := uint64(r.rest[0])
-		r.rest = r.rest[1:]
-		return v, true
+	if r.end < len(r.message) && r.message[r.end] < 0x80 {
+		r.end++
+		return uint64(r.message[r.end-1]), true
 	}
 	var v uint64
-	for i, shift := 0, uint(0); i < len(r.rest) && i < 10; i, shift = i+1, shift+7 {
-		b := r.rest[i]
+	rest := r.message[r.end:]
+	for i, shift := 0, uint(0); i < len(rest) && i < 10; i, shift = i+1, shift+7 {
+		b := rest[i]
 		if i == 9 && b > 1 {
 			return 0, false // More than 64 bits.
 		}
 		v |= uint64(b&0x7f) << shift
 		if b < 0x80 {
-			r.rest = r.rest[i+1:]
+			r.end += i + 1
 			return v, true
 		}
 	}
@@ -117,18 +128,18 @@ func (r *Reader) varint() (uint64, bool) {
 }
 
 func (r *Reader) fixed(n int) bool {
-	if len(r.rest) < n {
+	if len(r.message)-r.end < n {
 		return r.stop()
 	}
 	for i := n - 1; i >= 0; i-- {
-		r.number = r.number<<8 | uint64(r.rest[i])
+		r.number = r.number<<8 | uint64(r.message[r.end+i])
 	}
-	r.rest = r.rest[n:]
+	r.end += n
 	return true
 }
 
 func (r *Reader) stop() bool {
-	r.rest, r.bad = nil, true
+	r.end, r.malformed = len(r.message), true
 	return false
 }
 

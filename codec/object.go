@@ -1,0 +1,40 @@
+package codec
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// message is what the generated code of k8s.io/api gives every object. It
+// writes map entries in the order of their keys, so that equal objects have
+// equal bytes.
+type message interface {
+	Size() int
+	MarshalToSizedBuffer(b []byte) (int, error)
+}
+
+// Pod returns the bytes of pod for a guest: k8s.io.api.core.v1.Pod, without
+// managedFields. pod is not changed.
+func Pod(pod *corev1.Pod) ([]byte, error) {
+	p := *pod
+	p.ManagedFields = nil
+	return marshal(&p, "Pod", pod.Namespace+"/"+pod.Name)
+}
+
+// Node returns the bytes of node for a guest: k8s.io.api.core.v1.Node, without
+// managedFields. node is not changed.
+func Node(node *corev1.Node) ([]byte, error) {
+	n := *node
+	n.ManagedFields = nil
+	return marshal(&n, "Node", node.Name)
+}
+
+func marshal(m message, kind, name string) ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %q: %w", kind, name, err)
+	}
+	return b[len(b)-n:], nil
+}

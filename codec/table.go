@@ -1,0 +1,210 @@
+package codec
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Object is a version of an object, encoded. It does not change.
+type Object struct {
+	// Ref is what guests know this version by.
+	Ref   abi.Ref
+	bytes []byte
+	slot  *slot
+}
+
+// Bytes returns the encoded object, which must not be changed.
+func (o *Object) Bytes() []byte { return o.bytes }
+
+// Table encodes objects once for each of their versions and gives them refs.
+//
+// An object that was seen before is found by its pointer: objects that come
+// from informers are never changed in place, so an equal pointer means equal
+// content. Behind a new pointer the object is encoded, and its version moves
+// only if the bytes did.
+//
+// A Table forgets objects that were not asked for during the last epochs
+// (see Advance) and uses their slots again, so that its memory, and that of
+// guests, follows the number of objects in use.
+//
+// The zero value is ready to use. A Table is safe for use by several
+// goroutines.
+type Table struct {
+	// objects holds the current *Object of each pointer. Reading it takes no
+	// lock: many goroutines filter nodes at the same time.
+	objects sync.Map
+	epoch   atomic.Uint64
+
+	mu    sync.Mutex
+	byKey map[key]*slot
+	// slots is by number. It is copied when it grows, so that Lookup can read
+	// it without a lock.
+	slots atomic.Pointer[[]*slot]
+	free  []*slot
+	// sweepAt is how many slots may be in use before the Table looks for some
+	// to free.
+	sweepAt int
+}
+
+// key names an object in every version.
+type key struct {
+	kind            byte
+	namespace, name string
+}
+
+// slot is a place for the versions of one object at a time.
+type slot struct {
+	number  uint32
+	version uint32
+	key     key
+	pointer any
+	current atomic.Pointer[Object]
+	// used is the epoch in which the object was last asked for.
+	used atomic.Uint64
+}
+
+const (
+	// epochsKept is for how many epochs an unused object is remembered. A
+	// scheduler that looks at a twentieth of its nodes in each cycle comes
+	// round to each of them long before.
+	epochsKept = 128
+	// sweepMin is how many slots a Table uses before it looks for any to free.
+	sweepMin = 256
+)
+
+// Advance begins a new epoch: for a scheduler, the scheduling of another Pod.
+func (t *Table) Advance() { t.epoch.Add(1) }
+
+// Pod returns the encoded version of pod.
+//
+// 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
+func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
+	if o := t.seen(pod); o != nil {
+		return o, nil
+	}
+	b, err := Pod(pod)
+	if err != nil {
+		return nil, err
+	}
+	return t.update(pod, key{'p', pod.Namespace, pod.Name}, b), nil
+}
+
+// Node returns the encoded version of node.
+//
+// 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
+func (t *Table) Node(node *corev1.Node) (*Object, error) {
+	if o := t.seen(node); o != nil {
+		return o, nil
+	}
+	b, err := Node(node)
+	if err != nil {
+		return nil, err
+	}
+	return t.update(node, key{kind: 'n', name: node.Name}, b), nil
+}
+
+// Lookup returns the object that ref names, if it is the current version of its
+// slot.
+func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
+	slots := t.slots.Load()
+	if slots == nil || uint64(ref.Slot()) >= uint64(len(*slots)) {
+		return nil, false
+	}
+	o := (*slots)[ref.Slot()].current.Load()
+	if o == nil || o.Ref != ref {
+		return nil, false
+	}
+	return o, true
+}
+
+// seen returns the object of a pointer that is known.
+func (t *Table) seen(pointer any) *Object {
+	v, ok := t.objects.Load(pointer)
+	if !ok {
+		return nil
+	}
+	o := v.(*Object)
+	// Writing the same epoch over and over would bounce the cache line between
+	// the processors.
+	if epoch := t.epoch.Load(); o.slot.used.Load() != epoch {
+		o.slot.used.Store(epoch)
+	}
+	return o
+}
+
+// update makes b the content of the object that key names and pointer its
+// pointer.
+func (t *Table) update(pointer any, k key, b []byte) *Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, ok := t.byKey[k]
+	if !ok {
+		s = t.allocate()
+		s.key = k
+		if t.byKey == nil {
+			t.byKey = map[key]*slot{}
+		}
+		t.byKey[k] = s
+	}
+	s.used.Store(t.epoch.Load())
+	o := s.current.Load()
+	if o == nil || !bytes.Equal(o.bytes, b) {
+		s.version = abi.NextVersion(s.version)
+		o = &Object{Ref: abi.MakeRef(s.version, s.number), bytes: b, slot: s}
+		s.current.Store(o)
+	}
+	if s.pointer != pointer {
+		if s.pointer != nil {
+			t.objects.Delete(s.pointer)
+		}
+		s.pointer = pointer
+	}
+	t.objects.Store(pointer, o)
+	return o
+}
+
+// allocate returns an empty slot.
+func (t *Table) allocate() *slot {
+	if t.sweepAt == 0 {
+		t.sweepAt = sweepMin
+	}
+	if len(t.free) == 0 && len(t.byKey) >= t.sweepAt {
+		t.sweep()
+		t.sweepAt = max(sweepMin, 2*len(t.byKey))
+	}
+	if n := len(t.free); n > 0 {
+		s := t.free[n-1]
+		t.free = t.free[:n-1]
+		return s
+	}
+	var old []*slot
+	if p := t.slots.Load(); p != nil {
+		old = *p
+	}
+	s := &slot{number: uint32(len(old))}
+	// append may write beyond the end of the slice that readers have, which
+	// they do not look at.
+	grown := append(old, s)
+	t.slots.Store(&grown)
+	return s
+}
+
+// sweep frees the slots of objects that were not used for epochsKept epochs.
+func (t *Table) sweep() {
+	epoch := t.epoch.Load()
+	for k, s := range t.byKey {
+		if s.used.Load()+epochsKept >= epoch {
+			continue
+		}
+		delete(t.byKey, k)
+		t.objects.Delete(s.pointer)
+		s.pointer = nil
+		s.current.Store(nil)
+		t.free = append(t.free, s)
+	}
+}

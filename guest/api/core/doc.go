@@ -1,0 +1,13 @@
+// Package core has views of k8s.io/api/core/v1, for guests: of a Pod and a Node
+// as far as scheduler and admission plugins read them.
+//
+// A view is made of an object's bytes, protobuf or JSON, and costs nothing until
+// a field is asked for; what was read once is remembered. Missing messages read
+// as empty ones. Strings share the memory of the object and may be kept.
+//
+//	for _, c := range pod.Spec().Containers() {
+//		if strings.HasSuffix(c.Image(), ":latest") { … }
+//	}
+//
+// The accessors have the names of the fields in the Kubernetes API.
+package core

@@ -1,0 +1,78 @@
+package sched
+
+import "github.com/kubewasm/kubewasm/abi"
+
+// CycleState is what a plugin remembers during the scheduling of one Pod: what
+// PreFilter writes, Filter and Score of the same cycle read. It is empty when
+// PreFilter begins. The host sees none of it.
+//
+// What Filter or Score write is seen by later calls on the same instance of the
+// guest only: write in PreFilter what others need.
+type CycleState struct{ c *cycle }
+
+type cycle struct {
+	version uint32
+	keys    []string
+	values  []any
+}
+
+// NewCycleState returns an empty CycleState, for native tests.
+func NewCycleState() CycleState { return CycleState{&cycle{}} }
+
+// Read returns what was written under key, and whether anything was.
+func (s CycleState) Read(key string) (value any, ok bool) {
+	for i, k := range s.c.keys {
+		if k == key {
+			return s.c.values[i], true
+		}
+	}
+	return nil, false
+}
+
+// Write remembers value under key.
+func (s CycleState) Write(key string, value any) {
+	for i, k := range s.c.keys {
+		if k == key {
+			s.c.values[i] = value
+			return
+		}
+	}
+	s.c.keys = append(s.c.keys, key)
+	s.c.values = append(s.c.values, value)
+}
+
+// Delete forgets what was written under key.
+func (s CycleState) Delete(key string) {
+	for i, k := range s.c.keys {
+		if k == key {
+			s.c.keys = append(s.c.keys[:i], s.c.keys[i+1:]...)
+			s.c.values = append(s.c.values[:i], s.c.values[i+1:]...)
+			return
+		}
+	}
+}
+
+// reset forgets everything.
+func (c *cycle) reset(version uint32) {
+	c.version = version
+	clear(c.values) // Let the garbage collector have them.
+	c.keys, c.values = c.keys[:0], c.values[:0]
+}
+
+// maxSlot bounds the tables of a guest against a host that counts wrongly.
+const maxSlot = 1 << 20
+
+// slots is a table by the slot of a Ref.
+type slots[T any] struct{ table []T }
+
+// at returns the entry of ref's slot.
+func (s *slots[T]) at(ref abi.Ref) *T {
+	slot := ref.Slot()
+	if slot >= uint32(len(s.table)) {
+		if slot >= maxSlot {
+			panic("kubewasm: host used a slot beyond the largest")
+		}
+		s.table = append(s.table, make([]T, int(slot)+1-len(s.table))...)
+	}
+	return &s.table[slot]
+}

@@ -1,0 +1,27 @@
+// Package sched is the SDK for guests that extend kube-scheduler.
+//
+// A plugin is a struct with methods named after the extension points of
+// k8s.io/kube-scheduler/framework. It is registered once:
+//
+//	type zone struct {
+//		Zone string `json:"zone"` // Filled from the plugin's configuration.
+//	}
+//
+//	func (z *zone) Filter(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
+//		if got := node.Node().Metadata().Labels().Get("topology.kubernetes.io/zone"); got != z.Zone {
+//			return sched.Unschedulable("node is in zone ", got, ", not in ", z.Zone)
+//		}
+//		return nil
+//	}
+//
+//	func init() { sched.Register(&zone{}) }
+//
+//	func main() {}
+//
+// Build it with
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o zone.wasm .
+//
+// Natively, in a test, its methods are called like any others, with a Pod and a
+// Node made by [github.com/kubewasm/kubewasm/guest/guesttest].
+package sched
