@@ -136,7 +136,7 @@ func (e *StatusError) Error() string {
 
 // newTrapError takes wazero's error apart: the reason stands before its stack
 // trace.
-func newTrapError(plugin, function string, output []byte, err error) *TrapError {
+func newTrapError(plugin, function, output string, err error) *TrapError {
 	reason, stack, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	reason = strings.TrimSuffix(reason, " (recovered by wazero)")
 	lines := strings.Split(strings.TrimRight(stack, "\n"), "\n")
@@ -147,7 +147,7 @@ func newTrapError(plugin, function string, output []byte, err error) *TrapError 
 		Plugin:   plugin,
 		Function: function,
 		Reason:   reason,
-		Output:   string(output),
+		Output:   output,
 		Stack:    strings.Join(lines, "\n"),
 		Err:      err,
 	}

@@ -93,7 +93,7 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	i.broken = true
 	err := fn.CallWithStack(&i.ctx, i.stack[:])
 	if err != nil {
-		err = newTrapError(i.plugin.cfg.Name, name, i.output.bytes, err)
+		err = newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
 	} else {
 		i.broken = false
 	}
@@ -105,10 +105,14 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	return i.stack[0], err
 }
 
-// start runs the module's own initialisation: _initialize of a reactor, _start
-// of a command. A command that exits with 0 has started well.
+// startFunctions initialise a module: that of a reactor or, if there is none,
+// that of a command.
+var startFunctions = []string{"_initialize", "_start"}
+
+// start runs the module's own initialisation. A command that exits with 0 has
+// started well.
 func (i *Instance) start(ctx context.Context) error {
-	for _, name := range []string{"_initialize", "_start"} {
+	for _, name := range startFunctions {
 		fn := i.module.ExportedFunction(name)
 		if fn == nil {
 			continue

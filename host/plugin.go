@@ -79,7 +79,7 @@ func (p *Plugin) load(ctx context.Context, module []byte) (err error) {
 	}
 	imports := newImportTable(commonImports, p.cfg.Imports)
 	errs := imports.check(p.cfg.Name, p.compiled)
-	errs = append(errs, p.checkExports(abi.MaskOf())...)
+	errs = append(errs, p.checkModule()...)
 	if len(errs) != 0 {
 		return errors.Join(errs...)
 	}
@@ -98,36 +98,42 @@ func (p *Plugin) load(ctx context.Context, module []byte) (err error) {
 	return nil
 }
 
-// checkExports reports the exports that every guest needs and those of the
-// functions in mask, as far as they are missing or of the wrong type.
-func (p *Plugin) checkExports(mask abi.Mask) []error {
-	var errs []error
-	exports := p.compiled.ExportedFunctions()
-	check := func(name string, params, results []abi.ValueType) {
-		want, got := abi.FormatSignature(params, results), ""
-		if def, ok := exports[name]; ok {
-			got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
-		}
-		if got != want {
-			errs = append(errs, &ExportError{Plugin: p.cfg.Name, Export: name, Got: got, Want: want})
-		}
+// checkModule reports the exports that every guest needs, as far as they are
+// missing or of the wrong type.
+func (p *Plugin) checkModule() []error {
+	errs := p.checkExport(nil, abi.Marker, nil, []abi.ValueType{abi.I64})
+	if _, ok := p.compiled.ExportedMemories()[abi.Memory]; !ok {
+		errs = append(errs, &ExportError{Plugin: p.cfg.Name, Export: abi.Memory, Want: "a memory"})
 	}
-	if mask == 0 {
-		check(abi.Marker, nil, []abi.ValueType{abi.I64})
-		if _, ok := p.compiled.ExportedMemories()[abi.Memory]; !ok {
-			errs = append(errs, &ExportError{Plugin: p.cfg.Name, Export: abi.Memory, Want: "memory"})
+	for _, name := range startFunctions {
+		if _, ok := p.compiled.ExportedFunctions()[name]; ok {
+			errs = p.checkExport(errs, name, nil, nil)
 		}
-		for _, name := range []string{"_initialize", "_start"} {
-			if _, ok := exports[name]; ok {
-				check(name, nil, nil)
-			}
-		}
-	}
-	for _, f := range mask.Functions() {
-		sig := f.Signature()
-		check(sig.Name, sig.Params, sig.Results)
 	}
 	return errs
+}
+
+// checkFunctions does the same for the functions that the guest says that it
+// implements.
+func (p *Plugin) checkFunctions(mask abi.Mask) []error {
+	var errs []error
+	for _, f := range mask.Functions() {
+		sig := f.Signature()
+		errs = p.checkExport(errs, sig.Name, sig.Params, sig.Results)
+	}
+	return errs
+}
+
+// checkExport appends to errs what is wrong with an exported function.
+func (p *Plugin) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
+	want, got := abi.FormatSignature(params, results), ""
+	if def, ok := p.compiled.ExportedFunctions()[name]; ok {
+		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
+	}
+	if got == want {
+		return errs
+	}
+	return append(errs, &ExportError{Plugin: p.cfg.Name, Export: name, Got: got, Want: want})
 }
 
 // instantiate makes an instance that is ready to be called: started, asked for
@@ -202,7 +208,7 @@ func (p *Plugin) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
 	if mask.Of(p.cfg.Kind) == 0 {
 		return 0, &ModuleError{Plugin: p.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", p.cfg.Kind, mask)}
 	}
-	if errs := p.checkExports(mask); len(errs) != 0 {
+	if errs := p.checkFunctions(mask); len(errs) != 0 {
 		return 0, errors.Join(errs...)
 	}
 	p.functions = mask

@@ -1,0 +1,29 @@
+# What a developer runs by hand; `go test ./...` alone passes all tests.
+
+.PHONY: all test lint generate quickstart bench
+
+all: lint test
+
+test:
+	go test ./...
+
+# The same checks as in .ci/run.
+lint:
+	test -z "$$(gofmt -l .)" || (gofmt -l . && false)
+	go vet ./...
+	GOOS=wasip1 GOARCH=wasm go vet ./abi ./guest/... ./examples/admission/... ./examples/hooks/... ./examples/sched/...
+	go tool staticcheck ./...
+
+# Rebuilds what is built and checked in: the small modules that tests load, from
+# the WebAssembly text beside them (wat2wasm is in the package wabt).
+WAT := $(shell find . -path '*/testdata/*.wat')
+generate: $(WAT:.wat=.wasm)
+
+%.wasm: %.wat
+	wat2wasm --debug-names $< -o $@
+
+quickstart:
+	go run ./examples/quickstart
+
+bench:
+	go run ./internal/bench

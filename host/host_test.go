@@ -1,0 +1,402 @@
+package host_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+func newRuntime(t testing.TB) *host.Runtime {
+	t.Helper()
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+func testdata(name string) host.Source { return host.File(filepath.Join("testdata", name+".wasm")) }
+
+func config(name string) host.Config {
+	return host.Config{
+		Name: name, Source: testdata(name), Kind: abi.KindScheduler,
+		Limits: host.Limits{Instances: 2},
+	}
+}
+
+func load(t testing.TB, cfg host.Config) *host.Plugin {
+	t.Helper()
+	p, err := newRuntime(t).Load(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func acquire(t testing.TB, p *host.Plugin) *host.Instance {
+	t.Helper()
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inst
+}
+
+func TestCall(t *testing.T) {
+	var log strings.Builder
+	cfg := config("good")
+	cfg.Guest = []byte(`{"zone": "a"}`)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	p := load(t, cfg)
+	if got, want := p.Functions(), abi.MaskOf(abi.Filter, abi.Configure); got != want {
+		t.Errorf("functions are %s, want %s", got, want)
+	}
+	inst := acquire(t, p)
+	defer inst.Release()
+
+	type result struct {
+		Code   abi.Code
+		Reason string
+	}
+	var got []result
+	for node := range uint64(3) {
+		code, err := inst.Call(t.Context(), abi.Filter, 0, 0, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, result{abi.Code(int32(code)), inst.Reason()})
+	}
+	// The reason of one call is gone in the next.
+	want := []result{{abi.Success, ""}, {abi.Unschedulable, "node is odd"}, {abi.Success, ""}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("level=WARN msg=filtering plugin=good function=filter\n", log.String()); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallOfWhatTheGuestDoesNotImplement(t *testing.T) {
+	inst := acquire(t, load(t, config("noop")))
+	defer inst.Release()
+	_, err := inst.Call(t.Context(), abi.Score)
+	if err == nil || err.Error() != `plugin "noop": call score: the guest does not implement it` {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	tests := map[string]struct {
+		module string
+		bytes  []byte
+		edit   func(*host.Config)
+		want   string // A part of the error; empty means none.
+	}{
+		"command that exits with 0":        {module: "command"},
+		"guest refuses its configuration":  {module: "good", edit: func(c *host.Config) { c.Guest = []byte(strings.Repeat("x", 65)) }, want: `plugin "test": configure returned Error: ` + strings.Repeat("x", 65)},
+		"command that exits with 7":        {module: "startfails", want: `plugin "test": _start trapped: module closed with exit_code(7)`},
+		"start section traps":              {module: "startsection", want: `plugin "test": load module: start function[0] failed: wasm error: unreachable`},
+		"no module at all":                 {bytes: []byte("#!/bin/sh"), want: `plugin "test": load module: invalid magic number`},
+		"empty":                            {bytes: []byte{}, want: `plugin "test": load module: invalid magic number`},
+		"cut in the middle":                {bytes: []byte("\x00asm\x01\x00\x00\x00\x01\x7f"), want: `plugin "test": load module: `},
+		"no marker":                        {module: "nomarker", want: `plugin "test": export "kubewasm_abi_v1" is missing, want () -> i64` + "\n" + `plugin "test": export "memory" is missing, want a memory`},
+		"marker of the wrong type":         {module: "wrongmarker", want: `plugin "test": export "kubewasm_abi_v1" is () -> i32, want () -> i64` + "\n" + `plugin "test": export "_initialize" is (i32) -> (), want () -> ()`},
+		"exports missing or wrong":         {module: "wrongexports", want: `plugin "test": export "filter" is (i32) -> i32, want (i64, i64, i64) -> i32` + "\n" + `plugin "test": export "score" is missing, want (i64, i64, i64) -> i64`},
+		"function of a later ABI":          {module: "unknownfunction", want: "the guest implements function(62), which this version of the ABI does not know"},
+		"guest for another component":      {module: "admission", want: "the guest implements no scheduler function, only: validate"},
+		"imports missing or wrong":         {module: "badimports", want: `plugin "test": import env.system is not provided by this host` + "\n" + `plugin "test": import kubewasm.config is (i32) -> i32, want (i32, i32) -> i32`},
+		"imported memory":                  {module: "importsmemory", want: `plugin "test": import env.memory is not provided by this host`},
+		"unknown WASI function":            {module: "unknownwasi", want: "launch_missiles"},
+		"more memory than the limit":       {module: "bigmemory", want: "16384"},
+		"more memory, and a higher limit":  {module: "bigmemory", edit: func(c *host.Config) { c.Limits.MemoryBytes = 1 << 30 }},
+		"file is missing":                  {module: "absent", want: "absent.wasm: no such file"},
+		"digest of another module":         {module: "noop", edit: func(c *host.Config) { c.SHA256 = strings.Repeat("0", 64) }, want: "want " + strings.Repeat("0", 64)},
+		"digest is checked before parsing": {bytes: []byte("junk"), edit: func(c *host.Config) { c.SHA256 = strings.Repeat("A", 64) }, want: "sha256 of the module is "},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rt := newRuntime(t)
+			cfg := config(test.module)
+			cfg.Name = "test"
+			if test.bytes != nil {
+				cfg.Source = host.Bytes(test.bytes)
+			}
+			if test.edit != nil {
+				test.edit(&cfg)
+			}
+			_, err := rt.Load(t.Context(), cfg)
+			if test.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error:\n%v\nwant a part of it:\n%s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLoadErrorsAreTyped(t *testing.T) {
+	load := func(edit func(*host.Config)) error {
+		cfg := config("noop")
+		edit(&cfg)
+		_, err := newRuntime(t).Load(t.Context(), cfg)
+		return err
+	}
+	as := func(target any) func(error) bool { return func(err error) bool { return errors.As(err, target) } }
+	tests := map[string]struct {
+		edit func(*host.Config)
+		is   func(error) bool
+	}{
+		"digest":    {func(c *host.Config) { c.SHA256 = strings.Repeat("0", 64) }, as(new(*host.DigestError))},
+		"module":    {func(c *host.Config) { c.Source = host.Bytes(nil) }, as(new(*host.ModuleError))},
+		"export":    {func(c *host.Config) { c.Source = testdata("nomarker") }, as(new(*host.ExportError))},
+		"import":    {func(c *host.Config) { c.Source = testdata("badimports") }, as(new(*host.ImportError))},
+		"trap":      {func(c *host.Config) { c.Source = testdata("startfails") }, as(new(*host.TrapError))},
+		"exit code": {func(c *host.Config) { c.Source = testdata("startfails") }, as(new(*sys.ExitError))},
+		"status":    {func(c *host.Config) { c.Source, c.Guest = testdata("good"), make([]byte, 65) }, as(new(*host.StatusError))},
+		"file":      {func(c *host.Config) { c.Source = host.File("absent") }, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := load(test.edit); !test.is(err) {
+				t.Errorf("got %T %v", err, err)
+			}
+		})
+	}
+}
+
+func TestLoadWithTheRightDigest(t *testing.T) {
+	module, err := os.ReadFile("testdata/noop.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(module)
+	cfg := config("noop")
+	cfg.SHA256 = strings.ToUpper(hex.EncodeToString(sum[:]))
+	load(t, cfg)
+}
+
+func TestConfigReportsEveryMistake(t *testing.T) {
+	_, err := newRuntime(t).Load(t.Context(), host.Config{
+		SHA256: "abc",
+		Limits: host.Limits{MemoryBytes: 1, Instances: -1, OutputBytes: -1, ResultBytes: -1},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := `plugin "": configuration: kind is missing
+limits.instances is -1, less than 0
+limits.memoryBytes is 1, less than one page of 65536
+limits.outputBytes is -1, less than 0
+limits.resultBytes is -1, less than 0
+name is empty
+sha256 "abc" is not 64 hexadecimal digits
+source is missing`
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
+
+func TestTraps(t *testing.T) {
+	tests := []struct {
+		name   string
+		how    uint64
+		reason string
+		stack  string
+		is     func(error) bool
+	}{
+		{name: "unreachable", how: 1, reason: "wasm error: unreachable", stack: ".fail(i64,i64,i64) i32"},
+		{name: "exit", how: 2, reason: "module closed with exit_code(3)", is: func(err error) bool { return errors.As(err, new(*sys.ExitError)) }},
+		{name: "endless recursion", how: 3, reason: "stack overflow"},
+		{name: "load beyond the memory", how: 4, reason: "wasm error: out of bounds memory access"},
+		{name: "division by zero", how: 5, reason: "wasm error: integer divide by zero"},
+		{name: "call of a null function", how: 6, reason: "wasm error: invalid table access"},
+		{name: "read into a buffer that ends beyond the memory", how: 7, reason: "call kubewasm.config: bytes [65530, 65630) are out of bounds of the guest's memory of 65536 bytes"},
+		{name: "read into a buffer that wraps round", how: 8, reason: "call kubewasm.config: bytes [4294967295, 8589934590) are out of bounds"},
+		{name: "reason beyond the memory", how: 9, reason: "call kubewasm.status_reason: bytes [65530, 65630) are out of bounds"},
+		{name: "reason of 4 GiB", how: 10, reason: "call kubewasm.status_reason: 4294967295 bytes are more than the limit of 8388608"},
+		{name: "log that wraps round", how: 11, reason: "call kubewasm.log: bytes [4294967288, 4294967304) are out of bounds"},
+		{name: "exit with 0 in the middle of a call", how: 12, reason: "module closed with exit_code(0)"},
+	}
+	p := load(t, config("traps"))
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			inst := acquire(t, p)
+			_, err := inst.Call(t.Context(), abi.Filter, 0, test.how, 0)
+			var trap *host.TrapError
+			if !errors.As(err, &trap) {
+				t.Fatalf("got %T %v", err, err)
+			}
+			if !strings.HasPrefix(trap.Reason, test.reason) {
+				t.Errorf("reason is %q, want %q", trap.Reason, test.reason)
+			}
+			if want := "panic: about to fail\ngoroutine 1\n"; trap.Output != want {
+				t.Errorf("output is %q, want %q", trap.Output, want)
+			}
+			if !strings.Contains(trap.Stack, test.stack) {
+				t.Errorf("stack is\n%s\nwant a part of it: %q", trap.Stack, test.stack)
+			}
+			if want := `plugin "traps": filter trapped: ` + trap.Reason + ": panic: about to fail"; err.Error() != want {
+				t.Errorf("error is\n%q, want\n%q", err, want)
+			}
+			if test.is != nil && !test.is(err) {
+				t.Errorf("%v does not wrap what it should", err)
+			}
+			if test.how >= 7 && test.how <= 11 && !errors.As(err, new(*host.ABIError)) {
+				t.Errorf("%v is no ABIError", err)
+			}
+
+			// What trapped does not run again, and does not come back.
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err == nil {
+				t.Error("the instance ran again")
+			}
+			inst.Release()
+			again := acquire(t, p)
+			defer again.Release()
+			if again == inst {
+				t.Error("the instance came back")
+			}
+			if _, err := again.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+				t.Errorf("the next instance: %v", err)
+			}
+		})
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	cfg := config("grows")
+	cfg.Limits.MemoryBytes = 1<<20 + 1 // Rounded down to 16 pages.
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	pages, err := inst.Call(t.Context(), abi.Filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pages != 16 {
+		t.Errorf("the guest got %d pages, want 16", pages)
+	}
+}
+
+func TestOutputIsCut(t *testing.T) {
+	cfg := config("traps")
+	cfg.Limits.OutputBytes = 8
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	_, err := inst.Call(t.Context(), abi.Filter, 0, 1)
+	var trap *host.TrapError
+	if !errors.As(err, &trap) || trap.Output != "panic: a" {
+		t.Errorf("got %#v", err)
+	}
+}
+
+// TestHostFunctionPanics holds that a bug in a host function does not take the
+// process down.
+func TestHostFunctionPanics(t *testing.T) {
+	cfg := config("waits")
+	cfg.Imports = []host.Import{{
+		Module: "test", Name: "wait", Results: []abi.ValueType{abi.I32},
+		Func: func(*host.Instance, []uint64) { var none map[string]int; none["x"]++ },
+	}}
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	_, err := inst.Call(t.Context(), abi.Filter)
+	var trap *host.TrapError
+	if !errors.As(err, &trap) || !strings.Contains(trap.Reason, "assignment to entry in nil map") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStateBelongsToAnInstance(t *testing.T) {
+	made := 0
+	cfg := config("noop")
+	cfg.NewState = func() any { made++; return &made }
+	p := load(t, cfg)
+	a, b := acquire(t, p), acquire(t, p)
+	defer a.Release()
+	defer b.Release()
+	if made != 2 || a.State() != any(&made) {
+		t.Errorf("%d states made, want 2", made)
+	}
+}
+
+func TestCallDoesNotAllocate(t *testing.T) {
+	p := load(t, config("noop"))
+	ctx := t.Context()
+	n := testing.AllocsPerRun(1000, func() {
+		inst, err := p.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inst.Call(ctx, abi.Filter, 1, 2, 3); err != nil {
+			t.Fatal(err)
+		}
+		inst.Release()
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for a call, want 0", n)
+	}
+}
+
+func TestCacheDirMustBePrivate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err == nil || !strings.Contains(err.Error(), "has mode 0777: others can write to it") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCacheDirIsFilledAndUsed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "cache")
+	for range 2 {
+		rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Load(t.Context(), config("noop")); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := 0
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files++
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files in the cache, error %v", files, err)
+	}
+}

@@ -1,0 +1,224 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+func TestAcquireIsLastInFirstOut(t *testing.T) {
+	p := load(t, config("noop"))
+	a, b := acquire(t, p), acquire(t, p)
+	a.Release()
+	b.Release()
+	if got := acquire(t, p); got != b {
+		t.Error("the instance that came back last is not the first to go")
+	} else {
+		got.Release()
+	}
+}
+
+func TestAcquireWaits(t *testing.T) {
+	p := load(t, config("noop"))
+	a, b := acquire(t, p), acquire(t, p)
+	defer b.Release()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := p.Acquire(ctx)
+	if !errors.Is(err, host.ErrSaturated) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+
+	served := make(chan *host.Instance)
+	go func() {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		served <- inst
+	}()
+	a.Release()
+	if inst := <-served; inst != a {
+		t.Error("the waiter got another instance than the one that came back")
+	} else {
+		inst.Release()
+	}
+}
+
+// TestTrapServesAWaiter holds that an instance that is discarded makes room.
+func TestTrapServesAWaiter(t *testing.T) {
+	cfg := config("traps")
+	cfg.Limits.Instances = 1
+	p := load(t, cfg)
+	inst := acquire(t, p)
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 1); err == nil {
+		t.Fatal("no trap")
+	}
+	served := make(chan *host.Instance)
+	go func() {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		served <- inst
+	}()
+	inst.Release()
+	next := <-served
+	defer next.Release()
+	if next == inst {
+		t.Error("the waiter got the instance that trapped")
+	}
+}
+
+func TestCallWithAnEndedContext(t *testing.T) {
+	inst := acquire(t, load(t, config("noop")))
+	defer inst.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := inst.Call(ctx, abi.Filter); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	// It did not run, so nothing is wrong with it.
+	if _, err := inst.Call(t.Context(), abi.Filter); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseWaitsForCalls(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	cfg := config("waits")
+	cfg.Imports = []host.Import{{
+		Module: "test", Name: "wait", Results: []abi.ValueType{abi.I32},
+		Func: func(_ *host.Instance, stack []uint64) {
+			close(entered)
+			<-leave
+			stack[0] = 0
+		},
+	}}
+	p := load(t, cfg)
+	called := make(chan error)
+	go func() {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			called <- err
+			return
+		}
+		_, err = inst.Call(t.Context(), abi.Filter)
+		inst.Release()
+		called <- err
+	}()
+	<-entered
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("close during a call: got %v", err)
+	}
+	if _, err := p.Acquire(t.Context()); !errors.Is(err, host.ErrClosed) {
+		t.Errorf("acquire after close: got %v", err)
+	}
+	close(leave)
+	if err := <-called; err != nil {
+		t.Errorf("the call that ran: %v", err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Errorf("close after the call: %v", err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Errorf("close twice: %v", err)
+	}
+}
+
+func TestCloseTurnsWaitersAway(t *testing.T) {
+	p := load(t, config("noop"))
+	a, b := acquire(t, p), acquire(t, p)
+	turned := make(chan error)
+	go func() {
+		_, err := p.Acquire(t.Context())
+		turned <- err
+	}()
+	closed := make(chan error)
+	go func() { closed <- p.Close(t.Context()) }()
+	if err := <-turned; !errors.Is(err, host.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	a.Release()
+	b.Release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRuntimeCloseClosesPlugins(t *testing.T) {
+	rt := newRuntime(t)
+	p, err := rt.Load(t.Context(), config("noop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Acquire(t.Context()); !errors.Is(err, host.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := rt.Load(t.Context(), config("noop")); err == nil {
+		t.Error("a closed runtime loads")
+	}
+}
+
+// TestHammer calls, traps, gives up waiting and closes from many goroutines at
+// once; run it with -race.
+func TestHammer(t *testing.T) {
+	cfg := config("traps")
+	cfg.Limits.Instances = 3
+	p := load(t, cfg)
+	var calls, traps, gaveUp atomic.Int64
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 7))
+			for range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if r.IntN(4) == 0 {
+					cancel()
+				}
+				inst, err := p.Acquire(ctx)
+				if err != nil {
+					if !errors.Is(err, host.ErrSaturated) {
+						t.Error(err)
+					}
+					gaveUp.Add(1)
+					cancel()
+					continue
+				}
+				var how uint64
+				if r.IntN(10) == 0 {
+					how = 1
+				}
+				_, err = inst.Call(t.Context(), abi.Filter, 0, how)
+				if (err != nil) != (how == 1) {
+					t.Errorf("how %d: got %v", how, err)
+				}
+				if err != nil {
+					traps.Add(1)
+				} else {
+					calls.Add(1)
+				}
+				inst.Release()
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d calls, %d traps, %d gave up waiting", calls.Load(), traps.Load(), gaveUp.Load())
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,5 @@
+;; A guest that starts with 1 GiB of memory.
+(module
+  (memory (export "memory") 16384)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))

@@ -1,0 +1,8 @@
+;; A guest that is a command: its _start exits with 0, as that of a Go or Rust
+;; main does.
+(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (call $proc_exit (i32.const 0)) unreachable)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))
