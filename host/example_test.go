@@ -38,11 +38,11 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(abi.Code(code), inst.Reason())
+		fmt.Printf("%s %q\n", abi.Code(code), inst.Reason())
 	}
 	// Output:
-	// Success
-	// Unschedulable node is odd
+	// Success ""
+	// Unschedulable "node is odd"
 }
 
 // What is wrong with a module is said all at once, and typed.

@@ -202,11 +202,15 @@ func (s score) NormalizeScore(_ context.Context, state fwk.CycleState, pod *core
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	var normalized []int64
 	_, status := s.p.call(abi.NormalizeScore, c, nil, call{scores: scores}, func(i *instance) {
+		normalized = i.call.normalized
+	})
+	if status.IsSuccess() {
 		// By index: the framework reads the list that way, whatever the names.
-		for n, score := range i.call.normalized {
+		for n, score := range normalized {
 			scores[n].Score = score
 		}
-	})
+	}
 	return status
 }

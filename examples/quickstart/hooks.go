@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// showHooks creates the cgroups of each Pod's containers in a temporary
+// directory, as the kubelet would, and lets the guest change them.
+func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) (err error) {
+	start := time.Now()
+	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
+		Module: host.Config{Name: "cpu-from-annotation", Source: host.File(g.hooks)},
+		Levels: []hookpb.Level{hookpb.LevelContainer},
+	}}})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nNODE AGENT, guest cpu-from-annotation, loaded in %s: hook\n\n", round(time.Since(start)))
+
+	root, err := os.MkdirTemp("", "kubewasm-cgroup-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	if err := os.MkdirAll(filepath.Join(root, "cpu"), 0o755); err != nil {
+		return err
+	}
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, applier.Close()) }()
+
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  CONTAINER\tDECIDED IN\tCGROUP FILE\tFROM\tTO")
+	for _, pod := range m.pods {
+		for i := range pod.Spec.Containers {
+			if err := hook(ctx, t, engine, applier, root, pod, i); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n  The files are below %s, which is gone now.\n", root)
+	return nil
+}
+
+// hook asks the guest about one container and applies what it decides.
+func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks.Applier, root string, pod *corev1.Pod, i int) error {
+	req := &hookpb.Request{
+		Stage:          hookpb.PreStartContainer,
+		Level:          hookpb.LevelContainer,
+		Pod:            hookpb.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+		Container:      hookpb.ContainerMeta{Name: pod.Spec.Containers[i].Name, ID: "container-" + strconv.Itoa(i)},
+		PodLabels:      pod.Labels,
+		PodAnnotations: pod.Annotations,
+	}
+	name := pod.Name + "/" + req.Container.Name
+	class := qosClass(pod)
+	req.QOSClass = class
+	req.CgroupParent = "kubepods/" + strings.ToLower(class.String()) + "/pod" + string(pod.UID)
+	cgroup, err := hooks.CgroupOf(req)
+	if err != nil {
+		return err
+	}
+	if err := makeCgroup(filepath.Join(root, "cpu", cgroup), &pod.Spec.Containers[i]); err != nil {
+		return err
+	}
+	start := time.Now()
+	decision, err := engine.Decide(ctx, req)
+	took := round(time.Since(start))
+	if err != nil {
+		fmt.Fprintf(t, "  %s\t%s\trefused: %v\t\t\n", name, took, err)
+		return nil
+	}
+	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		fmt.Fprintf(t, "  %s\t%s\tleft as it is\t\t\n", name, took)
+	}
+	for n, change := range changes {
+		if n > 0 {
+			fmt.Fprint(t, "  \t")
+		} else {
+			fmt.Fprintf(t, "  %s\t%s", name, took)
+		}
+		fmt.Fprintf(t, "\t…/%s/%s\t%s\t%s\n", req.Container.ID, filepath.Base(change.File), change.From, change.To)
+	}
+	return nil
+}
+
+// makeCgroup writes the files that the guest may change, with the values that
+// the kubelet derives from the container's requests and limits.
+func makeCgroup(dir string, c *corev1.Container) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	shares, quota := max(c.Resources.Requests.Cpu().MilliValue()*1024/1000, 2), int64(-1)
+	if limit := c.Resources.Limits.Cpu(); !limit.IsZero() {
+		quota = max(limit.MilliValue()*100, 1000)
+	}
+	for file, value := range map[string]int64{"cpu.shares": shares, "cpu.cfs_quota_us": quota, "cpu.cfs_period_us": 100_000} {
+		if err := os.WriteFile(filepath.Join(dir, file), fmt.Appendln(nil, value), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// qosClass is the class that the kubelet would put the Pod into.
+func qosClass(pod *corev1.Pod) hookpb.QOSClass {
+	any, guaranteed := false, true
+	for _, c := range pod.Spec.Containers {
+		any = any || len(c.Resources.Requests) != 0 || len(c.Resources.Limits) != 0
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, limited := c.Resources.Limits[name]
+			request, requested := c.Resources.Requests[name]
+			guaranteed = guaranteed && limited && (!requested || request.Cmp(limit) == 0)
+		}
+	}
+	switch {
+	case !any:
+		return hookpb.QOSBestEffort
+	case guaranteed:
+		return hookpb.QOSGuaranteed
+	}
+	return hookpb.QOSBurstable
+}

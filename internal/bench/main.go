@@ -1,0 +1,198 @@
+// Command bench measures kubewasm and what it is compared with, in one run and
+// in turns, so that the ratios hold on a machine that is busy with other things.
+//
+//	go run ./internal/bench [-only host|guest|sched|admission|hooks]
+//
+// It prints a row for each measurement and exits with 0 whenever it could
+// measure: a figure that falls short of its target is a finding, no failure.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// groups are the parts of the benchmark, in the order in which they run.
+var groups = []struct {
+	name string
+	run  func(*bench) error
+}{
+	{"host", benchHost},
+	{"guest", benchGuest},
+	{"sched", benchSched},
+	{"admission", benchAdmission},
+	{"hooks", benchHooks},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	only := flags.String("only", "", "run one `group`: "+strings.Join(names, ", "))
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *only != "" && !slices.Contains(names, *only) {
+		return fmt.Errorf("-only %s: no such group; there are %s", *only, strings.Join(names, ", "))
+	}
+	b := &bench{ctx: ctx}
+	for _, g := range groups {
+		if *only != "" && g.name != *only {
+			continue
+		}
+		if err := g.run(b); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+	}
+	return b.print(out)
+}
+
+// bench collects the rows.
+type bench struct {
+	ctx  context.Context
+	rows []row
+}
+
+// row is one line of the table.
+type row struct {
+	what, ours, against, theirs, ratio, target string
+	ok                                         bool
+}
+
+// figure is what one side of a measurement took.
+type figure struct {
+	time   time.Duration // Per operation.
+	allocs float64       // Per operation.
+}
+
+func (f figure) String() string { return fmt.Sprintf("%s, %.3g allocs", short(f.time), f.allocs) }
+
+// target is what our side should keep to. Zero fields are not asked for.
+type target struct {
+	time time.Duration
+	// ratio is our time to that of the other side, at most.
+	ratio float64
+	// noAllocs asks for no allocation at all.
+	noAllocs bool
+}
+
+func (t target) String() string {
+	var parts []string
+	if t.time != 0 {
+		parts = append(parts, "<= "+short(t.time))
+	}
+	if t.ratio != 0 {
+		parts = append(parts, fmt.Sprintf("<= %.3gx", t.ratio))
+	}
+	if t.noAllocs {
+		parts = append(parts, "0 allocs")
+	}
+	return strings.Join(parts, ", ")
+}
+
+const (
+	rounds    = 21
+	roundTime = 20 * time.Millisecond
+)
+
+// compare measures ours and theirs in turns, each for as many rounds, and adds
+// a row with the medians. Each function runs its operation n times.
+func (b *bench) compare(what string, t target, ours func(n int), against string, theirs func(n int)) {
+	counts := [2]int{calibrate(ours), calibrate(theirs)}
+	var times [2][]float64
+	var ratios []float64
+	var allocs [2]float64
+	for range rounds {
+		var round [2]float64
+		for i, f := range []func(int){ours, theirs} {
+			took, mallocs := once(f, counts[i])
+			round[i] = float64(took) / float64(counts[i])
+			times[i] = append(times[i], round[i])
+			allocs[i] += mallocs / float64(counts[i]) / rounds
+		}
+		ratios = append(ratios, round[0]/round[1])
+	}
+	our := figure{time.Duration(median(times[0])), allocs[0]}
+	their := figure{time.Duration(median(times[1])), allocs[1]}
+	ratio := median(ratios)
+	// The runtime itself allocates a little now and then.
+	ok := (t.time == 0 || our.time <= t.time) && (t.ratio == 0 || ratio <= t.ratio) && (!t.noAllocs || our.allocs < 0.01)
+	b.rows = append(b.rows, row{
+		what: what, ours: our.String(), against: against, theirs: their.String(),
+		ratio: fmt.Sprintf("%.3gx", ratio), target: t.String(), ok: ok,
+	})
+}
+
+// calibrate returns how many operations fill a round.
+func calibrate(f func(int)) int {
+	for n := 1; ; {
+		took, _ := once(f, n)
+		if took >= roundTime/4 {
+			return max(1, int(float64(n)*float64(roundTime)/float64(took)))
+		}
+		n = max(n+1, int(min(100, float64(roundTime)/2/max(1, float64(took)))*float64(n)))
+	}
+}
+
+// once runs f with the garbage of others out of the way.
+func once(f func(int), n int) (took time.Duration, mallocs float64) {
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	f(n)
+	took = time.Since(start)
+	runtime.ReadMemStats(&after)
+	return took, float64(after.Mallocs - before.Mallocs)
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)/2]
+}
+
+// short writes a duration with three digits.
+func short(d time.Duration) string {
+	for unit := time.Duration(1); ; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit).String()
+		}
+	}
+}
+
+func (b *bench) print(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WHAT\tOURS\tCOMPARED WITH\tTHEIRS\tRATIO\tTARGET\tVERDICT")
+	for _, r := range b.rows {
+		verdict := "short"
+		if r.ok {
+			verdict = "ok"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.ours, r.against, r.theirs, r.ratio, r.target, verdict)
+	}
+	return t.Flush()
+}
