@@ -32,7 +32,7 @@ func build(ctx context.Context, out io.Writer) (*guests, error) {
 		err            error
 	}{
 		{component: "scheduler", dir: "sched/zone", file: &g.scheduler},
-		// {component: "webhook", dir: "admission/required-labels", file: &g.admission},
+		{component: "webhook", dir: "admission/required-labels", file: &g.admission},
 		{component: "node agent", dir: "hooks/cpu-from-annotation", file: &g.hooks},
 	}
 	var wg sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -19,10 +20,11 @@ import (
 
 // nodeResult is what the guest said of a node.
 type nodeResult struct {
-	info           *framework.NodeInfo
-	rejected       *fwk.Status
-	score          int64
-	filter, scored time.Duration
+	info     *framework.NodeInfo
+	rejected *fwk.Status
+	score    int64
+	// filter and again are what the first and a second Filter took.
+	filter, again, scored time.Duration
 }
 
 // showScheduler runs a scheduling cycle for each Pod over all Nodes.
@@ -32,7 +34,7 @@ func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nSCHEDULER, guest zone, loaded in %s: %s\n", round(time.Since(start)), p.Functions())
+	fmt.Fprintf(out, "\nSCHEDULER, guest zone, loaded in %s: %s\n", round(time.Since(start)), p.Functions().Of(abi.KindScheduler))
 	if len(m.nodes) == 0 {
 		fmt.Fprintln(out, "\n  No Nodes to schedule to.")
 	}
@@ -75,6 +77,9 @@ func schedule(ctx context.Context, out io.Writer, p sched.Plugin, pod *corev1.Po
 		start = time.Now()
 		r.rejected = p.(fwk.FilterPlugin).Filter(ctx, state, pod, r.info)
 		r.filter = time.Since(start)
+		start = time.Now()
+		p.(fwk.FilterPlugin).Filter(ctx, state, pod, r.info)
+		r.again = time.Since(start)
 		if !r.rejected.IsSuccess() {
 			continue
 		}
@@ -105,16 +110,16 @@ func schedule(ctx context.Context, out io.Writer, p sched.Plugin, pod *corev1.Po
 		)
 	})
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "    NODE\tSCORE\tFILTER\tSCORE\tFILTERED OUT BECAUSE")
+	fmt.Fprintln(t, "    NODE\tSCORE\tFILTER\tAGAIN\tSCORING\tFILTERED OUT BECAUSE")
 	for _, r := range results {
-		score, scored, filter := "-", "-", "-"
+		score, scored, filter, again := "-", "-", "-", "-"
 		if r.rejected.IsSuccess() {
 			score, scored = fmt.Sprint(r.score), round(r.scored).String()
 		}
 		if r.filter != 0 {
-			filter = round(r.filter).String()
+			filter, again = round(r.filter).String(), round(r.again).String()
 		}
-		fmt.Fprintf(t, "    %s\t%s\t%s\t%s\t%s\n", r.info.Node().Name, score, filter, scored, r.rejected.Message())
+		fmt.Fprintf(t, "    %s\t%s\t%s\t%s\t%s\t%s\n", r.info.Node().Name, score, filter, again, scored, r.rejected.Message())
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -1,0 +1,113 @@
+package admission
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+)
+
+// reasons are the reasons that belong to HTTP codes, as in
+// k8s.io/apimachinery/pkg/api/errors.
+var reasons = map[int32]metav1.StatusReason{
+	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:             metav1.StatusReasonForbidden,
+	http.StatusNotFound:              metav1.StatusReasonNotFound,
+	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
+	http.StatusConflict:              metav1.StatusReasonConflict,
+	http.StatusGone:                  metav1.StatusReasonGone,
+	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+	http.StatusUnprocessableEntity:   metav1.StatusReasonInvalid,
+	http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
+	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
+}
+
+// denial returns a status with the code and the reason of a denial: those of the
+// plugin, or what they leave open. A code that is no HTTP error becomes 400, to
+// which the API server raises lower ones itself; higher than 599 it would not
+// answer at all.
+func denial(v *verdict) *metav1.Status {
+	status := &metav1.Status{Code: http.StatusForbidden}
+	switch {
+	case v.code == 0 && v.result != nil && len(v.result.FieldErrors) != 0:
+		status.Code = http.StatusUnprocessableEntity
+	case v.code == 0:
+	case v.code < 400 || v.code > 599:
+		status.Code = http.StatusBadRequest
+	default:
+		status.Code = int32(v.code)
+	}
+	status.Reason = reasons[status.Code]
+	if v.result != nil && v.result.Reason != "" {
+		status.Reason = metav1.StatusReason(v.result.Reason)
+	}
+	return status
+}
+
+// messageOf returns the message of a denial: what the plugin says, and its field
+// errors.
+func messageOf(v *verdict) string {
+	var parts []string
+	if v.message != "" {
+		parts = append(parts, v.message)
+	}
+	for _, c := range causesOf(v.result) {
+		if c.Field != "" {
+			c.Message = c.Field + ": " + c.Message
+		}
+		parts = append(parts, c.Message)
+	}
+	if len(parts) == 0 {
+		return "no reason given"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// causesOf returns field errors as the causes of a status, the way
+// k8s.io/apimachinery/pkg/api/errors.NewInvalid does.
+func causesOf(r *admissionpb.Result) []metav1.StatusCause {
+	if r == nil {
+		return nil
+	}
+	causes := make([]metav1.StatusCause, 0, len(r.FieldErrors))
+	for _, e := range r.FieldErrors {
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(e.Type), Message: body(e), Field: e.Field})
+	}
+	return causes
+}
+
+// body returns the text of a field error, worded by Kubernetes if the type is
+// one of its own.
+func body(e admissionpb.FieldError) string {
+	switch t := field.ErrorType(e.Type); t {
+	case field.ErrorTypeNotFound, field.ErrorTypeRequired, field.ErrorTypeDuplicate, field.ErrorTypeInvalid,
+		field.ErrorTypeNotSupported, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTooFew, field.ErrorTypeTooShort, field.ErrorTypeTypeInvalid, field.ErrorTypeInternal:
+		return (&field.Error{Type: t, BadValue: badValue(e.BadValue), Detail: e.Message}).ErrorBody()
+	}
+	return e.Message
+}
+
+// badValue returns what field.Error formats like the value that the JSON
+// encodes. What is not JSON is taken for text.
+func badValue(encoded *string) any {
+	if encoded == nil {
+		return field.OmitValueType{}
+	}
+	raw := []byte(*encoded)
+	var text string
+	switch {
+	case !json.Valid(raw):
+		return *encoded
+	case json.Unmarshal(raw, &text) == nil && strings.HasPrefix(strings.TrimSpace(*encoded), `"`):
+		return text
+	}
+	return json.RawMessage(raw)
+}

@@ -1,0 +1,151 @@
+package hookpb
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// AppendRequest appends the encoding of r to dst and returns the extended slice.
+// Fields are written in the order of their numbers and maps in the order of
+// their keys, so equal requests are equal bytes. Strings are not checked to be
+// UTF-8.
+//
+// 0 allocs when dst has room and no map has more than 64 keys:
+// TestAppendRequestDoesNotAllocate.
+func AppendRequest(dst []byte, r *Request) []byte {
+	dst = appendNumber(dst, 1, int64(r.Stage))
+	dst = appendNumber(dst, 2, int64(r.Level))
+	if r.Pod != (PodMeta{}) {
+		var start int
+		dst, start = beginMessage(dst, 3)
+		dst = appendString(dst, 1, r.Pod.Namespace)
+		dst = appendString(dst, 2, r.Pod.Name)
+		dst = appendString(dst, 3, r.Pod.UID)
+		dst = endMessage(dst, start)
+	}
+	if r.Container != (ContainerMeta{}) {
+		var start int
+		dst, start = beginMessage(dst, 4)
+		dst = appendString(dst, 1, r.Container.Name)
+		dst = appendString(dst, 2, r.Container.ID)
+		dst = endMessage(dst, start)
+	}
+	dst = appendMap(dst, 5, r.PodLabels)
+	dst = appendMap(dst, 6, r.PodAnnotations)
+	dst = appendMap(dst, 7, r.ContainerAnnotations)
+	dst = appendString(dst, 8, r.CgroupParent)
+	dst = appendNumber(dst, 9, int64(r.QOSClass))
+	dst = appendResources(dst, 10, r.Resources)
+	return appendMap(dst, 11, r.ContainerEnvs)
+}
+
+// AppendDecision appends the encoding of d to dst and returns the extended
+// slice, with the same guarantees as [AppendRequest].
+func AppendDecision(dst []byte, d *Decision) []byte {
+	dst = appendResources(dst, 1, d.Resources)
+	dst = appendMap(dst, 2, d.ContainerAnnotations)
+	return appendMap(dst, 3, d.ContainerEnvs)
+}
+
+func appendResources(dst []byte, field protowire.Number, r *Resources) []byte {
+	if r == nil {
+		return dst
+	}
+	dst, start := beginMessage(dst, field)
+	dst = appendOptional(dst, 1, r.CPUShares)
+	dst = appendOptional(dst, 2, r.CFSQuotaUS)
+	dst = appendOptional(dst, 3, r.CFSPeriodUS)
+	dst = appendOptionalString(dst, 4, r.CPUSetCPUs)
+	dst = appendOptionalString(dst, 5, r.CPUSetMems)
+	dst = appendOptional(dst, 6, r.CPUBvt)
+	dst = appendOptional(dst, 7, r.CPUIdle)
+	dst = appendOptional(dst, 8, r.CPUBurstUS)
+	dst = appendOptional(dst, 9, r.MemoryLimitBytes)
+	dst = appendOptional(dst, 10, r.MemoryMinBytes)
+	dst = appendOptional(dst, 11, r.MemoryLowBytes)
+	dst = appendOptional(dst, 12, r.MemoryHighBytes)
+	dst = appendOptional(dst, 13, r.OOMScoreAdj)
+	dst = appendMap(dst, 14, r.Unified)
+	return endMessage(dst, start)
+}
+
+// appendNumber appends a field without presence: zero is left out.
+func appendNumber(dst []byte, field protowire.Number, v int64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return appendOptional(dst, field, &v)
+}
+
+func appendOptional(dst []byte, field protowire.Number, v *int64) []byte {
+	if v == nil {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, field, protowire.VarintType)
+	return protowire.AppendVarint(dst, uint64(*v))
+}
+
+// appendString appends a field without presence: the empty string is left out.
+func appendString(dst []byte, field protowire.Number, v string) []byte {
+	if v == "" {
+		return dst
+	}
+	return appendOptionalString(dst, field, &v)
+}
+
+func appendOptionalString(dst []byte, field protowire.Number, v *string) []byte {
+	if v == nil {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	return protowire.AppendString(dst, *v)
+}
+
+// appendMap appends one entry for each key. Both fields of an entry are always
+// written, as protobuf's own encoders do.
+func appendMap(dst []byte, field protowire.Number, m map[string]string) []byte {
+	if len(m) == 0 {
+		return dst
+	}
+	// The keys of a common pod fit on the stack.
+	var array [64]string
+	keys := array[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		v := m[k]
+		dst = protowire.AppendTag(dst, field, protowire.BytesType)
+		// The tags of fields 1 and 2 have one byte each.
+		dst = protowire.AppendVarint(dst, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
+		dst = appendOptionalString(dst, 1, &k)
+		dst = appendOptionalString(dst, 2, &v)
+	}
+	return dst
+}
+
+// beginMessage appends the tag of a message and one byte for its length; start
+// is where its fields begin. endMessage fills the length in.
+func beginMessage(dst []byte, field protowire.Number) (_ []byte, start int) {
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = append(dst, 0)
+	return dst, len(dst)
+}
+
+func endMessage(dst []byte, start int) []byte {
+	n := uint64(len(dst) - start)
+	if n < 0x80 {
+		dst[start-1] = byte(n)
+		return dst
+	}
+	// The length needs more than the one byte: move the fields.
+	more := protowire.SizeVarint(n) - 1
+	for range more {
+		dst = append(dst, 0)
+	}
+	copy(dst[start+more:], dst[start:])
+	protowire.AppendVarint(dst[:start-1], n)
+	return dst
+}

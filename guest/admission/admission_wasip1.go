@@ -1,0 +1,87 @@
+package admission
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
+	"github.com/kubewasm/kubewasm/guest/internal/plugin"
+)
+
+//go:wasmimport k8s.io/admission request
+func hostRequest(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission object
+func hostObject(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission old_object
+func hostOldObject(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission options
+func hostOptions(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission result
+func hostResult(ptr unsafe.Pointer, n uint32)
+
+func fetchRequest() []byte   { return fetch(hostRequest) }
+func fetchObject() []byte    { return fetch(hostObject) }
+func fetchOldObject() []byte { return fetch(hostOldObject) }
+func fetchOptions() []byte   { return fetch(hostOptions) }
+
+var (
+	// small takes what is not large, which is nearly everything; it is copied
+	// from there, so that plugins may keep what they read.
+	small [32 << 10]byte
+	// large is how many bytes of answers too long for small were fetched since
+	// the last garbage collection.
+	large int
+	// result is the buffer of messages to the host.
+	result []byte
+)
+
+// collectAfter is how many bytes of large answers may be garbage. Go starts a
+// collection by itself when the heap has doubled, but it needs turns to end, and
+// objects of 3 MiB would fill the guest's memory before.
+const collectAfter = 8 << 20
+
+// fetch returns what a host function has to say, nil if it is nothing.
+func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
+	n := host(unsafe.Pointer(&small), uint32(len(small)))
+	switch {
+	case n == 0:
+		return nil
+	case uint64(n) <= uint64(len(small)):
+		return append(make([]byte, 0, n), small[:n]...)
+	}
+	large += int(n)
+	b := make([]byte, n)
+	if again := host(unsafe.Pointer(unsafe.SliceData(b)), n); again != n {
+		panic("kubewasm: host changed its answer within one call")
+	}
+	return b
+}
+
+//go:wasmexport validate
+func exportValidate() uint64 {
+	verdict := validate()
+	if large > collectAfter {
+		large = 0
+		runtime.GC()
+	}
+	plugin.Yield()
+	return verdict
+}
+
+func validate() uint64 {
+	response := validator.Validate(&Request{})
+	if response != nil {
+		if result = response.appendResult(result[:0]); len(result) != 0 {
+			hostResult(unsafe.Pointer(unsafe.SliceData(result)), uint32(len(result)))
+		}
+		if response.verdict != abi.VerdictAllow && response.message != "" {
+			hostcall.StatusReason(response.message)
+		}
+	}
+	return response.packed()
+}

@@ -1,0 +1,41 @@
+// Package admission is the SDK of admission plugins: they decide whether the API
+// server admits a request.
+//
+// A plugin has one method, which reads a [Request] and returns a [Response]. Its
+// configuration is a struct:
+//
+//	package main
+//
+//	import (
+//		"github.com/kubewasm/kubewasm/guest/admission"
+//		"github.com/kubewasm/kubewasm/guest/api/core"
+//	)
+//
+//	type owner struct {
+//		Label string `json:"label"` // Filled from the plugin's configuration.
+//	}
+//
+//	func (o *owner) Validate(req *admission.Request) *admission.Response {
+//		pod := core.PodFromJSON(req.Object())
+//		if _, ok := pod.Metadata().Labels().Lookup(o.Label); !ok {
+//			return admission.Deny("the Pod has no label ", o.Label)
+//		}
+//		return admission.Allow()
+//	}
+//
+//	func init() { admission.Register(&owner{Label: "owner"}) }
+//	func main() {}
+//
+// It is built with the Go toolchain alone:
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o owner.wasm .
+//
+// and tested with it: under go test a request is made by [RequestFromReview],
+// the method is called, and the response is read.
+//
+// Mistakes in single fields are best said with package
+// [github.com/kubewasm/kubewasm/guest/admission/field], whose names are those of
+// Kubernetes' own validation:
+//
+//	return admission.Invalid(field.Invalid(path, image, "must come from registry.example.com"))
+package admission

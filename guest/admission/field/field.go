@@ -1,0 +1,255 @@
+// Package field says what is wrong with which field of an object.
+//
+// Its names and their meanings are those of
+// k8s.io/apimachinery/pkg/util/validation/field, so that validation written for
+// one reads the same with the other:
+//
+//	var errs field.ErrorList
+//	path := field.NewPath("spec", "containers").Index(0).Child("image")
+//	errs = append(errs, field.Invalid(path, image, "must come from registry.example.com"))
+package field
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/internal/json"
+)
+
+// Path is the way from an object's root to one of its fields. A nil *Path is
+// the root.
+type Path struct {
+	parent *Path
+	name   string // The name of a member, or
+	index  string // an index or a key in brackets.
+}
+
+// NewPath returns the path of the field name of the root, or of a field further
+// down.
+func NewPath(name string, more ...string) *Path { return (*Path)(nil).Child(name, more...) }
+
+// Child returns the path of the field name below p, or of a field further down.
+func (p *Path) Child(name string, more ...string) *Path {
+	p = &Path{parent: p, name: name}
+	for _, name := range more {
+		p = &Path{parent: p, name: name}
+	}
+	return p
+}
+
+// Index returns the path of an element of the list p.
+func (p *Path) Index(i int) *Path { return &Path{parent: p, index: strconv.Itoa(i)} }
+
+// Key returns the path of an entry of the map p.
+func (p *Path) Key(key string) *Path { return &Path{parent: p, index: key} }
+
+// String returns the path as messages show it: "spec.containers[0].image".
+func (p *Path) String() string {
+	var b strings.Builder
+	p.write(&b)
+	return b.String()
+}
+
+func (p *Path) write(b *strings.Builder) {
+	if p == nil {
+		return
+	}
+	p.parent.write(b)
+	if p.name == "" {
+		b.WriteString("[" + p.index + "]")
+		return
+	}
+	if b.Len() != 0 {
+		b.WriteByte('.')
+	}
+	b.WriteString(p.name)
+}
+
+// ErrorType is the kind of a mistake: a value of metav1.CauseType.
+type ErrorType string
+
+// The kinds of mistakes. Each has a function that makes an [Error] of it.
+const (
+	ErrorTypeNotFound     ErrorType = "FieldValueNotFound"
+	ErrorTypeRequired     ErrorType = "FieldValueRequired"
+	ErrorTypeDuplicate    ErrorType = "FieldValueDuplicate"
+	ErrorTypeInvalid      ErrorType = "FieldValueInvalid"
+	ErrorTypeNotSupported ErrorType = "FieldValueNotSupported"
+	ErrorTypeForbidden    ErrorType = "FieldValueForbidden"
+	ErrorTypeTooLong      ErrorType = "FieldValueTooLong"
+	ErrorTypeTooMany      ErrorType = "FieldValueTooMany"
+	ErrorTypeTypeInvalid  ErrorType = "FieldValueTypeInvalid"
+	ErrorTypeInternal     ErrorType = "InternalError"
+)
+
+// Error is what is wrong with one field.
+type Error struct {
+	Type  ErrorType
+	Field string
+	// BadValue is the value that the field has, as JSON; empty if it is not to
+	// be shown. The functions below write it.
+	BadValue string
+	// Detail says what is wrong. It may be empty.
+	Detail string
+}
+
+// ErrorList is everything that is wrong with an object.
+type ErrorList []*Error
+
+// Error returns one line, such as
+//
+//	spec.containers[0].image: Invalid value: "nginx": must come from registry.example.com
+func (e *Error) Error() string { return e.Field + ": " + e.ErrorBody() }
+
+// ErrorBody is Error without the path.
+func (e *Error) ErrorBody() string {
+	s := e.Type.title()
+	if e.BadValue != "" {
+		s += ": " + e.BadValue
+	}
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+func (t ErrorType) title() string {
+	switch t {
+	case ErrorTypeNotFound:
+		return "Not found"
+	case ErrorTypeRequired:
+		return "Required value"
+	case ErrorTypeDuplicate:
+		return "Duplicate value"
+	case ErrorTypeInvalid, ErrorTypeTypeInvalid:
+		return "Invalid value"
+	case ErrorTypeNotSupported:
+		return "Unsupported value"
+	case ErrorTypeForbidden:
+		return "Forbidden"
+	case ErrorTypeTooLong:
+		return "Too long"
+	case ErrorTypeTooMany:
+		return "Too many"
+	case ErrorTypeInternal:
+		return "Internal error"
+	}
+	return string(t)
+}
+
+// Invalid says that a value is malformed or out of bounds.
+func Invalid(field *Path, value any, detail string) *Error {
+	return &Error{ErrorTypeInvalid, field.String(), encode(value), detail}
+}
+
+// TypeInvalid says that a value is of the wrong type.
+func TypeInvalid(field *Path, value any, detail string) *Error {
+	return &Error{ErrorTypeTypeInvalid, field.String(), encode(value), detail}
+}
+
+// Required says that a value is missing or empty.
+func Required(field *Path, detail string) *Error {
+	return &Error{ErrorTypeRequired, field.String(), "", detail}
+}
+
+// Forbidden says that a value would be right under other circumstances, such as
+// for another user.
+func Forbidden(field *Path, detail string) *Error {
+	return &Error{ErrorTypeForbidden, field.String(), "", detail}
+}
+
+// NotFound says that a value names what does not exist.
+func NotFound(field *Path, value any) *Error {
+	return &Error{ErrorTypeNotFound, field.String(), encode(value), ""}
+}
+
+// Duplicate says that a value must be unique and is not.
+func Duplicate(field *Path, value any) *Error {
+	return &Error{ErrorTypeDuplicate, field.String(), encode(value), ""}
+}
+
+// NotSupported says that a value is none of those that there are.
+func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
+	detail := ""
+	for i, valid := range validValues {
+		if i == 0 {
+			detail = "supported values: "
+		} else {
+			detail += ", "
+		}
+		detail += string(json.AppendString(nil, string(valid)))
+	}
+	return &Error{ErrorTypeNotSupported, field.String(), encode(value), detail}
+}
+
+// TooLong says that a value has more than maxLength bytes. The value itself is
+// not shown.
+func TooLong(field *Path, _ any, maxLength int) *Error {
+	detail := "value is too long"
+	if maxLength >= 0 {
+		detail = "may not be more than " + strconv.Itoa(maxLength) + " bytes"
+	}
+	return &Error{ErrorTypeTooLong, field.String(), "", detail}
+}
+
+// TooMany says that a list has actual items, more than max.
+func TooMany(field *Path, actual, max int) *Error {
+	detail := "has too many items"
+	if max >= 0 {
+		detail = "must have at most " + strconv.Itoa(max) + " items"
+	}
+	return &Error{ErrorTypeTooMany, field.String(), encode(actual), detail}
+}
+
+// InternalError says that a field could not be checked.
+func InternalError(field *Path, err error) *Error {
+	return &Error{ErrorTypeInternal, field.String(), "", err.Error()}
+}
+
+// encode writes a value as JSON. It knows what fields of objects are: strings,
+// numbers, bools, lists and maps of these, and the raw JSON of anything else
+// as []byte. What it does not know is not shown.
+func encode(value any) string {
+	if raw, ok := value.([]byte); ok {
+		if json.Valid(raw) {
+			return string(raw)
+		}
+		return string(json.AppendString(nil, raw))
+	}
+	if text, ok := value.(interface{ String() string }); ok {
+		return string(json.AppendString(nil, text.String()))
+	}
+	return string(appendValue(nil, reflect.ValueOf(value)))
+}
+
+func appendValue(b []byte, v reflect.Value) []byte {
+	switch v.Kind() {
+	case reflect.String:
+		return json.AppendString(b, v.String())
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.AppendInt(b, v.Int(), 10)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.AppendUint(b, v.Uint(), 10)
+	case reflect.Float32, reflect.Float64:
+		if f := v.Float(); f-f == 0 { // JSON has neither infinity nor NaN.
+			return strconv.AppendFloat(b, f, 'g', -1, v.Type().Bits())
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return appendValue(b, v.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		b = append(b, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, v.Index(i))
+		}
+		return append(b, ']')
+	}
+	return append(b, "null"...)
+}

@@ -1,0 +1,33 @@
+// Package hooks is the SDK of runtime hooks: plugins that decide on the
+// resources of QoS classes, pods and containers.
+//
+// A plugin has one method, which reads a [Request] and writes what should change
+// into a [Decision]. It does no I/O: the host applies the decision, by the
+// container runtime or in the cgroups.
+//
+//	package main
+//
+//	import "github.com/kubewasm/kubewasm/guest/hooks"
+//
+//	type offline struct{}
+//
+//	func (offline) Decide(req *hooks.Request, d *hooks.Decision) error {
+//		if req.PodLabels().Get("tier") == "offline" {
+//			d.SetCPUShares(2)
+//		}
+//		return nil
+//	}
+//
+//	func init() { hooks.Register(offline{}) }
+//	func main() {}
+//
+// It is built with the Go toolchain alone:
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o offline.wasm .
+//
+// and tested with it: under go test a request is made by [RequestOf], the method
+// is called, and the decision is read.
+//
+// The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
+// them would add hundreds of kilobytes to a guest.
+package hooks

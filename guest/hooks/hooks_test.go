@@ -1,0 +1,357 @@
+package hooks
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// full has every field that there is.
+func full() *hookpb.Request {
+	return &hookpb.Request{
+		Stage:                hookpb.PreCreateContainer,
+		Level:                hookpb.LevelContainer,
+		QOSClass:             hookpb.QOSBestEffort,
+		Pod:                  hookpb.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
+		Container:            hookpb.ContainerMeta{Name: "nginx", ID: "4b1f"},
+		PodLabels:            map[string]string{"app": "web", "empty": "", "tier": "front"},
+		PodAnnotations:       map[string]string{"kubewasm.dev/cpu": "1500m", "long": strings.Repeat("x", 300)},
+		ContainerAnnotations: map[string]string{"hash": "6f3c"},
+		ContainerEnvs:        map[string]string{"PATH": "/bin"},
+		CgroupParent:         "kubepods/besteffort/pod8dbc5577",
+		Resources: &hookpb.Resources{
+			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)),
+			CPUSetCPUs: new("0-3,8"), CPUSetMems: new(""), CPUBvt: new(int64(-1)), CPUIdle: new(int64(1)), CPUBurstUS: new(int64(0)),
+			MemoryLimitBytes: new(int64(1 << 40)), MemoryMinBytes: new(int64(1)), MemoryLowBytes: new(int64(2)), MemoryHighBytes: new(int64(3)),
+			OOMScoreAdj: new(int64(-998)), Unified: map[string]string{"io.weight": "default 50"},
+		},
+	}
+}
+
+// read reads everything that a view has into the host's type.
+func read(r *Request) *hookpb.Request {
+	return &hookpb.Request{
+		Stage:                hookpb.Stage(r.Stage()),
+		Level:                hookpb.Level(r.Level()),
+		QOSClass:             hookpb.QOSClass(r.QOSClass()),
+		Pod:                  hookpb.PodMeta{Namespace: r.Pod().Namespace(), Name: r.Pod().Name(), UID: r.Pod().UID()},
+		Container:            hookpb.ContainerMeta{Name: r.Container().Name(), ID: r.Container().ID()},
+		PodLabels:            goMap(r.PodLabels()),
+		PodAnnotations:       goMap(r.PodAnnotations()),
+		ContainerAnnotations: goMap(r.ContainerAnnotations()),
+		ContainerEnvs:        goMap(r.ContainerEnvs()),
+		CgroupParent:         r.CgroupParent(),
+		Resources:            readResources(r.Resources()),
+	}
+}
+
+func readResources(r *Resources) *hookpb.Resources {
+	into := &hookpb.Resources{Unified: goMap(r.Unified())}
+	if idle, ok := r.CPUIdle(); ok {
+		into.CPUIdle = new(int64(0))
+		if idle {
+			*into.CPUIdle = 1
+		}
+	}
+	for _, f := range []struct {
+		into **int64
+		get  func() (int64, bool)
+	}{
+		{&into.CPUShares, r.CPUShares}, {&into.CFSQuotaUS, r.CFSQuota}, {&into.CFSPeriodUS, r.CFSPeriod},
+		{&into.CPUBvt, r.CPUBvt}, {&into.CPUBurstUS, r.CPUBurst},
+		{&into.MemoryLimitBytes, r.MemoryLimit}, {&into.MemoryMinBytes, r.MemoryMin},
+		{&into.MemoryLowBytes, r.MemoryLow}, {&into.MemoryHighBytes, r.MemoryHigh}, {&into.OOMScoreAdj, r.OOMScoreAdj},
+	} {
+		if v, ok := f.get(); ok {
+			*f.into = &v
+		}
+	}
+	if v, ok := r.CPUSet(); ok {
+		into.CPUSetCPUs = &v
+	}
+	if v, ok := r.CPUSetMems(); ok {
+		into.CPUSetMems = &v
+	}
+	return into
+}
+
+func goMap(s Strings) map[string]string {
+	if s.Len() == 0 {
+		return nil
+	}
+	return maps.Collect(s.All())
+}
+
+func TestRequestReadsWhatTheHostWrites(t *testing.T) {
+	want := full()
+	var r Request
+	// Twice, since a guest uses the view again.
+	for range 2 {
+		if err := r.parse(hookpb.AppendRequest(nil, want)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read(&r)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	if err := r.parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&hookpb.Request{Resources: &hookpb.Resources{}}, read(&r)); diff != "" {
+		t.Errorf("something of the last request is left: %s", diff)
+	}
+}
+
+func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
+	want := full()
+	var resources Resources
+	set(&resources)
+	got := read(RequestOf(Fields{
+		Stage: PreCreateContainer, Level: LevelContainer, QOSClass: QOSBestEffort,
+		PodNamespace: "shop", PodName: "web-0", PodUID: "8dbc5577",
+		ContainerName: "nginx", ContainerID: "4b1f",
+		PodLabels: want.PodLabels, PodAnnotations: want.PodAnnotations,
+		ContainerAnnotations: want.ContainerAnnotations, ContainerEnvs: want.ContainerEnvs,
+		CgroupParent: want.CgroupParent, Resources: &resources,
+	}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// set sets what full has.
+func set(r *Resources) {
+	r.SetCPUShares(512)
+	r.SetCFSQuota(Unlimited)
+	r.SetCFSPeriod(100_000)
+	r.SetCPUSet("0-3,8")
+	r.SetCPUSetMems("")
+	r.SetCPUBvt(-1)
+	r.SetCPUIdle(true)
+	r.SetCPUBurst(0)
+	r.SetMemoryLimit(1 << 40)
+	r.SetMemoryMin(1)
+	r.SetMemoryLow(2)
+	r.SetMemoryHigh(3)
+	r.SetOOMScoreAdj(-998)
+	r.SetUnified("io.weight", "default 100")
+	r.SetUnified("io.weight", "default 50")
+}
+
+func TestHostReadsWhatADecisionWrites(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		decide func(d *Decision)
+		want   *hookpb.Decision
+	}{
+		{"nothing", func(*Decision) {}, &hookpb.Decision{}},
+		{"every resource", func(d *Decision) { set(&d.Resources) }, &hookpb.Decision{Resources: full().Resources}},
+		{"not idle", func(d *Decision) { d.SetCPUIdle(false) }, &hookpb.Decision{Resources: &hookpb.Resources{CPUIdle: new(int64(0))}}},
+		{"annotations and environment", func(d *Decision) {
+			d.SetContainerAnnotation("b", "1")
+			d.SetContainerAnnotation("a", "2")
+			d.SetContainerAnnotation("b", "3")
+			d.SetContainerEnv("GOMAXPROCS", "2")
+		}, &hookpb.Decision{
+			ContainerAnnotations: map[string]string{"a": "2", "b": "3"},
+			ContainerEnvs:        map[string]string{"GOMAXPROCS": "2"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var call call
+			for range 2 {
+				out, err := call.run(Func(func(_ *Request, d *Decision) error {
+					c.decide(d)
+					return nil
+				}), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := hookpb.ParseDecision(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestADecisionIsNotLeftOver(t *testing.T) {
+	var c call
+	decide := true
+	p := Func(func(_ *Request, d *Decision) error {
+		if decide {
+			set(&d.Resources)
+			d.SetContainerAnnotation("a", "1")
+			d.SetContainerEnv("B", "2")
+		}
+		return nil
+	})
+	if out, err := c.run(p, nil); err != nil || len(out) == 0 {
+		t.Fatalf("got %d bytes and error %v", len(out), err)
+	}
+	decide = false
+	if out, err := c.run(p, nil); err != nil || len(out) != 0 {
+		t.Errorf("got bytes %q and error %v, want nothing", out, err)
+	}
+}
+
+func TestAnErrorIsTheAnswer(t *testing.T) {
+	var c call
+	want := errors.New("no such annotation")
+	_, err := c.run(Func(func(_ *Request, d *Decision) error {
+		d.SetCPUShares(2)
+		return want
+	}), nil)
+	if !errors.Is(err, want) {
+		t.Errorf("got error %v, want %v", err, want)
+	}
+}
+
+func TestStringsFindTheLastOfTwo(t *testing.T) {
+	var r Request
+	// An entry of labels, one of annotations in between, and the same label.
+	if err := r.parse([]byte("\x2a\x06\x0a\x01a\x12\x01" + "1" + "\x32\x06\x0a\x01a\x12\x01" + "2" + "\x2a\x06\x0a\x01a\x12\x01" + "3")); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := r.PodLabels().Lookup("a"); got != "3" || !ok {
+		t.Errorf("label a is %q, %v", got, ok)
+	}
+	if got := r.PodAnnotations().Get("a"); got != "2" {
+		t.Errorf("annotation a is %q", got)
+	}
+	if got, ok := r.PodLabels().Lookup("b"); got != "" || ok {
+		t.Errorf("label b is %q, %v", got, ok)
+	}
+	for range r.PodLabels().All() {
+		break // An iteration may end early.
+	}
+}
+
+func TestTheZeroRequestIsEmpty(t *testing.T) {
+	if diff := cmp.Diff(&hookpb.Request{Resources: &hookpb.Resources{}}, read(new(Request))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEnumsAreThoseOfTheHost(t *testing.T) {
+	for n := int32(-1); n < 12; n++ {
+		if got, want := Stage(n).String(), hookpb.Stage(n).String(); got != want {
+			t.Errorf("stage %d is %s, the host calls it %s", n, got, want)
+		}
+		if got, want := Level(n).String(), hookpb.Level(n).String(); got != want {
+			t.Errorf("level %d is %s, the host calls it %s", n, got, want)
+		}
+		if got, want := QOSClass(n).String(), hookpb.QOSClass(n).String(); got != want {
+			t.Errorf("QoS class %d is %s, the host calls it %s", n, got, want)
+		}
+	}
+}
+
+func TestHookAnswersTheHost(t *testing.T) {
+	Register(Func(func(req *Request, d *Decision) error {
+		if req.PodLabels().Get("app") == "" {
+			return errors.New("no app")
+		}
+		if req.Level() == LevelContainer {
+			d.SetCPUShares(2)
+		}
+		return nil
+	}))
+	for _, c := range []struct {
+		name    string
+		request []byte
+		want    abi.Code
+		decided string
+	}{
+		{"a decision", hookpb.AppendRequest(nil, full()), abi.Success, "\x0a\x02\x08\x02"},
+		{"nothing decided", hookpb.AppendRequest(nil, &hookpb.Request{PodLabels: map[string]string{"app": "web"}}), abi.Success, ""},
+		{"an error", nil, abi.Error, ""},
+		{"no request", []byte("\x80"), abi.Error, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var call call
+			var decided string
+			got := call.hook(c.request, func(out []byte) { decided = string(out) })
+			if got != c.want || decided != c.decided {
+				t.Errorf("got %s and decision %q, want %s and %q", got, decided, c.want, c.decided)
+			}
+		})
+	}
+}
+
+func TestRegisterRefusesNil(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("Register took a nil plugin")
+		}
+	}()
+	Register(nil)
+}
+
+// The plugin's own allocations are its own; the SDK adds none in the steady
+// state but the copy of the request.
+func TestRunDoesNotAllocate(t *testing.T) {
+	var c call
+	request := hookpb.AppendRequest(nil, full())
+	p := Func(func(req *Request, d *Decision) error {
+		if req.PodAnnotations().Get("kubewasm.dev/cpu") == "" || req.PodLabels().Get("app") == "" {
+			return errors.New("not found")
+		}
+		d.SetCPUShares(1536)
+		d.SetContainerEnv("GOMAXPROCS", "2")
+		return nil
+	})
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := c.run(p, request); err != nil {
+			t.Error(err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(hookpb.AppendRequest(nil, full()))
+	f.Add([]byte("\x2a\x02\x0a\x05"))
+	f.Add([]byte("\x52\x03\x08\xff\xff\x2a"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r Request
+		err := r.parse(b)
+		got := read(&r)
+		// Where the host's strict reader finds a request, the view finds the
+		// same one.
+		want, hostErr := hookpb.ParseRequest(b)
+		if hostErr != nil {
+			return
+		}
+		if err != nil {
+			t.Skip("a group, which the view does not read")
+		}
+		normalise(want.Resources)
+		if want.Resources == nil {
+			want.Resources = &hookpb.Resources{}
+		}
+		normalise(got.Resources)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// normalise makes the truth value of the view of every number of CPUIdle.
+func normalise(r *hookpb.Resources) {
+	if r != nil && r.CPUIdle != nil && *r.CPUIdle != 0 {
+		*r.CPUIdle = 1
+	}
+}

@@ -1,0 +1,78 @@
+package hooks
+
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
+	"github.com/kubewasm/kubewasm/guest/internal/plugin"
+)
+
+// Plugin decides on resources.
+type Plugin interface {
+	// Decide writes into d what should change; what it does not set stays as
+	// it is. An error fails the request, or is ignored, as the host is
+	// configured; d is dropped then.
+	//
+	// # Notes
+	//
+	//   - req and d are used again after the call: do not keep them, nor the
+	//     maps and resources that they return. Strings may be kept; each holds
+	//     on to the bytes of the whole request.
+	//   - Decide should depend on nothing but req and the configuration: the
+	//     host asks again whenever it wants to know what should be, and the
+	//     guest may have been replaced by another instance in between.
+	Decide(req *Request, d *Decision) error
+}
+
+// Func is a function as a [Plugin].
+type Func func(req *Request, d *Decision) error
+
+// Decide calls f.
+func (f Func) Decide(req *Request, d *Decision) error { return f(req, d) }
+
+var registered Plugin
+
+// Register makes p the plugin of this module. It is called once, in init or
+// main; a second call panics. If p points to a struct, the host's configuration
+// is decoded into it before the first request.
+func Register(p Plugin) {
+	if p == nil {
+		panic("kubewasm: hooks.Register: plugin is nil")
+	}
+	plugin.Register(p, abi.MaskOf(abi.Hook))
+	registered = p
+}
+
+// call is what one call of the guest needs, kept for the next.
+type call struct {
+	request  Request
+	decision Decision
+	out      []byte
+}
+
+// run runs the plugin on a request and returns what to hand to the host: the
+// encoded decision, valid until the next run, or why there is none.
+func (c *call) run(p Plugin, request []byte) ([]byte, error) {
+	if err := c.request.parse(request); err != nil {
+		return nil, err
+	}
+	c.decision.reset()
+	if err := p.Decide(&c.request, &c.decision); err != nil {
+		return nil, err
+	}
+	c.out = c.decision.append(c.out[:0])
+	return c.out, nil
+}
+
+// hook is the exported function, but for the host calls that only wasm has.
+func (c *call) hook(request []byte, decide func([]byte)) abi.Code {
+	out, err := c.run(registered, request)
+	if err != nil {
+		hostcall.StatusReason(err.Error())
+		return abi.Error
+	}
+	// Nothing decided is nothing said: that saves the host call.
+	if len(out) != 0 {
+		decide(out)
+	}
+	return abi.Success
+}

@@ -1,0 +1,203 @@
+package hooks
+
+import "github.com/kubewasm/kubewasm/guest/internal/wire"
+
+// Unlimited is the quota or the amount of memory that stands for no limit.
+const Unlimited = -1
+
+// The fields of the message Resources.
+const (
+	fieldCPUShares   = 1
+	fieldCFSQuota    = 2
+	fieldCFSPeriod   = 3
+	fieldCPUSet      = 4
+	fieldCPUSetMems  = 5
+	fieldCPUBvt      = 6
+	fieldCPUIdle     = 7
+	fieldCPUBurst    = 8
+	fieldMemoryLimit = 9
+	fieldMemoryMin   = 10
+	fieldMemoryLow   = 11
+	fieldMemoryHigh  = 12
+	fieldOOMScoreAdj = 13
+	fieldUnified     = 14
+)
+
+// Resources are the limits and weights of one cgroup. Each may be set or not:
+// the methods that read return whether it is.
+//
+// The host checks what a decision sets. It refuses values that the kernel would
+// not take.
+//
+// The message is kubewasm.hooks.v1.Resources of codec/hookpb/hook.proto.
+type Resources struct {
+	set     uint16 // Bit n for field n.
+	numbers [fieldUnified]int64
+	cpus    string
+	mems    string
+	unified Strings
+}
+
+// CPUShares returns the share of the CPU in contention, in the unit of cgroup
+// v1, where 1024 is one CPU.
+func (r *Resources) CPUShares() (shares int64, ok bool) { return r.number(fieldCPUShares) }
+
+// SetCPUShares sets the share of the CPU in contention, 2 to 262144, where 1024
+// is one CPU. On cgroup v2 the host converts it to a weight.
+func (r *Resources) SetCPUShares(shares int64) { r.setNumber(fieldCPUShares, shares) }
+
+// CFSQuota returns the CPU time of each period, in microseconds, or [Unlimited].
+func (r *Resources) CFSQuota() (us int64, ok bool) { return r.number(fieldCFSQuota) }
+
+// SetCFSQuota sets the CPU time of each period, in microseconds: at least 1000,
+// or [Unlimited].
+func (r *Resources) SetCFSQuota(us int64) { r.setNumber(fieldCFSQuota, us) }
+
+// CFSPeriod returns the period of the quota, in microseconds.
+func (r *Resources) CFSPeriod() (us int64, ok bool) { return r.number(fieldCFSPeriod) }
+
+// SetCFSPeriod sets the period of the quota, 1000 to 1000000 microseconds.
+func (r *Resources) SetCFSPeriod(us int64) { r.setNumber(fieldCFSPeriod, us) }
+
+// CPUBurst returns the quota that may be saved up for later periods, in
+// microseconds.
+func (r *Resources) CPUBurst() (us int64, ok bool) { return r.number(fieldCPUBurst) }
+
+// SetCPUBurst sets the quota that may be saved up for later periods, in
+// microseconds: 0 to the quota.
+func (r *Resources) SetCPUBurst(us int64) { r.setNumber(fieldCPUBurst, us) }
+
+// CPUSet returns the CPUs that may be used, as a list: "0-3,8".
+func (r *Resources) CPUSet() (cpus string, ok bool) { return r.cpus, r.has(fieldCPUSet) }
+
+// SetCPUSet sets the CPUs that may be used, as a list: "0-3,8". The host ignores
+// an empty list.
+func (r *Resources) SetCPUSet(cpus string) {
+	r.cpus = cpus
+	r.set |= 1 << fieldCPUSet
+}
+
+// CPUSetMems returns the memory nodes that may be used, as a list.
+func (r *Resources) CPUSetMems() (nodes string, ok bool) { return r.mems, r.has(fieldCPUSetMems) }
+
+// SetCPUSetMems sets the memory nodes that may be used, as a list. The host
+// ignores an empty list.
+func (r *Resources) SetCPUSetMems(nodes string) {
+	r.mems = nodes
+	r.set |= 1 << fieldCPUSetMems
+}
+
+// CPUBvt returns the group identity.
+func (r *Resources) CPUBvt() (bvt int64, ok bool) { return r.number(fieldCPUBvt) }
+
+// SetCPUBvt sets the group identity, -2 to 2, on kernels that have
+// cpu.bvt_warp_ns: tasks of a larger one preempt those of a smaller one.
+func (r *Resources) SetCPUBvt(bvt int64) { r.setNumber(fieldCPUBvt, bvt) }
+
+// CPUIdle returns whether the tasks run only when a CPU would idle.
+func (r *Resources) CPUIdle() (idle, ok bool) {
+	n, ok := r.number(fieldCPUIdle)
+	return n != 0, ok
+}
+
+// SetCPUIdle sets whether the tasks run only when a CPU would idle. The host
+// refuses it at [LevelQOS], where it would stop the kubelet from working.
+func (r *Resources) SetCPUIdle(idle bool) {
+	var n int64
+	if idle {
+		n = 1
+	}
+	r.setNumber(fieldCPUIdle, n)
+}
+
+// MemoryLimit returns the memory that may be used, in bytes, or [Unlimited].
+func (r *Resources) MemoryLimit() (bytes int64, ok bool) { return r.number(fieldMemoryLimit) }
+
+// SetMemoryLimit sets the memory that may be used, in bytes, or [Unlimited].
+func (r *Resources) SetMemoryLimit(bytes int64) { r.setNumber(fieldMemoryLimit, bytes) }
+
+// MemoryMin returns the memory that is never reclaimed, in bytes, or
+// [Unlimited].
+func (r *Resources) MemoryMin() (bytes int64, ok bool) { return r.number(fieldMemoryMin) }
+
+// SetMemoryMin sets the memory that is never reclaimed, in bytes, or
+// [Unlimited].
+func (r *Resources) SetMemoryMin(bytes int64) { r.setNumber(fieldMemoryMin, bytes) }
+
+// MemoryLow returns the memory that is reclaimed last, in bytes, or [Unlimited].
+func (r *Resources) MemoryLow() (bytes int64, ok bool) { return r.number(fieldMemoryLow) }
+
+// SetMemoryLow sets the memory that is reclaimed last, in bytes, or [Unlimited].
+func (r *Resources) SetMemoryLow(bytes int64) { r.setNumber(fieldMemoryLow, bytes) }
+
+// MemoryHigh returns the memory above which the tasks are slowed down, in bytes,
+// or [Unlimited].
+func (r *Resources) MemoryHigh() (bytes int64, ok bool) { return r.number(fieldMemoryHigh) }
+
+// SetMemoryHigh sets the memory above which the tasks are slowed down, in bytes,
+// or [Unlimited].
+func (r *Resources) SetMemoryHigh(bytes int64) { r.setNumber(fieldMemoryHigh, bytes) }
+
+// OOMScoreAdj returns what is added to the badness of the processes.
+func (r *Resources) OOMScoreAdj() (score int64, ok bool) { return r.number(fieldOOMScoreAdj) }
+
+// SetOOMScoreAdj sets what is added to the badness of the container's processes
+// when memory runs out, -1000 to 1000. No cgroup file holds it: it takes effect
+// where the container runtime carries the decision.
+func (r *Resources) SetOOMScoreAdj(score int64) { r.setNumber(fieldOOMScoreAdj, score) }
+
+// Unified returns other files of cgroup v2 and their contents.
+func (r *Resources) Unified() Strings { return r.unified }
+
+// SetUnified sets what to write to another file of cgroup v2:
+// ("io.weight", "default 50").
+func (r *Resources) SetUnified(file, value string) { r.unified.set(file, value) }
+
+func (r *Resources) has(field uint) bool { return r.set&(1<<field) != 0 }
+
+func (r *Resources) number(field uint) (int64, bool) { return r.numbers[field], r.has(field) }
+
+func (r *Resources) setNumber(field uint, n int64) {
+	r.numbers[field] = n
+	r.set |= 1 << field
+}
+
+// empty returns the resources with nothing set, in the same memory.
+func (r *Resources) empty() Resources { return Resources{unified: r.unified.empty()} }
+
+// read sets the fields that the message in b has.
+func (r *Resources) read(b []byte) {
+	for f := wire.NewReader(b); f.Next(); {
+		switch f.Field {
+		case fieldCPUSet:
+			r.SetCPUSet(f.String())
+		case fieldCPUSetMems:
+			r.SetCPUSetMems(f.String())
+		case fieldUnified:
+			e := readEntry(f.Bytes())
+			r.unified.set(e.key, e.value)
+		default:
+			if f.Field < fieldUnified && f.Type == wire.Varint {
+				r.setNumber(uint(f.Field), f.Int64())
+			}
+		}
+	}
+}
+
+// append writes the message, its fields in the order of their numbers.
+func (r *Resources) append(b []byte) []byte {
+	for field := uint(1); field < fieldUnified; field++ {
+		if !r.has(field) {
+			continue
+		}
+		switch field {
+		case fieldCPUSet:
+			b = wire.AppendBytes(b, fieldCPUSet, r.cpus)
+		case fieldCPUSetMems:
+			b = wire.AppendBytes(b, fieldCPUSetMems, r.mems)
+		default:
+			b = wire.AppendVarint(b, uint32(field), uint64(r.numbers[field]))
+		}
+	}
+	return r.unified.append(b, fieldUnified)
+}

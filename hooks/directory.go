@@ -1,0 +1,120 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// directory is one cgroup in one hierarchy.
+type directory struct {
+	root *os.Root
+	// name is the path below the applier's root.
+	name string
+}
+
+// openDirectory opens the directory that has a controller's files of a cgroup.
+func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
+	root, name := a.root, cgroup
+	if a.controllers != nil {
+		name = controller + "/" + cgroup
+		if root = a.controllers[controller]; root == nil {
+			return nil, &FileError{Op: "open", File: controller, Err: fs.ErrNotExist}
+		}
+	}
+	// os.Root lets no link lead outside. Within the hierarchy there are none
+	// either, so one that is found was not made by the kernel.
+	for i := range len(cgroup) + 1 {
+		if i < len(cgroup) && cgroup[i] != '/' {
+			continue
+		}
+		info, err := root.Lstat(cgroup[:i])
+		if err != nil {
+			return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return nil, &FileError{Op: "open", File: name, Err: fmt.Errorf("%s is a symbolic link: %w", cgroup[:i], ErrEscapes)}
+		}
+	}
+	dir, err := root.OpenRoot(cgroup)
+	if err != nil {
+		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+	}
+	return &directory{root: dir, name: name}, nil
+}
+
+func (d *directory) close() { d.root.Close() }
+
+func (d *directory) path(file string) string { return d.name + "/" + file }
+
+// maxFile is the most that is read of a file. Cgroup files of values are far
+// shorter; a file that is not one may be of any size.
+const maxFile = 64 << 10
+
+// read returns the contents of a file without the white space around them.
+func (d *directory) read(file string) (string, error) {
+	f, err := d.openFile(file, os.O_RDONLY)
+	if err != nil {
+		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// write writes a value in one call, as the kernel takes it.
+//
+// The file is not opened with O_TRUNC: a cgroup file needs none, and it would
+// wake those who watch it even if the write fails. Of a regular file, which has
+// a size, unlike one of the kernel's, the rest is cut off afterwards.
+func (d *directory) write(file, value string) error {
+	fail := func(err error) error {
+		return &FileError{Op: "write", File: d.path(file), Value: value, Err: cause(err)}
+	}
+	f, err := d.openFile(file, os.O_WRONLY)
+	if err != nil {
+		return fail(err)
+	}
+	_, err = f.WriteString(value)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && info.Size() > int64(len(value)) {
+			err = f.Truncate(int64(len(value)))
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func (d *directory) openFile(file string, flag int) (*os.File, error) {
+	info, err := d.root.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file (%s): %w", info.Mode().Type(), ErrEscapes)
+	}
+	return d.root.OpenFile(file, flag, 0)
+}
+
+// cause returns the kernel's answer, without the path that an fs.PathError
+// repeats. Whatever else os.Root says is that a path leaves it.
+func cause(err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, ErrEscapes), errors.Is(err, fs.ErrClosed):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrEscapes, err)
+}

@@ -1,0 +1,20 @@
+// Package hooks runs runtime hooks: guests that decide on the resources of QoS
+// classes, pods and containers, and the writer that brings their decisions into
+// the cgroups.
+//
+// A plugin is a pure function from a request to a decision. An [Engine] asks the
+// plugins that want a request, in order, checks what they decide and puts it
+// together; two plugins that decide one field differently are an error that
+// names both. An [Applier] compares the decided resources with the cgroup files
+// under a directory, of version 1 or 2, and writes those that differ:
+//
+//	req := &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelContainer, …}
+//	decision, err := engine.Decide(ctx, req)
+//	if err != nil { … }
+//	cgroup, err := hooks.CgroupOf(req)
+//	if err != nil { … }
+//	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
+//
+// The two halves know nothing of each other: a container runtime may carry a
+// decision as well.
+package hooks

@@ -1,0 +1,83 @@
+package hooks_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// A plugin decides on a container by its pod's annotation, and the decision is
+// applied to a cgroup tree: here one of cgroup v2 in a temporary directory.
+func Example() {
+	ctx := context.Background()
+	root, err := os.MkdirTemp("", "cgroup")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	for file, text := range map[string]string{"cgroup.controllers": "cpu", "kubepods/pod1/4b1f/cpu.weight": "100\n", "kubepods/pod1/4b1f/cpu.max": "max 100000\n"} {
+		path := filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cacheDir}) // Loads again in milliseconds.
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	source, err := guest("../examples/hooks/cpu-from-annotation") // Or host.File("cpu-from-annotation.wasm").
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
+		Module: host.Config{Name: "cpu", Source: source},
+		Levels: []hookpb.Level{hookpb.LevelContainer},
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close(ctx)
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer applier.Close()
+
+	req := &hookpb.Request{
+		Stage:          hookpb.PostStartContainer,
+		Level:          hookpb.LevelContainer,
+		Pod:            hookpb.PodMeta{Namespace: "shop", Name: "web-0"},
+		Container:      hookpb.ContainerMeta{Name: "nginx", ID: "4b1f"},
+		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},
+		CgroupParent:   "kubepods/pod1",
+	}
+	decision, err := engine.Decide(ctx, req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cgroup, err := hooks.CgroupOf(req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, change := range changes {
+		fmt.Println(change)
+	}
+	// Output:
+	// kubepods/pod1/4b1f/cpu.weight: 100 -> 138
+	// kubepods/pod1/4b1f/cpu.max: max 100000 -> 150000 100000
+}

@@ -1,0 +1,160 @@
+package hooks_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The guests of the tests, by the name of their directory.
+const (
+	cpuFromAnnotation = "../examples/hooks/cpu-from-annotation"
+	scripted          = "./testdata/scripted"
+)
+
+var (
+	runtime *host.Runtime
+	// cacheDir holds compiled modules: compiling one takes seconds, and minutes
+	// under the race detector.
+	cacheDir string
+	built    struct {
+		sync.Mutex
+		dir     string
+		modules map[string][]byte
+	}
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if built.dir, err = os.MkdirTemp("", "hooks"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(built.dir)
+		built.modules = map[string][]byte{}
+		cacheDir = filepath.Join(built.dir, "cache")
+		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cacheDir}); err != nil {
+			panic(err)
+		}
+		defer runtime.Close(context.Background())
+		return m.Run()
+	}())
+}
+
+// guest builds a guest, once, with the go command that runs the test.
+func guest(pkg string) (host.Source, error) {
+	built.Lock()
+	defer built.Unlock()
+	if module, ok := built.modules[pkg]; ok {
+		return host.Bytes(module), nil
+	}
+	out := filepath.Join(built.dir, filepath.Base(pkg)+".wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, pkg)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w\n%s", pkg, err, text)
+	}
+	module, err := os.ReadFile(out)
+	if err != nil {
+		return nil, err
+	}
+	built.modules[pkg] = module
+	return host.Bytes(module), nil
+}
+
+// plugin configures a guest.
+func plugin(t testing.TB, name, pkg string) hooks.PluginConfig {
+	t.Helper()
+	source, err := guest(pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hooks.PluginConfig{Module: host.Config{Name: name, Source: source}}
+}
+
+// engine loads plugins and closes them with the test.
+func engine(t testing.TB, cfg hooks.Config) *hooks.Engine {
+	t.Helper()
+	e, err := hooks.NewEngine(t.Context(), runtime, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// webRequest is a request as a node sends it: 2.2 KB when encoded.
+func webRequest() *hookpb.Request {
+	return &hookpb.Request{
+		Stage:     hookpb.PreCreateContainer,
+		Level:     hookpb.LevelContainer,
+		QOSClass:  hookpb.QOSBurstable,
+		Pod:       hookpb.PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
+		Container: hookpb.ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
+		PodLabels: map[string]string{
+			"app.kubernetes.io/name":       "web",
+			"app.kubernetes.io/instance":   "web-production",
+			"app.kubernetes.io/version":    "1.27.4",
+			"app.kubernetes.io/component":  "frontend",
+			"app.kubernetes.io/part-of":    "shop",
+			"app.kubernetes.io/managed-by": "Helm",
+			"helm.sh/chart":                "web-3.14.2",
+			"pod-template-hash":            "7d4b9c6f5d",
+			"topology.kubernetes.io/zone":  "eu-central-1b",
+			"security.istio.io/tlsMode":    "istio",
+		},
+		PodAnnotations: map[string]string{
+			"kubewasm.dev/cpu":                               "1500m",
+			"kubernetes.io/config.seen":                      "2026-11-20T21:08:11.912342134Z",
+			"kubernetes.io/config.source":                    "api",
+			"prometheus.io/scrape":                           "true",
+			"prometheus.io/port":                             "9113",
+			"prometheus.io/path":                             "/metrics",
+			"checksum/config":                                "01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b",
+			"cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+			"kubectl.kubernetes.io/restartedAt":              "2026-11-19T08:15:42+01:00",
+			"k8s.v1.cni.cncf.io/network-status":              `[{"name":"cilium","interface":"eth0","ips":["10.244.3.17"],"mac":"8a:1f:6c:0e:5b:21","default":true,"dns":{}},{"name":"shop/storage","interface":"net1","ips":["192.168.40.17"],"mac":"8a:1f:6c:0e:5b:22","dns":{},"gateway":["192.168.40.1"]}]`,
+			"cni.projectcalico.org/containerID":              "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334",
+			"sidecar.istio.io/status":                        `{"initContainers":["istio-init"],"containers":["istio-proxy"],"volumes":["workload-socket","credential-socket","istio-envoy","istio-data","istio-podinfo","istiod-ca-cert"],"revision":"default"}`,
+		},
+		ContainerAnnotations: map[string]string{
+			"io.kubernetes.container.hash":                     "6f3c9c1e",
+			"io.kubernetes.container.restartCount":             "0",
+			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+			"io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.pod.terminationGracePeriod":         "30",
+		},
+		ContainerEnvs: map[string]string{
+			"PATH":                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"KUBERNETES_SERVICE_HOST": "10.96.0.1",
+			"KUBERNETES_SERVICE_PORT": "443",
+			"NGINX_VERSION":           "1.27.4",
+		},
+		CgroupParent: "kubepods/burstable/pod8dbc5577-d0e2-4706-8787-57d52c03ddf2",
+		Resources:    &hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(256 << 20)), OOMScoreAdj: new(int64(967))},
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	e := engine(b, hooks.Config{Plugins: []hooks.PluginConfig{plugin(b, "cpu", cpuFromAnnotation)}})
+	req := webRequest()
+	b.SetBytes(int64(len(hookpb.AppendRequest(nil, req))))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Decide(b.Context(), req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

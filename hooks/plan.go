@@ -1,0 +1,393 @@
+package hooks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// plan is what has to be written to bring some cgroups to their resources.
+type plan struct {
+	applier *Applier
+	steps   []step
+	errs    []error
+	dirs    []*directory
+
+	// The target that is planned.
+	cgroup string
+	depth  int
+	open   map[string]*directory // By controller; nil if it cannot be opened.
+	files  map[string]bool       // Those that a field stands for.
+}
+
+// step is one write.
+type step struct {
+	setting  *setting
+	file     string
+	from, to string
+	// widens says that the write allows the cgroup more, or what does not bound
+	// its children.
+	widens bool
+	depth  int
+}
+
+// setting is what one field, or a few that belong together, make of a cgroup.
+// Its later steps build on its earlier ones: after one that failed they are left
+// out.
+type setting struct {
+	dir    *directory
+	failed bool
+}
+
+func (s *step) change() Change {
+	return Change{File: s.setting.dir.path(s.file), From: s.from, To: s.to}
+}
+
+func (s *step) write() error { return s.setting.dir.write(s.file, s.to) }
+
+// ordered returns the steps in the order in which the kernel takes them: what
+// widens from the top down, then what tightens from the bottom up.
+func (p *plan) ordered() []step {
+	slices.SortStableFunc(p.steps, func(a, b step) int {
+		switch {
+		case a.widens && b.widens:
+			return cmp.Compare(a.depth, b.depth)
+		case a.widens:
+			return -1
+		case b.widens:
+			return 1
+		}
+		return cmp.Compare(b.depth, a.depth)
+	})
+	return p.steps
+}
+
+func (p *plan) close() {
+	for _, d := range p.dirs {
+		d.close()
+	}
+}
+
+func (p *plan) fail(err error) { p.errs = append(p.errs, err) }
+
+func (a *Applier) plan(targets []Target) *plan {
+	p := &plan{applier: a}
+	for _, t := range targets {
+		if err := checkCgroup(t.Cgroup); err != nil {
+			p.fail(err)
+			continue
+		}
+		if t.Resources == nil {
+			continue
+		}
+		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
+		p.open, p.files = map[string]*directory{}, map[string]bool{}
+		p.add(t.Resources)
+	}
+	return p
+}
+
+// add plans the resources of one cgroup.
+func (p *plan) add(r *hookpb.Resources) {
+	v2 := p.applier.version == V2
+	name := func(v1Name, v2Name string) string {
+		if v2 {
+			return v2Name
+		}
+		return v1Name
+	}
+	// Before the shares: an idle cgroup takes none.
+	p.number("cpu.idle", r.CPUIdle, false)
+	if r.CPUShares != nil && (r.CPUIdle == nil || *r.CPUIdle == 0) {
+		shares := r.CPUShares
+		if v2 {
+			weight := p.applier.weight.Weight(*shares)
+			shares = &weight
+		}
+		p.number(name("cpu.shares", "cpu.weight"), shares, true)
+	}
+	p.number("cpu.bvt_warp_ns", r.CPUBvt, true)
+	limit := len(p.steps)
+	if r.CFSQuotaUS != nil || r.CFSPeriodUS != nil {
+		if v2 {
+			p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
+		} else {
+			p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
+		}
+	}
+	p.burst(name("cpu.cfs_burst_us", "cpu.max.burst"), r.CPUBurstUS, limit)
+	p.list("cpuset.mems", r.CPUSetMems)
+	p.list("cpuset.cpus", r.CPUSetCPUs)
+	p.bytes(name("memory.limit_in_bytes", "memory.max"), r.MemoryLimitBytes)
+	p.bytes("memory.high", r.MemoryHighBytes)
+	p.bytes("memory.low", r.MemoryLowBytes)
+	p.bytes("memory.min", r.MemoryMinBytes)
+	if r.OOMScoreAdj != nil {
+		p.fail(fmt.Errorf("apply oom_score_adj to cgroup %q: %w", p.cgroup, ErrUnsupported))
+	}
+	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
+		p.unified(file, r.Unified[file])
+	}
+}
+
+// read returns the setting of a file and what the file has, or nil when it
+// cannot be read, which is noted.
+func (p *plan) read(file string) (*setting, string) {
+	controller, _, _ := strings.Cut(file, ".")
+	dir, ok := p.open[controller]
+	if !ok {
+		var err error
+		if dir, err = p.applier.openDirectory(controller, p.cgroup); err != nil {
+			p.fail(err) // Once, not for each of its files.
+		} else {
+			p.dirs = append(p.dirs, dir)
+		}
+		p.open[controller] = dir
+	}
+	p.files[file] = true
+	if dir == nil {
+		return nil, ""
+	}
+	text, err := dir.read(file)
+	if err != nil {
+		p.fail(err)
+		return nil, ""
+	}
+	return &setting{dir: dir}, text
+}
+
+func (p *plan) step(s *setting, file, from, to string, widens bool) {
+	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
+}
+
+// number plans a file that holds one number. moreWidens says that a larger one
+// allows the cgroup more.
+func (p *plan) number(file string, want *int64, moreWidens bool) {
+	if want == nil {
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	have, err := strconv.ParseInt(from, 10, 64)
+	if err == nil && have == *want {
+		return
+	}
+	widens := err != nil || (*want > have) == moreWidens
+	p.step(s, file, from, strconv.FormatInt(*want, 10), widens)
+}
+
+// bytes plans a file that holds an amount of memory.
+func (p *plan) bytes(file string, want *int64) {
+	if want == nil {
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	have, ok := parseBytes(from)
+	if ok && have == wholePages(*want) {
+		return
+	}
+	to := strconv.FormatInt(*want, 10)
+	if *want == unlimited && p.applier.version == V2 {
+		to = "max"
+	}
+	widens := !ok || orInf(*want) > orInf(have)
+	p.step(s, file, from, to, widens)
+}
+
+// parseBytes parses an amount of memory as the kernel writes it: "max" is
+// unlimited, and so is what cgroup v1 shows of it, the largest number of pages.
+func parseBytes(s string) (n int64, ok bool) {
+	if s == "max" {
+		return unlimited, true
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n > maxBytes {
+		n = unlimited
+	}
+	return n, err == nil
+}
+
+// wholePages rounds down as the kernel does before it keeps an amount.
+func wholePages(bytes int64) int64 {
+	if bytes == unlimited {
+		return unlimited
+	}
+	return bytes - bytes%int64(os.Getpagesize())
+}
+
+func orInf(n int64) float64 {
+	if n == unlimited {
+		return math.Inf(1)
+	}
+	return float64(n)
+}
+
+// list plans a file that holds CPUs or nodes. On v1 a list must lie within the
+// parent's and hold the children's, so one that moves has to hold both the old
+// and the new for a while.
+func (p *plan) list(file string, want *string) {
+	if want == nil || *want == "" {
+		return
+	}
+	wanted, err := parseList(*want)
+	if err != nil {
+		p.fail(fmt.Errorf("apply %s to cgroup %q: %w", file, p.cgroup, err))
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	had, err := parseList(from)
+	if err != nil {
+		had = new(list)
+	}
+	switch to := wanted.String(); {
+	case err == nil && *had == *wanted:
+	case wanted.contains(had):
+		p.step(s, file, from, to, true)
+	case had.contains(wanted) || p.applier.version == V2:
+		p.step(s, file, from, to, false)
+	default:
+		both := had.union(wanted).String()
+		p.step(s, file, from, both, true)
+		p.step(s, file, both, to, false)
+	}
+}
+
+// cpuMax plans cpu.max of cgroup v2, "quota period". What is not wanted stays as
+// it is.
+func (p *plan) cpuMax(quota, period *int64) {
+	const file = "cpu.max"
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	haveQuota, havePeriod, ok := parseCPUMax(from)
+	if !ok {
+		p.fail(&FileError{Op: "read", File: s.dir.path(file), Err: fmt.Errorf("%q is not a quota and a period", from)})
+		return
+	}
+	wantQuota, wantPeriod := *or(quota, &haveQuota), *or(period, &havePeriod)
+	if wantQuota == haveQuota && wantPeriod == havePeriod {
+		return
+	}
+	to := "max"
+	if wantQuota != unlimited {
+		to = strconv.FormatInt(wantQuota, 10)
+	}
+	to += " " + strconv.FormatInt(wantPeriod, 10)
+	p.step(s, file, from, to, orInf(wantQuota)/float64(wantPeriod) > orInf(haveQuota)/float64(havePeriod))
+}
+
+func parseCPUMax(s string) (quota, period int64, ok bool) {
+	q, per, _ := strings.Cut(s, " ")
+	quota = unlimited
+	var err, err2 error
+	if q != "max" {
+		quota, err = strconv.ParseInt(q, 10, 64)
+	}
+	period, err2 = strconv.ParseInt(per, 10, 64)
+	return quota, period, err == nil && err2 == nil && period > 0
+}
+
+// quotaAndPeriod plans the two files of cgroup v1 whose quotient is the limit.
+// On the way from the old limit to the new one it must not leave the range
+// between them, or the parent's or a child's limit may be in the way.
+func (p *plan) quotaAndPeriod(quota, period *int64) {
+	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+	s, fromQuota := p.read(quotaFile)
+	if s == nil {
+		return
+	}
+	other, fromPeriod := p.read(periodFile)
+	if other == nil {
+		return
+	}
+	haveQuota, err := strconv.ParseInt(fromQuota, 10, 64)
+	havePeriod, err2 := strconv.ParseInt(fromPeriod, 10, 64)
+	if err = errors.Join(err, err2); err != nil || havePeriod <= 0 {
+		p.fail(&FileError{Op: "read", File: s.dir.path(quotaFile), Err: fmt.Errorf("%q and %q are not a quota and a period", fromQuota, fromPeriod)})
+		return
+	}
+	wantQuota, wantPeriod := *or(quota, &haveQuota), *or(period, &havePeriod)
+	limit := func(quota, period int64) float64 { return orInf(quota) / float64(period) }
+	have, want := limit(haveQuota, havePeriod), limit(wantQuota, wantPeriod)
+	between := func(l float64) bool { return min(have, want) <= l && l <= max(have, want) }
+
+	toQuota, toPeriod := strconv.FormatInt(wantQuota, 10), strconv.FormatInt(wantPeriod, 10)
+	widens := want > have
+	setQuota := func() { p.step(s, quotaFile, fromQuota, toQuota, widens) }
+	setPeriod := func() { p.step(s, periodFile, fromPeriod, toPeriod, widens) }
+	switch {
+	case wantQuota == haveQuota && wantPeriod == havePeriod:
+	case wantPeriod == havePeriod:
+		setQuota()
+	case wantQuota == haveQuota:
+		setPeriod()
+	case between(limit(wantQuota, havePeriod)):
+		setQuota()
+		setPeriod()
+	case between(limit(haveQuota, wantPeriod)):
+		setPeriod()
+		setQuota()
+	default:
+		const lifted = "-1"
+		p.step(s, quotaFile, fromQuota, lifted, widens)
+		setPeriod()
+		fromQuota = lifted
+		setQuota()
+	}
+}
+
+// burst plans the burst, which the kernel wants to be no more than the quota at
+// any time: it shrinks before and grows after it. The steps of the quota are
+// those from the index limit on.
+func (p *plan) burst(file string, want *int64, limit int) {
+	end := len(p.steps)
+	p.number(file, want, true)
+	if limit == end || len(p.steps) == end {
+		return
+	}
+	s := p.steps[end]
+	shrinks := !s.widens
+	s.setting, s.widens = p.steps[limit].setting, p.steps[limit].widens
+	p.steps = p.steps[:end]
+	if shrinks {
+		end = limit
+	}
+	p.steps = slices.Insert(p.steps, end, s)
+}
+
+// unified plans a file that a decision names itself.
+func (p *plan) unified(file, value string) {
+	if p.applier.version != V2 {
+		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, ErrUnsupported))
+		return
+	}
+	// The engine has checked it; another caller may not have.
+	if err := checkUnified(file, value); err != nil {
+		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err))
+		return
+	}
+	if p.files[file] {
+		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: another field writes the file", file, p.cgroup))
+		return
+	}
+	if s, from := p.read(file); s != nil && from != strings.TrimSpace(value) {
+		p.step(s, file, from, value, true)
+	}
+}

@@ -1,0 +1,82 @@
+// Command scripted is a guest for tests: it does what the pod's annotation with
+// the plugin's own name says, line by line.
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/guest/hooks"
+)
+
+//go:wasmimport k8s.io/hooks decision
+func hostDecision(ptr unsafe.Pointer, n uint32)
+
+func decide(req *hooks.Request, d *hooks.Decision) error {
+	// The host gives a module its plugin's name as its first argument.
+	for line := range strings.Lines(req.PodAnnotations().Get(os.Args[0])) {
+		command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		key, value, _ := strings.Cut(rest, " ")
+		n, _ := strconv.ParseInt(rest, 10, 64)
+		switch command {
+		case "cpu_shares":
+			d.SetCPUShares(n)
+		case "cfs_quota_us":
+			d.SetCFSQuota(n)
+		case "cfs_period_us":
+			d.SetCFSPeriod(n)
+		case "cpu_burst_us":
+			d.SetCPUBurst(n)
+		case "cpu_idle":
+			d.SetCPUIdle(n != 0)
+		case "cpu_bvt":
+			d.SetCPUBvt(n)
+		case "cpuset_cpus":
+			d.SetCPUSet(rest)
+		case "memory_limit_bytes":
+			d.SetMemoryLimit(n)
+		case "oom_score_adj":
+			d.SetOOMScoreAdj(n)
+		case "unified":
+			unquoted, err := strconv.Unquote(value)
+			if err != nil {
+				return err
+			}
+			d.SetUnified(key, unquoted)
+		case "annotation":
+			d.SetContainerAnnotation(key, value)
+		case "env":
+			d.SetContainerEnv(key, value)
+		case "stage":
+			d.SetContainerAnnotation("stage", req.Stage().String()+" "+req.Level().String())
+		case "bytes":
+			// Past the SDK: a guest may hand the host anything.
+			raw, err := hex.DecodeString(rest)
+			if err != nil {
+				return err
+			}
+			hostDecision(unsafe.Pointer(unsafe.SliceData(raw)), uint32(len(raw)))
+		case "lots":
+			raw := make([]byte, n)
+			hostDecision(unsafe.Pointer(unsafe.SliceData(raw)), uint32(len(raw)))
+		case "outside":
+			var b [8]byte
+			hostDecision(unsafe.Add(unsafe.Pointer(&b), 1<<30), 8)
+		case "error":
+			return errors.New(rest)
+		case "panic":
+			panic(rest)
+		default:
+			return errors.New("no such command: " + line)
+		}
+	}
+	return nil
+}
+
+func init() { hooks.Register(hooks.Func(decide)) }
+
+func main() {}

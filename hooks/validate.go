@@ -1,0 +1,193 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// unlimited stands for no limit where a number is a limit.
+const unlimited = -1
+
+// numberFields are the fields of Resources that are numbers, with the range
+// that the kernel takes.
+var numberFields = [...]struct {
+	name     string
+	in       func(*hookpb.Resources) **int64
+	min, max int64
+	// orUnlimited says that -1 is allowed too.
+	orUnlimited bool
+}{
+	// kernel/sched/sched.h: MIN_SHARES, MAX_SHARES.
+	{"cpu_shares", func(r *hookpb.Resources) **int64 { return &r.CPUShares }, 2, 1 << 18, false},
+	// kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period,
+	// max_cfs_runtime.
+	{"cfs_quota_us", func(r *hookpb.Resources) **int64 { return &r.CFSQuotaUS }, 1000, maxRuntime, true},
+	{"cfs_period_us", func(r *hookpb.Resources) **int64 { return &r.CFSPeriodUS }, 1000, 1_000_000, false},
+	{"cpu_bvt", func(r *hookpb.Resources) **int64 { return &r.CPUBvt }, -2, 2, false},
+	{"cpu_idle", func(r *hookpb.Resources) **int64 { return &r.CPUIdle }, 0, 1, false},
+	{"cpu_burst_us", func(r *hookpb.Resources) **int64 { return &r.CPUBurstUS }, 0, maxRuntime, false},
+	{"memory_limit_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryLimitBytes }, 1, maxBytes, true},
+	{"memory_min_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryMinBytes }, 0, maxBytes, true},
+	{"memory_low_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryLowBytes }, 0, maxBytes, true},
+	{"memory_high_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryHighBytes }, 0, maxBytes, true},
+	// include/uapi/linux/oom.h.
+	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -1000, 1000, false},
+}
+
+const (
+	maxRuntime = 1<<44 - 1 // Microseconds.
+	maxBytes   = 1<<62 - 1
+)
+
+// listFields are the fields that are lists of CPUs or nodes.
+var listFields = [...]struct {
+	name string
+	in   func(*hookpb.Resources) **string
+}{
+	{"cpuset_cpus", func(r *hookpb.Resources) **string { return &r.CPUSetCPUs }},
+	{"cpuset_mems", func(r *hookpb.Resources) **string { return &r.CPUSetMems }},
+}
+
+// check reports what is wrong with a plugin's decision, in itself or beside
+// those of earlier plugins.
+func check(plugin string, d *hookpb.Decision, req *hookpb.Request, earlier []part) error {
+	if errs := invalid(d, req.Level); errs != nil {
+		return &DecisionError{Plugin: plugin, Err: errors.Join(errs...)}
+	}
+	if err := findConflict(plugin, d, earlier); err != nil {
+		return err
+	}
+	if r := d.Resources; r != nil && (r.CPUBurstUS != nil || r.CFSQuotaUS != nil) {
+		// The kernel takes no burst above the quota; they may be two plugins'.
+		burst, quota := r.CPUBurstUS, r.CFSQuotaUS
+		for _, e := range earlier {
+			if e := e.decision.Resources; e != nil {
+				burst, quota = or(burst, e.CPUBurstUS), or(quota, e.CFSQuotaUS)
+			}
+		}
+		if burst != nil && quota != nil && *quota != unlimited && *burst > *quota {
+			return &DecisionError{Plugin: plugin, Err: fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *burst, *quota)}
+		}
+	}
+	return nil
+}
+
+func or[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// invalid returns every mistake of the decision, nil if there is none.
+func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
+	if r := d.Resources; r != nil {
+		for i := range numberFields {
+			f := &numberFields[i]
+			v := *f.in(r)
+			if v == nil || f.min <= *v && *v <= f.max || f.orUnlimited && *v == unlimited {
+				continue
+			}
+			want := fmt.Sprintf("%d to %d", f.min, f.max)
+			if f.orUnlimited {
+				want += ", or -1"
+			}
+			errs = append(errs, fmt.Errorf("%s is %d, want %s", f.name, *v, want))
+		}
+		if r.CPUIdle != nil && level == hookpb.LevelQOS {
+			errs = append(errs, errors.New("cpu_idle is set for a QoS class, where the kubelet could no longer set cpu.weight"))
+		}
+		for i := range listFields {
+			if v := *listFields[i].in(r); v != nil {
+				if _, err := parseList(*v); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", listFields[i].name, err))
+				}
+			}
+		}
+		for file, value := range r.Unified {
+			if err := checkUnified(file, value); err != nil {
+				errs = append(errs, fmt.Errorf("unified[%q]: %w", file, err))
+			}
+		}
+	}
+	for key, value := range d.ContainerAnnotations {
+		if key == "" || strings.ContainsFunc(key, isControl) || strings.IndexByte(value, 0) >= 0 {
+			errs = append(errs, fmt.Errorf("container_annotations[%q]: not an annotation", key))
+		}
+	}
+	for name, value := range d.ContainerEnvs {
+		if name == "" || strings.ContainsFunc(name, isControl) || strings.Contains(name, "=") || strings.IndexByte(value, 0) >= 0 {
+			errs = append(errs, fmt.Errorf("container_envs[%q]: not an environment variable", name))
+		}
+	}
+	return errs
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// maxValue is the longest value that fits into the one write of a page that
+// kernfs takes.
+const maxValue = 4095
+
+// checkUnified checks a file of cgroup v2 and what to write to it. The files of
+// the core are not for plugins: cgroup.kill and cgroup.procs do more than
+// configure.
+func checkUnified(file, value string) error {
+	controller, name, dotted := strings.Cut(file, ".")
+	switch {
+	case !dotted || controller == "" || name == "" || strings.ContainsFunc(file, notFileName) || strings.Contains(file, "..") || strings.HasSuffix(file, "."):
+		return errors.New(`not a cgroup file's name like "io.weight"`)
+	case controller == "cgroup":
+		return errors.New("a file of the cgroup core, not of a controller")
+	case value == "" || len(value) > maxValue:
+		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(value), maxValue)
+	case strings.ContainsFunc(value, isControl):
+		return fmt.Errorf("the value %q has a control character", value)
+	}
+	return nil
+}
+
+func notFileName(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-', r == '.':
+		return false
+	}
+	return true
+}
+
+// checkCgroup refuses paths that are not plainly below the root.
+func checkCgroup(cgroup string) error {
+	if cgroup == "" || cgroup == "." || path.IsAbs(cgroup) || path.Clean(cgroup) != cgroup || cgroup == ".." || strings.HasPrefix(cgroup, "../") {
+		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)
+	}
+	return nil
+}
+
+// CgroupOf returns the cgroup that a request is about, in the layout of the
+// kubelet's cgroupfs driver: the cgroup parent itself at levels QOS and Pod, the
+// directory of that name as the container's identifier below it at level
+// Container. It is for a [Target].
+//
+// A path that is not below the root is an error that wraps [ErrEscapes]; a
+// container that has no identifier has no cgroup yet.
+func CgroupOf(req *hookpb.Request) (string, error) {
+	cgroup := req.CgroupParent
+	if req.Level == hookpb.LevelContainer {
+		id := req.Container.ID
+		if id == "" {
+			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
+		}
+		if id == "." || id == ".." || strings.Contains(id, "/") {
+			return "", fmt.Errorf("cgroup of %s: identifier %q: %w", describe(req), id, ErrEscapes)
+		}
+		if err := checkCgroup(cgroup); err != nil {
+			return "", err
+		}
+		cgroup += "/" + id
+	}
+	return cgroup, checkCgroup(cgroup)
+}
