@@ -115,10 +115,15 @@ func makeCgroup(dir string, c *corev1.Container) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	shares, quota := max(c.Resources.Requests.Cpu().MilliValue()*1024/1000, 2), int64(-1)
+	quota := int64(-1)
 	if limit := c.Resources.Limits.Cpu(); !limit.IsZero() {
 		quota = max(limit.MilliValue()*100, 1000)
 	}
+	request, ok := c.Resources.Requests[corev1.ResourceCPU]
+	if !ok {
+		request = *c.Resources.Limits.Cpu() // The API server's default.
+	}
+	shares := max(request.MilliValue()*1024/1000, 2)
 	for file, value := range map[string]int64{"cpu.shares": shares, "cpu.cfs_quota_us": quota, "cpu.cfs_period_us": 100_000} {
 		if err := os.WriteFile(filepath.Join(dir, file), fmt.Appendln(nil, value), 0o644); err != nil {
 			return err

@@ -100,6 +100,9 @@ func (m *manifests) add(document []byte) error {
 			}
 		}
 	default:
+		if head.Kind != "" && head.APIVersion == "" {
+			return fmt.Errorf("the %s has no apiVersion", head.Kind)
+		}
 		if head.Kind == "" && len(bytes.TrimSpace(withoutComments(document))) != 0 {
 			return errors.New("it has no kind")
 		}

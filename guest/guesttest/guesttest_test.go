@@ -1,0 +1,74 @@
+package guesttest_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest"
+)
+
+func TestPod(t *testing.T) {
+	pod := guesttest.Pod(t, `
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: web, image: "web:1"}]}
+`)
+	if got := pod.Metadata().Namespace() + "/" + pod.Metadata().Name() + " " + pod.Spec().Containers()[0].Image(); got != "shop/web web:1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	request := guesttest.Create(t, `
+apiVersion: stellar.org/v1
+kind: StellarNode
+metadata: {name: core, namespace: prod}
+spec: {replicas: 3}
+`)
+	if got := request.Kind().Group + " " + request.Kind().Kind + " " + request.Namespace() + "/" + request.Name(); got != "stellar.org StellarNode prod/core" {
+		t.Errorf("got %s", got)
+	}
+	if got := string(request.Object()); got != `{"apiVersion":"stellar.org/v1","kind":"StellarNode","metadata":{"name":"core","namespace":"prod"},"spec":{"replicas":3}}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestBadManifests holds that a mistake in a test's manifest fails the test.
+func TestBadManifests(t *testing.T) {
+	for name, read := range map[string]func(testing.TB){
+		"typing error in a Pod":      func(t testing.TB) { guesttest.Pod(t, `spec: {container: []}`) },
+		"wrong type in a Node":       func(t testing.TB) { guesttest.Node(t, `spec: {taints: {}}`) },
+		"object without a kind":      func(t testing.TB) { guesttest.Create(t, `metadata: {name: x}`) },
+		"no YAML":                    func(t testing.TB) { guesttest.Create(t, "\t: {") },
+		"a key twice in an object":   func(t testing.TB) { guesttest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
+		"a key twice in a Pod":       func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
+		"a Pod that is a list of it": func(t testing.TB) { guesttest.Pod(t, "[]") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails := &failing{TB: t}
+			done := make(chan struct{})
+			go func() { // Fatalf ends the goroutine.
+				defer close(done)
+				read(fails)
+			}()
+			<-done
+			if !fails.failed {
+				t.Error("the test did not fail")
+			}
+		})
+	}
+}
+
+// failing notes that a test failed.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatal(...any) {
+	f.failed = true
+	runtime.Goexit()
+}
+
+func (f *failing) Fatalf(string, ...any) { f.Fatal() }
