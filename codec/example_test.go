@@ -1,0 +1,30 @@
+package codec_test
+
+import (
+	"fmt"
+	"log"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/codec"
+)
+
+// An object is encoded once for each of its versions.
+func ExampleTable() {
+	var table codec.Table
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	for _, zone := range []string{"a", "a", "b"} {
+		node = node.DeepCopy() // As informers do, which never change an object.
+		node.Labels = map[string]string{"zone": zone}
+		object, err := table.Node(node)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("slot", object.Ref.Slot(), "version", object.Ref.Version())
+	}
+	// Output:
+	// slot 0 version 1
+	// slot 0 version 1
+	// slot 0 version 2
+}

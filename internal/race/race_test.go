@@ -1,0 +1,30 @@
+// Package race runs the tests of the packages in which goroutines meet a second
+// time, under Go's race detector, so that one go test covers both.
+package race
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestUnderTheRaceDetector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compiling everything again takes minutes")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("the race detector needs a C compiler, and gcc is not installed")
+		}
+		t.Skip("the race detector needs a C compiler, and gcc is not installed")
+	}
+	args := []string{"test", "-race", "-timeout", "20m",
+		"../../abi", "../../codec/...", "../../host", "../../sched", "../../admission", "../../hooks"}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %v: %v\n%s", args, err, out)
+	}
+	t.Logf("%s", out)
+}
