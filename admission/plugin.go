@@ -133,15 +133,6 @@ var imports = []host.Import{
 		}
 		callOf(inst).result = result // The last one counts.
 	}),
-	// The views of the SDK are linked with it, since they read objects of other
-	// hosts by reference. A request has its objects with it instead.
-	{
-		Module: abi.ModuleObjects, Name: abi.ImportObject,
-		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
-		Func: func(inst *host.Instance, stack []uint64) {
-			inst.Violate(fmt.Errorf("ref %#x names no object: an admission request has none", stack[0]))
-		},
-	},
 }
 
 // verdict is what one plugin said about a request.

@@ -54,7 +54,7 @@ func GuestWrites(module, name string, put func(inst *Instance, data []byte)) Imp
 
 func (im *Import) String() string { return im.Module + "." + im.Name }
 
-// commonImports are the functions of the module "kubewasm".
+// commonImports are the functions that every guest may import.
 var commonImports = []Import{
 	GuestReads(abi.ModuleCommon, abi.ImportConfig, func(inst *Instance) []byte {
 		return inst.plugin.cfg.Guest
@@ -68,6 +68,15 @@ var commonImports = []Import{
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
 			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.plugin.limits.OutputBytes))
+		},
+	},
+	// Views in an SDK are linked with it, whatever kind of plugin uses them. A
+	// caller that has objects offers its own.
+	{
+		Module: abi.ModuleObjects, Name: abi.ImportObject,
+		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+		Func: func(inst *Instance, stack []uint64) {
+			inst.Violate(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
 		},
 	},
 }
@@ -86,6 +95,7 @@ func text(b []byte, limit int) string {
 // importTable is the set of functions that one plugin may import.
 type importTable map[[2]string]*Import
 
+// newImportTable merges sets; of two functions with one name the later counts.
 func newImportTable(sets ...[]Import) importTable {
 	t := importTable{}
 	for _, set := range sets {

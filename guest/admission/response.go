@@ -90,16 +90,18 @@ func (r *Response) WithReason(reason StatusReason) *Response {
 }
 
 // WithFieldErrors adds what is wrong with single fields. A Response that allowed
-// the request denies it if there are any errs.
+// the request denies it if there are any errs that are not nil.
 func (r *Response) WithFieldErrors(errs ...*field.Error) *Response {
-	if len(errs) == 0 {
-		return r
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		r = r.orNew()
+		if r.verdict == abi.VerdictAllow {
+			r.verdict = abi.VerdictDeny
+		}
+		r.errs = append(r.errs, err)
 	}
-	r = r.orNew()
-	if r.verdict == abi.VerdictAllow {
-		r.verdict = abi.VerdictDeny
-	}
-	r.errs = append(r.errs, errs...)
 	return r
 }
 

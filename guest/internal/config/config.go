@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -184,7 +185,7 @@ func (d *decoder) object(path string, v reflect.Value, in json.Value) {
 		switch {
 		case index == nil:
 			d.mistake(at, "unknown field")
-		case contains(seen, key):
+		case slices.Contains(seen, key):
 			d.mistake(at, "field occurs twice")
 		default:
 			seen = append(seen, key)
@@ -283,15 +284,6 @@ func member(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // field returns the index path of the field of t that has the given JSON name,

@@ -16,8 +16,8 @@ func Object(b []byte) Members { return Members{walk: begin(b, '{')} }
 
 // Next goes to the next member and reports whether there is one.
 //
-// It does the usual case itself, calling as little as possible: in a Go guest a
-// call costs as much as looking at some twenty bytes does.
+// It does the usual case itself: a call is expensive in a Go guest, where its
+// arguments and results go through memory.
 func (m *Members) Next() bool {
 	b, i := m.doc, m.pos
 	if m.state == inside && i < len(b) && b[i] == ',' {
