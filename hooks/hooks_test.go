@@ -2,16 +2,13 @@ package hooks_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // The guests of the tests, by the name of their directory.
@@ -25,22 +22,15 @@ var (
 	// cacheDir holds compiled modules: compiling one takes seconds, and minutes
 	// under the race detector.
 	cacheDir string
-	built    struct {
-		sync.Mutex
-		dir     string
-		modules map[string][]byte
-	}
 )
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		var err error
-		if built.dir, err = os.MkdirTemp("", "hooks"); err != nil {
+		if cacheDir, err = os.MkdirTemp("", "hooks"); err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(built.dir)
-		built.modules = map[string][]byte{}
-		cacheDir = filepath.Join(built.dir, "cache")
+		defer os.RemoveAll(cacheDir)
 		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cacheDir}); err != nil {
 			panic(err)
 		}
@@ -49,25 +39,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// guest builds a guest, once, with the go command that runs the test.
-func guest(pkg string) (host.Source, error) {
-	built.Lock()
-	defer built.Unlock()
-	if module, ok := built.modules[pkg]; ok {
-		return host.Bytes(module), nil
-	}
-	out := filepath.Join(built.dir, filepath.Base(pkg)+".wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, pkg)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build guest %s: %w\n%s", pkg, err, text)
-	}
-	module, err := os.ReadFile(out)
+// guest builds a guest.
+func guest(dir string) (host.Source, error) {
+	file, err := guestbuild.Build(context.Background(), dir)
 	if err != nil {
 		return nil, err
 	}
-	built.modules[pkg] = module
-	return host.Bytes(module), nil
+	return host.File(file), nil
 }
 
 // plugin configures a guest.

@@ -117,21 +117,3 @@ func TestResponses(t *testing.T) {
 		})
 	}
 }
-
-func TestRegisterTakesOneValidator(t *testing.T) {
-	panics := func(f func()) (panicked bool) {
-		defer func() { panicked = recover() != nil }()
-		f()
-		return false
-	}
-	allow := admission.ValidatorFunc(func(*admission.Request) *admission.Response { return nil })
-	if !panics(func() { admission.Register(nil) }) {
-		t.Error("Register takes nil")
-	}
-	if panics(func() { admission.Register(allow) }) {
-		t.Error("Register does not take a function")
-	}
-	if !panics(func() { admission.Register(allow) }) {
-		t.Error("Register takes a second plugin")
-	}
-}

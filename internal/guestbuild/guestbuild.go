@@ -36,6 +36,16 @@ func Build(ctx context.Context, dir string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(dir))
 	file := filepath.Join(cache, "kubewasm", "guests", hex.EncodeToString(sum[:6]), filepath.Base(dir)+".wasm")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", err
+	}
+	// Tests of several packages build the same guest at the same time; one must
+	// not read what another is writing.
+	unlock, err := lock(file + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	cmd := exec.CommandContext(ctx, goCommand, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")

@@ -1,0 +1,70 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/guest/admission/field"
+)
+
+// TestResponseOnTheWire holds that the host reads what a response says.
+func TestResponseOnTheWire(t *testing.T) {
+	value := func(s string) *string { return &s }
+	tests := map[string]struct {
+		response *Response
+		packed   uint64
+		result   admissionpb.Result
+	}{
+		"allow":          {Allow(), abi.PackVerdict(0, abi.VerdictAllow), admissionpb.Result{}},
+		"deny":           {Deny("no"), abi.PackVerdict(0, abi.VerdictDeny), admissionpb.Result{}},
+		"deny with code": {Deny("no").WithCode(409).WithReason("Conflict"), abi.PackVerdict(409, abi.VerdictDeny), admissionpb.Result{Reason: "Conflict"}},
+		"allow with all that it may carry": {
+			Allow().WithWarning("old").WithWarning("odd").WithAuditAnnotation("k", "v"),
+			abi.PackVerdict(0, abi.VerdictAllow),
+			admissionpb.Result{Warnings: []string{"old", "odd"}, AuditAnnotations: map[string]string{"k": "v"}},
+		},
+		"field errors": {
+			Invalid(field.Invalid(field.NewPath("spec"), "x", "is wrong"), field.Required(field.NewPath("kind"), "")),
+			abi.PackVerdict(0, abi.VerdictDeny),
+			admissionpb.Result{FieldErrors: []admissionpb.FieldError{
+				{Field: "spec", Type: "FieldValueInvalid", Message: "is wrong", BadValue: value(`"x"`)},
+				{Field: "kind", Type: "FieldValueRequired"},
+			}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.response.packed(); got != test.packed {
+				t.Errorf("packed result is %#x, want %#x", got, test.packed)
+			}
+			got, err := admissionpb.ParseResult(test.response.appendResult(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&test.result, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRegister(t *testing.T) {
+	panics := func(f func()) (value any) {
+		defer func() { value = recover() }()
+		f()
+		return nil
+	}
+	if got := panics(func() { Register(nil) }); got != "kubewasm: admission.Register: validator is nil" {
+		t.Errorf("no validator: panic %v", got)
+	}
+	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))
+	if validator.Validate(nil).Allowed() {
+		t.Error("another validator is registered")
+	}
+	if got := panics(func() { Register(validator) }); got != "kubewasm: two plugins implement validate" {
+		t.Errorf("two validators: panic %v", got)
+	}
+}
