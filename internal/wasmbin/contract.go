@@ -1,0 +1,44 @@
+package wasmbin
+
+import "strconv"
+
+// What the rewriter and the host agree on. A guest may use no name that begins
+// with ReservedPrefix for an import, the import's module or an export.
+const (
+	// ReservedPrefix begins every name that the rewriter adds.
+	ReservedPrefix = "kubewasm:"
+
+	// YieldModule and YieldName are the import () -> () that a metered guest
+	// calls when its fuel is negative. The host either makes the global
+	// FuelGlobal of the calling instance non-negative and returns, or panics,
+	// which ends the guest's call with that error. A guest whose fuel is still
+	// negative yields again at once.
+	YieldModule = ReservedPrefix + "meter"
+	YieldName   = "yield"
+
+	// FuelGlobal is the exported mutable i64 global that holds the fuel left.
+	// It begins at [Options.Fuel].
+	FuelGlobal = ReservedPrefix + "fuel"
+
+	// globalPrefix, with an index, names the exports of the mutable globals
+	// that a guest defines.
+	globalPrefix = ReservedPrefix + "global/"
+)
+
+// The price list: an instruction costs 1, except that block, loop, else, end
+// and nop are free, as they leave nothing behind in machine code. Bulk
+// operations cost, besides, by length.
+const (
+	// BytesPerFuel is how many bytes memory.copy, memory.fill and memory.init
+	// move for one unit of fuel. Table operations cost one for each element.
+	BytesPerFuel = 1 << bytesShift
+	// FuelPerPage is the price of a page of memory.grow: the kernel has to
+	// find, clear and map it.
+	FuelPerPage = 1 << pageShift
+
+	bytesShift = 3
+	pageShift  = 13
+)
+
+// globalName is the export of the guest's global of that index.
+func globalName(index uint32) string { return globalPrefix + strconv.FormatUint(uint64(index), 10) }

@@ -1,0 +1,45 @@
+package wasmbin
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrReserved is a guest that imports or exports a name which begins with
+	// [ReservedPrefix].
+	ErrReserved = errors.New("reserved name")
+	// ErrMemoryLimit is a guest whose memory begins larger than
+	// [Options.MaxMemoryPages].
+	ErrMemoryLimit = errors.New("memory limit exceeded")
+	// ErrTableLimit is a guest whose tables begin larger, together, than
+	// [Options.MaxTableElements].
+	ErrTableLimit = errors.New("table limit exceeded")
+	// ErrTooManyLocals is a guest that declares more local variables than
+	// [MaxLocals] or [maxTotalLocals] allow.
+	ErrTooManyLocals = errors.New("too many locals")
+	// ErrIndex is a guest that names a function, global, type or local which it
+	// does not have.
+	ErrIndex = errors.New("index out of range")
+	// ErrUnsupported is a guest that needs a feature which wazero does not
+	// have, such as a second memory.
+	ErrUnsupported = errors.New("unsupported feature")
+)
+
+// DecodeError is a binary that is not a well-formed module.
+type DecodeError struct {
+	// Section is where the error is.
+	Section SectionID
+	// Offset counts bytes from the start of the binary.
+	Offset int
+	// Err says what was expected and what was found.
+	Err error
+}
+
+// Error names the section, the offset and the cause.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("decode wasm: section %s, offset %#x: %v", e.Section, e.Offset, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DecodeError) Unwrap() error { return e.Err }

@@ -1,0 +1,167 @@
+package wasmbin
+
+// instruction is what scanner found.
+type instruction struct {
+	op    int      // the opcode, or prefix<<8 | opcode
+	at    int      // where it begins in the body
+	imm   uint32   // the first index of its immediates
+	immAt int      // where that index begins
+	block int64    // the block type: a type index, or negative
+	to    []uint32 // the labels of br_table and of the catches of try_table; valid until the next instruction
+}
+
+// scanner steps through the instructions of a body or of a constant expression.
+type scanner struct {
+	reader
+	instruction
+	labels []uint32
+}
+
+// next reads one instruction. It returns false at the end of the bytes and on
+// an error.
+func (s *scanner) next() bool {
+	if s.pos >= len(s.buf) {
+		return false
+	}
+	s.at = s.pos
+	op := s.buf[s.pos]
+	s.op = int(op)
+	s.pos++
+	s.immAt = s.pos
+	kind := opcodes[op]
+	if kind == immPrefix {
+		kind = s.prefixed(op)
+	}
+	switch kind {
+	case immNone:
+	case immIndex:
+		if s.pos < len(s.buf) && s.buf[s.pos] < 0x80 { // nearly all
+			s.imm = uint32(s.buf[s.pos])
+			s.pos++
+		} else {
+			s.imm = s.u32("an index")
+		}
+	case immI32:
+		s.leb(5)
+	case immI64:
+		s.leb(10)
+	case immMemArg:
+		s.leb(5)
+		s.leb(5)
+	case immMemLane:
+		s.leb(5)
+		s.leb(5)
+		s.byte("a lane")
+	case immBlock:
+		s.blockType()
+	case immTwo:
+		s.imm = s.u32("an index")
+		s.u32("an index")
+	case immTable:
+		s.labels = s.labels[:0]
+		for n := s.count("labels", 1); n > 0 && s.err == nil; n-- {
+			s.labels = append(s.labels, s.u32("a label"))
+		}
+		s.to = append(s.labels, s.u32("the default label"))
+	case immTry:
+		s.tryTable()
+	case immSelect:
+		for n := s.count("types", 1); n > 0 && s.err == nil; n-- {
+			s.valType("the type of select")
+		}
+	case immHeap:
+		s.s33("a heap type")
+	case immMemIndex:
+		s.memIndex()
+	case immMemIndex2:
+		s.memIndex()
+		s.memIndex()
+	case immInitMem:
+		s.imm = s.u32("a segment")
+		s.memIndex()
+	case imm1:
+		s.bytes(1, "an immediate")
+	case imm4:
+		s.bytes(4, "an immediate")
+	case imm8:
+		s.bytes(8, "an immediate")
+	case imm16:
+		s.bytes(16, "an immediate")
+	default:
+		s.fail(s.at, "unknown instruction %#x", s.op)
+	}
+	return s.err == nil
+}
+
+// prefixed reads the opcode behind a prefix, in the way that wazero does it: a
+// guest whose bytes we read as other instructions than wazero could hide a loop
+// from the meter. wazero reads vector and atomic opcodes as one byte. The
+// second byte that LEB128 demands of a vector opcode from 0x80 is always 0x01,
+// which wazero takes for a nop.
+func (s *scanner) prefixed(prefix byte) imm {
+	var op byte
+	var table *[256]imm
+	switch prefix {
+	case prefixMisc:
+		v := s.u32("an opcode")
+		if v > 0xff {
+			s.fail(s.at, "unknown instruction 0xfc %#x", v)
+		}
+		op, table = byte(v), &miscOpcodes
+	case prefixVec:
+		op, table = s.byte("an opcode"), &vecOpcodes
+		if op >= 0x80 {
+			if b := s.byte("the second byte of an opcode"); b != 0x01 {
+				s.fail(s.at, "unknown instruction 0xfd %#x %#x", op, b)
+			}
+		}
+	default:
+		op, table = s.byte("an opcode"), &atomicOpcodes
+	}
+	s.op = int(prefix)<<8 | int(op)
+	s.immAt = s.pos
+	return table[op]
+}
+
+// leb steps over an integer of at most max bytes, whose value does not matter
+// here.
+func (s *scanner) leb(max int) {
+	for i := s.pos; i < len(s.buf) && i < s.pos+max; i++ {
+		if s.buf[i] < 0x80 {
+			s.pos = i + 1
+			return
+		}
+	}
+	s.fail(s.pos, "want an integer of at most %d bytes", max)
+}
+
+func (s *scanner) memIndex() {
+	at := s.pos
+	if i := s.byte("a memory index"); i != 0 && s.err == nil {
+		s.fail(at, "%w: memory %d, only one is possible", ErrUnsupported, i)
+	}
+}
+
+func (s *scanner) blockType() {
+	s.block = s.s33("a block type")
+	if s.block == -29 || s.block == -28 { // refNull, refNon as signed seven bits
+		s.s33("a heap type")
+	}
+}
+
+func (s *scanner) tryTable() {
+	s.blockType()
+	s.labels = s.labels[:0]
+	for n := s.count("catches", 2); n > 0 && s.err == nil; n-- {
+		at := s.pos
+		switch kind := s.byte("the kind of a catch"); kind {
+		case 0, 1: // catch, catch_ref
+			s.u32("a tag")
+		case 2, 3: // catch_all, catch_all_ref
+		default:
+			s.fail(at, "want the kind of a catch from 0 to 3, have %d", kind)
+		}
+		s.labels = append(s.labels, s.u32("a label"))
+	}
+	s.to = s.labels
+}

@@ -1,0 +1,398 @@
+package wasmbin
+
+import "math"
+
+// leafCost is the size up to which a function that calls nothing is not checked
+// on entry, only charged. What a guest can do between two checks is bounded by
+// it: calls to such functions, one after the other, half a million of which fit
+// into a megabyte.
+const leafCost = 128
+
+// bodyRewriter rewrites the bodies of functions, one after the other, in two
+// steps. scan goes through the instructions and notes what is to be changed, in
+// the order of the body; emit copies the body around these changes.
+type bodyRewriter struct {
+	types     []FuncType
+	functions []uint32 // the type of each function, imports included
+	globals   uint32   // the number of globals, imports included
+	memoryMax uint32   // no memory.grow by more pages can succeed
+	tableMax  []uint32 // the same of table.grow, for each table
+	yield     uint32   // the index of yield; the guest's functions from there on move up
+	fuel      uint32   // the index of the fuel global
+	meter     bool
+	info      *Info
+
+	scanner scanner
+	frames  []frame
+	edits   []edit
+	current int // the edit that is being charged, or none
+}
+
+// frame is a block that is open.
+type frame struct {
+	// entry is the charge that was current in front of the block, or none.
+	entry int
+	// outermost is the outermost frame that something inside branches to: all
+	// frames above it are left early.
+	outermost int
+}
+
+// none stands for the charge of code that is never reached, which costs
+// nothing.
+const none = -1
+
+// edit is a change of a body: the bytes from at to end give way to what kind
+// says.
+type edit struct {
+	at, end int
+	kind    editKind
+	cost    uint64 // of a charge
+	value   uint32 // the new index of a function, or the saturation of a bulk operation
+}
+
+type editKind byte
+
+const (
+	editCharge    editKind = iota // take the cost from the fuel
+	editEntry                     // yield if the fuel is negative, and charge, at a function's entry
+	editLoop                      // the same at the head of a loop
+	editLoopParam                 // the same at the head of a loop that takes parameters
+	editIndex                     // write value instead of an index
+	editBulkBytes                 // charge for a number of bytes on the stack, and yield
+	editBulkElems                 // the same for a number of elements
+	editBulkPages                 // the same for a number of pages
+)
+
+// rewrite changes the body of a function of the given type.
+func (b *bodyRewriter) rewrite(c *Code, typ uint32) error {
+	locals := uint64(len(b.types[typ].Params)) + c.NumLocals
+	bulk, err := b.scan(c, locals)
+	if err != nil || !b.meter {
+		return err
+	}
+	size := len(c.Body)
+	for i := range b.edits {
+		size += b.edits[i].size()
+	}
+	c.Body = b.emit(make([]byte, 0, size), c.Body, locals)
+	if bulk {
+		c.LocalGroups++
+		c.Locals = append(c.Locals, 1, byte(I32)) // the decoder cut it to its capacity, so this copies
+		c.NumLocals++
+	}
+	return nil
+}
+
+// scan fills edits. It reports whether there are bulk operations, which need a
+// local of their own.
+//
+// Charging follows the structure of the code. A charge is placed where code
+// begins that may run or not run, or run again: at the function's entry, the
+// head of a loop, the arms of an if, behind a conditional branch, and behind a
+// block that is left early. Every other instruction is added to the charge with
+// which it is certain to run: behind a block that no branch leaves for an outer
+// one, that is the charge which was current in front of the block. So what is
+// charged is what runs, instruction by instruction, unless a trap or an
+// exception cuts it short.
+//
+// It also checks the indexes of functions, globals, types and locals: each of
+// these spaces gets one more entry, and what was out of range must not come to
+// name that.
+func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
+	s := &b.scanner
+	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
+	b.edits = append(b.edits[:0], edit{kind: editCharge})
+	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt})
+	b.current = 0
+	calls, checked := false, false
+	for s.next() {
+		if len(b.frames) == 0 {
+			s.fail(s.at, "want the end of the body, have instruction %#x", s.op)
+			break
+		}
+		if b.current != none && !free(s.op) {
+			b.edits[b.current].cost++
+		}
+		switch s.op {
+		case opBlock:
+			b.open()
+		case opIf:
+			b.open()
+			b.charge(editCharge, b.current)
+		case opElse:
+			b.charge(editCharge, b.frames[len(b.frames)-1].entry)
+		case opLoop:
+			// A loop that the function is certain to run before it calls
+			// anything checks the fuel for the entry, too.
+			checked = checked || b.current == 0 && !calls
+			b.open()
+			if s.block >= 0 && s.block < int64(len(b.types)) && len(b.types[s.block].Params) > 0 {
+				b.charge(editLoopParam, b.current)
+			} else {
+				b.charge(editLoop, b.current)
+			}
+		case opTryTable:
+			for _, label := range s.to {
+				b.branch(label)
+			}
+			b.open()
+			if len(s.to) > 0 { // what is caught leaves the block early, for one of these labels
+				b.frames[len(b.frames)-1].outermost = len(b.frames) - 2
+			}
+		case opEnd:
+			b.close()
+		case opBrIf, opBrOnNull, opBrOnNonNull:
+			b.branch(s.imm)
+			b.charge(editCharge, b.current)
+		case opBr:
+			b.branch(s.imm)
+			b.current = none
+		case opBrTable:
+			for _, label := range s.to {
+				b.branch(label)
+			}
+			b.current = none
+		case opUnreachable:
+			b.current = none
+		case opReturn, opThrow, opThrowRef:
+			b.leave()
+		case opCall, opReturnCall, opRefFunc:
+			s.within("function", s.imm, len(b.functions))
+			if s.imm >= b.yield {
+				b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: s.imm + 1})
+			}
+			calls = calls || s.op != opRefFunc
+			if s.op == opReturnCall {
+				b.leave()
+			}
+		case opCallIndirect, opCallRef, opReturnCallIndirect, opReturnCallRef:
+			s.within("type", s.imm, len(b.types))
+			calls = true
+			if s.op == opReturnCallIndirect || s.op == opReturnCallRef {
+				b.leave()
+			}
+		case opLocalGet, opLocalSet, opLocalTee:
+			s.within("local", s.imm, int(locals))
+		case opGlobalGet, opGlobalSet:
+			s.within("global", s.imm, int(b.globals))
+		case opTableSet:
+			b.info.MutatesTables = true
+		case opMemoryCopy, opMemoryFill, opMemoryInit:
+			bulk = true
+			b.bulk(editBulkBytes, math.MaxUint32)
+		case opMemoryGrow:
+			bulk = true
+			b.bulk(editBulkPages, b.memoryMax)
+		case opTableCopy, opTableFill, opTableInit, opTableGrow:
+			bulk = true
+			b.info.MutatesTables = true
+			limit := uint32(math.MaxUint32)
+			if s.op == opTableGrow && int(s.imm) < len(b.tableMax) {
+				limit = b.tableMax[s.imm]
+			}
+			b.bulk(editBulkElems, limit)
+		case opDataDrop, opElemDrop:
+			b.info.DropsSegments = true
+		}
+	}
+	if len(b.frames) > 0 {
+		s.fail(s.pos, "%w: want the end of %d blocks", errEnd, len(b.frames))
+	}
+	if s.types > int64(len(b.types)) {
+		s.fail(s.pos, "%w: type %d, there are %d", ErrIndex, s.types-1, len(b.types))
+	}
+	if !checked && (calls || b.total() > leafCost) {
+		b.edits[0].kind = editEntry
+	}
+	return bulk, s.err
+}
+
+// free reports whether an instruction costs nothing: it only marks a place.
+func free(op int) bool {
+	switch op {
+	case opNop, opBlock, opLoop, opElse, opEnd:
+		return true
+	}
+	return false
+}
+
+// total is the cost of all instructions of the body, each once.
+func (b *bodyRewriter) total() (n uint64) {
+	for i := range b.edits {
+		n += b.edits[i].cost
+	}
+	return n
+}
+
+// charge begins a charge behind the instruction, which follows the charge from.
+// If that is none, what comes is dead.
+func (b *bodyRewriter) charge(kind editKind, from int) {
+	if b.current = from; from != none {
+		b.current = len(b.edits)
+		b.edits = append(b.edits, edit{at: b.scanner.pos, end: b.scanner.pos, kind: kind})
+	}
+}
+
+// bulk charges in front of the instruction for the number on the stack, but at
+// most for limit.
+func (b *bodyRewriter) bulk(kind editKind, limit uint32) {
+	if b.current != none {
+		b.edits = append(b.edits, edit{at: b.scanner.at, end: b.scanner.at, kind: kind, value: limit})
+	}
+}
+
+// open opens a block.
+func (b *bodyRewriter) open() { b.frames = append(b.frames, frame{b.current, math.MaxInt}) }
+
+// close closes a block. Behind it, what ran in front of it runs on, or not,
+// depending on how it was left.
+func (b *bodyRewriter) close() {
+	depth := len(b.frames) - 1
+	f := b.frames[depth]
+	b.frames = b.frames[:depth]
+	switch {
+	case depth == 0: // the end of the body
+	case f.outermost < depth:
+		parent := &b.frames[depth-1]
+		parent.outermost = min(parent.outermost, f.outermost)
+		b.charge(editCharge, f.entry)
+	default:
+		b.current = f.entry
+	}
+}
+
+// branch notes a branch to a label.
+func (b *bodyRewriter) branch(label uint32) {
+	top := len(b.frames) - 1
+	if int64(label) > int64(top) {
+		b.scanner.fail(b.scanner.at, "%w: label %d, there are %d", ErrIndex, label, len(b.frames))
+		return
+	}
+	f := &b.frames[top]
+	f.outermost = min(f.outermost, top-int(label))
+}
+
+// leave notes that the function is left.
+func (b *bodyRewriter) leave() {
+	b.branch(uint32(len(b.frames) - 1))
+	b.current = none
+}
+
+// within fails unless the index is within the number of things there are.
+func (s *scanner) within(what string, index uint32, n int) {
+	if int64(index) >= int64(n) {
+		s.fail(s.at, "%w: %s %d, there are %d", ErrIndex, what, index, n)
+	}
+}
+
+// size is a bound for the bytes that the edit adds.
+func (e *edit) size() int {
+	switch e.kind {
+	case editCharge:
+		return 4 + 5 + 5 + 10
+	case editIndex:
+		return 5
+	default:
+		return 96
+	}
+}
+
+// emit appends the body with its edits to out. local is the index of the local
+// that keeps the length of a bulk operation.
+func (b *bodyRewriter) emit(out, body []byte, local uint64) []byte {
+	at := 0
+	for i := range b.edits {
+		e := &b.edits[i]
+		if e.kind == editCharge && e.cost == 0 {
+			continue
+		}
+		out = append(out, body[at:e.at]...)
+		at = e.end
+		switch e.kind {
+		case editCharge:
+			out = b.appendCharge(out, e.cost)
+		case editEntry:
+			out = b.appendCharge(b.appendYield(out), e.cost)
+		case editLoop:
+			// Behind the yield the loop begins anew, so that the way past it
+			// has one predecessor. wazero's compiler keeps values in registers
+			// along such a way, and would reload all of them behind a point
+			// where two ways meet.
+			out = append(b.appendCheck(out), opBr, 1, opEnd)
+			out = b.appendCharge(out, e.cost)
+		case editLoopParam:
+			// The parameters are out of reach here, so this loop cannot begin
+			// anew by itself.
+			out = b.appendCharge(b.appendYield(out), e.cost)
+		case editIndex:
+			out = appendUvarint(out, uint64(e.value))
+		default:
+			out = b.appendBulk(out, e, local)
+		}
+	}
+	return append(out, body[at:]...)
+}
+
+// appendCharge takes a cost from the fuel.
+func (b *bodyRewriter) appendCharge(out []byte, cost uint64) []byte {
+	if cost == 0 {
+		return out
+	}
+	out = append(out, opGlobalGet)
+	out = appendUvarint(out, uint64(b.fuel))
+	out = append(out, opI64Const)
+	out = appendVarint(out, int64(cost))
+	out = append(out, opI64Sub, opGlobalSet)
+	return appendUvarint(out, uint64(b.fuel))
+}
+
+// appendCheck calls yield if the fuel is negative, and leaves the if open.
+func (b *bodyRewriter) appendCheck(out []byte) []byte {
+	out = append(out, opGlobalGet)
+	out = appendUvarint(out, uint64(b.fuel))
+	out = append(out, opI64Const, 0, opI64LtS, opIf, blockTypeEmpty, opCall)
+	return appendUvarint(out, uint64(b.yield))
+}
+
+// appendYield yields as long as the fuel is negative.
+func (b *bodyRewriter) appendYield(out []byte) []byte {
+	out = append(out, opLoop, blockTypeEmpty)
+	out = b.appendCheck(out)
+	return append(out, opBr, 1, opEnd, opEnd)
+}
+
+// appendBulk charges for the length on the stack, and yields if that leaves the
+// fuel negative. The length is 32 bits wide and the fuel 64, so no length wraps
+// the fuel around.
+func (b *bodyRewriter) appendBulk(out []byte, e *edit, local uint64) []byte {
+	length := func(op byte) {
+		out = append(out, op)
+		out = appendUvarint(out, local)
+	}
+	length(opLocalSet)
+	out = append(out, opGlobalGet)
+	out = appendUvarint(out, uint64(b.fuel))
+	length(opLocalGet)
+	if e.value < math.MaxUint32 {
+		limit := func() {
+			out = append(out, opI32Const)
+			out = appendVarint(out, int64(int32(e.value)))
+		}
+		limit()
+		length(opLocalGet)
+		limit()
+		out = append(out, opI32LtU, opSelect)
+	}
+	out = append(out, opI64ExtendI32U)
+	switch e.kind {
+	case editBulkBytes:
+		out = append(out, opI64Const, bytesShift, opI64ShrU)
+	case editBulkPages:
+		out = append(out, opI64Const, pageShift, opI64Shl)
+	}
+	out = append(out, opI64Sub, opGlobalSet)
+	out = appendUvarint(out, uint64(b.fuel))
+	out = b.appendYield(out)
+	length(opLocalGet)
+	return out
+}

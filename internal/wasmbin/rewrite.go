@@ -1,0 +1,463 @@
+package wasmbin
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// MaxPages is the greatest size of a memory, 4 GiB.
+const MaxPages = 1 << 16
+
+// Options says how [Rewrite] changes a guest. The zero value only exports the
+// mutable globals.
+type Options struct {
+	// Meter adds the fuel counter and the calls of yield.
+	Meter bool
+	// Fuel is what the counter begins with. A start function runs on it, before
+	// the host can set the counter. With 0 the host is asked as soon as
+	// something has been spent.
+	Fuel int64
+	// MaxMemoryPages caps the maximum of the memory, in pages of 64 KiB; 0
+	// leaves it. A guest that declares no maximum gets one.
+	MaxMemoryPages uint32
+	// MaxTableElements caps what the tables of a guest, imported ones aside,
+	// can hold together; 0 leaves them. An element takes eight bytes of the
+	// host's memory, which no limit of the guest's memory covers.
+	MaxTableElements uint32
+}
+
+// Info tells the host about the guest that was rewritten. Indexes are those of
+// the guest's own binary.
+type Info struct {
+	// Imports and Exports are the guest's own, in their order, without what the
+	// rewriting added.
+	Imports, Exports []Extern
+	// Memory is the guest's memory, with the maximum capped; nil if it has
+	// none.
+	Memory *Memory
+	// Tables are the tables that the guest defines, capped.
+	Tables []Limits
+	// Functions is the number of functions that the guest defines, CodeSize the
+	// size of their bodies in bytes.
+	Functions, CodeSize int
+	// Globals are the exports under which the host finds the guest's mutable
+	// globals, to snapshot and restore them. The fuel counter is not among
+	// them.
+	Globals []GlobalExport
+	// OpaqueGlobals are the mutable globals that cannot be restored, because
+	// their values are references or wider than the 64 bits that wazero lets
+	// the host set. They are not exported.
+	OpaqueGlobals []uint32
+	// MutatesTables says that the guest has instructions which change tables;
+	// DropsSegments, that it has instructions which drop data or element
+	// segments. A snapshot of memory and globals does not capture either.
+	MutatesTables, DropsSegments bool
+	// Customs are the names of the custom sections that were kept, Dropped of
+	// those that were left out because they describe offsets or function
+	// indexes of the old binary, DWARF above all.
+	Customs, Dropped []string
+}
+
+// Extern is an import or an export. Kind says which of the other fields
+// describes it.
+type Extern struct {
+	Module string // of an import
+	Name   string
+	Kind   ExternKind
+	Index  uint32
+	Func   FuncType // of a func or a tag
+	Global GlobalType
+	Elem   ValType // of a table
+	Limits Limits  // of a table or a memory, after capping
+}
+
+// String returns the extern as in `func "k8s.io/api"."object" (i64, i32, i32)
+// -> i32`.
+func (e Extern) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v ", e.Kind)
+	if e.Module != "" {
+		fmt.Fprintf(&b, "%q.", e.Module)
+	}
+	fmt.Fprintf(&b, "%q", e.Name)
+	switch e.Kind {
+	case ExternFunc, ExternTag:
+		fmt.Fprintf(&b, " %v", e.Func)
+	case ExternGlobal:
+		fmt.Fprintf(&b, " %v", e.Global.Type)
+	}
+	return b.String()
+}
+
+// Memory describes the memory of a guest. If it is shared, the guest can wait on
+// it (memory.atomic.wait) for as long as it likes without spending fuel.
+type Memory struct {
+	Limits
+	// Imported says that the guest gets its memory from another module. Then
+	// the maximum is only what it asks for, and the module that defines the
+	// memory sets the real one.
+	Imported bool
+}
+
+// GlobalExport is a mutable global that the rewriting exported.
+type GlobalExport struct {
+	Name  string
+	Index uint32
+	Type  ValType
+}
+
+// Rewrite returns the binary with metering, capped memory and exported globals,
+// as opts says, and what the host needs to know about it. The function is
+// deterministic, and keeps neither bin nor parts of it.
+//
+// Errors are a [DecodeError] for what is malformed, and [ErrReserved],
+// [ErrMemoryLimit], [ErrTableLimit], [ErrTooManyLocals], [ErrIndex] or
+// [ErrUnsupported] for what is refused. What is not valid otherwise stays so,
+// for wazero to refuse: the rewriting checks the indexes that it would make
+// valid by adding a function, a global, a type or a local.
+func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
+	m, err := Decode(bin)
+	if err != nil {
+		return nil, nil, err
+	}
+	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	for _, step := range []func() error{
+		rw.reserved, rw.capMemory, rw.capTables, rw.describe,
+		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
+	} {
+		if err := step(); err != nil {
+			return nil, nil, fmt.Errorf("rewrite wasm: %w", err)
+		}
+	}
+	return m.Encode(), rw.info, nil
+}
+
+// rewriter holds what the steps of Rewrite share. They run in the order in
+// which Rewrite lists them.
+type rewriter struct {
+	*Module
+	opts      Options
+	info      *Info
+	types     []FuncType
+	functions []uint32                   // the type of each function, imports included
+	spaces    [len(externNames)][]Extern // the index spaces, imports included
+	yield     uint32                     // the index that the yield function gets
+}
+
+// reserved refuses what would collide with our own names, and what would let
+// the guest reach them.
+func (rw *rewriter) reserved() error {
+	for _, i := range rw.Imports {
+		if strings.HasPrefix(i.Module, ReservedPrefix) || strings.HasPrefix(i.Name, ReservedPrefix) {
+			return fmt.Errorf("import %q.%q: %w", i.Module, i.Name, ErrReserved)
+		}
+	}
+	for _, e := range rw.Exports {
+		if strings.HasPrefix(e.Name, ReservedPrefix) {
+			return fmt.Errorf("export %q: %w", e.Name, ErrReserved)
+		}
+	}
+	return nil
+}
+
+// capMemory caps the maximum of the memory.
+func (rw *rewriter) capMemory() error {
+	limit := func(l *Limits, imported bool) error {
+		if most := min(rw.opts.MaxMemoryPages, MaxPages); most > 0 {
+			if l.Min > most {
+				return fmt.Errorf("%w: the memory begins with %d pages, the limit is %d", ErrMemoryLimit, l.Min, most)
+			}
+			if !l.HasMax || l.Max > most {
+				// A shared memory without a maximum is invalid, and stays so.
+				l.Max, l.HasMax = most, l.HasMax || !l.Shared
+			}
+		}
+		rw.info.Memory = &Memory{*l, imported}
+		return nil
+	}
+	for i := range rw.Imports {
+		if rw.Imports[i].Kind == ExternMemory {
+			if err := limit(&rw.Imports[i].Memory, true); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range rw.Memories {
+		if err := limit(&rw.Memories[i], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// capTables gives the elements that remain above all minimums to the tables in
+// their order.
+func (rw *rewriter) capTables() error {
+	if most := uint64(rw.opts.MaxTableElements); most > 0 {
+		var total uint64
+		for _, t := range rw.Tables {
+			total += uint64(t.Limits.Min)
+		}
+		if total > most {
+			return fmt.Errorf("%w: the tables begin with %d elements, the limit is %d", ErrTableLimit, total, most)
+		}
+		for i := range rw.Tables {
+			l := &rw.Tables[i].Limits
+			if room := uint64(l.Min) + most - total; !l.HasMax || uint64(l.Max) > room {
+				l.Max, l.HasMax = uint32(room), true
+			}
+			total += uint64(l.Max) - min(uint64(l.Min), uint64(l.Max))
+		}
+	}
+	for _, t := range rw.Tables {
+		rw.info.Tables = append(rw.info.Tables, t.Limits)
+	}
+	return nil
+}
+
+// describe fills in the index spaces, and the imports and exports of info.
+func (rw *rewriter) describe() (err error) {
+	rw.types = rw.flatTypes()
+	add := func(e Extern) Extern {
+		e.Index = uint32(len(rw.spaces[e.Kind]))
+		rw.spaces[e.Kind] = append(rw.spaces[e.Kind], e)
+		return e
+	}
+	signature := func(kind ExternKind, typ uint32) (t FuncType) {
+		if uint64(typ) < uint64(len(rw.types)) {
+			t = rw.types[typ]
+		} else if err == nil {
+			err = fmt.Errorf("%w: %v %d has type %d, there are %d",
+				ErrIndex, kind, len(rw.spaces[kind]), typ, len(rw.types))
+		}
+		return t
+	}
+	for _, i := range rw.Imports {
+		e := Extern{Module: i.Module, Name: i.Name, Kind: i.Kind}
+		switch i.Kind {
+		case ExternFunc:
+			e.Func = signature(i.Kind, i.Type)
+			rw.functions = append(rw.functions, i.Type)
+		case ExternTable:
+			e.Elem, e.Limits = i.Table.Elem, i.Table.Limits
+		case ExternMemory:
+			e.Limits = i.Memory
+		case ExternGlobal:
+			e.Global = i.Global
+		case ExternTag:
+			e.Func = signature(i.Kind, i.Type)
+		}
+		rw.info.Imports = append(rw.info.Imports, add(e))
+	}
+	rw.functions = append(rw.functions, rw.Functions...)
+	for _, typ := range rw.Functions {
+		add(Extern{Kind: ExternFunc, Func: signature(ExternFunc, typ)})
+	}
+	for _, t := range rw.Tables {
+		add(Extern{Kind: ExternTable, Elem: t.Elem, Limits: t.Limits})
+	}
+	for _, l := range rw.Memories {
+		add(Extern{Kind: ExternMemory, Limits: l})
+	}
+	for _, g := range rw.Globals {
+		add(Extern{Kind: ExternGlobal, Global: g.GlobalType})
+	}
+	for _, typ := range rw.Tags {
+		add(Extern{Kind: ExternTag, Func: signature(ExternTag, typ)})
+	}
+	for _, x := range rw.Exports {
+		space := rw.spaces[x.Kind]
+		if uint64(x.Index) >= uint64(len(space)) {
+			return fmt.Errorf("%w: export %q is %v %d, there are %d", ErrIndex, x.Name, x.Kind, x.Index, len(space))
+		}
+		e := space[x.Index]
+		e.Module, e.Name = "", x.Name
+		rw.info.Exports = append(rw.info.Exports, e)
+	}
+	return err
+}
+
+// globals is the number of globals, imports included.
+func (rw *rewriter) globals() uint32 { return uint32(len(rw.spaces[ExternGlobal])) }
+
+// bodies returns what rewrites the bodies.
+func (rw *rewriter) bodies() *bodyRewriter {
+	b := &bodyRewriter{
+		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
+		yield: rw.yield, fuel: rw.globals(), meter: rw.opts.Meter, info: rw.info,
+	}
+	if mem := rw.info.Memory; mem != nil && mem.HasMax {
+		b.memoryMax = min(mem.Max, MaxPages)
+	}
+	for _, t := range rw.spaces[ExternTable] {
+		b.tableMax = append(b.tableMax, t.Limits.most())
+	}
+	return b
+}
+
+// code rewrites the bodies.
+func (rw *rewriter) code() error {
+	b := rw.bodies()
+	for i := range rw.Codes {
+		rw.info.CodeSize += len(rw.Codes[i].Body)
+		if err := b.rewrite(&rw.Codes[i], rw.Functions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// most is the maximum, or what 32 bits can hold.
+func (l Limits) most() uint32 {
+	if l.HasMax {
+		return l.Max
+	}
+	return math.MaxUint32
+}
+
+// remap returns the new index of a function: the yield import stands behind the
+// guest's own imports.
+func (rw *rewriter) remap(function uint32) uint32 {
+	if rw.opts.Meter && function >= rw.yield {
+		return function + 1
+	}
+	return function
+}
+
+// indexes renumbers the functions outside of bodies.
+func (rw *rewriter) indexes() error {
+	var err error
+	function := func(i *uint32, what string) {
+		if err == nil && uint64(*i) >= uint64(len(rw.functions)) {
+			err = fmt.Errorf("%w: %s is function %d, there are %d", ErrIndex, what, *i, len(rw.functions))
+		}
+		*i = rw.remap(*i)
+	}
+	expr := func(e *Expr, what string) {
+		if err == nil {
+			*e, err = rw.remapExpr(*e, what)
+		}
+	}
+	for i := range rw.Tables {
+		expr(&rw.Tables[i].Init, "the initial value of a table")
+	}
+	for i := range rw.Globals {
+		expr(&rw.Globals[i].Init, "the initial value of a global")
+	}
+	for i := range rw.Exports {
+		if rw.Exports[i].Kind == ExternFunc {
+			function(&rw.Exports[i].Index, "an export")
+		}
+	}
+	if rw.Start != nil {
+		function(rw.Start, "the start function")
+	}
+	for i := range rw.Elements {
+		e := &rw.Elements[i]
+		expr(&e.Offset, "the offset of an element segment")
+		for j := range e.Funcs {
+			function(&e.Funcs[j], "an element")
+		}
+		for j := range e.Exprs {
+			expr(&e.Exprs[j], "an element")
+		}
+	}
+	for i := range rw.Datas {
+		expr(&rw.Datas[i].Offset, "the offset of a data segment")
+	}
+	return err
+}
+
+// remapExpr renumbers the functions of a constant expression.
+func (rw *rewriter) remapExpr(e Expr, what string) (Expr, error) {
+	var out Expr
+	at := 0
+	s := scanner{reader: reader{buf: e}}
+	for s.next() {
+		switch s.op {
+		case opGlobalGet:
+			if s.imm >= rw.globals() {
+				return nil, fmt.Errorf("%w: %s is global %d, there are %d", ErrIndex, what, s.imm, rw.globals())
+			}
+		case opRefFunc:
+			if uint64(s.imm) >= uint64(len(rw.functions)) {
+				return nil, fmt.Errorf("%w: %s is function %d, there are %d", ErrIndex, what, s.imm, len(rw.functions))
+			}
+			out = appendUvarint(append(out, e[at:s.immAt]...), uint64(rw.remap(s.imm)))
+			at = s.pos
+		}
+	}
+	if at == 0 {
+		return e, nil
+	}
+	return append(out, e[at:]...), nil
+}
+
+// exportGlobals exports the mutable globals that the guest defines.
+func (rw *rewriter) exportGlobals() error {
+	first := rw.imported(ExternGlobal)
+	for i, g := range rw.Globals {
+		index := first + uint32(i)
+		switch {
+		case !g.Mutable:
+		case g.Type.IsRef() || g.Type == V128:
+			rw.info.OpaqueGlobals = append(rw.info.OpaqueGlobals, index)
+		default:
+			x := GlobalExport{globalName(index), index, g.Type}
+			rw.info.Globals = append(rw.info.Globals, x)
+			rw.Exports = append(rw.Exports, Export{x.Name, ExternGlobal, index})
+		}
+	}
+	return nil
+}
+
+// stale reports whether a custom section describes offsets of code or indexes
+// of functions in the old binary: DWARF, source maps, relocations, hints for
+// instructions.
+func stale(name string) bool {
+	switch name {
+	case "sourceMappingURL", "external_debug_info", "linking":
+		return true
+	}
+	return strings.HasPrefix(name, ".debug_") ||
+		strings.HasPrefix(name, "reloc.") ||
+		strings.HasPrefix(name, "metadata.code.")
+}
+
+// customs remaps the name section and drops what metering makes stale.
+func (rw *rewriter) customs() error {
+	kept := rw.Customs[:0]
+	for _, c := range rw.Customs {
+		if rw.opts.Meter && stale(c.Name) {
+			rw.info.Dropped = append(rw.info.Dropped, c.Name)
+			continue
+		}
+		if c.Name == nameSection {
+			var err error
+			if c.Data, err = remapNames(c.Data, rw.remap); err != nil {
+				return err
+			}
+		}
+		rw.info.Customs = append(rw.info.Customs, c.Name)
+		kept = append(kept, c)
+	}
+	rw.Customs = kept
+	return nil
+}
+
+// addMeter adds the import of yield and the fuel global. All indexes have been
+// checked and renumbered before.
+func (rw *rewriter) addMeter() error {
+	if !rw.opts.Meter {
+		return nil
+	}
+	yield := Import{Module: YieldModule, Name: YieldName, Kind: ExternFunc, Type: uint32(len(rw.types))}
+	rw.Types = append(rw.Types, RecGroup{Types: []FuncType{{}}})
+	rw.Imports = append(rw.Imports, yield)
+
+	init := append(appendVarint(Expr{opI64Const}, rw.opts.Fuel), opEnd)
+	rw.Globals = append(rw.Globals, Global{GlobalType{I64, true}, init})
+	rw.Exports = append(rw.Exports, Export{FuelGlobal, ExternGlobal, rw.globals()})
+	return nil
+}
