@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/race"
 )
 
 // script is a request to scripted guests, by the names of their plugins.
@@ -291,7 +292,7 @@ func TestDecideAllocatesOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n > 1 && !raceEnabled {
+	if n > 1 && !race.Enabled {
 		t.Errorf("%v allocations, want 1", n)
 	}
 }

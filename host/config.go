@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -46,6 +47,15 @@ type Limits struct {
 	// down to pages of 64 KiB. Default 64 MiB: a Go guest that reads Pods and
 	// Nodes lives in 4 MiB.
 	MemoryBytes uint64
+	// Fuel is how many WebAssembly instructions a call may execute, give or take
+	// those that leave nothing behind in machine code; bulk operations count by
+	// their length. The same call costs the same fuel on every machine. Default
+	// 2,000,000,000, about a second; a Filter needs some thousand, the start of
+	// a Go guest two million.
+	Fuel int64
+	// Timeout is how long a call may take. It is looked at once in about a
+	// millisecond, together with the caller's context. Default 5 s.
+	Timeout time.Duration
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int
@@ -61,6 +71,8 @@ type Limits struct {
 
 // The defaults of Limits.
 const (
+	DefaultFuel        = 2_000_000_000
+	DefaultTimeout     = 5 * time.Second
 	DefaultMemoryBytes = 64 << 20
 	DefaultOutputBytes = 16 << 10
 	DefaultResultBytes = 8 << 20
@@ -71,6 +83,12 @@ const pageSize = 64 << 10
 func (l Limits) withDefaults() Limits {
 	if l.MemoryBytes == 0 {
 		l.MemoryBytes = DefaultMemoryBytes
+	}
+	if l.Fuel == 0 {
+		l.Fuel = DefaultFuel
+	}
+	if l.Timeout == 0 {
+		l.Timeout = DefaultTimeout
 	}
 	if l.Instances == 0 {
 		l.Instances = runtime.GOMAXPROCS(0)
@@ -105,7 +123,7 @@ func (c *Config) validate() error {
 	if l.MemoryBytes > 4<<30 {
 		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, more than WebAssembly's 4 GiB", l.MemoryBytes))
 	}
-	for name, n := range map[string]int{"instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
+	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
 		}

@@ -15,6 +15,9 @@ var ErrClosed = errors.New("plugin is closed")
 // caller's context ended. The context's own error is wrapped beside it.
 var ErrSaturated = errors.New("every instance of the plugin is in use")
 
+// ErrFuel says that a call used up Limits.Fuel. It is wrapped by a *[TrapError].
+var ErrFuel = errors.New("out of fuel")
+
 // DigestError says that a module is not the one that the configuration names.
 type DigestError struct {
 	Plugin    string
@@ -75,7 +78,9 @@ func (e *ImportError) Error() string {
 
 // TrapError says that a guest did not return from a call: it executed a
 // trapping instruction, exited, exhausted its stack, or broke a rule of the ABI
-// (then errors.As finds an *ABIError too).
+// (then errors.As finds an *ABIError too). A call that was stopped is one as
+// well: errors.Is finds [ErrFuel], context.DeadlineExceeded for Limits.Timeout
+// or the caller's deadline, or context.Canceled.
 type TrapError struct {
 	Plugin string
 	// Function is the export that was called.

@@ -24,6 +24,7 @@ type Instance struct {
 	// stack holds the parameters and the result of a call.
 	stack [4]uint64
 	ctx   callContext
+	meter meter
 	state any
 
 	// calling is the export that runs, empty between calls.
@@ -65,21 +66,24 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
 // returns its result: a status code, or two packed numbers.
 //
-// The error is a *[TrapError] if the guest did not return; the instance is then
-// discarded when it is released. It is ctx's error if ctx ended before the
-// call.
+// The error is a *[TrapError] if the guest did not return, or was stopped since
+// ctx ended or a limit was reached; the instance is then reset or discarded when
+// it is released. It is ctx's error if ctx ended before the call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, f, err)
 	}
-	fn := i.functions[f&63]
+	fn, sig := i.functions[f&63], f.Signature()
 	if fn == nil {
 		return 0, fmt.Errorf("plugin %q: call %s: the guest does not implement it", i.plugin.cfg.Name, f)
 	}
+	if len(args) != len(sig.Params) {
+		return 0, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, f, len(args), len(sig.Params))
+	}
 	copy(i.stack[:], args)
-	return i.run(ctx, fn, f.Signature().Name)
+	return i.run(ctx, fn, sig.Name)
 }
 
 // run calls fn with the parameters in i.stack.
@@ -88,10 +92,14 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 		return 0, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
 	}
 	i.ctx.parent, i.calling, i.reason = ctx, name, ""
+	i.meter.begin(i.plugin.limits.Fuel)
 	// Until the guest has returned, the instance counts as broken: so it is
 	// also when a host function panics through wazero.
 	i.broken = true
 	err := fn.CallWithStack(&i.ctx, i.stack[:])
+	if err == nil && i.meter.overdrawn() {
+		err = fuelError(i.plugin.limits.Fuel)
+	}
 	if err != nil {
 		err = newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
 	} else {
@@ -127,6 +135,9 @@ func (i *Instance) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// FuelUsed returns how much fuel the last call took.
+func (i *Instance) FuelUsed() int64 { return i.meter.used(i.plugin.limits.Fuel) }
 
 // Reason returns the last status reason that the guest gave in the last call,
 // cut to Limits.OutputBytes and made valid UTF-8; empty if it gave none.

@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 const wasiModule = wasi_snapshot_preview1.ModuleName
@@ -26,8 +27,12 @@ type Plugin struct {
 	// and a memory limit belongs to a runtime.
 	wasm      wazero.Runtime
 	compiled  wazero.CompiledModule
+	info      *wasmbin.Info
 	functions abi.Mask
-	pool      *pool
+	// snapshot is what new instances and those that trapped begin from; nil if
+	// the guest has state that a snapshot does not capture.
+	snapshot *snapshot
+	pool     *pool
 
 	closeOnce sync.Once
 	closeErr  error
@@ -74,6 +79,15 @@ func (p *Plugin) load(ctx context.Context, module []byte) (err error) {
 			err = &ModuleError{Plugin: p.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
+	module, p.info, err = wasmbin.Rewrite(module, wasmbin.Options{
+		Meter:            true,
+		Fuel:             fuelSlice,
+		MaxMemoryPages:   uint32(p.limits.MemoryBytes / pageSize),
+		MaxTableElements: maxTableElements,
+	})
+	if err != nil {
+		return &ModuleError{Plugin: p.cfg.Name, Err: err}
+	}
 	if p.compiled, err = p.wasm.CompileModule(ctx, module); err != nil {
 		return &ModuleError{Plugin: p.cfg.Name, Err: err}
 	}
@@ -89,10 +103,14 @@ func (p *Plugin) load(ctx context.Context, module []byte) (err error) {
 	if err := imports.instantiate(ctx, p.wasm); err != nil {
 		return err
 	}
+	if err := instantiateMeter(ctx, p.wasm); err != nil {
+		return err
+	}
 	inst, err := p.instantiate(ctx)
 	if err != nil {
 		return err
 	}
+	p.snapshot = p.takeSnapshot(inst)
 	p.pool.count = 1
 	p.pool.put(inst)
 	return nil
@@ -154,9 +172,17 @@ func (p *Plugin) instantiate(ctx context.Context) (*Instance, error) {
 		WithStdout(&inst.output).
 		WithStderr(&inst.output))
 	if err != nil {
+		// A start section that traps has a stack; what cannot be linked has none.
+		if trap := newTrapError(p.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err); trap.Stack != "" {
+			return nil, trap
+		}
 		return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
 	}
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
+	inst.meter.bind(module)
+	if p.restore(inst) {
+		return inst, nil
+	}
 	if err := p.prepare(ctx, inst); err != nil {
 		p.discard(inst)
 		return nil, err
@@ -173,9 +199,7 @@ func (p *Plugin) prepare(ctx context.Context, inst *Instance) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range mask.Functions() {
-		inst.functions[f] = inst.module.ExportedFunction(f.Signature().Name)
-	}
+	p.resolve(inst)
 	if !mask.Has(abi.Configure) {
 		return nil
 	}
@@ -187,6 +211,13 @@ func (p *Plugin) prepare(ctx context.Context, inst *Instance) error {
 		return &StatusError{Plugin: p.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason}
 	}
 	return nil
+}
+
+// resolve looks the functions of the guest up.
+func (p *Plugin) resolve(inst *Instance) {
+	for _, f := range p.functions.Functions() {
+		inst.functions[f] = inst.module.ExportedFunction(f.Signature().Name)
+	}
 }
 
 // ask calls the marker. What the first instance answers holds for all.
@@ -241,13 +272,19 @@ func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
 	return inst, nil
 }
 
-// Release gives the instance back. One whose guest trapped is closed instead
-// and takes its memory with it. The instance must not be used afterwards.
+// Release gives the instance back. One whose guest trapped begins anew from the
+// snapshot, or is closed if it cannot. The instance must not be used afterwards.
 func (i *Instance) Release() {
 	if i.broken {
-		i.plugin.discard(i)
-		i.plugin.pool.forget()
-		return
+		if !i.plugin.restore(i) {
+			i.plugin.discard(i)
+			i.plugin.pool.forget()
+			return
+		}
+		if i.plugin.cfg.NewState != nil {
+			i.state = i.plugin.cfg.NewState()
+		}
+		i.broken = false
 	}
 	i.plugin.pool.put(i)
 }
@@ -283,6 +320,26 @@ func (p *Plugin) free(ctx context.Context) error {
 		err = errors.Join(err, p.compiled.Close(ctx))
 	}
 	return err
+}
+
+// maxTableElements is how many elements the tables of a guest may have, 8 bytes
+// each in the host: a Go guest of 3 MB has 5,000.
+const maxTableElements = 1 << 20
+
+// instantiateMeter offers what a rewritten guest calls when its slice of fuel is
+// used up.
+func instantiateMeter(ctx context.Context, rt wazero.Runtime) error {
+	_, err := rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, module api.Module, _ []uint64) {
+			ctx.(*callContext).inst.yield(module)
+		}), nil, nil).
+		WithName(wasmbin.YieldName).
+		Export(wasmbin.YieldName).
+		Instantiate(ctx)
+	if err != nil {
+		return fmt.Errorf("instantiate host module %q: %w", wasmbin.YieldModule, err)
+	}
+	return nil
 }
 
 // instantiateWASI offers WASI preview 1 without files, environment, sockets,

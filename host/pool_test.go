@@ -52,13 +52,20 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// TestTrapServesAWaiter holds that an instance that is discarded makes room.
+// TestTrapServesAWaiter holds that whoever waits is served after a trap, whether
+// the instance is reset or discarded.
 func TestTrapServesAWaiter(t *testing.T) {
-	cfg := config("traps")
+	for name, how := range map[string]uint64{"reset": 9, "discarded since it grew": 8} {
+		t.Run(name, func(t *testing.T) { trapServesAWaiter(t, how) })
+	}
+}
+
+func trapServesAWaiter(t *testing.T, how uint64) {
+	cfg := config("spins")
 	cfg.Limits.Instances = 1
 	p := load(t, cfg)
 	inst := acquire(t, p)
-	if _, err := inst.Call(t.Context(), abi.Filter, 0, 1); err == nil {
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, how, 0); err == nil {
 		t.Fatal("no trap")
 	}
 	served := make(chan *host.Instance)
@@ -72,8 +79,8 @@ func TestTrapServesAWaiter(t *testing.T) {
 	inst.Release()
 	next := <-served
 	defer next.Release()
-	if next == inst {
-		t.Error("the waiter got the instance that trapped")
+	if _, err := next.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -86,7 +93,7 @@ func TestCallWithAnEndedContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// It did not run, so nothing is wrong with it.
-	if _, err := inst.Call(t.Context(), abi.Filter); err != nil {
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -110,7 +117,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 			called <- err
 			return
 		}
-		_, err = inst.Call(t.Context(), abi.Filter)
+		_, err = inst.Call(t.Context(), abi.Filter, 0, 0, 0)
 		inst.Release()
 		called <- err
 	}()
@@ -202,7 +209,7 @@ func TestHammer(t *testing.T) {
 				if r.IntN(10) == 0 {
 					how = 1
 				}
-				_, err = inst.Call(t.Context(), abi.Filter, 0, how)
+				_, err = inst.Call(t.Context(), abi.Filter, 0, how, 0)
 				if (err != nil) != (how == 1) {
 					t.Errorf("how %d: got %v", how, err)
 				}

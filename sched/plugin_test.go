@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,18 +24,38 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-func newRuntime(t testing.TB) *host.Runtime {
+// shared holds the compiled modules of all tests: compiling a guest in Go takes
+// seconds, and a minute under the race detector.
+var shared *host.Runtime
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "sched")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if shared, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+			panic(err)
+		}
+		defer shared.Close(context.Background())
+		return m.Run()
+	}())
+}
+
+// load loads a plugin and closes it with the test.
+func load(t testing.TB, cfg host.Config) sched.Plugin {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	p, err := sched.Load(t.Context(), shared, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := rt.Close(context.Background()); err != nil {
+		if err := p.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	return rt
+	return p
 }
 
 // buildZone compiles examples/sched/zone.
@@ -49,14 +70,10 @@ func buildZone(t testing.TB) string {
 
 func loadZone(t testing.TB, config string, instances int) sched.Plugin {
 	t.Helper()
-	p, err := sched.Load(t.Context(), newRuntime(t), host.Config{
+	return load(t, host.Config{
 		Name: "zone", Source: host.File(buildZone(t)), Guest: []byte(config),
 		Limits: host.Limits{Instances: instances},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // script configures testdata/scripted.wat.
@@ -68,14 +85,10 @@ func script(mask abi.Mask, code abi.Code, action uint32) []byte {
 
 func loadScripted(t testing.TB, mask abi.Mask, code abi.Code, action uint32) sched.Plugin {
 	t.Helper()
-	p, err := sched.Load(t.Context(), newRuntime(t), host.Config{
+	return load(t, host.Config{
 		Name: "scripted", Source: host.File(filepath.Join("testdata", "scripted.wasm")), Guest: script(mask, code, action),
 		Limits: host.Limits{Instances: 1},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 var all = abi.MaskOf(abi.PreFilter, abi.Filter, abi.Score, abi.NormalizeScore)
@@ -506,7 +519,7 @@ func TestNew(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := sched.New("zone", newRuntime(t), nil)(t.Context(), test.args, nil)
+			p, err := sched.New("zone", shared, nil)(t.Context(), test.args, nil)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got error %v, want %s", err, test.want)

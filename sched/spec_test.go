@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
-	"github.com/kubewasm/kubewasm/sched"
 )
 
 // TestGuestOfTheSpecification compiles the guest in C that stands in
@@ -45,10 +44,7 @@ func TestGuestOfTheSpecification(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p, err := sched.Load(t.Context(), newRuntime(t), host.Config{Name: "labelled", Source: host.File(filepath.Join(dir, "labelled.wasm"))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := load(t, host.Config{Name: "labelled", Source: host.File(filepath.Join(dir, "labelled.wasm"))})
 	c := &cycle{t, p, pod("p", ""), framework.NewCycleState()}
 	for name, test := range map[string]struct {
 		meta metav1.ObjectMeta

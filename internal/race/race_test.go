@@ -1,5 +1,3 @@
-// Package race runs the tests of the packages in which goroutines meet a second
-// time, under Go's race detector, so that one go test covers both.
 package race
 
 import (

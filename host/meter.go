@@ -1,0 +1,84 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// fuelSlice is how much fuel a guest gets at a time. When it is used up the host
+// regains control: it looks at the clock and at the caller's context, and Go's
+// garbage collector, which waits for running guests, gets its turn. It is about
+// a millisecond of work, in which the look itself, a tenth of a microsecond,
+// does not count.
+const fuelSlice = 2_000_000
+
+// meter is the fuel of an instance.
+type meter struct {
+	// global is the guest's counter: what is left of the slice.
+	global api.MutableGlobal
+	// left is the fuel of the call beyond the slice.
+	left int64
+	// deadline is the end of Limits.Timeout. It is zero during the first slice:
+	// a call that ends within it never looks at the clock.
+	deadline time.Time
+}
+
+// begin gives a new call its fuel.
+func (m *meter) begin(fuel int64) {
+	slice := min(fuelSlice, fuel)
+	m.left, m.deadline = fuel-slice, time.Time{}
+	m.global.Set(uint64(slice))
+}
+
+// overdrawn reports whether the call has spent more than it had. A guest looks at
+// its counter where it enters functions and loops, so what it executes behind the
+// last of them counts only here.
+func (m *meter) overdrawn() bool { return int64(m.global.Get())+m.left < 0 }
+
+func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrFuel, fuel) }
+
+// used returns how much of the fuel of the last call is gone.
+func (m *meter) used(fuel int64) int64 {
+	if m.global == nil {
+		return 0
+	}
+	return fuel - m.left - int64(m.global.Get())
+}
+
+// yield is called by a guest whose slice is used up. It ends the call by a panic
+// or gives the guest another slice.
+func (i *Instance) yield(module api.Module) {
+	m, limits := &i.meter, &i.plugin.limits
+	if m.global == nil {
+		// A start section runs before the module is in our hands.
+		m.bind(module)
+		m.left = limits.Fuel - fuelSlice
+	}
+	now := time.Now()
+	if m.deadline.IsZero() {
+		m.deadline = now.Add(limits.Timeout)
+	}
+	if err := i.ctx.parent.Err(); err != nil {
+		panic(err)
+	}
+	if now.After(m.deadline) {
+		panic(fmt.Errorf("timeout of %s: %w", limits.Timeout, context.DeadlineExceeded))
+	}
+	spent := int64(m.global.Get()) // Negative: what the slice was overdrawn by.
+	if m.overdrawn() {
+		panic(fuelError(limits.Fuel))
+	}
+	slice := min(fuelSlice-spent, m.left)
+	m.left -= slice
+	m.global.Set(uint64(spent + slice))
+}
+
+// bind finds the counter in a module that was rewritten.
+func (m *meter) bind(module api.Module) {
+	m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
+}

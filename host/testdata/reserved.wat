@@ -1,0 +1,6 @@
+;; A guest that uses a name of the host's meter.
+(module
+  (import "kubewasm:meter" "yield" (func))
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))
