@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -26,6 +27,10 @@ type Config struct {
 	// Guest is the plugin's own configuration, JSON by convention, which a
 	// guest reads with kubewasm.config. It may be empty.
 	Guest []byte
+	// Reset says when an instance begins anew.
+	Reset Reset
+	// Disable says when a plugin that keeps failing is taken out of service.
+	Disable Disable
 	// Limits bound what the guest may use; the zero value is the default.
 	Limits Limits
 	// Logger receives what the guest logs and prints; nil drops it.
@@ -36,10 +41,30 @@ type Config struct {
 	Kind abi.Kind
 	// Imports are the functions that the caller offers beside the common ones.
 	Imports []Import
+	// Probe is asked about the first instance of each version before the version
+	// serves: an error refuses it. The instance is reset afterwards. nil asks
+	// nobody.
+	Probe func(ctx context.Context, inst *Instance) error
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.
 	NewState func() any
 }
+
+// Reset says when an instance begins anew from the snapshot that was taken after
+// the start of the first one.
+type Reset uint8
+
+const (
+	// ResetOnError resets an instance whose guest trapped or was stopped. An
+	// instance that cannot be reset, since its memory has grown, is replaced.
+	ResetOnError Reset = iota
+	// ResetPerCall resets an instance whenever it is released: no call sees what
+	// an earlier one left in memory.
+	ResetPerCall
+	// ResetNever replaces an instance whose guest trapped by one that is started
+	// from the beginning.
+	ResetNever
+)
 
 // Limits bound what one plugin may use. A zero field means the default.
 type Limits struct {
@@ -127,6 +152,12 @@ func (c *Config) validate() error {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
 		}
+	}
+	if c.Reset > ResetNever {
+		errs = append(errs, fmt.Errorf("reset is %d, which is none of the policies", c.Reset))
+	}
+	if c.Disable.After < 0 || c.Disable.Backoff < 0 || c.Disable.MaxBackoff < 0 {
+		errs = append(errs, errors.New("disable has a number below 0"))
 	}
 	if c.Kind == abi.KindCommon {
 		errs = append(errs, errors.New("kind is missing"))

@@ -16,9 +16,10 @@ import (
 // Instance is one instance of a plugin's module, with its own memory. It serves
 // one call at a time and is not safe for use by several goroutines.
 type Instance struct {
-	plugin *Plugin
-	module api.Module
-	memory api.Memory
+	plugin  *Plugin
+	version *version
+	module  api.Module
+	memory  api.Memory
 	// functions are resolved once: looking an export up costs microseconds.
 	functions [64]api.Function
 	// stack holds the parameters and the result of a call.
@@ -101,8 +102,12 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 		err = fuelError(i.plugin.limits.Fuel)
 	}
 	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			i.plugin.breaker.failed() // What the caller ended is not its fault.
+		}
 		err = newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
 	} else {
+		i.plugin.breaker.succeeded()
 		i.broken = false
 	}
 	if len(i.output.bytes) != 0 {
@@ -138,6 +143,24 @@ func (i *Instance) start(ctx context.Context) error {
 
 // FuelUsed returns how much fuel the last call took.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.plugin.limits.Fuel) }
+
+// Release gives the instance back. One whose guest trapped begins anew from the
+// snapshot, or is closed if it cannot. The instance must not be used afterwards.
+func (i *Instance) Release() {
+	v := i.version
+	if i.broken || i.plugin.cfg.Reset == ResetPerCall {
+		if !v.restore(i) {
+			v.discard(i)
+			v.pool.forget()
+			return
+		}
+		if i.plugin.cfg.NewState != nil {
+			i.state = i.plugin.cfg.NewState()
+		}
+		i.broken = false
+	}
+	v.pool.put(i)
+}
 
 // Reason returns the last status reason that the guest gave in the last call,
 // cut to Limits.OutputBytes and made valid UTF-8; empty if it gave none.

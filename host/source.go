@@ -2,12 +2,9 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 )
 
 // Source is where a module's bytes come from. Implementations are safe for use
@@ -60,18 +57,3 @@ func (s fileSource) Fetch(context.Context) ([]byte, error) {
 }
 
 func (s fileSource) String() string { return string(s) }
-
-// fetch returns the bytes of the configured module, with their digest checked.
-func fetch(ctx context.Context, cfg *Config) ([]byte, error) {
-	module, err := cfg.Source.Fetch(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("plugin %q: fetch module: %w", cfg.Name, err)
-	}
-	if cfg.SHA256 != "" {
-		sum := sha256.Sum256(module)
-		if got := hex.EncodeToString(sum[:]); !strings.EqualFold(got, cfg.SHA256) {
-			return nil, &DigestError{Plugin: cfg.Name, Want: strings.ToLower(cfg.SHA256), Got: got}
-		}
-	}
-	return module, nil
-}

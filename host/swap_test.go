@@ -1,0 +1,254 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// callOnce calls filter on some instance of p.
+func callOnce(t testing.TB, p *host.Plugin, args ...uint64) (uint64, error) {
+	t.Helper()
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		return 0, err
+	}
+	defer inst.Release()
+	return inst.Call(t.Context(), abi.Filter, append(args, 0, 0, 0)[:3]...)
+}
+
+func TestSwap(t *testing.T) {
+	p := load(t, config("noop"))
+	before := p.Digest()
+	if got, err := callOnce(t, p); err != nil || got != 0 {
+		t.Fatalf("got %d, error %v", got, err)
+	}
+	if err := p.Swap(t.Context(), testdata("spins"), ""); err != nil {
+		t.Fatal(err)
+	}
+	// The new version counts its calls.
+	if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+		t.Fatalf("got %#x, error %v", got, err)
+	}
+	if p.Digest() == before {
+		t.Error("the digest is that of the old version")
+	}
+	// The same module again changes nothing: the count goes on.
+	if err := p.Swap(t.Context(), testdata("spins"), p.Digest()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := callOnce(t, p); err != nil || got != 0x20002 {
+		t.Fatalf("got %#x, error %v", got, err)
+	}
+}
+
+func TestSwapThatFailsLeavesTheOldVersion(t *testing.T) {
+	probed := errors.New("the probe does not like it")
+	tests := map[string]struct {
+		source host.Source
+		sha256 string
+		probe  error
+		want   string
+	}{
+		"missing file":     {source: host.File("absent"), want: "no such file"},
+		"wrong digest":     {source: testdata("noop"), sha256: strings.Repeat("0", 64), want: "sha256 of the module is "},
+		"no guest":         {source: testdata("nomarker"), want: `export "kubewasm_abi_v1" is missing`},
+		"no module":        {source: host.Bytes([]byte("junk")), want: "decode wasm"},
+		"never starts":     {source: testdata("initloops"), want: "out of fuel"},
+		"other functions":  {source: testdata("good"), want: "the new version implements filter, configure, the running one filter"},
+		"refused by probe": {source: testdata("noop"), probe: probed, want: probed.Error()},
+		"too much memory":  {source: testdata("bigmemory"), want: "16384"},
+		"start that traps": {source: testdata("startsection"), want: "unreachable"},
+		"reserved names":   {source: testdata("reserved"), want: "reserved"},
+		"import not there": {source: testdata("badimports"), want: "import env.system is not provided"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var probe error
+			cfg := config("spins")
+			cfg.Limits.Fuel = 10_000_000
+			cfg.Probe = func(ctx context.Context, inst *host.Instance) error {
+				if _, err := inst.Call(ctx, abi.Filter, 0, 0, 0); err != nil {
+					return err
+				}
+				return probe
+			}
+			p := load(t, cfg)
+			if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+				t.Fatalf("the call of the probe is seen: got %#x, error %v", got, err)
+			}
+			probe = test.probe
+			err := p.Swap(t.Context(), test.source, test.sha256)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+			if got, err := callOnce(t, p); err != nil || got != 0x20002 {
+				t.Errorf("the old version: got %#x, error %v", got, err)
+			}
+		})
+	}
+}
+
+// TestSwapDuringACall holds that a call ends on the version that it began on,
+// and that calls which begin meanwhile are served by the new one.
+func TestSwapDuringACall(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	cfg := config("waits")
+	cfg.Limits.Instances = 1
+	cfg.Imports = []host.Import{{
+		Module: "test", Name: "wait", Results: []abi.ValueType{abi.I32},
+		Func: func(_ *host.Instance, stack []uint64) {
+			close(entered)
+			<-leave
+			stack[0] = 7
+		},
+	}}
+	p := load(t, cfg)
+	old, waiter := make(chan uint64), make(chan uint64)
+	go func() {
+		got, err := callOnce(t, p)
+		if err != nil {
+			t.Error(err)
+		}
+		old <- got
+	}()
+	<-entered
+	go func() { // It may wait for the only instance, or come after the swap.
+		got, err := callOnce(t, p)
+		if err != nil {
+			t.Error(err)
+		}
+		waiter <- got
+	}()
+	if err := p.Swap(t.Context(), testdata("spins"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-waiter; got != 0x10001 {
+		t.Errorf("the call that waited got %#x, want the new version", got)
+	}
+	close(leave)
+	if got := <-old; got != 7 {
+		t.Errorf("the call that ran got %#x, want the old version", got)
+	}
+}
+
+func TestSwapAfterClose(t *testing.T) {
+	p := load(t, config("noop"))
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Swap(t.Context(), testdata("spins"), ""); !errors.Is(err, host.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSwapHammer swaps while calls, traps and timeouts go on; no call may see a
+// version that is gone. Run it with -race.
+func TestSwapHammer(t *testing.T) {
+	cfg := config("spins")
+	cfg.Limits = host.Limits{Instances: 2, Fuel: 100_000}
+	p := load(t, cfg)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				how := uint64(0)
+				if (g+i)%50 == 0 {
+					how = uint64(1 + i%9)
+				}
+				_, err := callOnce(t, p, 0, how)
+				var trap *host.TrapError
+				if err != nil && !errors.As(err, &trap) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if err := p.Swap(t.Context(), testdata([]string{"noop", "spins"}[i%2]), ""); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	wg.Wait()
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResetPerCall(t *testing.T) {
+	cfg := config("spins")
+	cfg.Reset = host.ResetPerCall
+	p := load(t, cfg)
+	for range 3 {
+		if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+			t.Errorf("the guest counts %#x, error %v", got, err)
+		}
+	}
+}
+
+func TestResetNever(t *testing.T) {
+	cfg := config("spins")
+	cfg.Reset = host.ResetNever
+	cfg.Limits.Instances = 1
+	p := load(t, cfg)
+	for _, want := range []uint64{0x10001, 0x20002} {
+		if got, err := callOnce(t, p); err != nil || got != want {
+			t.Errorf("the guest counts %#x, want %#x, error %v", got, want, err)
+		}
+	}
+	if _, err := callOnce(t, p, 0, 9); err == nil {
+		t.Error("no trap")
+	}
+	if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+		t.Errorf("after a trap the guest counts %#x, error %v", got, err)
+	}
+}
+
+func TestDisable(t *testing.T) {
+	cfg := config("spins")
+	cfg.Disable = host.Disable{After: 3, Backoff: time.Hour}
+	p := load(t, cfg)
+	for i := range 3 {
+		if _, err := callOnce(t, p, 0, 9); !errors.As(err, new(*host.TrapError)) {
+			t.Fatalf("call %d: got %v", i, err)
+		}
+	}
+	_, err := callOnce(t, p)
+	if !errors.Is(err, host.ErrDisabled) || !strings.Contains(err.Error(), "after 3 failures in a row") {
+		t.Errorf("got %v", err)
+	}
+	// A new version brings it back.
+	if err := p.Swap(t.Context(), testdata("noop"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := callOnce(t, p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDisabledPluginComesBack(t *testing.T) {
+	cfg := config("spins")
+	cfg.Disable = host.Disable{After: 2, Backoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
+	p := load(t, cfg)
+	for i, how := range []uint64{9, 0, 9, 9, 9, 0, 9, 0} {
+		// The time is up at once, so each call is let through; a success in
+		// between begins the count anew.
+		_, err := callOnce(t, p, 0, how)
+		if (err != nil) != (how == 9) || errors.Is(err, host.ErrDisabled) {
+			t.Errorf("call %d: got %v", i, err)
+		}
+	}
+}

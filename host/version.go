@@ -1,0 +1,327 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+const wasiModule = wasi_snapshot_preview1.ModuleName
+
+// version is one module of a plugin, with its instances.
+type version struct {
+	plugin *Plugin
+	// digest is the SHA-256 of the module, in hexadecimal.
+	digest string
+	// wasm is a wazero runtime of its own: plugins do not trust each other, and
+	// a memory limit belongs to a runtime.
+	wasm      wazero.Runtime
+	compiled  wazero.CompiledModule
+	info      *wasmbin.Info
+	functions abi.Mask
+	// snapshot is what new instances and those that trapped begin from; nil if
+	// the guest has state that a snapshot does not capture.
+	snapshot *snapshot
+	pool     *pool
+}
+
+// fetch returns a module whose digest is want, unless that is empty. The digest
+// is checked before anything looks at the bytes.
+func fetch(ctx context.Context, plugin string, source Source, want string) ([]byte, error) {
+	module, err := source.Fetch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: fetch module: %w", plugin, err)
+	}
+	if got := digestOf(module); want != "" && !strings.EqualFold(got, want) {
+		return nil, &DigestError{Plugin: plugin, Want: strings.ToLower(want), Got: got}
+	}
+	return module, nil
+}
+
+// digestOf returns the SHA-256 of a module in lower-case hexadecimal.
+func digestOf(module []byte) string {
+	sum := sha256.Sum256(module)
+	return hex.EncodeToString(sum[:])
+}
+
+// newVersion builds a version from the bytes of its module: rewrite, compile,
+// check, instantiate, configure, probe. One that it returns has answered
+// already; one that fails leaves nothing behind.
+func (p *Plugin) newVersion(ctx context.Context, module []byte) (*version, error) {
+	v := &version{plugin: p, digest: digestOf(module)}
+	v.pool = newPool(p.limits.Instances, v.discard)
+	v.wasm = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithCompilationCache(p.runtime.cache).
+		WithMemoryLimitPages(uint32(p.limits.MemoryBytes/pageSize)))
+	if err := v.load(ctx, module); err != nil {
+		return nil, errors.Join(err, v.free(context.WithoutCancel(ctx)))
+	}
+	return v, nil
+}
+
+// load does the work of newVersion.
+func (v *version) load(ctx context.Context, module []byte) (err error) {
+	// wazero checks what it reads; a panic in it must not take a scheduler down
+	// all the same.
+	defer func() {
+		if r := recover(); r != nil {
+			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
+		}
+	}()
+	module, v.info, err = wasmbin.Rewrite(module, wasmbin.Options{
+		Meter:            true,
+		Fuel:             fuelSlice,
+		MaxMemoryPages:   uint32(v.plugin.limits.MemoryBytes / pageSize),
+		MaxTableElements: maxTableElements,
+	})
+	if err != nil {
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+	}
+	if v.compiled, err = v.wasm.CompileModule(ctx, module); err != nil {
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+	}
+	imports := newImportTable(commonImports, v.plugin.cfg.Imports)
+	errs := imports.check(v.plugin.cfg.Name, v.compiled)
+	errs = append(errs, v.checkModule()...)
+	if len(errs) != 0 {
+		return errors.Join(errs...)
+	}
+	if err := instantiateWASI(ctx, v.wasm); err != nil {
+		return err
+	}
+	if err := imports.instantiate(ctx, v.wasm); err != nil {
+		return err
+	}
+	if err := instantiateMeter(ctx, v.wasm); err != nil {
+		return err
+	}
+	inst, err := v.instantiate(ctx)
+	if err != nil {
+		return err
+	}
+	v.snapshot = v.takeSnapshot(inst)
+	if probe := v.plugin.cfg.Probe; probe != nil {
+		if err := probe(ctx, inst); err != nil {
+			v.discard(inst)
+			return fmt.Errorf("plugin %q: probe: %w", v.plugin.cfg.Name, err)
+		}
+		if v.snapshot == nil || !v.restore(inst) {
+			// What the probe left behind is nobody's business.
+			v.discard(inst)
+			return nil
+		}
+	}
+	v.pool.count = 1
+	v.pool.put(inst)
+	return nil
+}
+
+// checkModule reports the exports that every guest needs, as far as they are
+// missing or of the wrong type.
+func (v *version) checkModule() []error {
+	errs := v.checkExport(nil, abi.Marker, nil, []abi.ValueType{abi.I64})
+	if _, ok := v.compiled.ExportedMemories()[abi.Memory]; !ok {
+		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
+	}
+	for _, name := range startFunctions {
+		if _, ok := v.compiled.ExportedFunctions()[name]; ok {
+			errs = v.checkExport(errs, name, nil, nil)
+		}
+	}
+	return errs
+}
+
+// checkFunctions does the same for the functions that the guest says that it
+// implements.
+func (v *version) checkFunctions(mask abi.Mask) []error {
+	var errs []error
+	for _, f := range mask.Functions() {
+		sig := f.Signature()
+		errs = v.checkExport(errs, sig.Name, sig.Params, sig.Results)
+	}
+	return errs
+}
+
+// checkExport appends to errs what is wrong with an exported function.
+func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
+	want, got := abi.FormatSignature(params, results), ""
+	if def, ok := v.compiled.ExportedFunctions()[name]; ok {
+		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
+	}
+	if got == want {
+		return errs
+	}
+	return append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: name, Got: got, Want: want})
+}
+
+// instantiate makes an instance that is ready to be called: started, asked for
+// its functions, configured.
+func (v *version) instantiate(ctx context.Context) (*Instance, error) {
+	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.plugin.limits.OutputBytes}}
+	inst.ctx = callContext{parent: ctx, inst: inst}
+	if v.plugin.cfg.NewState != nil {
+		inst.state = v.plugin.cfg.NewState()
+	}
+	// The start functions are called below, under the same rules as any other
+	// function. A start section runs within InstantiateModule.
+	inst.calling = "start"
+	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, wazero.NewModuleConfig().
+		WithName("").
+		WithArgs(v.plugin.cfg.Name). // Go code that looks at os.Args[0] must find it.
+		WithStartFunctions().
+		WithStdout(&inst.output).
+		WithStderr(&inst.output))
+	if err != nil {
+		// A start section that traps has a stack; what cannot be linked has none.
+		if trap := newTrapError(v.plugin.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err); trap.Stack != "" {
+			return nil, trap
+		}
+		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+	}
+	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
+	inst.meter.bind(module)
+	if v.restore(inst) {
+		return inst, nil
+	}
+	if err := v.prepare(ctx, inst); err != nil {
+		v.discard(inst)
+		return nil, err
+	}
+	return inst, nil
+}
+
+// prepare starts a new instance and resolves its functions.
+func (v *version) prepare(ctx context.Context, inst *Instance) error {
+	if err := inst.start(ctx); err != nil {
+		return err
+	}
+	mask, err := v.ask(ctx, inst)
+	if err != nil {
+		return err
+	}
+	v.resolve(inst)
+	if !mask.Has(abi.Configure) {
+		return nil
+	}
+	result, err := inst.Call(ctx, abi.Configure)
+	if err != nil {
+		return err
+	}
+	if code := abi.Code(int32(uint32(result))); code != abi.Success {
+		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason}
+	}
+	return nil
+}
+
+// resolve looks the functions of the guest up.
+func (v *version) resolve(inst *Instance) {
+	for _, f := range v.functions.Functions() {
+		inst.functions[f] = inst.module.ExportedFunction(f.Signature().Name)
+	}
+}
+
+// ask calls the marker. What the first instance answers holds for all.
+func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
+	result, err := inst.run(ctx, inst.module.ExportedFunction(abi.Marker), abi.Marker)
+	if err != nil {
+		return 0, err
+	}
+	mask := abi.Mask(result)
+	if v.functions != 0 {
+		if mask != v.functions {
+			return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("an instance implements %s, an earlier one %s", mask, v.functions)}
+		}
+		return mask, nil
+	}
+	if unknown := mask.Unknown(); unknown != 0 {
+		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
+	}
+	if mask.Of(v.plugin.cfg.Kind) == 0 {
+		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.cfg.Kind, mask)}
+	}
+	if errs := v.checkFunctions(mask); len(errs) != 0 {
+		return 0, errors.Join(errs...)
+	}
+	v.functions = mask
+	return mask, nil
+}
+
+// discard frees an instance that does not run.
+func (v *version) discard(inst *Instance) {
+	// The error is that of open files, and a guest has none.
+	_ = inst.module.Close(context.Background())
+}
+
+// close turns new calls away, waits until ctx ends for the instances in use to be
+// released, and frees everything.
+func (v *version) close(ctx context.Context) error {
+	v.pool.close()
+	select {
+	case <-v.pool.drained:
+		return v.free(context.WithoutCancel(ctx))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// free closes what load made. Closing the runtime does not free the code that
+// the shared cache holds.
+func (v *version) free(ctx context.Context) error {
+	err := v.wasm.Close(ctx)
+	if v.compiled != nil {
+		err = errors.Join(err, v.compiled.Close(ctx))
+	}
+	return err
+}
+
+// maxTableElements is how many elements the tables of a guest may have, 8 bytes
+// each in the host: a Go guest of 3 MB has 5,000.
+const maxTableElements = 1 << 20
+
+// instantiateMeter offers what a rewritten guest calls when its slice of fuel is
+// used up.
+func instantiateMeter(ctx context.Context, rt wazero.Runtime) error {
+	_, err := rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, module api.Module, _ []uint64) {
+			ctx.(*callContext).inst.yield(module)
+		}), nil, nil).
+		WithName(wasmbin.YieldName).
+		Export(wasmbin.YieldName).
+		Instantiate(ctx)
+	if err != nil {
+		return fmt.Errorf("instantiate host module %q: %w", wasmbin.YieldModule, err)
+	}
+	return nil
+}
+
+// instantiateWASI offers WASI preview 1 without files, environment, sockets,
+// real clocks or randomness: wazero's fakes are deterministic.
+//
+// proc_exit is our own. wazero's closes the module, after which its functions
+// still run, on memory that is gone; ours only ends the call, and the instance
+// is discarded like any other that trapped.
+func instantiateWASI(ctx context.Context, rt wazero.Runtime) error {
+	b := rt.NewHostModuleBuilder(wasiModule)
+	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(b)
+	b.NewFunctionBuilder().
+		WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+			panic(sys.NewExitError(uint32(stack[0])))
+		}), []api.ValueType{api.ValueTypeI32}, nil).
+		WithName("proc_exit").
+		Export("proc_exit")
+	if _, err := b.Instantiate(ctx); err != nil {
+		return fmt.Errorf("instantiate host module %q: %w", wasiModule, err)
+	}
+	return nil
+}
