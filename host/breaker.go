@@ -55,6 +55,11 @@ func (b *breaker) allow() error {
 	return nil
 }
 
+// open reports whether the plugin is disabled now.
+func (b *breaker) open() bool {
+	return b.cfg.After != 0 && b.failures.Load() >= int64(b.cfg.After) && time.Now().UnixNano() < b.until.Load()
+}
+
 // succeeded notes a call that returned.
 func (b *breaker) succeeded() {
 	if b.failures.Load() != 0 {

@@ -27,6 +27,8 @@ type Config struct {
 	// Guest is the plugin's own configuration, JSON by convention, which a
 	// guest reads with kubewasm.config. It may be empty.
 	Guest []byte
+	// Observer is told of calls, builds and resets; nil costs nothing.
+	Observer Observer
 	// Reset says when an instance begins anew.
 	Reset Reset
 	// Disable says when a plugin that keeps failing is taken out of service.

@@ -94,6 +94,10 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	}
 	i.ctx.parent, i.calling, i.reason = ctx, name, ""
 	i.meter.begin(i.plugin.limits.Fuel)
+	var start time.Time
+	if i.plugin.cfg.Observer != nil {
+		start = time.Now()
+	}
 	// Until the guest has returned, the instance counts as broken: so it is
 	// also when a host function panics through wazero.
 	i.broken = true
@@ -109,6 +113,11 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	} else {
 		i.plugin.breaker.succeeded()
 		i.broken = false
+	}
+	if observer := i.plugin.cfg.Observer; observer != nil {
+		observer.Called(ctx, Call{
+			Plugin: i.plugin.cfg.Name, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
+		})
 	}
 	if len(i.output.bytes) != 0 {
 		i.log(slog.LevelInfo, text(i.output.bytes, len(i.output.bytes)))
@@ -149,7 +158,11 @@ func (i *Instance) FuelUsed() int64 { return i.meter.used(i.plugin.limits.Fuel) 
 func (i *Instance) Release() {
 	v := i.version
 	if i.broken || i.plugin.cfg.Reset == ResetPerCall {
-		if !v.restore(i) {
+		restored := v.restore(i)
+		if observer := i.plugin.cfg.Observer; observer != nil {
+			observer.Restarted(i.plugin.cfg.Name, !restored)
+		}
+		if !restored {
 			v.discard(i)
 			v.pool.forget()
 			return

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -20,11 +22,13 @@ type Plugin struct {
 
 	current atomic.Pointer[version]
 
-	// mu serialises swaps and the closing.
+	// swapping serialises swaps and the closing, which may take seconds.
+	swapping sync.Mutex
+	closed   bool
+
 	mu sync.Mutex
 	// retired are the versions that still serve calls which began before a swap.
 	retired []*version
-	closed  bool
 }
 
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
@@ -41,17 +45,11 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
 	}
 	p := &Plugin{cfg: cfg, limits: cfg.Limits.withDefaults(), runtime: rt}
 	p.breaker.cfg = cfg.Disable
-	module, err := fetch(ctx, cfg.Name, cfg.Source, cfg.SHA256)
-	if err != nil {
+	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
 		return nil, err
 	}
-	v, err := p.newVersion(ctx, module)
-	if err != nil {
-		return nil, err
-	}
-	p.current.Store(v)
 	if err := rt.add(p); err != nil {
-		return nil, errors.Join(err, v.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)))
 	}
 	return p, nil
 }
@@ -107,22 +105,43 @@ func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
 // that began before end on the old one, which is freed after the last of them.
 // A module with the digest of the running one changes nothing.
 func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
-	module, err := fetch(ctx, p.cfg.Name, source, sha256)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.swapping.Lock()
+	defer p.swapping.Unlock()
 	if p.closed {
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, ErrClosed)
 	}
+	return p.build(ctx, source, sha256)
+}
+
+// build makes the module of a source the current version, unless it is that
+// already, and tells the observer. p.swapping is held, or p nobody else's yet.
+func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err error) {
 	old := p.current.Load()
-	if digestOf(module) == old.digest {
-		return nil
+	b := Build{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
+	module, err := fetch(ctx, p.cfg.Name, source, sha256)
+	if err == nil {
+		b.Digest = digestOf(module)
+		if old != nil && b.Digest == old.digest {
+			return nil
+		}
+		err = p.replace(ctx, old, module)
 	}
+	if p.cfg.Observer != nil {
+		b.Duration, b.Err = time.Since(b.Start), err
+		p.cfg.Observer.Built(ctx, b)
+	}
+	return err
+}
+
+// replace builds a version and puts it in the place of old, which may be nil.
+func (p *Plugin) replace(ctx context.Context, old *version, module []byte) error {
 	v, err := p.newVersion(ctx, module)
 	if err != nil {
 		return err
+	}
+	if old == nil {
+		p.current.Store(v)
+		return nil
 	}
 	if v.functions != old.functions {
 		return errors.Join(
@@ -136,44 +155,48 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 }
 
 // retire closes a version in the background, since its calls may take as long as
-// Limits.Timeout. p.mu is held.
+// Limits.Timeout.
 func (p *Plugin) retire(v *version) {
+	p.mu.Lock()
 	p.retired = append(p.retired, v)
+	p.mu.Unlock()
 	v.pool.close()
 	go func() {
-		<-v.pool.drained
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for i, r := range p.retired {
-			if r == v {
-				p.retired = append(p.retired[:i], p.retired[i+1:]...)
-				// There is nobody to tell: the version served its last call well.
-				_ = v.free(context.Background())
-				return
-			}
-		}
+		// There is nobody to tell of an error: the last call was served well.
+		_ = v.close(context.Background())
+		p.forget(v)
 	}()
+}
+
+// forget takes a version that is gone from the list.
+func (p *Plugin) forget(v *version) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired = slices.DeleteFunc(p.retired, func(r *version) bool { return r == v })
 }
 
 // Close turns new calls away with [ErrClosed], waits until ctx ends for the
 // instances in use to be released, and frees everything. When ctx ends first,
 // the error is its own, and Close may be called again to go on waiting.
 func (p *Plugin) Close(ctx context.Context) error {
+	p.swapping.Lock()
+	defer p.swapping.Unlock()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.closed {
 		p.closed = true
 		p.retired = append(p.retired, p.current.Load())
 	}
+	open := slices.Clone(p.retired)
+	p.mu.Unlock()
+
 	var errs []error
-	for len(p.retired) > 0 {
-		if err := p.retired[0].close(ctx); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("plugin %q: close: wait for calls: %w", p.cfg.Name, err)
-			}
+	for _, v := range open {
+		if err := v.close(ctx); err != nil && ctx.Err() != nil {
+			return fmt.Errorf("plugin %q: close: wait for calls: %w", p.cfg.Name, err)
+		} else if err != nil {
 			errs = append(errs, err)
 		}
-		p.retired = p.retired[1:]
+		p.forget(v)
 	}
 	p.runtime.remove(p)
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -34,6 +35,9 @@ type version struct {
 	// the guest has state that a snapshot does not capture.
 	snapshot *snapshot
 	pool     *pool
+
+	freeOnce sync.Once
+	freeErr  error
 }
 
 // fetch returns a module whose digest is want, unless that is empty. The digest
@@ -278,11 +282,13 @@ func (v *version) close(ctx context.Context) error {
 // free closes what load made. Closing the runtime does not free the code that
 // the shared cache holds.
 func (v *version) free(ctx context.Context) error {
-	err := v.wasm.Close(ctx)
-	if v.compiled != nil {
-		err = errors.Join(err, v.compiled.Close(ctx))
-	}
-	return err
+	v.freeOnce.Do(func() {
+		v.freeErr = v.wasm.Close(ctx)
+		if v.compiled != nil {
+			v.freeErr = errors.Join(v.freeErr, v.compiled.Close(ctx))
+		}
+	})
+	return v.freeErr
 }
 
 // maxTableElements is how many elements the tables of a guest may have, 8 bytes

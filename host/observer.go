@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told what happens to plugins; metrics and traces are observers. A
+// plugin without one measures nothing.
+//
+// # Notes
+//
+//   - The methods run on the goroutine that does what they are told of, and
+//     several at the same time: they must be quick and safe for that.
+//   - They must not call the plugin.
+type Observer interface {
+	// Called is told of a call that has ended. ctx is the caller's.
+	Called(ctx context.Context, c Call)
+	// Built is told of a version that was built for Load or Swap, or could not
+	// be. ctx is the caller's.
+	Built(ctx context.Context, b Build)
+	// Restarted is told of an instance that began anew: reset from the snapshot,
+	// or replaced since that could not be done.
+	Restarted(plugin string, replaced bool)
+}
+
+// Call is a call of a guest.
+type Call struct {
+	Plugin string
+	// Function is the name of the export.
+	Function string
+	Start    time.Time
+	Duration time.Duration
+	// Fuel is what the call took, see Limits.Fuel.
+	Fuel int64
+	// Err is nil, or the *[TrapError] of a guest that did not return.
+	Err error
+}
+
+// Build is the making of a version.
+type Build struct {
+	Plugin string
+	// Digest is the SHA-256 of the module, in hexadecimal; empty if it could not
+	// be fetched.
+	Digest string
+	// Swap is false for the first version of a plugin.
+	Swap     bool
+	Start    time.Time
+	Duration time.Duration
+	// Err is why the version does not serve, nil if it does.
+	Err error
+}
+
+// Stats is the state of a plugin at a moment.
+type Stats struct {
+	// Instances is how many there are, Idle how many of them serve no call,
+	// Limit how many there may be, Waiting how many callers wait for one.
+	Instances, Idle, Limit, Waiting int
+	// Retired is how many old versions still serve calls that began on them.
+	Retired int
+	// MemoryBytes is the linear memory of a new instance, in bytes.
+	MemoryBytes uint64
+	// Disabled says whether the plugin is out of service, see [Disable].
+	Disabled bool
+}
+
+// Stats returns the state of the plugin.
+func (p *Plugin) Stats() Stats {
+	v := p.current.Load()
+	s := Stats{Disabled: p.breaker.open()}
+	if v.snapshot != nil {
+		s.MemoryBytes = uint64(len(v.snapshot.memory))
+	}
+	v.pool.mu.Lock()
+	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, len(v.pool.idle), v.pool.limit, len(v.pool.waiters)
+	v.pool.mu.Unlock()
+	p.mu.Lock()
+	s.Retired = len(p.retired)
+	p.mu.Unlock()
+	return s
+}
+
+// Plugins returns the plugins that are loaded and not closed, in no order.
+func (rt *Runtime) Plugins() []*Plugin {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	plugins := make([]*Plugin, 0, len(rt.plugins))
+	for p := range rt.plugins {
+		plugins = append(plugins, p)
+	}
+	return plugins
+}
