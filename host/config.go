@@ -27,6 +27,9 @@ type Config struct {
 	// Guest is the plugin's own configuration, JSON by convention, which a
 	// guest reads with kubewasm.config. It may be empty.
 	Guest []byte
+	// Grants name what the guest may use beyond its arguments: [GrantClock],
+	// [GrantRandom], and those that Imports ask for.
+	Grants []string
 	// Observer is told of calls, builds and resets; nil costs nothing.
 	Observer Observer
 	// Reset says when an instance begins anew.
@@ -51,6 +54,18 @@ type Config struct {
 	// leaves it nil.
 	NewState func() any
 }
+
+// The grants that every host knows. A guest may import the WASI functions for
+// time and random numbers without them, and gets fakes: a clock that advances by
+// a millisecond with each look, the same random numbers in each instance.
+const (
+	// GrantClock gives a guest the real time.
+	GrantClock = "clock"
+	// GrantRandom gives a guest the random numbers of the operating system. What
+	// a guest drew while it started is in the snapshot, and so the same for all
+	// instances.
+	GrantRandom = "random"
+)
 
 // Reset says when an instance begins anew from the snapshot that was taken after
 // the start of the first one.
@@ -153,6 +168,17 @@ func (c *Config) validate() error {
 	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
+		}
+	}
+	known := []string{GrantClock, GrantRandom}
+	for _, im := range c.Imports {
+		if im.Grant != "" && !slices.Contains(known, im.Grant) {
+			known = append(known, im.Grant)
+		}
+	}
+	for _, grant := range c.Grants {
+		if !slices.Contains(known, grant) {
+			errs = append(errs, fmt.Errorf("grant %q is unknown; there are %s", grant, strings.Join(known, ", ")))
 		}
 	}
 	if c.Reset > ResetNever {

@@ -67,11 +67,16 @@ type ImportError struct {
 	// Got is the signature that the module imports, Want the one that the host
 	// provides; Want is empty when there is no such function.
 	Got, Want string
+	// Grant is what the configuration does not grant, if that is the mistake.
+	Grant string
 }
 
 func (e *ImportError) Error() string {
 	if e.Want == "" {
 		return fmt.Sprintf("plugin %q: import %s.%s is not provided by this host", e.Plugin, e.Module, e.Name)
+	}
+	if e.Grant != "" {
+		return fmt.Sprintf("plugin %q: import %s.%s needs the grant %q, which the configuration does not give", e.Plugin, e.Module, e.Name, e.Grant)
 	}
 	return fmt.Sprintf("plugin %q: import %s.%s is %s, want %s", e.Plugin, e.Module, e.Name, e.Got, e.Want)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,6 +20,9 @@ type Import struct {
 	// Module and Name are what the guest imports.
 	Module, Name    string
 	Params, Results []abi.ValueType
+	// Grant is what the plugin's configuration must grant to a guest that
+	// imports the function; empty means that every guest may.
+	Grant string
 	// Func runs the function. The parameters lie in stack as WebAssembly has
 	// them, 32-bit numbers in the low half; the result goes to stack[0].
 	//
@@ -107,9 +111,9 @@ func newImportTable(sets ...[]Import) importTable {
 	return t
 }
 
-// check reports every import of the module that the table does not hold, or
-// holds with another signature.
-func (t importTable) check(plugin string, compiled wazero.CompiledModule) []error {
+// check reports every import of the module that the table does not hold, holds
+// with another signature, or holds for those to whom it is granted.
+func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants []string) []error {
 	var errs []error
 	for _, fn := range compiled.ImportedFunctions() {
 		module, name, _ := fn.Import()
@@ -124,6 +128,8 @@ func (t importTable) check(plugin string, compiled wazero.CompiledModule) []erro
 		}
 		if want := abi.FormatSignature(im.Params, im.Results); got != want {
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want})
+		} else if im.Grant != "" && !slices.Contains(grants, im.Grant) {
+			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want, Grant: im.Grant})
 		}
 	}
 	for _, mem := range compiled.ImportedMemories() {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// callOnce calls filter on some instance of p.
-func callOnce(t testing.TB, p *host.Plugin, args ...uint64) (uint64, error) {
+// callFilter calls filter on some instance of p.
+func callFilter(t testing.TB, p *host.Plugin, args ...uint64) (uint64, error) {
 	t.Helper()
 	inst, err := p.Acquire(t.Context())
 	if err != nil {
@@ -26,14 +26,14 @@ func callOnce(t testing.TB, p *host.Plugin, args ...uint64) (uint64, error) {
 func TestSwap(t *testing.T) {
 	p := load(t, config("noop"))
 	before := p.Digest()
-	if got, err := callOnce(t, p); err != nil || got != 0 {
+	if got, err := callFilter(t, p); err != nil || got != 0 {
 		t.Fatalf("got %d, error %v", got, err)
 	}
 	if err := p.Swap(t.Context(), testdata("spins"), ""); err != nil {
 		t.Fatal(err)
 	}
 	// The new version counts its calls.
-	if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+	if got, err := callFilter(t, p); err != nil || got != 0x10001 {
 		t.Fatalf("got %#x, error %v", got, err)
 	}
 	if p.Digest() == before {
@@ -43,7 +43,7 @@ func TestSwap(t *testing.T) {
 	if err := p.Swap(t.Context(), testdata("spins"), p.Digest()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := callOnce(t, p); err != nil || got != 0x20002 {
+	if got, err := callFilter(t, p); err != nil || got != 0x20002 {
 		t.Fatalf("got %#x, error %v", got, err)
 	}
 }
@@ -80,7 +80,7 @@ func TestSwapThatFailsLeavesTheOldVersion(t *testing.T) {
 				return probe
 			}
 			p := load(t, cfg)
-			if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+			if got, err := callFilter(t, p); err != nil || got != 0x10001 {
 				t.Fatalf("the call of the probe is seen: got %#x, error %v", got, err)
 			}
 			probe = test.probe
@@ -88,7 +88,7 @@ func TestSwapThatFailsLeavesTheOldVersion(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
-			if got, err := callOnce(t, p); err != nil || got != 0x20002 {
+			if got, err := callFilter(t, p); err != nil || got != 0x20002 {
 				t.Errorf("the old version: got %#x, error %v", got, err)
 			}
 		})
@@ -112,7 +112,7 @@ func TestSwapDuringACall(t *testing.T) {
 	p := load(t, cfg)
 	old, waiter := make(chan uint64), make(chan uint64)
 	go func() {
-		got, err := callOnce(t, p)
+		got, err := callFilter(t, p)
 		if err != nil {
 			t.Error(err)
 		}
@@ -120,7 +120,7 @@ func TestSwapDuringACall(t *testing.T) {
 	}()
 	<-entered
 	go func() { // It may wait for the only instance, or come after the swap.
-		got, err := callOnce(t, p)
+		got, err := callFilter(t, p)
 		if err != nil {
 			t.Error(err)
 		}
@@ -168,7 +168,7 @@ func TestSwapHammer(t *testing.T) {
 				if (g+i)%50 == 0 {
 					how = uint64(1 + i%9)
 				}
-				_, err := callOnce(t, p, 0, how)
+				_, err := callFilter(t, p, 0, how)
 				var trap *host.TrapError
 				if err != nil && !errors.As(err, &trap) {
 					t.Error(err)
@@ -193,7 +193,7 @@ func TestResetPerCall(t *testing.T) {
 	cfg.Reset = host.ResetPerCall
 	p := load(t, cfg)
 	for range 3 {
-		if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+		if got, err := callFilter(t, p); err != nil || got != 0x10001 {
 			t.Errorf("the guest counts %#x, error %v", got, err)
 		}
 	}
@@ -205,14 +205,14 @@ func TestResetNever(t *testing.T) {
 	cfg.Limits.Instances = 1
 	p := load(t, cfg)
 	for _, want := range []uint64{0x10001, 0x20002} {
-		if got, err := callOnce(t, p); err != nil || got != want {
+		if got, err := callFilter(t, p); err != nil || got != want {
 			t.Errorf("the guest counts %#x, want %#x, error %v", got, want, err)
 		}
 	}
-	if _, err := callOnce(t, p, 0, 9); err == nil {
+	if _, err := callFilter(t, p, 0, 9); err == nil {
 		t.Error("no trap")
 	}
-	if got, err := callOnce(t, p); err != nil || got != 0x10001 {
+	if got, err := callFilter(t, p); err != nil || got != 0x10001 {
 		t.Errorf("after a trap the guest counts %#x, error %v", got, err)
 	}
 }
@@ -222,11 +222,11 @@ func TestDisable(t *testing.T) {
 	cfg.Disable = host.Disable{After: 3, Backoff: time.Hour}
 	p := load(t, cfg)
 	for i := range 3 {
-		if _, err := callOnce(t, p, 0, 9); !errors.As(err, new(*host.TrapError)) {
+		if _, err := callFilter(t, p, 0, 9); !errors.As(err, new(*host.TrapError)) {
 			t.Fatalf("call %d: got %v", i, err)
 		}
 	}
-	_, err := callOnce(t, p)
+	_, err := callFilter(t, p)
 	if !errors.Is(err, host.ErrDisabled) || !strings.Contains(err.Error(), "after 3 failures in a row") {
 		t.Errorf("got %v", err)
 	}
@@ -234,7 +234,7 @@ func TestDisable(t *testing.T) {
 	if err := p.Swap(t.Context(), testdata("noop"), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := callOnce(t, p); err != nil {
+	if _, err := callFilter(t, p); err != nil {
 		t.Error(err)
 	}
 }
@@ -246,7 +246,7 @@ func TestDisabledPluginComesBack(t *testing.T) {
 	for i, how := range []uint64{9, 0, 9, 9, 9, 0, 9, 0} {
 		// The time is up at once, so each call is let through; a success in
 		// between begins the count anew.
-		_, err := callOnce(t, p, 0, how)
+		_, err := callFilter(t, p, 0, how)
 		if (err != nil) != (how == 9) || errors.Is(err, host.ErrDisabled) {
 			t.Errorf("call %d: got %v", i, err)
 		}

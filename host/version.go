@@ -2,10 +2,13 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,7 +99,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
 	imports := newImportTable(commonImports, v.plugin.cfg.Imports)
-	errs := imports.check(v.plugin.cfg.Name, v.compiled)
+	errs := imports.check(v.plugin.cfg.Name, v.compiled, v.plugin.cfg.Grants)
 	errs = append(errs, v.checkModule()...)
 	if len(errs) != 0 {
 		return errors.Join(errs...)
@@ -180,12 +183,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
 	inst.calling = "start"
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, wazero.NewModuleConfig().
-		WithName("").
-		WithArgs(v.plugin.cfg.Name). // Go code that looks at os.Args[0] must find it.
-		WithStartFunctions().
-		WithStdout(&inst.output).
-		WithStderr(&inst.output))
+	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig(&inst.output))
 	if err != nil {
 		// A start section that traps has a stack; what cannot be linked has none.
 		if trap := newTrapError(v.plugin.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err); trap.Stack != "" {
@@ -203,6 +201,23 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		return nil, err
 	}
 	return inst, nil
+}
+
+// moduleConfig says what a guest sees of WASI.
+func (p *Plugin) moduleConfig(output io.Writer) wazero.ModuleConfig {
+	config := wazero.NewModuleConfig().
+		WithName("").
+		WithArgs(p.cfg.Name). // Go code that looks at os.Args[0] must find it.
+		WithStartFunctions().
+		WithStdout(output).
+		WithStderr(output)
+	if slices.Contains(p.cfg.Grants, GrantClock) {
+		config = config.WithSysWalltime().WithSysNanotime()
+	}
+	if slices.Contains(p.cfg.Grants, GrantRandom) {
+		config = config.WithRandSource(rand.Reader)
+	}
+	return config
 }
 
 // prepare starts a new instance and resolves its functions.
