@@ -514,12 +514,16 @@ func TestNew(t *testing.T) {
 		"no arguments":           {want: `plugin "zone": arguments: got <nil>, want the args of a pluginConfig`},
 		"no file":                {args: &runtime.Unknown{Raw: []byte(`{}`)}, want: `plugin "zone": arguments: file is missing`},
 		"unknown field":          {args: &runtime.Unknown{Raw: []byte(`{"file": "x", "fil": "y"}`)}, want: `unknown field "fil"`},
-		"no such file":           {args: &runtime.Unknown{Raw: []byte(`{"file": "/absent.wasm"}`)}, want: "open /absent.wasm: no such file"},
+		"no such file":           {args: &runtime.Unknown{Raw: []byte(`{"file": "/absent.wasm"}`)}, want: "/absent.wasm: no such file"},
+		"limits":                 {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "config": {"defaultZones": ["a"]}, "timeout": "100ms", "fuel": 100000000, "instances": 3, "memoryBytes": 33554432, "grants": ["clock"]}`)}},
+		"too little fuel":        {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "fuel": 1000}`)}, want: "out of fuel: 1000 instructions"},
+		"no duration":            {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "timeout": "soon"}`)}, want: `invalid duration "soon"`},
+		"unknown grant":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "grants": ["everything"]}`)}, want: `grant "everything" is unknown`},
 		"guest refuses":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "config": {"zones": []}}`)}, want: `plugin "zone": configure returned Error: `},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := sched.New("zone", shared, nil)(t.Context(), test.args, nil)
+			p, err := sched.New("zone", shared)(t.Context(), test.args, nil)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got error %v, want %s", err, test.want)
