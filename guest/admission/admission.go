@@ -27,7 +27,8 @@ func (f ValidatorFunc) Validate(req *Request) *Response { return f(req) }
 
 var validator Validator
 
-// Register makes v the plugin of this module. It is called once, in init or
+// Register makes v the plugin of this module. It is called once, in init, or in
+// main of a guest that is built without -buildmode=c-shared, which does not run
 // main; a second call panics. If v points to a struct, the host's configuration
 // is decoded into it before the first request, as encoding/json would do it; a
 // field that the struct does not have is an error, and the host refuses the

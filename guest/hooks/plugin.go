@@ -31,7 +31,8 @@ func (f Func) Decide(req *Request, d *Decision) error { return f(req, d) }
 
 var registered Plugin
 
-// Register makes p the plugin of this module. It is called once, in init or
+// Register makes p the plugin of this module. It is called once, in init, or in
+// main of a guest that is built without -buildmode=c-shared, which does not run
 // main; a second call panics. If p points to a struct, the host's configuration
 // is decoded into it before the first request.
 func Register(p Plugin) {

@@ -75,9 +75,10 @@ var registered struct {
 	normalize ScoreExtensions
 }
 
-// Register makes p the plugin of this guest: call it once, in init or main, with
-// a pointer to a value that implements one or more of the interfaces of this
-// package. If the host has a configuration for the plugin, it is decoded into
+// Register makes p the plugin of this guest, a pointer to a value that implements
+// one or more of the interfaces of this package. Call it once, in init, or in
+// main of a guest that is built without -buildmode=c-shared, which does not run
+// main. If the host has a configuration for the plugin, it is decoded into
 // the struct that p points to, by its json tags, before the first call; unknown
 // fields and wrong types make the plugin fail to load.
 //
