@@ -24,9 +24,49 @@ type Observer interface {
 	Restarted(plugin string, replaced bool)
 }
 
+// Observers returns an Observer that tells each of observers, in their order.
+// Nil ones are left out; without any other it is nil, which costs nothing.
+func Observers(observers ...Observer) Observer {
+	list := make(observerList, 0, len(observers))
+	for _, o := range observers {
+		if o != nil {
+			list = append(list, o)
+		}
+	}
+	switch len(list) {
+	case 0:
+		return nil
+	case 1:
+		return list[0]
+	}
+	return list
+}
+
+type observerList []Observer
+
+func (l observerList) Called(ctx context.Context, c Call) {
+	for _, o := range l {
+		o.Called(ctx, c)
+	}
+}
+
+func (l observerList) Built(ctx context.Context, b Build) {
+	for _, o := range l {
+		o.Built(ctx, b)
+	}
+}
+
+func (l observerList) Restarted(plugin string, replaced bool) {
+	for _, o := range l {
+		o.Restarted(plugin, replaced)
+	}
+}
+
 // Call is a call of a guest.
 type Call struct {
 	Plugin string
+	// Digest is the SHA-256 of the module that ran, in hexadecimal.
+	Digest string
 	// Function is the name of the export.
 	Function string
 	Start    time.Time

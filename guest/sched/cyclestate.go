@@ -11,9 +11,8 @@ import "github.com/kubewasm/kubewasm/abi"
 type CycleState struct{ c *cycle }
 
 type cycle struct {
-	version uint32
-	keys    []string
-	values  []any
+	keys   []string
+	values []any
 }
 
 // NewCycleState returns an empty CycleState, for native tests.
@@ -53,8 +52,7 @@ func (s CycleState) Delete(key string) {
 }
 
 // reset forgets everything.
-func (c *cycle) reset(version uint32) {
-	c.version = version
+func (c *cycle) reset() {
 	clear(c.values) // Let the garbage collector have them.
 	c.keys, c.values = c.keys[:0], c.values[:0]
 }
@@ -62,17 +60,30 @@ func (c *cycle) reset(version uint32) {
 // maxSlot bounds the tables of a guest against a host that counts wrongly.
 const maxSlot = 1 << 20
 
-// slots is a table by the slot of a Ref.
-type slots[T any] struct{ table []T }
+// slots is a table of views by the slots of their Refs.
+type slots[T any] struct{ table []slot[T] }
 
-// at returns the entry of ref's slot.
-func (s *slots[T]) at(ref abi.Ref) *T {
-	slot := ref.Slot()
-	if slot >= uint32(len(s.table)) {
-		if slot >= maxSlot {
-			panic("kubewasm: host used a slot beyond the largest")
-		}
-		s.table = append(s.table, make([]T, int(slot)+1-len(s.table))...)
+type slot[T any] struct {
+	version uint32
+	view    T
+}
+
+// at returns the entry of ref's slot, and whether it is of another version than
+// the one before.
+func (s *slots[T]) at(ref abi.Ref) (e *slot[T], renewed bool) {
+	i := ref.Slot()
+	if i >= uint32(len(s.table)) {
+		s.grow(i)
 	}
-	return &s.table[slot]
+	e = &s.table[i]
+	renewed = e.version != ref.Version()
+	e.version = ref.Version()
+	return e, renewed
+}
+
+func (s *slots[T]) grow(i uint32) {
+	if i >= maxSlot {
+		panic("kubewasm: host used a slot beyond the largest")
+	}
+	s.table = append(s.table, make([]slot[T], int(i)+1-len(s.table))...)
 }

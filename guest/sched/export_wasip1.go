@@ -28,42 +28,57 @@ func hostResultScores(ptr unsafe.Pointer, n uint32)
 // each of its versions.
 var (
 	cycles slots[*cycle]
-	pods   slots[struct {
-		version uint32
-		pod     core.Pod
-	}]
-	nodes slots[struct {
-		version uint32
-		node    core.Node
-	}]
+	pods   slots[core.Pod]
+	nodes  slots[core.Node]
 )
 
+// The calls of a cycle come one after the other, so its state and its Pod are
+// those of the call before, for the most part.
+var last struct {
+	cycleRef, podRef uint64
+	cycle            CycleState
+	pod              core.Pod
+}
+
 func cycleOf(ref uint64) CycleState {
-	at := cycles.at(abi.Ref(ref))
-	if *at == nil {
-		*at = &cycle{}
+	if ref != last.cycleRef {
+		nextCycle(ref)
 	}
-	c := *at
-	if v := abi.Ref(ref).Version(); c.version != v {
-		c.reset(v)
+	return last.cycle
+}
+
+func nextCycle(ref uint64) {
+	e, renewed := cycles.at(abi.Ref(ref))
+	if e.view == nil {
+		e.view = &cycle{}
 	}
-	return CycleState{c}
+	if renewed {
+		e.view.reset()
+	}
+	last.cycleRef, last.cycle = ref, CycleState{e.view}
 }
 
 func podOf(ref uint64) core.Pod {
-	e := pods.at(abi.Ref(ref))
-	if v := abi.Ref(ref).Version(); e.version != v {
-		e.version, e.pod = v, core.PodFromRef(abi.Ref(ref))
+	if ref != last.podRef {
+		nextPod(ref)
 	}
-	return e.pod
+	return last.pod
+}
+
+func nextPod(ref uint64) {
+	e, renewed := pods.at(abi.Ref(ref))
+	if renewed {
+		e.view = core.PodFromRef(e.view, abi.Ref(ref))
+	}
+	last.podRef, last.pod = ref, e.view
 }
 
 func nodeOf(ref uint64) NodeInfo {
-	e := nodes.at(abi.Ref(ref))
-	if v := abi.Ref(ref).Version(); e.version != v {
-		e.version, e.node = v, core.NodeFromRef(abi.Ref(ref))
+	e, renewed := nodes.at(abi.Ref(ref))
+	if renewed {
+		e.view = core.NodeFromRef(e.view, abi.Ref(ref))
 	}
-	return NodeInfo{e.node}
+	return NodeInfo{e.view}
 }
 
 // finish tells the host the reason of a status that is not a success, and ends
@@ -80,7 +95,7 @@ func finish(s *Status) abi.Code {
 //go:wasmexport prefilter
 func exportPreFilter(cycle, pod uint64) int32 {
 	state := cycleOf(cycle)
-	state.c.reset(abi.Ref(cycle).Version())
+	state.c.reset()
 	result, status := registered.preFilter.PreFilter(state, podOf(pod))
 	if result != nil {
 		names := appendNames(nil, result.NodeNames)
@@ -91,7 +106,12 @@ func exportPreFilter(cycle, pod uint64) int32 {
 
 //go:wasmexport filter
 func exportFilter(cycle, pod, node uint64) int32 {
-	return int32(finish(registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node))))
+	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node))
+	if status == nil {
+		plugin.Yield()
+		return int32(abi.Success)
+	}
+	return int32(finish(status))
 }
 
 //go:wasmexport score

@@ -3,7 +3,12 @@
 //
 // A view is made of an object's bytes, protobuf or JSON, and costs nothing until
 // a field is asked for; what was read once is remembered. Missing messages read
-// as empty ones. Strings share the memory of the object and may be kept.
+// as empty ones.
+//
+// Strings may be kept for ever. A view is of one version of its object: when the
+// host has shown the guest another, it answers what it was asked before and
+// panics at anything else. So a plugin keeps strings, not views, from one call to
+// the next; the Pod of a scheduling cycle stays as it is while the cycle lasts.
 //
 //	for _, c := range pod.Spec().Containers() {
 //		if strings.HasSuffix(c.Image(), ":latest") { … }

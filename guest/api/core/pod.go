@@ -3,272 +3,237 @@ package core
 import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
-	"github.com/kubewasm/kubewasm/guest/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/view"
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // Pod is a view of a Pod. The zero value is a Pod without any field.
-type Pod struct{ d *pod }
+type Pod struct {
+	d       *pod
+	version uint32
+}
 
 type pod struct {
-	view.Message
-	// ref names the bytes while they have not been fetched from the host.
-	ref      abi.Ref
+	view.Object
+	fields   [3]view.Field
 	metadata meta.ObjectMeta
 	spec     podSpec
 }
 
 // PodFromProto returns a view of the protobuf message in raw, without the
 // "k8s\0" envelope of stored objects. raw must not be written to any more.
-func PodFromProto(raw []byte) Pod { return Pod{&pod{Message: view.Message{Raw: raw}}} }
+func PodFromProto(raw []byte) Pod {
+	d := newPod()
+	return Pod{d, d.SetBytes(raw, false)}
+}
 
 // PodFromJSON returns a view of the JSON object in raw, which must not be
 // written to any more.
-func PodFromJSON(raw []byte) Pod { return Pod{&pod{Message: view.Message{Raw: raw, JSON: true}}} }
+func PodFromJSON(raw []byte) Pod {
+	d := newPod()
+	return Pod{d, d.SetBytes(raw, true)}
+}
 
-// PodFromRef returns a view of the Pod that the host knows by ref, whose bytes are
-// fetched when a field is first read. It is for the packages of this SDK.
-func PodFromRef(ref abi.Ref) Pod { return Pod{&pod{ref: ref}} }
-
-var noPod pod
-
-func (p Pod) data() *pod {
-	if p.d == nil {
-		return &noPod
+// PodFromRef returns a view of the Pod that the host knows by ref, whose bytes
+// are fetched when a field is first read. It uses the memory of old, a view of
+// an earlier version in the same slot, which goes stale. It is for the packages
+// of this SDK.
+func PodFromRef(old Pod, ref abi.Ref) Pod {
+	d := old.d
+	if d == nil {
+		d = newPod()
 	}
-	if p.d.Unread() {
-		p.d.read()
-	}
-	return p.d
+	return Pod{d, d.SetRef(ref)}
+}
+
+var podNames = view.Names{1: "metadata", 2: "spec"}
+
+func newPod() *pod {
+	d := &pod{}
+	d.Init(d.read)
+	d.metadata = meta.NewObjectMeta(&d.Object)
+	d.spec.In(&d.Object)
+	d.spec.nodeSelector.Set(&d.spec.Message, &d.spec.fields[7])
+	return d
 }
 
 func (d *pod) read() {
-	if d.ref != 0 {
-		d.Raw = hostcall.Object(d.ref)
-	}
-	if d.JSON {
-		for it := json.Object(d.Raw); it.Next(); {
-			switch it.Key() {
-			case "metadata":
-				d.metadata = meta.NewObjectMeta(d.Child(it.Value()))
-			case "spec":
-				d.spec.Message = d.Child(it.Value())
-			}
-		}
-		return
-	}
-	for r := wire.NewReader(d.Raw); r.Next(); {
-		switch r.Field {
-		case 1:
-			d.metadata = meta.NewObjectMeta(d.Child(r.Bytes()))
-		case 2:
-			d.spec.Message = d.Child(r.Bytes())
-		}
-	}
+	d.Read(d.ObjectVersion(), d.fields[:], podNames)
+	d.metadata.Set(&d.Message, &d.fields[1])
+	d.spec.Set(&d.Message, &d.fields[2])
 }
 
 // Metadata returns the Pod's metadata.
-func (p Pod) Metadata() meta.ObjectMeta { return p.data().metadata }
+func (p Pod) Metadata() meta.ObjectMeta {
+	if p.d == nil {
+		return meta.ObjectMeta{}
+	}
+	return p.d.metadata.Of(p.version)
+}
 
 // Spec returns the Pod's spec.
-func (p Pod) Spec() PodSpec { return PodSpec{&p.data().spec} }
+func (p Pod) Spec() PodSpec {
+	if p.d == nil {
+		return PodSpec{}
+	}
+	return PodSpec{&p.d.spec, p.version}
+}
 
 // PodSpec is a view of what a Pod asks for.
-type PodSpec struct{ d *podSpec }
+type PodSpec struct {
+	d       *podSpec
+	version uint32
+}
 
 type podSpec struct {
 	view.Message
-	nodeName, schedulerName, priorityClassName, runtimeClassName string
-	hostNetwork                                                  bool
-	priority                                                     int32
-	hasPriority                                                  bool
-	nodeSelector                                                 view.StringMap
-
-	containerList, initContainerList, tolerationList view.List
-	containers, initContainers                       []Container
-	tolerations                                      []Toleration
+	fields                     [30]view.Field
+	containers, initContainers view.List[container, Container]
+	tolerations                view.List[toleration, Toleration]
+	nodeSelector               view.StringMap
 }
 
-var noPodSpec podSpec
+var podSpecNames = view.Names{2: "containers", 7: "nodeSelector", 10: "nodeName", 11: "hostNetwork", 19: "schedulerName", 20: "initContainers", 22: "tolerations", 24: "priorityClassName", 25: "priority", 29: "runtimeClassName"}
+
+var noPodSpec = podSpec{Message: view.Message{Version: view.None}}
 
 func (s PodSpec) data() *podSpec {
-	if s.d == nil {
-		return &noPodSpec
+	if s.d != nil && s.d.Version == s.version {
+		return s.d
 	}
-	if s.d.Unread() {
-		s.d.read()
-	}
-	return s.d
+	return s.read()
 }
 
-func (d *podSpec) read() {
-	if d.JSON {
-		for it := json.Object(d.Raw); it.Next(); {
-			switch it.Key() {
-			case "containers":
-				d.containerList.SetJSON(it.Value())
-			case "initContainers":
-				d.initContainerList.SetJSON(it.Value())
-			case "nodeSelector":
-				d.nodeSelector.SetJSON(it.Value())
-			case "nodeName":
-				d.nodeName = it.Value().String()
-			case "hostNetwork":
-				d.hostNetwork, _ = it.Value().Bool()
-			case "schedulerName":
-				d.schedulerName = it.Value().String()
-			case "tolerations":
-				d.tolerationList.SetJSON(it.Value())
-			case "priorityClassName":
-				d.priorityClassName = it.Value().String()
-			case "priority":
-				n, ok := it.Value().Int64()
-				d.priority, d.hasPriority = int32(n), ok
-			case "runtimeClassName":
-				d.runtimeClassName = it.Value().String()
-			}
-		}
-		return
+func (s PodSpec) read() *podSpec {
+	d := s.d
+	if d == nil {
+		return &noPodSpec
 	}
-	for r := wire.NewReader(d.Raw); r.Next(); {
-		switch r.Field {
-		case 2:
-			d.containerList.Add(&r)
-		case 7:
-			d.nodeSelector.Add(&r)
-		case 10:
-			d.nodeName = r.String()
-		case 11:
-			d.hostNetwork = r.Bool()
-		case 19:
-			d.schedulerName = r.String()
-		case 20:
-			d.initContainerList.Add(&r)
-		case 22:
-			d.tolerationList.Add(&r)
-		case 24:
-			d.priorityClassName = r.String()
-		case 25:
-			d.priority, d.hasPriority = int32(r.Int64()), true
-		case 29:
-			d.runtimeClassName = r.String()
-		}
-	}
+	d.Read(s.version, d.fields[:], podSpecNames)
+	d.containers.Reset()
+	d.initContainers.Reset()
+	d.tolerations.Reset()
+	return d
 }
 
 // NodeName returns the node that the Pod is bound to, empty while it is not.
-func (s PodSpec) NodeName() string { return s.data().nodeName }
+func (s PodSpec) NodeName() string {
+	d := s.data()
+	return d.Text(&d.fields[10])
+}
 
 // SchedulerName returns the name of the scheduler profile for the Pod.
-func (s PodSpec) SchedulerName() string { return s.data().schedulerName }
+func (s PodSpec) SchedulerName() string {
+	d := s.data()
+	return d.Text(&d.fields[19])
+}
 
 // PriorityClassName returns the name of the Pod's PriorityClass.
-func (s PodSpec) PriorityClassName() string { return s.data().priorityClassName }
+func (s PodSpec) PriorityClassName() string {
+	d := s.data()
+	return d.Text(&d.fields[24])
+}
 
 // RuntimeClassName returns the name of the Pod's RuntimeClass.
-func (s PodSpec) RuntimeClassName() string { return s.data().runtimeClassName }
+func (s PodSpec) RuntimeClassName() string {
+	d := s.data()
+	return d.Text(&d.fields[29])
+}
 
 // HostNetwork reports whether the Pod uses the network of its node.
-func (s PodSpec) HostNetwork() bool { return s.data().hostNetwork }
+func (s PodSpec) HostNetwork() bool {
+	d := s.data()
+	return d.Bool(&d.fields[11])
+}
 
 // Priority returns the Pod's priority, and whether it has one.
 func (s PodSpec) Priority() (int32, bool) {
 	d := s.data()
-	return d.priority, d.hasPriority
+	return int32(d.Int64(&d.fields[25])), d.Has(&d.fields[25])
 }
 
 // NodeSelector returns the labels that a node must have.
-func (s PodSpec) NodeSelector() meta.StringMap { return meta.NewStringMap(&s.data().nodeSelector) }
+func (s PodSpec) NodeSelector() meta.StringMap {
+	return meta.NewStringMap(&s.data().nodeSelector, s.version)
+}
 
 // Containers returns the containers, in their order.
 func (s PodSpec) Containers() []Container {
 	d := s.data()
-	if d.containers == nil {
-		d.containers = containersOf(&d.Message, &d.containerList)
+	if d.containers.Views != nil {
+		return d.containers.Views
 	}
-	return d.containers
+	return d.containers.Make(&d.Message, &d.fields[2], newContainer)
 }
 
 // InitContainers returns the init containers, in the order in which they run.
 func (s PodSpec) InitContainers() []Container {
 	d := s.data()
-	if d.initContainers == nil {
-		d.initContainers = containersOf(&d.Message, &d.initContainerList)
+	if d.initContainers.Views != nil {
+		return d.initContainers.Views
 	}
-	return d.initContainers
+	return d.initContainers.Make(&d.Message, &d.fields[20], newContainer)
 }
 
 // Tolerations returns the Pod's tolerations.
 func (s PodSpec) Tolerations() []Toleration {
 	d := s.data()
-	if d.tolerations == nil {
-		d.tolerations = view.Messages(&d.tolerationList,
-			func(t *toleration, raw []byte) { t.Message = d.Child(raw) },
-			func(t *toleration) Toleration { return Toleration{t} })
+	if d.tolerations.Views != nil {
+		return d.tolerations.Views
 	}
-	return d.tolerations
+	return d.tolerations.Make(&d.Message, &d.fields[22], newToleration)
 }
 
 // Container is a view of a container of a Pod.
-type Container struct{ d *container }
+type Container struct {
+	d       *container
+	version uint32
+}
 
 type container struct {
 	view.Message
-	name, image, imagePullPolicy string
+	fields [15]view.Field
 }
 
-func containersOf(parent *view.Message, l *view.List) []Container {
-	return view.Messages(l,
-		func(c *container, raw []byte) { c.Message = parent.Child(raw) },
-		func(c *container) Container { return Container{c} })
+func newContainer(d *container, parent *view.Message, raw []byte) Container {
+	d.SetElement(parent, raw)
+	return Container{d, parent.Version}
 }
 
-var noContainer container
+var containerNames = view.Names{1: "name", 2: "image", 14: "imagePullPolicy"}
+
+var noContainer = container{Message: view.Message{Version: view.None}}
 
 func (c Container) data() *container {
-	if c.d == nil {
-		return &noContainer
+	if c.d != nil && c.d.Version == c.version {
+		return c.d
 	}
-	if c.d.Unread() {
-		c.d.read()
-	}
-	return c.d
+	return c.read()
 }
 
-func (d *container) read() {
-	if d.JSON {
-		for it := json.Object(d.Raw); it.Next(); {
-			switch it.Key() {
-			case "name":
-				d.name = it.Value().String()
-			case "image":
-				d.image = it.Value().String()
-			case "imagePullPolicy":
-				d.imagePullPolicy = it.Value().String()
-			}
-		}
-		return
+func (c Container) read() *container {
+	d := c.d
+	if d == nil {
+		return &noContainer
 	}
-	for r := wire.NewReader(d.Raw); r.Next(); {
-		switch r.Field {
-		case 1:
-			d.name = r.String()
-		case 2:
-			d.image = r.String()
-		case 14:
-			d.imagePullPolicy = r.String()
-		}
-	}
+	d.Read(c.version, d.fields[:], containerNames)
+	return d
 }
 
 // Name returns the container's name, unique in its Pod.
-func (c Container) Name() string { return c.data().name }
+func (c Container) Name() string {
+	d := c.data()
+	return d.Text(&d.fields[1])
+}
 
 // Image returns the name of the container's image.
-func (c Container) Image() string { return c.data().image }
+func (c Container) Image() string {
+	d := c.data()
+	return d.Text(&d.fields[2])
+}
 
 // ImagePullPolicy returns "Always", "IfNotPresent" or "Never", empty for the
 // default.
-func (c Container) ImagePullPolicy() string { return c.data().imagePullPolicy }
+func (c Container) ImagePullPolicy() string {
+	d := c.data()
+	return d.Text(&d.fields[14])
+}

@@ -3,9 +3,7 @@ package core
 import (
 	"strconv"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/view"
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // The effects of a taint.
@@ -25,59 +23,60 @@ const (
 
 // Taint is a view of a taint: it keeps away from its Node the Pods that do not
 // tolerate it.
-type Taint struct{ d *taint }
+type Taint struct {
+	d       *taint
+	version uint32
+}
 
 type taint struct {
 	view.Message
-	key, value, effect string
+	fields [4]view.Field
+	effect effect
 }
 
-var noTaint taint
+func newTaint(d *taint, parent *view.Message, raw []byte) Taint {
+	d.SetFlat(parent, raw)
+	return Taint{d, parent.Version}
+}
+
+var taintNames = view.Names{1: "key", 2: "value", 3: "effect"}
+
+var noTaint = taint{Message: view.Message{Version: view.None}}
 
 func (t Taint) data() *taint {
-	if t.d == nil {
-		return &noTaint
+	if t.d != nil && t.d.Version == t.version {
+		return t.d
 	}
-	if t.d.Unread() {
-		t.d.read()
-	}
-	return t.d
+	return t.read()
 }
 
-func (d *taint) read() {
-	if d.JSON {
-		for it := json.Object(d.Raw); it.Next(); {
-			switch it.Key() {
-			case "key":
-				d.key = it.Value().String()
-			case "value":
-				d.value = it.Value().String()
-			case "effect":
-				d.effect = it.Value().String()
-			}
-		}
-		return
+func (t Taint) read() *taint {
+	d := t.d
+	if d == nil {
+		return &noTaint
 	}
-	for r := wire.NewReader(d.Raw); r.Next(); {
-		switch r.Field {
-		case 1:
-			d.key = r.String()
-		case 2:
-			d.value = r.String()
-		case 3:
-			d.effect = r.String()
-		}
-	}
+	d.Read(t.version, d.fields[:], taintNames)
+	d.effect = effectOf(d.fields[3].Peek())
+	return d
 }
 
 // Key returns the taint's key.
-func (t Taint) Key() string { return t.data().key }
+func (t Taint) Key() string {
+	d := t.data()
+	return d.Text(&d.fields[1])
+}
 
 // Value returns the taint's value, which may be empty.
-func (t Taint) Value() string { return t.data().value }
+func (t Taint) Value() string {
+	d := t.data()
+	return d.Text(&d.fields[2])
+}
 
 // Effect returns what happens to a Pod that does not tolerate the taint.
-func (t Taint) Effect() string { return t.data().effect }
+func (t Taint) Effect() string {
+	d := t.data()
+	return d.Text(&d.fields[3])
+}
 
 // String returns the taint as kubectl writes it: key=value:effect.
 func (t Taint) String() string {
@@ -93,90 +92,134 @@ func (t Taint) String() string {
 
 // Toleration is a view of a toleration: it lets its Pod run on Nodes with
 // matching taints.
-type Toleration struct{ d *toleration }
+type Toleration struct {
+	d       *toleration
+	version uint32
+}
 
 type toleration struct {
 	view.Message
-	key, operator, value, effect string
+	fields [5]view.Field
+	effect effect
+	// equal says that the operator is TolerationOpEqual.
+	equal bool
 }
 
-var noToleration toleration
+func newToleration(d *toleration, parent *view.Message, raw []byte) Toleration {
+	d.SetFlat(parent, raw)
+	return Toleration{d, parent.Version}
+}
+
+var tolerationNames = view.Names{1: "key", 2: "operator", 3: "value", 4: "effect"}
+
+var noToleration = toleration{Message: view.Message{Version: view.None}, equal: true}
 
 func (t Toleration) data() *toleration {
-	if t.d == nil {
-		return &noToleration
+	if t.d != nil && t.d.Version == t.version {
+		return t.d
 	}
-	if t.d.Unread() {
-		t.d.read()
-	}
-	return t.d
+	return t.read()
 }
 
-func (d *toleration) read() {
-	if d.JSON {
-		for it := json.Object(d.Raw); it.Next(); {
-			switch it.Key() {
-			case "key":
-				d.key = it.Value().String()
-			case "operator":
-				d.operator = it.Value().String()
-			case "value":
-				d.value = it.Value().String()
-			case "effect":
-				d.effect = it.Value().String()
-			}
-		}
-		return
+func (t Toleration) read() *toleration {
+	d := t.d
+	if d == nil {
+		return &noToleration
 	}
-	for r := wire.NewReader(d.Raw); r.Next(); {
-		switch r.Field {
-		case 1:
-			d.key = r.String()
-		case 2:
-			d.operator = r.String()
-		case 3:
-			d.value = r.String()
-		case 4:
-			d.effect = r.String()
-		}
-	}
+	d.Read(t.version, d.fields[:], tolerationNames)
+	d.effect = effectOf(d.fields[4].Peek())
+	op := d.fields[2].Peek()
+	d.equal = op == "" || op == TolerationOpEqual
+	return d
 }
 
 // Key returns the key of the taints that are tolerated; empty means every key.
-func (t Toleration) Key() string { return t.data().key }
+func (t Toleration) Key() string {
+	d := t.data()
+	return d.Text(&d.fields[1])
+}
 
 // Operator returns how the values are compared; empty means TolerationOpEqual.
-func (t Toleration) Operator() string { return t.data().operator }
+func (t Toleration) Operator() string {
+	d := t.data()
+	return d.Text(&d.fields[2])
+}
 
 // Value returns the value that the taint's is compared with.
-func (t Toleration) Value() string { return t.data().value }
+func (t Toleration) Value() string {
+	d := t.data()
+	return d.Text(&d.fields[3])
+}
 
 // Effect returns the effect that is tolerated; empty means every effect.
-func (t Toleration) Effect() string { return t.data().effect }
+func (t Toleration) Effect() string {
+	d := t.data()
+	return d.Text(&d.fields[4])
+}
 
 // Tolerates reports whether the toleration matches the taint, by the rules of
 // k8s.io/api/core/v1.Toleration.ToleratesTaint with comparison operators
 // enabled.
 func (t Toleration) Tolerates(taint Taint) bool {
-	if e := t.Effect(); e != "" && e != taint.Effect() {
+	d := taint.data()
+	d.Current()
+	return t.data().tolerates(d)
+}
+
+// tolerates is Tolerates for a taint that is current.
+func (d *toleration) tolerates(t *taint) bool {
+	d.Current()
+	if d.effect != effectNone && (d.effect != t.effect || d.effect == effectOther && d.fields[4].Peek() != t.fields[3].Peek()) {
 		return false
 	}
-	if k := t.Key(); k != "" && k != taint.Key() {
+	if k := d.fields[1].Peek(); k != "" && k != t.fields[1].Peek() {
 		return false
 	}
-	switch t.Operator() {
-	case "", TolerationOpEqual:
-		return t.Value() == taint.Value()
+	if d.equal {
+		return d.fields[3].Peek() == t.fields[2].Peek()
+	}
+	return compares(d.fields[2].Peek(), t.fields[2].Peek(), d.fields[3].Peek())
+}
+
+// compares applies an operator other than TolerationOpEqual.
+func compares(operator, have, want string) bool {
+	switch operator {
 	case TolerationOpExists:
 		return true
 	case TolerationOpLt:
-		have, want, ok := decimals(taint.Value(), t.Value())
-		return ok && have < want
+		h, w, ok := decimals(have, want)
+		return ok && h < w
 	case TolerationOpGt:
-		have, want, ok := decimals(taint.Value(), t.Value())
-		return ok && have > want
+		h, w, ok := decimals(have, want)
+		return ok && h > w
 	}
 	return false
+}
+
+// effect is the effect of a taint as a number. Taints are compared with
+// tolerations for every node, and most pairs differ here.
+type effect uint8
+
+const (
+	effectNone effect = iota
+	effectNoSchedule
+	effectPreferNoSchedule
+	effectNoExecute
+	effectOther
+)
+
+func effectOf(s string) effect {
+	switch s {
+	case "":
+		return effectNone
+	case TaintEffectNoSchedule:
+		return effectNoSchedule
+	case TaintEffectPreferNoSchedule:
+		return effectPreferNoSchedule
+	case TaintEffectNoExecute:
+		return effectNoExecute
+	}
+	return effectOther
 }
 
 // decimals reads both texts as decimal integers without leading zeros or plus
@@ -197,16 +240,18 @@ func decimal(s string) (int64, bool) {
 // no toleration matches it.
 func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
 next:
-	for _, taint := range taints {
-		if e := taint.Effect(); e != TaintEffectNoSchedule && e != TaintEffectNoExecute {
+	for i := range taints {
+		t := taints[i].data()
+		t.Current()
+		if t.effect != effectNoSchedule && t.effect != effectNoExecute {
 			continue
 		}
-		for _, t := range tolerations {
-			if t.Tolerates(taint) {
+		for j := range tolerations {
+			if tolerations[j].data().tolerates(t) {
 				continue next
 			}
 		}
-		return taint, true
+		return taints[i], true
 	}
 	return Taint{}, false
 }

@@ -10,17 +10,11 @@ import "github.com/kubewasm/kubewasm/abi"
 // host for anything else.
 func Config() []byte { return scratch.Fill(config) }
 
-// Object returns a copy of an object's bytes.
-func Object(ref abi.Ref) []byte {
-	return append([]byte(nil), scratch.Fill(func(buf []byte) uint32 { return object(ref, buf) })...)
-}
-
 // StatusReason tells the host why the function that runs does not succeed.
 func StatusReason(reason string) { statusReason(reason) }
 
 // Log writes a message to the host's log.
 func Log(level abi.LogLevel, msg string) { log(int32(level), msg) }
 
-// scratch is the buffer of all host calls whose answers are copied or decoded
-// at once.
+// scratch is the buffer of all host calls whose answers are decoded at once.
 var scratch abi.Buffer

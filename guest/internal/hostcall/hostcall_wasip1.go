@@ -1,10 +1,6 @@
 package hostcall
 
-import (
-	"unsafe"
-
-	"github.com/kubewasm/kubewasm/abi"
-)
+import "unsafe"
 
 //go:wasmimport kubewasm config
 func hostConfig(buf unsafe.Pointer, limit uint32) uint32
@@ -15,15 +11,8 @@ func hostStatusReason(ptr unsafe.Pointer, n uint32)
 //go:wasmimport kubewasm log
 func hostLog(level int32, ptr unsafe.Pointer, n uint32)
 
-//go:wasmimport k8s.io/api object
-func hostObject(ref uint64, buf unsafe.Pointer, limit uint32) uint32
-
 func config(buf []byte) uint32 {
 	return hostConfig(unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
-}
-
-func object(ref abi.Ref, buf []byte) uint32 {
-	return hostObject(uint64(ref), unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
 
 func statusReason(reason string) {

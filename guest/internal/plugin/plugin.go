@@ -45,15 +45,16 @@ func configure() abi.Code {
 var calls uint32
 
 // yieldEvery is how many calls pass between two turns of the Go scheduler. A
-// turn costs about as much as a short call does; 32 calls that allocate 32 KiB
-// each make 1 MiB of garbage.
-const yieldEvery = 32
+// turn costs a microsecond; 128 calls that allocate 32 KiB each make 4 MiB of
+// garbage, which is what the garbage collector waits for anyway.
+const yieldEvery = 128
 
 // Yield is called at the end of every exported function. A guest runs only
 // while it is called, so without a turn now and then its garbage collector
 // would never finish a cycle and the heap would grow for ever.
 func Yield() {
-	if calls++; calls%yieldEvery == 0 {
+	if calls++; calls == yieldEvery {
+		calls = 0
 		runtime.Gosched()
 	}
 }

@@ -1,120 +1,70 @@
 // Package view is what the typed views of Kubernetes objects are made of.
 //
-// A view is a value with one pointer, to what was read of a message so far. The
-// message is read one level at a time, when its first field is asked for: a
-// pass over the level notes scalars and strings in place and where nested and
-// repeated messages lie. Nothing is copied, and what was read once is found
-// again by a load.
+// A view is a value with a pointer to what was read of a message so far. A
+// message is read one level at a time, when its first field is asked for: one
+// pass in one loop over the level notes where each field lies. Accessors read
+// from there, and what they made of it is remembered.
 //
-// A message is either protobuf or JSON: the accessors are the same.
+// A message is either protobuf or JSON: the accessors are the same. This is all
+// that there is to the view of a message, and a generator writes it for any:
+//
+//	// Container is a view of …
+//	type Container struct {
+//		d       *container
+//		version uint32
+//	}
+//
+//	type container struct {
+//		view.Message
+//		fields [4]view.Field // By the numbers of the fields.
+//		ports  view.List[port, Port]
+//	}
+//
+//	var containerNames = view.Names{1: "name", 2: "image", 3: "ports"}
+//
+//	var noContainer = container{Message: view.Message{Version: view.None}}
+//
+//	func (c Container) data() *container {
+//		if c.d != nil && c.d.Version == c.version {
+//			return c.d
+//		}
+//		return c.read()
+//	}
+//
+//	func (c Container) read() *container {
+//		d := c.d
+//		if d == nil {
+//			return &noContainer
+//		}
+//		d.Read(c.version, d.fields[:], containerNames)
+//		d.ports.Reset()
+//		return d
+//	}
+//
+//	func (c Container) Name() string {
+//		d := c.data()
+//		return d.Text(&d.fields[1])
+//	}
+//
+// # Memory
+//
+// In a guest, decoding is not what costs: garbage is. 11 KB of it for each
+// version of a Node cost more than reading its labels and taints. So the memory
+// of an object from the host, its bytes and what was read of them, is used again
+// for the object's next version. This is why a view carries the version that it
+// is of: a view of an earlier version answers what it was asked before and panics
+// at anything else, and it never sees the bytes of another version. Strings that
+// accessors return are copies then, made when they are first asked for, and may
+// be kept for ever.
+//
+// Bytes that a guest makes views of itself are never overwritten, and strings
+// share their memory.
+//
+// # Speed
+//
+// The Go compiler's code for wasm is slow at calls, at jumps, at copying structs
+// and at writing pointers, in this order: a jump goes through a table at the head
+// of its function, a call besides through the memory. So loops work on locals and
+// leave what is rare to functions of their own, and nothing here hands larger
+// structs around.
 package view
-
-import (
-	"github.com/kubewasm/kubewasm/guest/internal/json"
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
-)
-
-// Message is the bytes of a message, which nobody may write to any more, since
-// strings of views share their memory.
-type Message struct {
-	Raw  []byte
-	JSON bool
-	// read says that the level was read.
-	read bool
-}
-
-// Unread reports whether the level is still to be read, once.
-func (m *Message) Unread() bool {
-	unread := !m.read
-	m.read = true
-	return unread
-}
-
-// Child returns the message in raw, encoded as m is.
-func (m *Message) Child(raw []byte) Message { return Message{Raw: raw, JSON: m.JSON} }
-
-// List is where the elements of a repeated field lie.
-type List struct {
-	// raw is the part of the protobuf message from the first element to the
-	// last, other fields in between, or the JSON array.
-	raw   []byte
-	field uint32
-	n     int
-	first int
-	json  bool
-}
-
-// Add notes the element that r found.
-func (l *List) Add(r *wire.Reader) {
-	start, end := r.Span()
-	if l.n == 0 {
-		l.field, l.first = r.Field, start
-	}
-	l.raw = r.Message()[l.first:end]
-	l.n++
-}
-
-// SetJSON notes the array in raw.
-func (l *List) SetJSON(raw []byte) { *l = List{raw: raw, json: true} }
-
-// elements calls f with the bytes of each element.
-func (l *List) elements(f func(raw []byte)) {
-	if l.json {
-		for it := json.Array(l.raw); it.Next(); {
-			f(it.Value())
-		}
-		return
-	}
-	for r := wire.NewReader(l.raw); r.Next(); {
-		if r.Field == l.field {
-			f(r.Bytes())
-		}
-	}
-}
-
-// len returns the number of elements.
-func (l *List) len() int {
-	if l.json {
-		n := 0
-		l.elements(func([]byte) { n++ })
-		return n
-	}
-	return l.n
-}
-
-// Messages returns views of the elements of a repeated message. of makes one of
-// an element's data, which set filled before.
-func Messages[D, V any](l *List, set func(d *D, raw []byte), of func(*D) V) []V {
-	n := l.len()
-	if n == 0 {
-		return nil
-	}
-	data, views := make([]D, 0, n), make([]V, 0, n)
-	l.elements(func(raw []byte) {
-		if len(data) == n {
-			return
-		}
-		var d D
-		set(&d, raw)
-		data = append(data, d)
-		views = append(views, of(&data[len(data)-1]))
-	})
-	return views
-}
-
-// Strings returns the elements of a repeated string.
-func (l *List) Strings() []string {
-	n := l.len()
-	if n == 0 {
-		return nil
-	}
-	list := make([]string, 0, n)
-	l.elements(func(raw []byte) {
-		if l.json {
-			list = append(list, json.Value(raw).String())
-		} else {
-			list = append(list, String(raw))
-		}
-	})
-	return list
-}

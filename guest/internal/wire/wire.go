@@ -18,6 +18,9 @@ const (
 	Fixed32 Type = 5
 )
 
+// MaxField is the largest number that a field may have.
+const MaxField = 1<<29 - 1
+
 // Reader walks over the fields of one message:
 //
 //	for r := wire.NewReader(b); r.Next(); {
@@ -46,37 +49,52 @@ type Reader struct {
 func NewReader(b []byte) Reader { return Reader{message: b} }
 
 // Next goes to the next field and reports whether there is one.
+//
+// It works on locals and itself reads the numbers of one byte, which nearly all
+// are: in a Go guest a call costs as much as reading a short field does.
 func (r *Reader) Next() bool {
-	if r.end >= len(r.message) {
+	b, i := r.message, r.end
+	if i >= len(b) {
 		return false
 	}
-	r.start = r.end
-	key, ok := r.varint()
-	if !ok || key>>3 == 0 || key>>3 > 1<<29-1 {
+	r.start = i
+	key := uint64(b[i])
+	if i++; key >= 0x80 {
+		key, i = Uvarint(b, i-1)
+	}
+	if i < 0 || key>>3 == 0 || key>>3 > MaxField {
 		return r.stop()
 	}
 	r.Field, r.Type = uint32(key>>3), Type(key&7)
 	r.number, r.value = 0, nil
 	switch r.Type {
-	case Varint:
-		if r.number, ok = r.varint(); !ok {
+	case Varint, Bytes:
+		if i >= len(b) {
 			return r.stop()
 		}
-	case Bytes:
-		n, ok := r.varint()
-		if !ok || n > uint64(len(r.message)-r.end) {
+		n := uint64(b[i])
+		if i++; n >= 0x80 {
+			if n, i = Uvarint(b, i-1); i < 0 {
+				return r.stop()
+			}
+		}
+		if r.Type == Varint {
+			r.number = n
+			break
+		}
+		if n > uint64(len(b)-i) {
 			return r.stop()
 		}
-		from := r.end
-		r.end += int(n)
-		r.value = r.message[from:r.end:r.end]
-	case Fixed64:
-		return r.fixed(8)
-	case Fixed32:
-		return r.fixed(4)
+		r.value = b[i : i+int(n) : i+int(n)]
+		i += int(n)
+	case Fixed64, Fixed32:
+		if r.number, i = Fixed(b, i, r.Type); i < 0 {
+			return r.stop()
+		}
 	default:
 		return r.stop()
 	}
+	r.end = i
 	return true
 }
 
@@ -105,42 +123,67 @@ func (r *Reader) Bytes() []byte { return r.value }
 // it is right as long as nobody writes to the message.
 func (r *Reader) String() string { return unsafe.String(unsafe.SliceData(r.value), len(r.value)) }
 
-func (r *Reader) varint() (uint64, bool) {
-	// Nearly all are one byte: keys of small fields, short lengths, bools.
-	if r.end < len(r.message) && r.message[r.end] < 0x80 {
-		r.end++
-		return uint64(r.message[r.end-1]), true
-	}
-	var v uint64
-	rest := r.message[r.end:]
-	for i, shift := 0, uint(0); i < len(rest) && i < 10; i, shift = i+1, shift+7 {
-		b := rest[i]
-		if i == 9 && b > 1 {
-			return 0, false // More than 64 bits.
-		}
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			r.end += i + 1
-			return v, true
-		}
-	}
-	return 0, false
-}
-
-func (r *Reader) fixed(n int) bool {
-	if len(r.message)-r.end < n {
-		return r.stop()
-	}
-	for i := n - 1; i >= 0; i-- {
-		r.number = r.number<<8 | uint64(r.message[r.end+i])
-	}
-	r.end += n
-	return true
-}
-
 func (r *Reader) stop() bool {
 	r.end, r.malformed = len(r.message), true
 	return false
+}
+
+// Uvarint reads the varint at b[i] and returns the index after it, or -1 if it
+// does not end or has more than 64 bits.
+//
+//go:noinline
+func Uvarint(b []byte, i int) (v uint64, next int) {
+	if i < 0 || i > len(b) {
+		return 0, -1
+	}
+	for n, c := range b[i:min(len(b), i+10)] {
+		if n == 9 && c > 1 {
+			break
+		}
+		v |= uint64(c&0x7f) << (7 * n)
+		if c < 0x80 {
+			return v, i + n + 1
+		}
+	}
+	return 0, -1
+}
+
+// Fixed reads the number of type Fixed32 or Fixed64 at b[i] and returns the index
+// after it, or -1 if b ends before.
+//
+//go:noinline
+func Fixed(b []byte, i int, t Type) (v uint64, next int) {
+	n := 4
+	if t == Fixed64 {
+		n = 8
+	}
+	if i < 0 || i > len(b) || len(b)-i < n {
+		return 0, -1
+	}
+	for k := n - 1; k >= 0; k-- {
+		v = v<<8 | uint64(b[i+k])
+	}
+	return v, i + n
+}
+
+// Key returns the key that b begins with: the number and the type of a field.
+func Key(b []byte) uint64 {
+	if len(b) != 0 && b[0] < 0x80 {
+		return uint64(b[0])
+	}
+	key, _ := Uvarint(b, 0)
+	return key
+}
+
+// Find returns where the contents of the first field at b[i] or after it lie
+// that has the key, a number and Bytes; -1 if there is none.
+func Find(b []byte, i int, key uint64) (start, end int) {
+	for r := (Reader{message: b, end: i}); r.Next(); {
+		if uint64(r.Field)<<3|uint64(r.Type) == key {
+			return r.end - len(r.value), r.end
+		}
+	}
+	return -1, -1
 }
 
 // AppendVarint appends a field of type bool, int32, int64, uint32 or uint64.

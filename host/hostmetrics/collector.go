@@ -1,0 +1,280 @@
+package hostmetrics
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Collector counts what the plugins of a runtime do. It is safe for use by
+// several goroutines.
+type Collector struct {
+	runtime *host.Runtime
+
+	calls         *prometheus.CounterVec
+	callDuration  *prometheus.HistogramVec
+	callFuel      *prometheus.CounterVec
+	restarts      *prometheus.CounterVec
+	builds        *prometheus.CounterVec
+	buildDuration *prometheus.HistogramVec
+
+	// plugins is what Called reads, without a lock: the maps that pointers of
+	// this package point to are never changed, only replaced.
+	plugins atomic.Pointer[map[string]*plugin]
+	// mu is held by those who replace a map, and so by all who add series to the
+	// vectors above or remove some.
+	mu sync.Mutex
+}
+
+var (
+	_ host.Observer        = (*Collector)(nil)
+	_ prometheus.Collector = (*Collector)(nil)
+)
+
+// plugin holds the series of a plugin, which the vectors would look up by
+// hashing their labels.
+type plugin struct {
+	functions atomic.Pointer[map[string]*function]
+
+	restarts      [len(restartLabels)]prometheus.Counter
+	builds        [len(kindLabels)][len(buildLabels)]prometheus.Counter
+	buildDuration prometheus.Observer
+
+	// loaded says that the plugin was seen to serve, missed that it was not
+	// there at the last collection. Both belong to Collector.mu.
+	loaded, missed bool
+}
+
+// function holds the series of a function of a plugin.
+type function struct {
+	calls    [len(callLabels)]prometheus.Counter
+	duration prometheus.Observer
+	fuel     prometheus.Counter
+}
+
+// The bounds of the histograms, in seconds: two in each power of ten, which
+// tells the quantiles of what spreads over eight of them within a factor of
+// two, for half the series of the usual 1-2.5-5.
+var (
+	// callBuckets begin below a call of a few instructions and end above the
+	// default timeout.
+	callBuckets = []float64{1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10}
+	// buildBuckets begin at a small module from the compilation cache and end at
+	// a large one from a slow network.
+	buildBuckets = []float64{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100}
+)
+
+// New returns a Collector for the plugins of rt, to be registered once and to be
+// given to each of them as Config.Observer. The plugins of another runtime have
+// no place in it: they would count as closed.
+//
+// Collectors of two runtimes cannot be in one registry as they are, since their
+// series would be the same; prometheus.WrapRegistererWith tells them apart by a
+// label.
+func New(rt *host.Runtime) *Collector {
+	c := &Collector{
+		runtime: rt,
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_calls_total",
+			Help: "Calls of guests, by how they ended.",
+		}, []string{"plugin", "function", "result"}),
+		callDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "kubewasm_call_duration_seconds",
+			Help:    "How long calls of guests took, without the wait for an instance.",
+			Buckets: callBuckets,
+		}, []string{"plugin", "function"}),
+		callFuel: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_call_fuel_total",
+			Help: "Fuel that calls of guests took: WebAssembly instructions.",
+		}, []string{"plugin", "function"}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_instance_restarts_total",
+			Help: "Instances that began anew: reset from the snapshot, or replaced since that could not be done.",
+		}, []string{"plugin", "how"}),
+		builds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_builds_total",
+			Help: "Versions of plugins that were built for a load or a swap, by what came of it.",
+		}, []string{"plugin", "kind", "result"}),
+		buildDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "kubewasm_build_duration_seconds",
+			Help:    "How long it took to build a version of a plugin, or to find that it could not be built.",
+			Buckets: buildBuckets,
+		}, []string{"plugin"}),
+	}
+	c.plugins.Store(&map[string]*plugin{})
+	return c
+}
+
+// Called implements [host.Observer].
+//
+// 55 ns and 0 allocs: BenchmarkCalled, TestCalledDoesNotAllocate.
+func (c *Collector) Called(_ context.Context, call host.Call) {
+	f := c.function(call.Plugin, call.Function)
+	f.calls[callResultOf(call.Err)].Inc()
+	f.duration.Observe(call.Duration.Seconds())
+	// A counter panics at a negative number, and a scheduler must not.
+	f.fuel.Add(float64(max(call.Fuel, 0)))
+}
+
+// Built implements [host.Observer].
+func (c *Collector) Built(_ context.Context, b host.Build) {
+	k := kindLoad
+	if b.Swap {
+		k = kindSwap
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.addPlugin(b.Plugin)
+	p.builds[k][buildResultOf(b.Err)].Inc()
+	p.buildDuration.Observe(b.Duration.Seconds())
+	if !b.Swap {
+		// The runtime does not know a plugin that could not be loaded; its
+		// series must stay, or nobody would hear of it.
+		p.loaded, p.missed = b.Err == nil, false
+	}
+}
+
+// Restarted implements [host.Observer].
+func (c *Collector) Restarted(name string, replaced bool) {
+	how := howReset
+	if replaced {
+		how = howReplaced
+	}
+	p, ok := (*c.plugins.Load())[name]
+	if !ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p = c.addPlugin(name)
+	}
+	p.restarts[how].Inc()
+}
+
+// Forget removes the series of a plugin. Those of a plugin that is closed go by
+// themselves; those of one that could not be loaded stay until this. The counts
+// of a plugin that is open begin anew.
+func (c *Collector) Forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(name)
+}
+
+// function returns the series of a function, and makes them when it is called
+// for the first time.
+func (c *Collector) function(pluginName, name string) *function {
+	if p, ok := (*c.plugins.Load())[pluginName]; ok {
+		if f, ok := (*p.functions.Load())[name]; ok {
+			return f
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The plugin may have been removed in between: series that are added to
+	// what was found above would stay for ever.
+	p := c.addPlugin(pluginName)
+	functions := *p.functions.Load()
+	if f, ok := functions[name]; ok {
+		return f
+	}
+	label := labelOf(pluginName)
+	f := &function{
+		duration: c.callDuration.WithLabelValues(label, name),
+		fuel:     c.callFuel.WithLabelValues(label, name),
+	}
+	for r, result := range callLabels {
+		f.calls[r] = c.calls.WithLabelValues(label, name, result)
+	}
+	functions = maps.Clone(functions)
+	functions[name] = f
+	p.functions.Store(&functions)
+	return f
+}
+
+// addPlugin returns the series of a plugin, and makes them if there are none.
+// c.mu is held.
+func (c *Collector) addPlugin(name string) *plugin {
+	plugins := *c.plugins.Load()
+	if p, ok := plugins[name]; ok {
+		return p
+	}
+	label := labelOf(name)
+	p := &plugin{buildDuration: c.buildDuration.WithLabelValues(label)}
+	p.functions.Store(&map[string]*function{})
+	for h, how := range restartLabels {
+		p.restarts[h] = c.restarts.WithLabelValues(label, how)
+	}
+	for k, kind := range kindLabels {
+		for r, result := range buildLabels {
+			p.builds[k][r] = c.builds.WithLabelValues(label, kind, result)
+		}
+	}
+	plugins = maps.Clone(plugins)
+	plugins[name] = p
+	c.plugins.Store(&plugins)
+	return p
+}
+
+// remove removes the series of a plugin. c.mu is held.
+func (c *Collector) remove(name string) {
+	plugins := maps.Clone(*c.plugins.Load())
+	delete(plugins, name)
+	c.plugins.Store(&plugins)
+	labels := prometheus.Labels{"plugin": labelOf(name)}
+	for _, vec := range c.vectors() {
+		vec.DeletePartialMatch(labels)
+	}
+}
+
+// removeClosed removes the series of the plugins that were loaded, but are not
+// among those whose labels are in open, now and at the last collection: one more scrape
+// sees their last calls. It also gives a new plugin the moment between the end
+// of its build and its place in the runtime. c.mu is held.
+func (c *Collector) removeClosed(open map[string]host.Stats) {
+	for name, p := range *c.plugins.Load() {
+		if _, ok := open[labelOf(name)]; ok {
+			p.loaded, p.missed = true, false
+		} else if p.loaded && p.missed {
+			c.remove(name)
+		} else {
+			p.missed = p.loaded
+		}
+	}
+}
+
+// labelOf returns the label of a plugin. A label that is not UTF-8 makes
+// Prometheus panic, and a name may be anything.
+func labelOf(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// vector is what counters and histograms have in common.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+func (c *Collector) vectors() []vector {
+	return []vector{c.calls, c.callDuration, c.callFuel, c.restarts, c.builds, c.buildDuration}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, vec := range c.vectors() {
+		vec.Describe(ch)
+	}
+	describeState(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	open := collectState(ch, c.runtime.Plugins())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeClosed(open)
+	for _, vec := range c.vectors() {
+		vec.Collect(ch)
+	}
+}

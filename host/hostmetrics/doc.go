@@ -1,0 +1,62 @@
+// Package hostmetrics counts what the plugins of a [host.Runtime] do, for
+// Prometheus.
+//
+// One [Collector] serves all plugins of a runtime. It is the Observer of their
+// configurations, where it counts what happens, and a collector of a registry,
+// where it reads the state of the plugins whenever it is scraped:
+//
+//	metrics := hostmetrics.New(rt)
+//	prometheus.MustRegister(metrics)
+//	plugin, err := rt.Load(ctx, host.Config{Name: "zone", Observer: metrics, …})
+//
+// What happened, to plugins that have the Collector as their Observer:
+//
+//	kubewasm_calls_total                   plugin, function, result   calls of guests
+//	kubewasm_call_duration_seconds         plugin, function           how long they took
+//	kubewasm_call_fuel_total               plugin, function           instructions they executed
+//	kubewasm_instance_restarts_total       plugin, how                instances that began anew
+//	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
+//	kubewasm_build_duration_seconds        plugin                     how long that took
+//
+// What is, for all plugins of the runtime that are open:
+//
+//	kubewasm_plugin_info                   plugin, digest             1; the module that serves
+//	kubewasm_plugin_instances              plugin                     instances that there are
+//	kubewasm_plugin_instances_idle         plugin                     those of them that serve no call
+//	kubewasm_plugin_instances_limit        plugin                     how many there may be
+//	kubewasm_plugin_waiting_callers        plugin                     callers that wait for one
+//	kubewasm_plugin_retired_versions       plugin                     replaced versions that still serve calls
+//	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
+//	kubewasm_plugin_disabled               plugin                     1 while it is out of service
+//
+// The result of a call is one of
+//
+//	ok        the guest returned, whatever its answer
+//	trap      it did not: it panicked, exited, or executed a trapping instruction
+//	fuel      it used up its fuel
+//	timeout   Limits.Timeout or the caller's deadline passed
+//	canceled  the caller lost interest
+//	abi       it broke a rule of the ABI
+//
+// and that of a build one of
+//
+//	ok        the version serves
+//	digest    the module is not the one that was asked for
+//	module    it cannot run here
+//	abi       its exports or imports are not those of a guest for this host
+//	trap      it trapped while it started
+//	status    it refused its configuration
+//	other     anything else: the source, a probe, other functions than before
+//
+// # Cardinality
+//
+// No label holds what a guest says. Plugins are named by the configuration,
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 38
+// series, and 27 for each of its functions that was called. All results of a
+// function appear with its first call, as 0, since rate and increase do not see
+// the step from no series to 1.
+//
+// The series of a plugin that is closed are in one more scrape, so that its last
+// calls are seen, and then gone. Where several Prometheus servers scrape, that is
+// the scrape of one of them.
+package hostmetrics

@@ -1,0 +1,99 @@
+package hostmetrics
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// callResult is how a call ended: the index of its label.
+type callResult int
+
+const (
+	callOK callResult = iota
+	callTrap
+	callFuel
+	callTimeout
+	callCanceled
+	callABI
+)
+
+var callLabels = [...]string{"ok", "trap", "fuel", "timeout", "canceled", "abi"}
+
+func callResultOf(err error) callResult {
+	switch {
+	case err == nil:
+		return callOK
+	case is[*host.ABIError](err):
+		return callABI
+	case errors.Is(err, host.ErrFuel):
+		return callFuel
+	case errors.Is(err, context.DeadlineExceeded):
+		return callTimeout
+	case errors.Is(err, context.Canceled):
+		return callCanceled
+	default:
+		return callTrap
+	}
+}
+
+// buildResult is what came of a build: the index of its label.
+type buildResult int
+
+const (
+	buildOK buildResult = iota
+	buildDigest
+	buildModule
+	buildABI
+	buildTrap
+	buildStatus
+	buildOther
+)
+
+var buildLabels = [...]string{"ok", "digest", "module", "abi", "trap", "status", "other"}
+
+func buildResultOf(err error) buildResult {
+	switch {
+	case err == nil:
+		return buildOK
+	case is[*host.DigestError](err):
+		return buildDigest
+	case is[*host.ModuleError](err):
+		return buildModule
+	case is[*host.ExportError](err), is[*host.ImportError](err):
+		return buildABI
+	case is[*host.TrapError](err):
+		return buildTrap
+	case is[*host.StatusError](err):
+		return buildStatus
+	default:
+		return buildOther
+	}
+}
+
+// kind is what a version was built for: the index of its label.
+type kind int
+
+const (
+	kindLoad kind = iota
+	kindSwap
+)
+
+var kindLabels = [...]string{"load", "swap"}
+
+// how an instance began anew: the index of its label.
+type how int
+
+const (
+	howReset how = iota
+	howReplaced
+)
+
+var restartLabels = [...]string{"reset", "replaced"}
+
+// is reports whether an error of type E is in err's tree.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

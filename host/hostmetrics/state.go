@@ -1,0 +1,89 @@
+package hostmetrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// stateGauge is a number that is read from a plugin when it is asked for.
+type stateGauge struct {
+	desc  *prometheus.Desc
+	value func(host.Stats) float64
+}
+
+func newStateGauge(name, help string, value func(host.Stats) float64) stateGauge {
+	return stateGauge{desc: prometheus.NewDesc("kubewasm_plugin_"+name, help, []string{"plugin"}, nil), value: value}
+}
+
+var (
+	infoDesc = prometheus.NewDesc("kubewasm_plugin_info",
+		"The SHA-256 of the module that serves new calls; always 1.", []string{"plugin", "digest"}, nil)
+
+	stateGauges = []stateGauge{
+		newStateGauge("instances", "Instances of the version that serves new calls.",
+			func(s host.Stats) float64 { return float64(s.Instances) }),
+		newStateGauge("instances_idle", "Instances that serve no call.",
+			func(s host.Stats) float64 { return float64(s.Idle) }),
+		newStateGauge("instances_limit", "How many instances there may be.",
+			func(s host.Stats) float64 { return float64(s.Limit) }),
+		newStateGauge("waiting_callers", "Callers that wait for an instance.",
+			func(s host.Stats) float64 { return float64(s.Waiting) }),
+		newStateGauge("retired_versions", "Replaced versions that still serve calls.",
+			func(s host.Stats) float64 { return float64(s.Retired) }),
+		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if it is not known.",
+			func(s host.Stats) float64 { return float64(s.MemoryBytes) }),
+		newStateGauge("disabled", "Whether the plugin is out of service since it kept failing.",
+			func(s host.Stats) float64 {
+				if s.Disabled {
+					return 1
+				}
+				return 0
+			}),
+	}
+)
+
+func describeState(ch chan<- *prometheus.Desc) {
+	ch <- infoDesc
+	for _, g := range stateGauges {
+		ch <- g.desc
+	}
+}
+
+// collectState sends the state of plugins, and returns it by their labels.
+//
+// Nothing keeps two plugins from having one name, and a registry that gets a
+// series twice fails the whole scrape: they are taken together, as their calls
+// are.
+func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin) map[string]host.Stats {
+	type info struct{ plugin, digest string }
+	infos := make(map[info]struct{}, len(plugins))
+	stats := make(map[string]host.Stats, len(plugins))
+	for _, p := range plugins {
+		label := labelOf(p.Name())
+		infos[info{label, p.Digest()}] = struct{}{}
+		stats[label] = together(stats[label], p.Stats())
+	}
+	for i := range infos {
+		ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, i.plugin, i.digest)
+	}
+	for label, s := range stats {
+		for _, g := range stateGauges {
+			ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(s), label)
+		}
+	}
+	return stats
+}
+
+// together returns the state of two plugins as if they were one.
+func together(a, b host.Stats) host.Stats {
+	return host.Stats{
+		Instances:   a.Instances + b.Instances,
+		Idle:        a.Idle + b.Idle,
+		Limit:       a.Limit + b.Limit,
+		Waiting:     a.Waiting + b.Waiting,
+		Retired:     a.Retired + b.Retired,
+		MemoryBytes: max(a.MemoryBytes, b.MemoryBytes),
+		Disabled:    a.Disabled || b.Disabled,
+	}
+}
