@@ -150,8 +150,8 @@ func (c *Config) validate() error {
 	if c.Name == "" {
 		errs = append(errs, errors.New("name is empty"))
 	}
-	if c.Source == nil {
-		errs = append(errs, errors.New("source is missing"))
+	if err := checkSource(c.Source, c.SHA256); err != nil {
+		errs = append(errs, err)
 	}
 	if c.SHA256 != "" {
 		if digest, err := hex.DecodeString(c.SHA256); err != nil || len(digest) != 32 {

@@ -110,6 +110,9 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 	if p.closed {
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, ErrClosed)
 	}
+	if err := checkSource(source, sha256); err != nil {
+		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err)
+	}
 	return p.build(ctx, source, sha256)
 }
 

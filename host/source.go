@@ -2,18 +2,40 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 )
 
 // Source is where a module's bytes come from. Implementations are safe for use
-// by several goroutines.
+// by several goroutines. A source may also be a [Watcher] and a [Checker].
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
-	// String names the source in messages.
+	// String names the source in messages. It holds no credentials.
 	String() string
+}
+
+// Checker is a Source that knows before anything is fetched that it cannot be
+// used.
+type Checker interface {
+	Source
+	// Check returns what is wrong with the source, several mistakes joined, when
+	// it is used with the digest that the configuration names, which is empty if
+	// any module will do. The errors name the source.
+	Check(sha256 string) error
+}
+
+// checkSource returns what is wrong with a source of a configuration.
+func checkSource(source Source, sha256 string) error {
+	if source == nil {
+		return errors.New("source is missing")
+	}
+	if c, ok := source.(Checker); ok {
+		return c.Check(sha256)
+	}
+	return nil
 }
 
 // MaxModuleBytes is the size of the largest module that a Source hands over.
@@ -34,24 +56,41 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
 
 // File returns the source of a module in a file, which is read anew for each
-// load.
+// load. It is a [Watcher]: see there what it notices.
+//
+// Replace the file by renaming another over it, as kubelet does for mounted
+// ConfigMaps: one that is written in place may be read half written.
 func File(path string) Source { return fileSource(path) }
 
 type fileSource string
 
-func (s fileSource) Fetch(context.Context) ([]byte, error) {
+func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// Opening a pipe waits for a writer, whatever becomes of ctx.
+	info, err := os.Stat(string(s))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: mode is %s, want a regular file", s, info.Mode())
+	}
+	if info.Size() > MaxModuleBytes {
+		return nil, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), MaxModuleBytes)
+	}
 	f, err := os.Open(string(s))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	// The size is not trusted: a file may grow, and a device has none.
+	// The file may have grown since.
 	module, err := io.ReadAll(io.LimitReader(f, MaxModuleBytes+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(module) > MaxModuleBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes", s, MaxModuleBytes)
+		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, MaxModuleBytes)
 	}
 	return module, nil
 }

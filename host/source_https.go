@@ -1,0 +1,179 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// HTTPSOptions bound a download. The zero value is the default.
+type HTTPSOptions struct {
+	// Client makes the requests. Its CheckRedirect is asked after the rules of
+	// [HTTPS]. Its transport decides about proxies and certificates; one that adds
+	// credentials adds them to redirected requests as well. Default: a client
+	// with http.DefaultTransport.
+	Client *http.Client
+	// Timeout is how long a fetch may take, from the first connection to the
+	// last byte. Default 30 s.
+	Timeout time.Duration
+	// MaxBytes is the size of the largest module that is taken. Default, and at
+	// most, MaxModuleBytes.
+	MaxBytes int64
+}
+
+// DefaultHTTPSTimeout is the default of HTTPSOptions.Timeout.
+const DefaultHTTPSTimeout = 30 * time.Second
+
+// maxRedirects is enough for a mirror that sends on to a content network.
+const maxRedirects = 5
+
+// HTTPS returns the source of a module behind an https URL, which is downloaded
+// anew for each load, as the server stores it. The configuration must name the
+// module's SHA-256: whoever answers for the URL would otherwise decide what runs.
+//
+// At most five redirects are followed, to https only. A user and password in the
+// URL are sent to its host alone, and appear in no message; neither does its
+// query, which often is a signature.
+//
+// Any status but 200 is an error. A URL of another scheme is one too, when the
+// configuration is checked and in Fetch.
+func HTTPS(rawURL string, opts HTTPSOptions) Source {
+	s := &httpsSource{timeout: opts.Timeout, maxBytes: opts.MaxBytes}
+	if s.timeout == 0 {
+		s.timeout = DefaultHTTPSTimeout
+	}
+	if s.maxBytes == 0 {
+		s.maxBytes = MaxModuleBytes
+	}
+	if s.url, s.err = url.Parse(rawURL); s.err != nil {
+		// What cannot be parsed may hold a password anywhere.
+		s.err = errors.New("URL cannot be parsed")
+	}
+	if opts.Client != nil {
+		s.client = *opts.Client
+	}
+	s.client.CheckRedirect = checkRedirect(s.client.CheckRedirect)
+	return s
+}
+
+type httpsSource struct {
+	url      *url.URL
+	err      error // Of parsing the URL; url is nil then.
+	client   http.Client
+	timeout  time.Duration
+	maxBytes int64
+}
+
+// Check implements [Checker].
+func (s *httpsSource) Check(sha256 string) error {
+	errs := []error{s.checkOptions()}
+	if sha256 == "" {
+		errs = append(errs, fmt.Errorf("source %s needs sha256", s))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *httpsSource) checkOptions() error {
+	var errs []error
+	switch {
+	case s.err != nil:
+		errs = append(errs, fmt.Errorf("source %s: %w", s, s.err))
+	case s.url.Scheme != "https":
+		errs = append(errs, fmt.Errorf("source %s: scheme is %q, want https", s, s.url.Scheme))
+	case s.url.Host == "":
+		errs = append(errs, fmt.Errorf("source %s: host is missing", s))
+	}
+	if s.timeout < 0 {
+		errs = append(errs, fmt.Errorf("source %s: timeout is %s, less than 0", s, s.timeout))
+	}
+	if s.maxBytes < 0 || s.maxBytes > MaxModuleBytes {
+		errs = append(errs, fmt.Errorf("source %s: maxBytes is %d, want 1 to %d", s, s.maxBytes, MaxModuleBytes))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
+	if err := s.checkOptions(); err != nil {
+		return nil, err
+	}
+	late := fmt.Errorf("not complete after %s: %w", s.timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, late)
+	defer cancel()
+	module, err := s.get(ctx)
+	// A server that sees the connection end may finish its answer properly, so
+	// that half a module looks whole.
+	if ctx.Err() != nil {
+		err = ctx.Err()
+		if context.Cause(ctx) == late {
+			err = late
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", s, err)
+	}
+	return module, nil
+}
+
+// get makes the request and reads the answer.
+func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
+	// Go's transport would ask for gzip and unpack it; the digest and the limit
+	// are about what the server stores.
+	header := http.Header{"Accept-Encoding": {"identity"}}
+	req := (&http.Request{Method: http.MethodGet, URL: s.url, Header: header}).WithContext(ctx)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		// A *url.Error repeats the URL, query included.
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status is %s, want 200 OK", resp.Status)
+	}
+	if resp.ContentLength > s.maxBytes {
+		return nil, fmt.Errorf("content length is %d bytes, more than %d", resp.ContentLength, s.maxBytes)
+	}
+	module, err := io.ReadAll(io.LimitReader(resp.Body, s.maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(module)) > s.maxBytes {
+		return nil, fmt.Errorf("content has more than %d bytes", s.maxBytes)
+	}
+	return module, nil
+}
+
+// String returns the URL without user, password, query and fragment.
+func (s *httpsSource) String() string {
+	if s.url == nil {
+		return "https"
+	}
+	shown := url.URL{Scheme: s.url.Scheme, Opaque: s.url.Opaque, Host: s.url.Host, Path: s.url.Path, RawPath: s.url.RawPath}
+	return shown.String()
+}
+
+// checkRedirect returns the rules for redirects, followed by next unless that is
+// nil.
+func checkRedirect(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(req *http.Request, via []*http.Request) error {
+		if req.URL.Scheme != "https" {
+			return fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host)
+		}
+		if len(via) > maxRedirects {
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		// Go sends the credentials of a URL to its own host only, but its query to
+		// the next one.
+		req.Header.Del("Referer")
+		if next != nil {
+			return next(req, via)
+		}
+		return nil
+	}
+}

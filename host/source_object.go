@@ -1,0 +1,133 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// ObjectGetter reads ConfigMaps or Secrets. A client-go clientset becomes one in
+// a few lines: see the example of [ConfigMapKey]. Implementations are safe for
+// use by several goroutines.
+type ObjectGetter interface {
+	// Get returns an object's data by key; of a ConfigMap, data and binaryData
+	// together. The caller does not change the bytes. An error need not name
+	// the object.
+	Get(ctx context.Context, namespace, name string) (map[string][]byte, error)
+}
+
+// ObjectGetterFunc is a function that is an ObjectGetter.
+type ObjectGetterFunc func(ctx context.Context, namespace, name string) (map[string][]byte, error)
+
+// Get calls f.
+func (f ObjectGetterFunc) Get(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	return f(ctx, namespace, name)
+}
+
+// ObjectWatcher is an ObjectGetter that notices changes, as an informer does.
+type ObjectWatcher interface {
+	ObjectGetter
+	// Watch does for one object what [Watcher] asks for.
+	Watch(ctx context.Context, namespace, name string, changed func()) error
+}
+
+// ConfigMapKey returns the source of a module in a ConfigMap, under one key of
+// binaryData or, in base64, of data. It is a [Watcher] if getter is an
+// [ObjectWatcher].
+func ConfigMapKey(getter ObjectGetter, namespace, name, key string) Source {
+	return newObjectKey(getter, "configmap", namespace, name, key)
+}
+
+// SecretKey returns the source of a module under one key of a Secret, as it is
+// or once more in base64. It is a [Watcher] if getter is an [ObjectWatcher].
+func SecretKey(getter ObjectGetter, namespace, name, key string) Source {
+	return newObjectKey(getter, "secret", namespace, name, key)
+}
+
+func newObjectKey(getter ObjectGetter, kind, namespace, name, key string) Source {
+	s := objectKey{getter: getter, kind: kind, namespace: namespace, name: name, key: key}
+	if watcher, ok := getter.(ObjectWatcher); ok {
+		return watchedObjectKey{s, watcher}
+	}
+	return s
+}
+
+type objectKey struct {
+	getter                     ObjectGetter
+	kind, namespace, name, key string
+}
+
+// Check implements [Checker].
+func (s objectKey) Check(string) error {
+	var errs []error
+	if s.getter == nil {
+		errs = append(errs, fmt.Errorf("source %s: getter is missing", s))
+	}
+	for _, part := range []struct{ what, value string }{{"namespace", s.namespace}, {"name", s.name}, {"key", s.key}} {
+		if part.value == "" {
+			errs = append(errs, fmt.Errorf("source %s: %s is empty", s, part.what))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
+	if err := s.Check(""); err != nil {
+		return nil, err
+	}
+	data, err := s.getter.Get(ctx, s.namespace, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", s, err)
+	}
+	value, ok := data[s.key]
+	if !ok {
+		return nil, fmt.Errorf("get %s: none of its %d keys is this one", s, len(data))
+	}
+	module, err := decodeValue(value)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", s, err)
+	}
+	if len(module) > MaxModuleBytes {
+		return nil, fmt.Errorf("get %s: module has %d bytes, more than %d", s, len(module), MaxModuleBytes)
+	}
+	return module, nil
+}
+
+// magic is how a WebAssembly module begins. Its first byte occurs in no base64.
+var magic = []byte("\x00asm")
+
+// decodeValue returns the module that a value is or that it holds in base64,
+// with or without line breaks.
+func decodeValue(value []byte) ([]byte, error) {
+	if bytes.HasPrefix(value, magic) {
+		return value, nil
+	}
+	text := bytes.TrimSpace(value)
+	module := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Decode(module, text)
+	if err != nil || !bytes.HasPrefix(module[:n], magic) {
+		return nil, fmt.Errorf("value of %d bytes is neither a WebAssembly module nor one in base64", len(value))
+	}
+	return module[:n], nil
+}
+
+func (s objectKey) String() string {
+	return fmt.Sprintf("%s %s/%s key %q", s.kind, s.namespace, s.name, s.key)
+}
+
+// watchedObjectKey is a type of its own, since only what can be watched may have
+// the method.
+type watchedObjectKey struct {
+	objectKey
+	watcher ObjectWatcher
+}
+
+// Watch implements [Watcher].
+func (s watchedObjectKey) Watch(ctx context.Context, changed func()) error {
+	if err := s.Check(""); err != nil {
+		return err
+	}
+	return s.watcher.Watch(ctx, s.namespace, s.name, changed)
+}

@@ -1,0 +1,109 @@
+package host_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+func TestSourceFile(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write(t, path("module"), "content")
+	link(t, "module", path("link"))
+	write(t, path("large"), "")
+	if err := os.Truncate(path("large"), host.MaxModuleBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct{ path, want, wantErr string }{
+		"file":           {path: path("module"), want: "content"},
+		"link to a file": {path: path("link"), want: "content"},
+		"nothing":        {path: path("absent"), wantErr: "no such file"},
+		"directory":      {path: dir, wantErr: "want a regular file"},
+		"device":         {path: os.DevNull, wantErr: "want a regular file"},
+		"too large":      {path: path("large"), wantErr: "file has 268435457 bytes, more than 268435456"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := host.File(test.path).Fetch(t.Context())
+			checkFetch(t, got, err, test.want, test.wantErr)
+		})
+	}
+	t.Run("after the end of the context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := host.File(path("module")).Fetch(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// checkFetch compares what Fetch returned with a module or a part of an error.
+func checkFetch(t *testing.T, got []byte, err error, want, wantErr string) {
+	t.Helper()
+	switch {
+	case wantErr == "" && err != nil:
+		t.Fatal(err)
+	case wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)):
+		t.Errorf("got error %v, want %s", err, wantErr)
+	}
+	if string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// digest returns the SHA-256 of a module as configurations name it.
+func digest(module []byte) string {
+	sum := sha256.Sum256(module)
+	return hex.EncodeToString(sum[:])
+}
+
+// write writes a file in place.
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace puts a new file in the place of another, as one step.
+func replace(t testing.TB, path, content string) {
+	t.Helper()
+	write(t, path+".new", content)
+	rename(t, path+".new", path)
+}
+
+func rename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t testing.TB, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t testing.TB, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t testing.TB, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
