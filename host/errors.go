@@ -98,7 +98,7 @@ type TrapError struct {
 	// Go stack stand here.
 	Output string
 	// Stack is the stack of WebAssembly functions, innermost first, one to a
-	// line.
+	// line, cut to 64 KiB.
 	Stack string
 	// Err is the runtime's error.
 	Err error
@@ -144,11 +144,17 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("plugin %q: %s returned %s: %s", e.Plugin, e.Function, e.Code, reason)
 }
 
+// maxStackBytes is how much of a stack trace is kept: some hundred functions.
+const maxStackBytes = 64 << 10
+
 // newTrapError takes wazero's error apart: the reason stands before its stack
 // trace.
 func newTrapError(plugin, function, output string, err error) *TrapError {
 	reason, stack, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	reason = strings.TrimSuffix(reason, " (recovered by wazero)")
+	if len(stack) > maxStackBytes {
+		stack = stack[:maxStackBytes] // A guest chooses the names of its functions.
+	}
 	lines := strings.Split(strings.TrimRight(stack, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimPrefix(line, "\t")

@@ -111,11 +111,17 @@ func newImportTable(sets ...[]Import) importTable {
 	return t
 }
 
+// maxImportErrors is how many bad imports a message names.
+const maxImportErrors = 50
+
 // check reports every import of the module that the table does not hold, holds
 // with another signature, or holds for those to whom it is granted.
 func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants []string) []error {
 	var errs []error
 	for _, fn := range compiled.ImportedFunctions() {
+		if len(errs) == maxImportErrors {
+			return append(errs, fmt.Errorf("plugin %q: more imports like these", plugin))
+		}
 		module, name, _ := fn.Import()
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
@@ -164,9 +170,13 @@ func (t importTable) instantiate(ctx context.Context, rt wazero.Runtime) error {
 // hostFunction adapts an Import to wazero. The instance travels as the context
 // itself: a context.Value would cost a walk for each host call.
 func hostFunction(im *Import) api.GoModuleFunc {
-	return func(ctx context.Context, _ api.Module, stack []uint64) {
+	return func(ctx context.Context, module api.Module, stack []uint64) {
 		inst := ctx.(*callContext).inst
+		if inst.module == nil {
+			inst.meet(module)
+		}
 		inst.hostCall = im
+		inst.meter.charge(0)
 		im.Func(inst, stack)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
 // Instance is one instance of a plugin's module, with its own memory. It serves
@@ -20,6 +22,10 @@ type Instance struct {
 	version *version
 	module  api.Module
 	memory  api.Memory
+	// linear is what memory is a view of.
+	linear *snapmem.Memory
+	// globals are those that a snapshot holds.
+	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
 	functions [64]api.Function
 	// stack holds the parameters and the result of a call.
@@ -28,12 +34,18 @@ type Instance struct {
 	meter meter
 	state any
 
+	// random is where a guest's random numbers come from, unless it is granted
+	// real ones.
+	random fakeRandom
+
 	// calling is the export that runs, empty between calls.
 	calling string
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
 	reason   string
-	output   output
+	// logged counts the bytes that the call has logged.
+	logged int
+	output output
 	// broken says that the guest did not return from a call: its memory may be
 	// half written, so the instance must not run again.
 	broken bool
@@ -45,6 +57,8 @@ type Instance struct {
 type callContext struct {
 	parent context.Context
 	inst   *Instance
+	// instantiation answers wazero while it makes the instance, nil afterwards.
+	instantiation context.Context
 }
 
 func (c *callContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
@@ -53,7 +67,12 @@ func (c *callContext) Err() error                  { return c.parent.Err() }
 
 // Value hides the caller's values: wazero looks for its own keys in every call,
 // and a guest has no business with any.
-func (c *callContext) Value(any) any { return nil }
+func (c *callContext) Value(key any) any {
+	if c.instantiation != nil {
+		return c.instantiation.Value(key)
+	}
+	return nil
+}
 
 // Plugin returns the plugin that the instance belongs to.
 func (i *Instance) Plugin() *Plugin { return i.plugin }
@@ -92,7 +111,7 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	if i.broken {
 		return 0, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
 	}
-	i.ctx.parent, i.calling, i.reason = ctx, name, ""
+	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
 	i.meter.begin(i.plugin.limits.Fuel)
 	var start time.Time
 	if i.plugin.cfg.Observer != nil {
@@ -105,6 +124,9 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	if err == nil && i.meter.overdrawn() {
 		err = fuelError(i.plugin.limits.Fuel)
 	}
+	if err != nil && startedWell(err, name) {
+		err = nil
+	}
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			i.plugin.breaker.failed() // What the caller ended is not its fault.
@@ -116,7 +138,7 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, Call{
-			Plugin: i.plugin.cfg.Name, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
+			Plugin: i.plugin.cfg.Name, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
 		})
 	}
 	if len(i.output.bytes) != 0 {
@@ -131,21 +153,20 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 // that of a command.
 var startFunctions = []string{"_initialize", "_start"}
 
-// start runs the module's own initialisation. A command that exits with 0 has
-// started well.
+// startedWell reports whether err is the end of a command that exits with 0 when
+// it has started.
+func startedWell(err error, name string) bool {
+	var exit *sys.ExitError
+	return slices.Contains(startFunctions, name) && errors.As(err, &exit) && exit.ExitCode() == 0
+}
+
+// start runs the module's own initialisation.
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range startFunctions {
-		fn := i.module.ExportedFunction(name)
-		if fn == nil {
-			continue
+		if fn := i.module.ExportedFunction(name); fn != nil {
+			_, err := i.run(ctx, fn, name)
+			return err
 		}
-		_, err := i.run(ctx, fn, name)
-		var exit *sys.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == 0 {
-			i.broken = false
-			err = nil
-		}
-		return err
 	}
 	return nil
 }
@@ -187,6 +208,9 @@ func (i *Instance) Calling() string { return i.calling }
 // host function must return. A buffer outside of the guest's memory is a
 // violation of the ABI.
 func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
+	if uint64(len(data)) <= uint64(limit) {
+		i.meter.charge(len(data))
+	}
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	n, err := abi.Write(memory, buf, limit, data)
 	if err != nil {
@@ -202,6 +226,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.plugin.limits.ResultBytes) {
 		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.plugin.limits.ResultBytes))
 	}
+	i.meter.charge(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
 	if err != nil {
@@ -221,7 +246,15 @@ func (i *Instance) Violate(err error) {
 	panic(&ABIError{Function: name, Err: err})
 }
 
+// log writes what a guest says to the host's log, up to Limits.OutputBytes in one
+// call.
 func (i *Instance) log(level slog.Level, msg string) {
+	if i.logged > i.plugin.limits.OutputBytes {
+		return
+	}
+	if i.logged += len(msg) + 1; i.logged > i.plugin.limits.OutputBytes {
+		msg = "the guest logs more than limits.outputBytes in one call; the rest is dropped"
+	}
 	if l := i.plugin.cfg.Logger; l != nil {
 		l.Log(i.ctx.parent, level, msg, "plugin", i.plugin.cfg.Name, "function", i.calling)
 	}
@@ -233,10 +266,9 @@ type output struct {
 	limit int
 }
 
-// Write implements io.Writer; what does not fit is dropped.
-func (o *output) Write(p []byte) (int, error) {
+// add keeps p as far as it fits.
+func (o *output) add(p []byte) {
 	if room := o.limit - len(o.bytes); room > 0 {
 		o.bytes = append(o.bytes, p[:min(len(p), room)]...)
 	}
-	return len(p), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -42,6 +43,17 @@ func (m *meter) overdrawn() bool { return int64(m.global.Get())+m.left < 0 }
 
 func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrFuel, fuel) }
 
+// hostCallFuel is what a call of a host function costs, whatever it does: about
+// as many instructions as run in that time.
+const hostCallFuel = 100
+
+// charge takes what a host call costs that reads or writes n bytes of the guest,
+// at the price of the guest's own bulk operations. The guest yields at its next
+// function or loop if that was more than it had.
+func (m *meter) charge(n int) {
+	m.global.Set(uint64(int64(m.global.Get()) - hostCallFuel - int64(n)/wasmbin.BytesPerFuel))
+}
+
 // used returns how much of the fuel of the last call is gone.
 func (m *meter) used(fuel int64) int64 {
 	if m.global == nil {
@@ -54,11 +66,7 @@ func (m *meter) used(fuel int64) int64 {
 // or gives the guest another slice.
 func (i *Instance) yield(module api.Module) {
 	m, limits := &i.meter, &i.plugin.limits
-	if m.global == nil {
-		// A start section runs before the module is in our hands.
-		m.bind(module)
-		m.left = limits.Fuel - fuelSlice
-	}
+	i.meet(module)
 	now := time.Now()
 	if m.deadline.IsZero() {
 		m.deadline = now.Add(limits.Timeout)
@@ -76,6 +84,18 @@ func (i *Instance) yield(module api.Module) {
 	slice := min(fuelSlice-spent, m.left)
 	m.left -= slice
 	m.global.Set(uint64(spent + slice))
+}
+
+// meet makes the instance known to itself when its start section runs, which is
+// before wazero hands the module over.
+func (i *Instance) meet(module api.Module) {
+	if i.meter.global == nil {
+		i.meter.bind(module)
+		i.meter.left = i.plugin.limits.Fuel - fuelSlice
+	}
+	if i.memory == nil {
+		i.memory = module.ExportedMemory(abi.Memory)
+	}
 }
 
 // bind finds the counter in a module that was rewritten.

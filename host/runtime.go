@@ -8,12 +8,15 @@ import (
 	"sync"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
 // Runtime holds what the plugins of a process share. It is safe for use by
 // several goroutines.
 type Runtime struct {
-	cache wazero.CompilationCache
+	cache  wazero.CompilationCache
+	memory snapmem.Allocator
 
 	mu      sync.Mutex
 	plugins map[*Plugin]struct{}
@@ -27,11 +30,21 @@ type RuntimeConfig struct {
 	// others can write to, or that belongs to another user, is refused, since
 	// its files are machine code. Empty means no cache beyond the process.
 	CacheDir string
+	// MemoryBytes is the most linear memory that the instances of all plugins
+	// may have together. A guest that grows beyond it gets -1 from memory.grow,
+	// an instance that does not fit is an [ErrMemory]. What counts is the length
+	// that guests see, of which instances share most. 0 means no limit; a
+	// process with a limit of its own should set it, since this memory is not in
+	// Go's heap and GOMEMLIMIT does not see it.
+	MemoryBytes uint64
 }
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
-	rt := &Runtime{plugins: map[*Plugin]struct{}{}}
+	rt := &Runtime{
+		plugins: map[*Plugin]struct{}{},
+		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cfg.MemoryBytes)},
+	}
 	if cfg.CacheDir == "" {
 		rt.cache = wazero.NewCompilationCache()
 		return rt, nil

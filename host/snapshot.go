@@ -1,52 +1,68 @@
 package host
 
 import (
-	"bytes"
+	"fmt"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
 // snapshot is the state of an instance that was started and configured, and has
 // served no call yet.
 type snapshot struct {
+	image *snapmem.Image
+	// memory is the image's, to be read only.
 	memory  []byte
 	globals []uint64
+	random  fakeRandom
 }
 
-// takeSnapshot copies the state of inst, or returns nil where nothing is to be
-// reset and for a guest whose state is more than its memory and its numeric
-// globals: tables that it changes, segments that it drops, globals that hold
-// references.
-func (v *version) takeSnapshot(inst *Instance) *snapshot {
+// takeSnapshot takes the state of inst for v, so that inst and later instances
+// go back to it. There is none where nothing is to be reset and for a guest whose
+// state is more than its memory and its numeric globals: tables that it changes,
+// segments that it drops, globals that hold references.
+//
+// After an error inst must not be used any more.
+func (v *version) takeSnapshot(inst *Instance) error {
 	if v.plugin.cfg.Reset == ResetNever || v.info.MutatesTables || v.info.DropsSegments || len(v.info.OpaqueGlobals) != 0 {
 		return nil
 	}
 	memory, _ := inst.memory.Read(0, inst.memory.Size())
-	s := &snapshot{memory: bytes.Clone(memory), globals: make([]uint64, len(v.info.Globals))}
-	for i, g := range v.info.Globals {
-		s.globals[i] = inst.module.ExportedGlobal(g.Name).Get()
+	image := v.plugin.runtime.memory.NewImage(memory)
+	v.snapshot = &snapshot{image: image, memory: image.Bytes(), random: inst.random, globals: make([]uint64, len(v.info.Globals))}
+	inst.bindGlobals()
+	for i, g := range inst.globals {
+		v.snapshot.globals[i] = g.Get()
 	}
-	return s
+	if err := inst.linear.Adopt(image); err != nil {
+		return fmt.Errorf("plugin %q: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	}
+	return nil
 }
 
-// restore brings inst to the state of the snapshot and reports whether it could.
-// Memory never shrinks, so an instance that has grown is beyond it.
+// restore brings inst, new or used, to the state of the snapshot and reports
+// whether it could.
 func (v *version) restore(inst *Instance) bool {
-	s := v.snapshot
-	if s == nil || int(inst.memory.Size()) > len(s.memory) {
+	if v.snapshot == nil || !inst.linear.Reset(inst.memory) {
 		return false
 	}
-	if missing := len(s.memory) - int(inst.memory.Size()); missing > 0 {
-		if _, ok := inst.memory.Grow(uint32(missing / pageSize)); !ok {
-			return false
-		}
+	for i, g := range inst.globals {
+		g.Set(v.snapshot.globals[i])
 	}
-	memory, _ := inst.memory.Read(0, inst.memory.Size())
-	copy(memory, s.memory)
-	for i, g := range v.info.Globals {
-		inst.module.ExportedGlobal(g.Name).(api.MutableGlobal).Set(s.globals[i])
+	inst.random = v.snapshot.random
+	if inst.broken {
+		// A function keeps the stack that it has grown; a new one begins small.
+		v.resolve(inst)
+		inst.broken = false
 	}
-	// A function keeps the stack that it has grown; a new one begins small.
-	v.resolve(inst)
 	return true
+}
+
+// bindGlobals finds the globals that a snapshot holds.
+func (i *Instance) bindGlobals() {
+	i.globals = make([]api.MutableGlobal, len(i.version.info.Globals))
+	for n, g := range i.version.info.Globals {
+		i.globals[n] = i.module.ExportedGlobal(g.Name).(api.MutableGlobal)
+	}
 }

@@ -2,26 +2,22 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
-
-const wasiModule = wasi_snapshot_preview1.ModuleName
 
 // version is one module of a plugin, with its instances.
 type version struct {
@@ -95,6 +91,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
+	module = snapmem.MergeSegments(module)
 	if v.compiled, err = v.wasm.CompileModule(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
@@ -117,7 +114,10 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	v.snapshot = v.takeSnapshot(inst)
+	if err := v.takeSnapshot(inst); err != nil {
+		v.discard(inst)
+		return err
+	}
 	if probe := v.plugin.cfg.Probe; probe != nil {
 		if err := probe(ctx, inst); err != nil {
 			v.discard(inst)
@@ -180,20 +180,39 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	if v.plugin.cfg.NewState != nil {
 		inst.state = v.plugin.cfg.NewState()
 	}
+	var err error
+	if inst.linear, err = v.newMemory(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		// wazero frees the memory of what it has instantiated.
+		if inst.module == nil {
+			inst.linear.Free()
+		}
+	}()
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
-	inst.calling = "start"
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig(&inst.output))
+	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
+	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig())
 	if err != nil {
-		// A start section that traps has a stack; what cannot be linked has none.
-		if trap := newTrapError(v.plugin.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err); trap.Stack != "" {
+		// A start section that traps has a stack, one that exits an exit code;
+		// what cannot be linked has neither.
+		trap := newTrapError(v.plugin.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err)
+		if trap.Stack != "" || errors.As(err, new(*sys.ExitError)) {
 			return nil, trap
 		}
 		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
+	inst.ctx.instantiation = nil
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
 	inst.meter.bind(module)
-	if v.restore(inst) {
+	if v.snapshot != nil {
+		inst.bindGlobals()
+		if !v.restore(inst) {
+			v.discard(inst)
+			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot does not fit", v.plugin.cfg.Name, ErrMemory)
+		}
+		v.resolve(inst)
 		return inst, nil
 	}
 	if err := v.prepare(ctx, inst); err != nil {
@@ -204,18 +223,13 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 }
 
 // moduleConfig says what a guest sees of WASI.
-func (p *Plugin) moduleConfig(output io.Writer) wazero.ModuleConfig {
+func (p *Plugin) moduleConfig() wazero.ModuleConfig {
 	config := wazero.NewModuleConfig().
 		WithName("").
 		WithArgs(p.cfg.Name). // Go code that looks at os.Args[0] must find it.
-		WithStartFunctions().
-		WithStdout(output).
-		WithStderr(output)
+		WithStartFunctions()
 	if slices.Contains(p.cfg.Grants, GrantClock) {
 		config = config.WithSysWalltime().WithSysNanotime()
-	}
-	if slices.Contains(p.cfg.Grants, GrantRandom) {
-		config = config.WithRandSource(rand.Reader)
 	}
 	return config
 }
@@ -302,6 +316,9 @@ func (v *version) free(ctx context.Context) error {
 		if v.compiled != nil {
 			v.freeErr = errors.Join(v.freeErr, v.compiled.Close(ctx))
 		}
+		if v.snapshot != nil {
+			v.snapshot.image.Close() // After the runtime's memories, which begin from it.
+		}
 	})
 	return v.freeErr
 }
@@ -322,27 +339,6 @@ func instantiateMeter(ctx context.Context, rt wazero.Runtime) error {
 		Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("instantiate host module %q: %w", wasmbin.YieldModule, err)
-	}
-	return nil
-}
-
-// instantiateWASI offers WASI preview 1 without files, environment, sockets,
-// real clocks or randomness: wazero's fakes are deterministic.
-//
-// proc_exit is our own. wazero's closes the module, after which its functions
-// still run, on memory that is gone; ours only ends the call, and the instance
-// is discarded like any other that trapped.
-func instantiateWASI(ctx context.Context, rt wazero.Runtime) error {
-	b := rt.NewHostModuleBuilder(wasiModule)
-	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(b)
-	b.NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
-			panic(sys.NewExitError(uint32(stack[0])))
-		}), []api.ValueType{api.ValueTypeI32}, nil).
-		WithName("proc_exit").
-		Export("proc_exit")
-	if _, err := b.Instantiate(ctx); err != nil {
-		return fmt.Errorf("instantiate host module %q: %w", wasiModule, err)
 	}
 	return nil
 }

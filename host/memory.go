@@ -1,0 +1,47 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/kubewasm/kubewasm/internal/snapmem"
+)
+
+// ErrMemory says that an instance could not be made, since the plugins of the
+// Runtime have RuntimeConfig.MemoryBytes already, or the system has no more.
+var ErrMemory = errors.New("no memory for another instance")
+
+// MemoryInUse returns the linear memory, in bytes, that all instances of all
+// plugins have: the length that their guests see, as RuntimeConfig.MemoryBytes
+// counts it. Instances that begin from one snapshot share most of it.
+func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
+
+// newMemory makes the memory of a new instance, from the snapshot if there is
+// one. All that can fail does so here: wazero panics when an allocator has
+// nothing for it.
+func (v *version) newMemory() (*snapmem.Memory, error) {
+	least, most := uint64(v.info.Memory.Min)*pageSize, v.plugin.limits.MemoryBytes/pageSize*pageSize
+	if m := v.info.Memory; m.HasMax {
+		most = min(most, uint64(m.Max)*pageSize)
+	}
+	var mem *snapmem.Memory
+	var err error
+	if s := v.snapshot; s != nil {
+		mem, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
+	} else {
+		mem, err = v.plugin.runtime.memory.New(least, most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: instantiate: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	}
+	return mem, nil
+}
+
+// allocatorContext answers wazero's question for an allocator with mem. The key
+// is wazero's secret.
+func allocatorContext(mem *snapmem.Memory) context.Context {
+	return experimental.WithMemoryAllocator(context.Background(), mem)
+}

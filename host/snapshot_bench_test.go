@@ -1,0 +1,154 @@
+package host_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// zone is the configuration of a real guest, Go's, with an import for the one
+// thing that it asks for.
+func zone(t testing.TB) host.Config {
+	t.Helper()
+	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := host.Config{Name: "zone", Source: host.File(file), Kind: abi.KindScheduler}
+	node := nodeBytes()
+	refuse := func(inst *host.Instance) []byte { return nil }
+	cfg.Imports = []host.Import{
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), node))
+			},
+		},
+		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeScores, refuse),
+		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeNames, refuse),
+		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultScores, func(*host.Instance, []byte) {}),
+		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultNodeNames, func(*host.Instance, []byte) {}),
+	}
+	return cfg
+}
+
+// nodeBytes is an object of 4 KB, whose metadata are those of a Node as of a Pod.
+func nodeBytes() []byte {
+	field := func(b []byte, n protowire.Number, v []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+	}
+	meta := field(nil, 1, []byte("node-1"))
+	for i := range byte(40) {
+		label := field(nil, 1, []byte("example.com/a-label-with-a-long-name-as-is-usual-"+string('a'+i%26)+string('a'+i/26)))
+		meta = field(meta, 11, field(label, 2, []byte("and-its-value-which-is-shorter")))
+	}
+	return field(nil, 1, meta)
+}
+
+// filter is what the scheduler asks a plugin for one Pod and one Node.
+func filter(t testing.TB, inst *host.Instance, ref uint32) {
+	t.Helper()
+	pod, node := uint64(abi.MakeRef(ref, 1)), uint64(abi.MakeRef(ref, 2))
+	if _, err := inst.Call(t.Context(), abi.PreFilter, uint64(abi.MakeRef(ref, 3)), pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inst.Call(t.Context(), abi.Filter, uint64(abi.MakeRef(ref, 3)), pod, node); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loadWith(t testing.TB, cfg host.Config, plain bool) *host.Plugin {
+	t.Helper()
+	rt := newRuntime(t)
+	if plain {
+		rt.UsePlainMemory()
+	}
+	p, err := rt.Load(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var memories = map[string]bool{"copy on write": false, "plain": true}
+
+// BenchmarkReset takes an instance, runs a Go guest and gives it back.
+func BenchmarkReset(b *testing.B) {
+	for name, plain := range memories {
+		for call, run := range map[string]func(*host.Instance){
+			"nothing": func(*host.Instance) {},
+			"filter":  func(inst *host.Instance) { filter(b, inst, 1) },
+			"trap": func(inst *host.Instance) {
+				if _, err := inst.Call(b.Context(), abi.Filter, 0, 0, 0); err == nil {
+					b.Fatal("no trap")
+				}
+			},
+		} {
+			for policy, reset := range map[string]host.Reset{"on error": host.ResetOnError, "per call": host.ResetPerCall} {
+				b.Run(name+"/"+call+"/"+policy, func(b *testing.B) {
+					cfg := zone(b)
+					cfg.Reset = reset
+					p := loadWith(b, cfg, plain)
+					var release time.Duration
+					for b.Loop() {
+						inst := acquire(b, p)
+						run(inst)
+						start := time.Now()
+						inst.Release()
+						release += time.Since(start)
+					}
+					b.ReportMetric(float64(release.Nanoseconds())/float64(b.N), "ns/release")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkInstantiate makes instances of a Go guest: by its start, or from the
+// snapshot; without anything more, or with one call.
+func BenchmarkInstantiate(b *testing.B) {
+	for name, plain := range memories {
+		for from, reset := range map[string]host.Reset{"start": host.ResetNever, "snapshot": host.ResetOnError} {
+			for call, run := range map[string]func(*host.Instance){
+				"no call": func(*host.Instance) {},
+				"filter":  func(inst *host.Instance) { filter(b, inst, 1) },
+			} {
+				b.Run(name+"/"+from+"/"+call, func(b *testing.B) {
+					cfg := zone(b)
+					cfg.Reset = reset
+					cfg.Limits.Instances = 64
+					p := loadWith(b, cfg, plain)
+					held := make([]*host.Instance, 0, 64)
+					release := func() {
+						for _, inst := range held {
+							inst.Release()
+						}
+						held = held[:0]
+					}
+					for b.Loop() {
+						if len(held) == 64 {
+							b.StopTimer()
+							release()
+							if err := p.Close(context.Background()); err != nil {
+								b.Fatal(err)
+							}
+							p = loadWith(b, cfg, plain)
+							b.StartTimer()
+						}
+						inst := acquire(b, p)
+						run(inst)
+						held = append(held, inst)
+					}
+					release()
+				})
+			}
+		}
+	}
+}

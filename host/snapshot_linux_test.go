@@ -1,0 +1,155 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// smaps adds up a field of the kernel's list of the process's mappings, in
+// bytes.
+func smaps(t testing.TB, field string) int {
+	t.Helper()
+	debug.FreeOSMemory()
+	list, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, m := range regexp.MustCompile(`(?m)^`+field+`: +(\d+) kB`).FindAllSubmatch(list, -1) {
+		kb, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += kb << 10
+	}
+	return sum
+}
+
+// mappings counts the process's mappings.
+func mappings(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(list, []byte("\n"))
+}
+
+// TestPrivateMemoryOfManyInstances looks at what 300 instances of a Go guest cost
+// a process: their memory, and what wazero and this package have for each.
+func TestPrivateMemoryOfManyInstances(t *testing.T) {
+	const instances = 300
+	cfg := zone(t)
+	cfg.Limits.Instances = instances + 1
+	p := loadWith(t, cfg, false)
+	first := acquire(t, p)
+	defer first.Release()
+	filter(t, first, 1)
+
+	before := smaps(t, "Private_Dirty")
+	all := make([]*host.Instance, instances)
+	for i := range all {
+		all[i] = acquire(t, p)
+	}
+	fresh := (smaps(t, "Private_Dirty") - before) / instances
+	for _, inst := range all {
+		filter(t, inst, 1)
+	}
+	called := (smaps(t, "Private_Dirty") - before) / instances
+	for i, inst := range all {
+		if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err == nil {
+			t.Fatal("no trap")
+		}
+		inst.Release()
+		all[i] = nil
+	}
+	for i := range all {
+		all[i] = acquire(t, p)
+	}
+	reset := (smaps(t, "Private_Dirty") - before) / instances
+	t.Logf("an instance has %d KiB of its own when it is new, %d after PreFilter and Filter, %d after a trap and a reset; its memory is %d KiB long",
+		fresh>>10, called>>10, reset>>10, p.Stats().MemoryBytes>>10)
+	for _, got := range []int{fresh, called, reset} {
+		if got > 1<<20 {
+			t.Errorf("an instance has %d bytes of its own", got)
+		}
+	}
+	for _, inst := range all {
+		inst.Release()
+	}
+}
+
+// TestNothingLeaks holds that neither calls with resets nor swaps leave memory or
+// mappings behind.
+func TestNothingLeaks(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config("spins")
+	cfg.Reset = host.ResetPerCall
+	p, err := rt.Load(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every hundredth call grows and traps.
+	calls := func(n int) {
+		for i := range n {
+			inst := acquire(t, p)
+			how := uint64(0)
+			if i%100 == 0 {
+				how = 8
+			}
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, how, 0); (err != nil) != (how == 8) {
+				t.Fatal(err)
+			}
+			inst.Release()
+		}
+	}
+	swaps := func(n int) {
+		for i := range n {
+			if err := p.Swap(t.Context(), testdata([]string{"noop", "spins"}[i%2]), ""); err != nil {
+				t.Fatal(err)
+			}
+			inst := acquire(t, p)
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			inst.Release()
+		}
+		for p.Stats().Retired != 0 { // Closed in the background.
+			debug.FreeOSMemory()
+		}
+	}
+	calls(1000)
+	swaps(20)
+	maps, memory, used := mappings(t), smaps(t, "Private_Dirty"), rt.MemoryInUse()
+	calls(100_000)
+	swaps(200)
+	moreMaps, moreMemory := mappings(t)-maps, smaps(t, "Private_Dirty")-memory
+	t.Logf("%d mappings, %d KiB more than before", moreMaps, moreMemory>>10)
+	// Go's heap and wazero's machine code come and go with mappings of their own.
+	if moreMaps > 20 {
+		t.Errorf("%d mappings more than before", moreMaps)
+	}
+	if moreMemory > 8<<20 {
+		t.Errorf("%d bytes more than before", moreMemory)
+	}
+	if got := rt.MemoryInUse(); got != used {
+		t.Errorf("%d bytes of linear memory are in use, before it was %d", got, used)
+	}
+	if err := rt.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := rt.MemoryInUse(); got != 0 {
+		t.Errorf("%d bytes of linear memory are in use after the end", got)
+	}
+}

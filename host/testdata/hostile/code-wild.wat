@@ -1,0 +1,7 @@
+;; does: returns a status code that does not exist
+;; wants: call result 3735928559
+(module
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (i32.const 0xdeadbeef)))

@@ -1,0 +1,11 @@
+;; does: copies half of its memory onto the other for ever
+;; wants: call trap "out of fuel"
+;; wants with fuel without end: call trap "timeout of"
+(module
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (loop $l
+      (memory.copy (i32.const 32768) (i32.const 0) (i32.const 32768))
+      (br $l))
+    (i32.const 0)))

@@ -1,0 +1,9 @@
+;; does: fills 4 GiB of memory with one instruction
+;; wants: call trap "out of fuel"
+;; wants with fuel without end: call trap "out of bounds memory access"
+(module
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (memory.fill (i32.const 0) (i32.const 1) (i32.const -1))
+    (i32.const 0)))

@@ -1,0 +1,13 @@
+;; does: prints 64 KiB to standard output for ever
+;; wants: call trap "out of fuel"
+;; wants with fuel without end: call trap "timeout of"
+(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (i32.store (i32.const 4) (i32.const 65536))
+    (loop $l
+      (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (br $l))
+    (i32.const 0)))

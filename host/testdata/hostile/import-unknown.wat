@@ -1,0 +1,7 @@
+;; does: imports a function that does not exist
+;; wants: load error "import env.system is not provided by this host"
+(module
+  (import "env" "system" (func (param i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))

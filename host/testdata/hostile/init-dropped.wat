@@ -1,0 +1,10 @@
+;; does: initialises its memory from a segment that it dropped before
+;; wants: call trap "out of bounds memory access"
+(module
+  (memory (export "memory") 1)
+  (data $d "x")
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (data.drop $d)
+    (memory.init $d (i32.const 0) (i32.const 0) (i32.const 1))
+    (i32.const 0)))

@@ -1,0 +1,8 @@
+;; does: exits with 2 in _initialize
+;; wants: load trap "exit_code(2)"
+(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (func (export "_initialize") (call $exit (i32.const 2)))
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))

@@ -1,0 +1,7 @@
+;; does: exports an _initialize with a parameter
+;; wants: load error "is (i32) -> (), want () -> ()"
+(module
+  (memory (export "memory") 1)
+  (func (export "_initialize") (param i32))
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))

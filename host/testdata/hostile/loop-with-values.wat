@@ -1,0 +1,10 @@
+;; does: loops for ever in a loop that takes two parameters
+;; wants: call trap "out of fuel"
+;; wants with fuel without end: call trap "timeout of"
+(module
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (i32.const 1) (i32.const 2)
+    (loop $l (param i32 i32) (br $l))
+    (i32.const 0)))

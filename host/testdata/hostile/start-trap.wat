@@ -1,0 +1,8 @@
+;; does: traps in its start section
+;; wants: load trap "unreachable"
+(module
+  (memory (export "memory") 1)
+  (func $start unreachable)
+  (start $start)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param i64 i64 i64) (result i32) (i32.const 0)))

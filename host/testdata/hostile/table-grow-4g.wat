@@ -1,0 +1,8 @@
+;; does: asks for four billion elements of a table, and returns 1 if it was refused
+;; wants: call result 1
+(module
+  (memory (export "memory") 1)
+  (table $t 1 funcref)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (i32.eq (table.grow $t (ref.null func) (i32.const -2)) (i32.const -1))))

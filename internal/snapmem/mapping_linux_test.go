@@ -1,0 +1,110 @@
+package snapmem
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMapsOnLinux holds that the tests above do not pass by way of the fallback.
+func TestMapsOnLinux(t *testing.T) {
+	a := &Allocator{Budget: NewBudget(0)}
+	first, image := started(t, a, page, 4*page)
+	defer image.Close()
+	defer first.Free()
+	if m, ok := first.backing.(*mapping); !ok || !m.shared {
+		t.Errorf("the memory is a %T", first.backing)
+	}
+	if openPagemap() < 0 {
+		t.Error("the list of pages is not used")
+	}
+}
+
+// TestImageIsSealed holds that nobody can change the file behind an image.
+func TestImageIsSealed(t *testing.T) {
+	image := (&Allocator{}).NewImage(make([]byte, page))
+	defer image.Close()
+	if _, err := unix.Pwrite(image.file.fd, []byte{1}, 0); err != unix.EPERM {
+		t.Errorf("write: got %v", err)
+	}
+	if err := unix.Ftruncate(image.file.fd, 0); err != unix.EPERM {
+		t.Errorf("truncate: got %v", err)
+	}
+}
+
+// TestKeepsPagesWithinBounds holds that a reset gives back what an instance wrote
+// beyond keepPages.
+func TestKeepsPagesWithinBounds(t *testing.T) {
+	a := &Allocator{Budget: NewBudget(0)}
+	first, image := started(t, a, 63*page, 64*page)
+	defer image.Close()
+	defer first.Free()
+	for _, written := range []int{0, 1, keepPages - 1, keepPages, keepPages + 1, 3 * keepPages} {
+		for n := range written {
+			first.bytes[n*os.Getpagesize()]++
+		}
+		if !first.Reset(first) || !bytes.Equal(first.bytes, image.Bytes()) {
+			t.Fatal("the memory is not the image")
+		}
+		if got, want := private(t, first.bytes), min(written, keepPages); got != want {
+			t.Errorf("%d pages are kept of %d written, want %d", got, written, want)
+		}
+	}
+}
+
+// private returns how many pages of a mapping are the process's own, as the
+// kernel says.
+func private(t testing.TB, mem []byte) int {
+	t.Helper()
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(smaps), fmt.Sprintf("%x-", &mem[0]))
+	if !ok {
+		t.Fatalf("no mapping at %p", &mem[0])
+	}
+	_, rest, _ = strings.Cut(rest, "\nAnonymous:")
+	var kb int
+	fmt.Sscan(rest, &kb)
+	return kb * 1024 / os.Getpagesize()
+}
+
+// BenchmarkReset compares ways to bring a memory of 2.5 MB back, of which some
+// pages are read and some written in between.
+func BenchmarkReset(b *testing.B) {
+	for _, written := range []int{2, 12, 25, 64, 150, 400} {
+		for _, way := range []string{"none", "copy all", "madvise", "pages written"} {
+			b.Run(fmt.Sprintf("%d pages/%s", written, way), func(b *testing.B) {
+				a := &Allocator{Budget: NewBudget(0)}
+				first, image := started(b, a, 39*page, 64*page)
+				defer image.Close()
+				defer first.Free()
+				mem, sum := first.bytes, byte(0)
+				for b.Loop() {
+					for n := range 3 * written {
+						sum += mem[n*4096%len(mem)]
+					}
+					for n := range written {
+						mem[n*4096]++
+					}
+					switch way {
+					case "copy all":
+						copy(mem, image.Bytes())
+					case "madvise":
+						if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
+							b.Fatal(err)
+						}
+					case "pages written":
+						copyWritten(openPagemap(), mem, image.Bytes(), len(mem))
+					}
+				}
+				_ = sum
+			})
+		}
+	}
+}
