@@ -38,7 +38,8 @@ type Plugin struct {
 // module for this host; *[ExportError] and *[ImportError] for a module that is
 // no guest for this caller, all of them at once; *[TrapError] for a guest that
 // traps while it starts; *[StatusError] for a guest that refuses its
-// configuration.
+// configuration. For errors.Is: [ErrMemory] if its memory is more than
+// RuntimeConfig.MemoryBytes leaves.
 func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // end.
 //
 // Errors, for errors.Is: [ErrClosed]; [ErrSaturated] together with ctx's error
-// if ctx ends first; [ErrDisabled]. A new instance may also fail as in
+// if ctx ends first; [ErrDisabled]; [ErrMemory]. A new instance may also fail as in
 // [Runtime.Load].
 func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
 	if err := p.breaker.allow(); err != nil {

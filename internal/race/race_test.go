@@ -17,7 +17,7 @@ func TestUnderTheRaceDetector(t *testing.T) {
 		t.Skip("the race detector needs a C compiler, and gcc is not installed")
 	}
 	args := []string{"test", "-race", "-timeout", "20m",
-		"../../abi", "../../codec/...", "../../host", "../../sched", "../../admission", "../../hooks"}
+		"../../abi", "../../codec/...", "../../host/...", "../../internal/snapmem", "../../sched", "../../admission", "../../hooks"}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.CombinedOutput()
