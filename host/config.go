@@ -98,6 +98,12 @@ type Limits struct {
 	// Timeout is how long a call may take. It is looked at once in about a
 	// millisecond, together with the caller's context. Default 5 s.
 	Timeout time.Duration
+	// BuildTimeout is how long the module may take to compile; the caller of Load
+	// or Swap waits no longer. A Go guest of 16 MB takes 11 s, a module that is
+	// made for it can take minutes with some kilobytes. What has begun goes on in
+	// the background to the end of the function that is being compiled. Default 5
+	// min.
+	BuildTimeout time.Duration
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int
@@ -113,11 +119,12 @@ type Limits struct {
 
 // The defaults of Limits.
 const (
-	DefaultFuel        = 2_000_000_000
-	DefaultTimeout     = 5 * time.Second
-	DefaultMemoryBytes = 64 << 20
-	DefaultOutputBytes = 16 << 10
-	DefaultResultBytes = 8 << 20
+	DefaultFuel         = 2_000_000_000
+	DefaultTimeout      = 5 * time.Second
+	DefaultBuildTimeout = 5 * time.Minute
+	DefaultMemoryBytes  = 64 << 20
+	DefaultOutputBytes  = 16 << 10
+	DefaultResultBytes  = 8 << 20
 )
 
 const pageSize = 64 << 10
@@ -131,6 +138,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Timeout == 0 {
 		l.Timeout = DefaultTimeout
+	}
+	if l.BuildTimeout == 0 {
+		l.BuildTimeout = DefaultBuildTimeout
 	}
 	if l.Instances == 0 {
 		l.Instances = runtime.GOMAXPROCS(0)
@@ -165,7 +175,7 @@ func (c *Config) validate() error {
 	if l.MemoryBytes > 4<<30 {
 		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, more than WebAssembly's 4 GiB", l.MemoryBytes))
 	}
-	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
+	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
 		}

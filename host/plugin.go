@@ -46,6 +46,11 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
 	}
 	p := &Plugin{cfg: cfg, limits: cfg.Limits.withDefaults(), runtime: rt}
 	p.breaker.cfg = cfg.Disable
+	// Until the plugin is registered, Close has only this to wait for.
+	if err := rt.begin(cfg.Name); err != nil {
+		return nil, err
+	}
+	defer rt.building.Done()
 	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,10 @@ type Runtime struct {
 	cache  wazero.CompilationCache
 	memory snapmem.Allocator
 
+	// building counts the versions that are being built, also those that nobody
+	// waits for any more.
+	building sync.WaitGroup
+
 	mu      sync.Mutex
 	plugins map[*Plugin]struct{}
 	closed  bool
@@ -63,14 +67,12 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	return rt, nil
 }
 
-// Close closes the plugins that are still open, waiting for their calls until
-// ctx ends, and then the compilation cache. Load fails afterwards.
+// Close closes the plugins that are still open, waiting for their calls and for
+// what is being compiled until ctx ends, and then the compilation cache. Load
+// fails afterwards. When ctx ends first, Close may be called again to go on
+// waiting.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
-	if rt.closed {
-		rt.mu.Unlock()
-		return nil
-	}
 	rt.closed = true
 	open := make([]*Plugin, 0, len(rt.plugins))
 	for p := range rt.plugins {
@@ -85,7 +87,29 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // The cache holds code that still runs.
 	}
-	return rt.cache.Close(ctx)
+	built := make(chan struct{})
+	go func() {
+		rt.building.Wait()
+		close(built)
+	}()
+	select {
+	case <-built:
+		return rt.cache.Close(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("close runtime: wait for builds: %w", ctx.Err())
+	}
+}
+
+// begin counts a version that is being built. Whoever builds it says so to
+// rt.building when it is done with it.
+func (rt *Runtime) begin(plugin string) error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closed {
+		return fmt.Errorf("plugin %q: load module: runtime is closed", plugin)
+	}
+	rt.building.Add(1)
+	return nil
 }
 
 // add registers a plugin, so that Close finds it.

@@ -26,8 +26,11 @@ type version struct {
 	digest string
 	// wasm is a wazero runtime of its own: plugins do not trust each other, and
 	// a memory limit belongs to a runtime.
-	wasm      wazero.Runtime
-	compiled  wazero.CompiledModule
+	wasm     wazero.Runtime
+	compiled wazero.CompiledModule
+	// compiling is closed when a compilation that nobody waited for has ended;
+	// nil if there is none. compiled belongs to it until then.
+	compiling chan struct{}
 	info      *wasmbin.Info
 	functions abi.Mask
 	// snapshot is what new instances and those that trapped begin from; nil if
@@ -62,21 +65,67 @@ func digestOf(module []byte) string {
 // check, instantiate, configure, probe. One that it returns has answered
 // already; one that fails leaves nothing behind.
 func (p *Plugin) newVersion(ctx context.Context, module []byte) (*version, error) {
+	if err := p.runtime.begin(p.cfg.Name); err != nil {
+		return nil, err
+	}
 	v := &version{plugin: p, digest: digestOf(module)}
 	v.pool = newPool(p.limits.Instances, v.discard)
 	v.wasm = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCompilationCache(p.runtime.cache).
 		WithMemoryLimitPages(uint32(p.limits.MemoryBytes/pageSize)))
 	if err := v.load(ctx, module); err != nil {
-		return nil, errors.Join(err, v.free(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, v.abandon())
 	}
+	p.runtime.building.Done()
 	return v, nil
+}
+
+// abandon frees a version that could not be built, when its compilation has
+// ended.
+func (v *version) abandon() error {
+	if v.compiling == nil {
+		defer v.plugin.runtime.building.Done()
+		return v.free(context.Background())
+	}
+	go func() {
+		defer v.plugin.runtime.building.Done()
+		<-v.compiling
+		_ = v.free(context.Background()) // Whoever asked has gone.
+	}()
+	return nil
+}
+
+// compile compiles a module, for as long as Limits.BuildTimeout and ctx allow.
+// wazero looks at its context between two functions, and one function can take a
+// minute, so the compilation may outlast the wait for it.
+func (v *version) compile(ctx context.Context, module []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, v.plugin.limits.BuildTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		// wazero checks what it reads; a panic in it must not take a scheduler
+		// down all the same.
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("compiler panicked: %v", r)
+			}
+		}()
+		v.compiled, err = v.wasm.CompileModule(ctx, module)
+	}()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+		v.compiling = done
+		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.plugin.limits.BuildTimeout)
+	}
 }
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte) (err error) {
-	// wazero checks what it reads; a panic in it must not take a scheduler down
-	// all the same.
+	// As in compile: what a module makes wazero do ends here.
 	defer func() {
 		if r := recover(); r != nil {
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
@@ -92,7 +141,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
 	module = snapmem.MergeSegments(module)
-	if v.compiled, err = v.wasm.CompileModule(ctx, module); err != nil {
+	if err := v.compile(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
 	imports := newImportTable(commonImports, v.plugin.cfg.Imports)
