@@ -8,11 +8,15 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // TestRegisterInMain holds that a guest may be a command: its main registers the
 // plugin and returns, and the plugin serves.
 func TestRegisterInMain(t *testing.T) {
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "inmain.wasm")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "./testdata/inmain")
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")

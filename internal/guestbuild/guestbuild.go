@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +19,50 @@ import (
 // ErrNoGo says that there is no Go toolchain to build with.
 var ErrNoGo = errors.New("no Go toolchain: the command go is not in PATH")
 
+// NoteSources looks at every source file of the module that dir belongs to. go
+// test uses an older result again if what the test looked at is unchanged, and
+// it does not see what a go command that the test runs looks at.
+func NoteSources(dir string) error {
+	root, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		parent := filepath.Dir(root)
+		if parent == root {
+			return nil // No module, nothing to note.
+		}
+		root = parent
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // What another test removes meanwhile is no source.
+		}
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
+			return filepath.SkipDir
+		}
+		if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
 // Build compiles the package main in dir to a guest and returns the file. The
 // file lies in the user's cache directory under the name of dir, so that an
 // unchanged guest is not linked again.
 func Build(ctx context.Context, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
+		return "", err
+	}
+	if err := NoteSources(dir); err != nil {
 		return "", err
 	}
 	goCommand, err := exec.LookPath("go")

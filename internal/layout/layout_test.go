@@ -39,6 +39,9 @@ func guests(t *testing.T) []string {
 }
 
 func TestDependencies(t *testing.T) {
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
 	kubernetes := func(path string) bool {
 		return strings.HasPrefix(path, "k8s.io/") || strings.HasPrefix(path, "sigs.k8s.io/")
 	}

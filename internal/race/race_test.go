@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 func TestUnderTheRaceDetector(t *testing.T) {
@@ -15,6 +17,9 @@ func TestUnderTheRaceDetector(t *testing.T) {
 			t.Fatal("the race detector needs a C compiler, and gcc is not installed")
 		}
 		t.Skip("the race detector needs a C compiler, and gcc is not installed")
+	}
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
 	}
 	args := []string{"test", "-race", "-timeout", "20m",
 		"../../abi", "../../codec/...", "../../host/...", "../../internal/snapmem", "../../sched", "../../admission", "../../hooks"}

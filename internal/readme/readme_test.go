@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // goBlocks returns the blocks of Go in README.md.
@@ -35,6 +37,9 @@ func TestPlugins(t *testing.T) {
 	blocks := goBlocks(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guestbuild.NoteSources(root); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := os.ReadFile("../../go.sum")
