@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 			want: resources(hookpb.Resources{CPUShares: new(int64(2))}), logged: "at the disco"},
 
 		{name: "bytes that are no message", first: "bytes 0aff",
-			err: `plugin "first": decision: parse hook decision: malformed message: field 1: `},
+			err: `plugin "first": decision: parse hook decision: malformed message: read field 1: `},
 		{name: "a number where a message should be", first: "bytes 0801",
 			err: `plugin "first": decision: parse hook decision: malformed message: field resources has wire type 0, want 2`},
 		{name: "the last of two decisions counts", first: "bytes 0aff\nbytes 0a020804", want: resources(hookpb.Resources{CPUShares: new(int64(4))})},

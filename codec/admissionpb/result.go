@@ -1,11 +1,9 @@
 package admissionpb
 
 import (
-	"errors"
 	"fmt"
-	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
 // Result is everything about a verdict that is neither its number nor its HTTP
@@ -32,7 +30,7 @@ type FieldError struct {
 // ErrMalformed says that bytes are not the message that they should be: cut
 // off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
-var ErrMalformed = errors.New("malformed message")
+var ErrMalformed = wire.ErrMalformed
 
 // ParseResult decodes a result, which a guest wrote and nobody has checked. It
 // copies what it keeps of b. No bytes are an empty result.
@@ -43,119 +41,41 @@ var ErrMalformed = errors.New("malformed message")
 // it. Every error wraps [ErrMalformed] and names the field.
 func ParseResult(b []byte) (*Result, error) {
 	r := new(Result)
-	err := fields(b, func(f *message) {
-		switch f.number {
+	c := wire.NewCursor(b)
+	for c.Next() {
+		switch c.Number {
 		case 1:
-			r.Reason = f.text("reason")
+			r.Reason = c.String("reason")
 		case 2:
-			r.FieldErrors = append(r.FieldErrors, f.fieldError("fieldErrors"))
+			r.FieldErrors = append(r.FieldErrors, fieldError(&c, "fieldErrors"))
 		case 3:
-			r.Warnings = append(r.Warnings, f.text("warnings"))
+			r.Warnings = append(r.Warnings, c.String("warnings"))
 		case 4:
-			key, value := f.entry("auditAnnotations")
-			if r.AuditAnnotations == nil {
-				r.AuditAnnotations = map[string]string{}
-			}
-			r.AuditAnnotations[key] = value
+			c.Entry("auditAnnotations", &r.AuditAnnotations)
 		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("parse admission result: %w: %w", ErrMalformed, err)
+	}
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("parse admission result: %w", err)
 	}
 	return r, nil
 }
 
-// message is a field that a walk has come to.
-type message struct {
-	number protowire.Number
-	typ    protowire.Type
-	value  []byte // Of a field of type bytes.
-	err    error
-}
-
-// fields calls visit for each field of the message in b, until an error.
-func fields(b []byte, visit func(*message)) error {
-	var m message
-	for len(b) != 0 {
-		number, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return fmt.Errorf("read a tag: %w", protowire.ParseError(n))
-		}
-		if number > protowire.MaxValidNumber {
-			return fmt.Errorf("read a tag: field number is %d, more than %d", number, protowire.MaxValidNumber)
-		}
-		b = b[n:]
-		m.number, m.typ, m.value = number, typ, nil
-		if typ == protowire.BytesType {
-			m.value, n = protowire.ConsumeBytes(b)
-		} else {
-			n = protowire.ConsumeFieldValue(number, typ, b)
-		}
-		if n < 0 {
-			return fmt.Errorf("read field %d: %w", number, protowire.ParseError(n))
-		}
-		b = b[n:]
-		if visit(&m); m.err != nil {
-			return m.err
-		}
-	}
-	return nil
-}
-
-// bytes returns the field's bytes. name is that of the field, for errors.
-func (m *message) bytes(name string) []byte {
-	if m.typ != protowire.BytesType {
-		m.err = fmt.Errorf("field %s has wire type %d, want %d", name, m.typ, protowire.BytesType)
-	}
-	return m.value
-}
-
-func (m *message) text(name string) string {
-	b := m.bytes(name)
-	if m.err == nil && !utf8.Valid(b) {
-		m.err = fmt.Errorf("field %s is not UTF-8: %.40q", name, b)
-	}
-	return string(b)
-}
-
-// nested visits the fields of the message that the field is.
-func (m *message) nested(name string, visit func(*message)) {
-	b := m.bytes(name)
-	if m.err != nil {
-		return
-	}
-	if err := fields(b, visit); err != nil {
-		m.err = fmt.Errorf("%s: %w", name, err)
-	}
-}
-
-func (m *message) fieldError(name string) FieldError {
+// fieldError reads the FieldError that the field name holds.
+func fieldError(c *wire.Cursor, name string) FieldError {
 	var e FieldError
-	m.nested(name, func(f *message) {
-		switch f.number {
+	m := c.Message(name)
+	for m.Next() {
+		switch m.Number {
 		case 1:
-			e.Field = f.text("field")
+			e.Field = m.String("field")
 		case 2:
-			e.Type = f.text("type")
+			e.Type = m.String("type")
 		case 3:
-			e.Message = f.text("message")
+			e.Message = m.String("message")
 		case 4:
-			value := f.text("badValue")
-			e.BadValue = &value
+			e.BadValue = m.OptionalString("badValue")
 		}
-	})
+	}
+	c.Done(&m, name)
 	return e
-}
-
-// entry reads an entry of a map<string, string>.
-func (m *message) entry(name string) (key, value string) {
-	m.nested(name, func(f *message) {
-		switch f.number {
-		case 1:
-			key = f.text("key")
-		case 2:
-			value = f.text("value")
-		}
-	})
-	return key, value
 }

@@ -210,12 +210,13 @@ func TestParseDecision(t *testing.T) {
 
 func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 	for name, c := range map[string]struct{ bytes, err string }{
-		"stage as a string":       {field(1, "x"), "field stage has wire type 2, want 0"},
-		"pod cut off":             {field(3, "\x0a\x05x"), "pod: field 1: unexpected EOF"},
-		"container name a number": {field(4, number(1, 1)), "container: field name has wire type 0, want 2"},
-		"parent not UTF-8":        {field(8, "\xc0"), "field cgroup_parent is not UTF-8"},
-		"envs not entries":        {field(11, "\x0a"), "container_envs: field 1: unexpected EOF"},
-		"resources a number":      {number(10, 1), "field resources has wire type 0, want 2"},
+		"stage as a string":                    {field(1, "x"), "field stage has wire type 2, want 0"},
+		"pod cut off":                          {field(3, "\x0a\x05x"), "pod: read field 1: unexpected EOF"},
+		"container name a number":              {field(4, number(1, 1)), "container: field name has wire type 0, want 2"},
+		"parent not UTF-8":                     {field(8, "\xc0"), "field cgroup_parent is not UTF-8"},
+		"envs not entries":                     {field(11, "\x0a"), "container_envs: read field 1: unexpected EOF"},
+		"number of a field beyond the largest": {[]byte{0xf0, 0x9f, 0x98, 0x80, 0x30, 0x30}, "field number is 1610662398, more than 536870911"},
+		"resources a number":                   {number(10, 1), "field resources has wire type 0, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ParseRequest([]byte(c.bytes)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.err) {

@@ -1,17 +1,15 @@
 package hookpb
 
 import (
-	"errors"
 	"fmt"
-	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
 // ErrMalformed says that bytes are not the message that they should be: cut
 // off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
-var ErrMalformed = errors.New("malformed message")
+var ErrMalformed = wire.ErrMalformed
 
 // ParseRequest decodes a request. It copies what it keeps of b.
 //
@@ -22,58 +20,58 @@ var ErrMalformed = errors.New("malformed message")
 // and names the field.
 func ParseRequest(b []byte) (*Request, error) {
 	r := new(Request)
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.number {
+	c := wire.NewCursor(b)
+	for c.Next() {
+		switch c.Number {
 		case 1:
-			r.Stage = Stage(c.enum("stage"))
+			r.Stage = Stage(c.Enum("stage"))
 		case 2:
-			r.Level = Level(c.enum("level"))
+			r.Level = Level(c.Enum("level"))
 		case 3:
-			m := c.message("pod")
-			for m.next() {
-				switch m.number {
+			m := c.Message("pod")
+			for m.Next() {
+				switch m.Number {
 				case 1:
-					r.Pod.Namespace = m.string("namespace")
+					r.Pod.Namespace = m.String("namespace")
 				case 2:
-					r.Pod.Name = m.string("name")
+					r.Pod.Name = m.String("name")
 				case 3:
-					r.Pod.UID = m.string("uid")
+					r.Pod.UID = m.String("uid")
 				}
 			}
-			c.done(&m, "pod")
+			c.Done(&m, "pod")
 		case 4:
-			m := c.message("container")
-			for m.next() {
-				switch m.number {
+			m := c.Message("container")
+			for m.Next() {
+				switch m.Number {
 				case 1:
-					r.Container.Name = m.string("name")
+					r.Container.Name = m.String("name")
 				case 2:
-					r.Container.ID = m.string("id")
+					r.Container.ID = m.String("id")
 				}
 			}
-			c.done(&m, "container")
+			c.Done(&m, "container")
 		case 5:
-			c.entry("pod_labels", &r.PodLabels)
+			c.Entry("pod_labels", &r.PodLabels)
 		case 6:
-			c.entry("pod_annotations", &r.PodAnnotations)
+			c.Entry("pod_annotations", &r.PodAnnotations)
 		case 7:
-			c.entry("container_annotations", &r.ContainerAnnotations)
+			c.Entry("container_annotations", &r.ContainerAnnotations)
 		case 8:
-			r.CgroupParent = c.string("cgroup_parent")
+			r.CgroupParent = c.String("cgroup_parent")
 		case 9:
-			r.QOSClass = QOSClass(c.enum("qos_class"))
+			r.QOSClass = QOSClass(c.Enum("qos_class"))
 		case 10:
 			if r.Resources == nil {
 				r.Resources = new(Resources)
 			}
-			c.resources(r.Resources, new(numbers))
+			resources(&c, r.Resources, new(numbers))
 		case 11:
-			c.entry("container_envs", &r.ContainerEnvs)
+			c.Entry("container_envs", &r.ContainerEnvs)
 		}
 	}
-	if c.err != nil {
-		return nil, fmt.Errorf("parse hook request: %w: %w", ErrMalformed, c.err)
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("parse hook request: %w", err)
 	}
 	return r, nil
 }
@@ -92,20 +90,20 @@ func ParseDecision(b []byte) (*Decision, error) {
 		numbers   numbers
 	})
 	d := &all.Decision
-	c := cursor{rest: b}
-	for c.next() {
-		switch c.number {
+	c := wire.NewCursor(b)
+	for c.Next() {
+		switch c.Number {
 		case 1:
 			d.Resources = &all.resources
-			c.resources(d.Resources, &all.numbers)
+			resources(&c, d.Resources, &all.numbers)
 		case 2:
-			c.entry("container_annotations", &d.ContainerAnnotations)
+			c.Entry("container_annotations", &d.ContainerAnnotations)
 		case 3:
-			c.entry("container_envs", &d.ContainerEnvs)
+			c.Entry("container_envs", &d.ContainerEnvs)
 		}
 	}
-	if c.err != nil {
-		return nil, fmt.Errorf("parse hook decision: %w: %w", ErrMalformed, c.err)
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("parse hook decision: %w", err)
 	}
 	return d, nil
 }
@@ -114,154 +112,49 @@ func ParseDecision(b []byte) (*Decision, error) {
 type numbers [14]int64
 
 // resources decodes the field that the cursor is at into r.
-func (c *cursor) resources(r *Resources, n *numbers) {
-	m := c.message("resources")
-	for m.next() {
-		switch m.number {
+func resources(c *wire.Cursor, r *Resources, n *numbers) {
+	m := c.Message("resources")
+	for m.Next() {
+		switch m.Number {
 		case 1:
-			r.CPUShares = m.optional("cpu_shares", n)
+			r.CPUShares = optional(&m, "cpu_shares", n)
 		case 2:
-			r.CFSQuotaUS = m.optional("cfs_quota_us", n)
+			r.CFSQuotaUS = optional(&m, "cfs_quota_us", n)
 		case 3:
-			r.CFSPeriodUS = m.optional("cfs_period_us", n)
+			r.CFSPeriodUS = optional(&m, "cfs_period_us", n)
 		case 4:
-			r.CPUSetCPUs = m.optionalString("cpuset_cpus")
+			r.CPUSetCPUs = m.OptionalString("cpuset_cpus")
 		case 5:
-			r.CPUSetMems = m.optionalString("cpuset_mems")
+			r.CPUSetMems = m.OptionalString("cpuset_mems")
 		case 6:
-			r.CPUBvt = m.optional("cpu_bvt", n)
+			r.CPUBvt = optional(&m, "cpu_bvt", n)
 		case 7:
-			r.CPUIdle = m.optional("cpu_idle", n)
+			r.CPUIdle = optional(&m, "cpu_idle", n)
 		case 8:
-			r.CPUBurstUS = m.optional("cpu_burst_us", n)
+			r.CPUBurstUS = optional(&m, "cpu_burst_us", n)
 		case 9:
-			r.MemoryLimitBytes = m.optional("memory_limit_bytes", n)
+			r.MemoryLimitBytes = optional(&m, "memory_limit_bytes", n)
 		case 10:
-			r.MemoryMinBytes = m.optional("memory_min_bytes", n)
+			r.MemoryMinBytes = optional(&m, "memory_min_bytes", n)
 		case 11:
-			r.MemoryLowBytes = m.optional("memory_low_bytes", n)
+			r.MemoryLowBytes = optional(&m, "memory_low_bytes", n)
 		case 12:
-			r.MemoryHighBytes = m.optional("memory_high_bytes", n)
+			r.MemoryHighBytes = optional(&m, "memory_high_bytes", n)
 		case 13:
-			r.OOMScoreAdj = m.optional("oom_score_adj", n)
+			r.OOMScoreAdj = optional(&m, "oom_score_adj", n)
 		case 14:
-			m.entry("unified", &r.Unified)
+			m.Entry("unified", &r.Unified)
 		}
 	}
-	c.done(&m, "resources")
-}
-
-// cursor walks over the fields of one message and stops at the first error.
-type cursor struct {
-	number protowire.Number
-	err    error
-
-	typ   protowire.Type
-	value uint64 // Of a varint.
-	bytes []byte // Of a string or a message.
-	rest  []byte
-}
-
-// next goes to the next field and reports whether there is one.
-func (c *cursor) next() bool {
-	if c.err != nil || len(c.rest) == 0 {
-		return false
-	}
-	var n int
-	if c.number, c.typ, n = protowire.ConsumeTag(c.rest); n < 0 {
-		c.err = protowire.ParseError(n)
-		return false
-	}
-	c.rest = c.rest[n:]
-	switch c.typ {
-	case protowire.VarintType:
-		c.value, n = protowire.ConsumeVarint(c.rest)
-	case protowire.BytesType:
-		c.bytes, n = protowire.ConsumeBytes(c.rest)
-	default:
-		n = protowire.ConsumeFieldValue(c.number, c.typ, c.rest)
-	}
-	if n < 0 {
-		c.err = fmt.Errorf("field %d: %w", c.number, protowire.ParseError(n))
-		return false
-	}
-	c.rest = c.rest[n:]
-	return true
-}
-
-// is checks the wire type of a known field.
-func (c *cursor) is(want protowire.Type, name string) bool {
-	if c.err == nil && c.typ != want {
-		c.err = fmt.Errorf("field %s has wire type %d, want %d", name, c.typ, want)
-	}
-	return c.err == nil
-}
-
-func (c *cursor) enum(name string) int32 {
-	if !c.is(protowire.VarintType, name) {
-		return 0
-	}
-	return int32(c.value)
+	c.Done(&m, "resources")
 }
 
 // optional stores the number of the field in n and returns where.
-func (c *cursor) optional(name string, n *numbers) *int64 {
-	if !c.is(protowire.VarintType, name) {
+func optional(c *wire.Cursor, name string, n *numbers) *int64 {
+	v, ok := c.Varint(name)
+	if !ok {
 		return nil
 	}
-	n[c.number] = int64(c.value)
-	return &n[c.number]
-}
-
-func (c *cursor) string(name string) string {
-	if !c.is(protowire.BytesType, name) {
-		return ""
-	}
-	if !utf8.Valid(c.bytes) {
-		c.err = fmt.Errorf("field %s is not UTF-8", name)
-		return ""
-	}
-	return string(c.bytes)
-}
-
-func (c *cursor) optionalString(name string) *string {
-	s := c.string(name)
-	return &s
-}
-
-// message returns a cursor over the fields of the message that the field holds.
-func (c *cursor) message(name string) cursor {
-	if !c.is(protowire.BytesType, name) {
-		return cursor{}
-	}
-	return cursor{rest: c.bytes}
-}
-
-// done takes over the error of the cursor m of a message.
-func (c *cursor) done(m *cursor, name string) {
-	if m.err != nil {
-		c.err = fmt.Errorf("%s: %w", name, m.err)
-	}
-}
-
-// entry adds the map entry that the field holds to m.
-func (c *cursor) entry(name string, m *map[string]string) {
-	var key, value string
-	e := c.message(name)
-	for e.next() {
-		switch e.number {
-		case 1:
-			key = e.string("key")
-		case 2:
-			value = e.string("value")
-		}
-	}
-	c.done(&e, name)
-	if c.err != nil {
-		return
-	}
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = value
+	n[c.Number] = int64(v)
+	return &n[c.Number]
 }
