@@ -176,7 +176,7 @@ func hostFunction(im *Import) api.GoModuleFunc {
 			inst.meet(module)
 		}
 		inst.hostCall = im
-		inst.meter.charge(0)
+		inst.meter.charge(hostCallFuel)
 		im.Func(inst, stack)
 	}
 }

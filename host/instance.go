@@ -209,7 +209,7 @@ func (i *Instance) Calling() string { return i.calling }
 // violation of the ABI.
 func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	if uint64(len(data)) <= uint64(limit) {
-		i.meter.charge(len(data))
+		i.meter.chargeBytes(len(data))
 	}
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	n, err := abi.Write(memory, buf, limit, data)
@@ -226,7 +226,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.plugin.limits.ResultBytes) {
 		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.plugin.limits.ResultBytes))
 	}
-	i.meter.charge(int(length))
+	i.meter.chargeBytes(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
 	if err != nil {

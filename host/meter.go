@@ -43,16 +43,16 @@ func (m *meter) overdrawn() bool { return int64(m.global.Get())+m.left < 0 }
 
 func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrFuel, fuel) }
 
-// hostCallFuel is what a call of a host function costs, whatever it does: about
-// as many instructions as run in that time.
+// hostCallFuel is what a call of a host function costs, beside the bytes that it
+// moves: about as many instructions as run in that time.
 const hostCallFuel = 100
 
-// charge takes what a host call costs that reads or writes n bytes of the guest,
-// at the price of the guest's own bulk operations. The guest yields at its next
-// function or loop if that was more than it had.
-func (m *meter) charge(n int) {
-	m.global.Set(uint64(int64(m.global.Get()) - hostCallFuel - int64(n)/wasmbin.BytesPerFuel))
-}
+// charge takes fuel for what the host does on behalf of the guest. The guest
+// yields at its next function or loop if that was more than it had.
+func (m *meter) charge(fuel int) { m.global.Set(uint64(int64(m.global.Get()) - int64(fuel))) }
+
+// chargeBytes takes the price of the guest's own bulk operations for n bytes.
+func (m *meter) chargeBytes(n int) { m.charge(n / wasmbin.BytesPerFuel) }
 
 // used returns how much of the fuel of the last call is gone.
 func (m *meter) used(fuel int64) int64 {

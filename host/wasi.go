@@ -99,7 +99,7 @@ func fdWrite(inst *Instance, stack []uint64) {
 			if !ok {
 				return wasiFault
 			}
-			inst.meter.charge(len(data))
+			inst.meter.chargeBytes(len(data))
 			inst.output.add(data)
 			written += uint64(len(data))
 		}
@@ -122,7 +122,7 @@ func randomGet(inst *Instance, stack []uint64) {
 		stack[0] = wasiFault
 		return
 	}
-	inst.meter.charge(len(buf))
+	inst.meter.chargeBytes(len(buf))
 	if slices.Contains(inst.plugin.cfg.Grants, GrantRandom) {
 		crand.Read(buf) // It never fails.
 	} else {
