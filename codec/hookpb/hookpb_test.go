@@ -215,7 +215,7 @@ func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 		"container name a number":              {field(4, number(1, 1)), "container: field name has wire type 0, want 2"},
 		"parent not UTF-8":                     {field(8, "\xc0"), "field cgroup_parent is not UTF-8"},
 		"envs not entries":                     {field(11, "\x0a"), "container_envs: read field 1: unexpected EOF"},
-		"number of a field beyond the largest": {[]byte{0xf0, 0x9f, 0x98, 0x80, 0x30, 0x30}, "field number is 1610662398, more than 536870911"},
+		"number of a field beyond the largest": {"\xf0\x9f\x98\x80\x30\x30", "field number is 1610662398, more than 536870911"},
 		"resources a number":                   {number(10, 1), "field resources has wire type 0, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
