@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // Path is the way from an object's root to one of its fields. A nil *Path is

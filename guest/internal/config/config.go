@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // Decode decodes a JSON object into the struct that out points to. data is not

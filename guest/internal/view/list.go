@@ -1,7 +1,7 @@
 package view
 
 import (
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 

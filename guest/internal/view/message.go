@@ -4,7 +4,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 

@@ -3,7 +3,7 @@ package view
 import (
 	"unsafe"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 

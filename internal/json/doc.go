@@ -1,7 +1,7 @@
 // Package json reads JSON where it lies: a [Value] is a span of the document's
 // bytes, and nothing is decoded before somebody asks for it.
 //
-// It is made for guests: no reflection, no fmt, no encoding/json, which alone
+// Guests and the host read by it. It is made for guests: no reflection, no fmt, no encoding/json, which alone
 // would add 1.4 MB to a module. An object is walked member by member,
 //
 //	for m := json.Object(raw); m.Next(); {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // decode reads a whole document with this package, into what encoding/json
