@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// versionFlag makes a Kubernetes binary tell its version. Without it, it is
+// v0.0.0-master, and takes the kubelets of today for newer than itself.
+const versionFlag = "-X k8s.io/component-base/version.gitVersion=v1.37.1"
+
+// Build compiles the package main pkg, as go build understands it in the
+// directory dir, and returns the binary, named name. Binaries stay in the user's
+// cache directory, so that what is unchanged is not linked again; tests of
+// several packages may build the same one at the same time.
+func Build(t testing.TB, dir, pkg, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guestbuild.NoteSources(dir); err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	sum := sha256.Sum256([]byte(dir + "\x00" + pkg))
+	file := filepath.Join(cache, "kubewasm", "e2e", hex.EncodeToString(sum[:6]), name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lock(file + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w "+versionFlag, "-o", file, pkg)
+	cmd.Dir = dir
+	// Flags of compilation would be different from those of go test, and the
+	// packages of Kubernetes be compiled twice.
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s in %s: %v\n%s", pkg, dir, err, out)
+	}
+	return file
+}
+
+// lock takes the file's lock, waiting for it, and returns how to give it back.
+func lock(file string) (unlock func(), err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", file, err)
+	}
+	return func() { f.Close() }, nil
+}
