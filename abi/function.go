@@ -14,6 +14,10 @@ import (
 // implements.
 const Marker = "kubewasm_abi_v1"
 
+// MetadataSection is the name of the custom section in which a module says of
+// itself what a host may want to know before it runs.
+const MetadataSection = "kubewasm"
+
 // Memory is the name under which a guest exports its linear memory.
 const Memory = "memory"
 

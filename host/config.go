@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -46,6 +47,9 @@ type Config struct {
 	Kind abi.Kind
 	// Imports are the functions that the caller offers beside the common ones.
 	Imports []Import
+	// Dialects are the other ABIs that the caller serves. A module that is of none
+	// of them, or exports [abi.Marker], is a guest of package abi.
+	Dialects []Dialect
 	// Probe is asked about the first instance of each version before the version
 	// serves: an error refuses it. The instance is reset afterwards. nil asks
 	// nobody.
@@ -129,29 +133,45 @@ const (
 
 const pageSize = 64 << 10
 
+// or returns the limits with those that are zero taken from another set.
+func (l Limits) or(other Limits) Limits {
+	return Limits{
+		MemoryBytes:  cmp.Or(l.MemoryBytes, other.MemoryBytes),
+		Fuel:         cmp.Or(l.Fuel, other.Fuel),
+		Timeout:      cmp.Or(l.Timeout, other.Timeout),
+		BuildTimeout: cmp.Or(l.BuildTimeout, other.BuildTimeout),
+		Instances:    cmp.Or(l.Instances, other.Instances),
+		OutputBytes:  cmp.Or(l.OutputBytes, other.OutputBytes),
+		ResultBytes:  cmp.Or(l.ResultBytes, other.ResultBytes),
+	}
+}
+
 func (l Limits) withDefaults() Limits {
-	if l.MemoryBytes == 0 {
-		l.MemoryBytes = DefaultMemoryBytes
+	return l.or(Limits{
+		MemoryBytes:  DefaultMemoryBytes,
+		Fuel:         DefaultFuel,
+		Timeout:      DefaultTimeout,
+		BuildTimeout: DefaultBuildTimeout,
+		Instances:    runtime.GOMAXPROCS(0),
+		OutputBytes:  DefaultOutputBytes,
+		ResultBytes:  DefaultResultBytes,
+	})
+}
+
+// check returns what is wrong with the limits.
+func (l Limits) check(what string) (errs []error) {
+	if l.MemoryBytes != 0 && l.MemoryBytes < pageSize {
+		errs = append(errs, fmt.Errorf("%s.memoryBytes is %d, less than one page of %d", what, l.MemoryBytes, pageSize))
 	}
-	if l.Fuel == 0 {
-		l.Fuel = DefaultFuel
+	if l.MemoryBytes > 4<<30 {
+		errs = append(errs, fmt.Errorf("%s.memoryBytes is %d, more than WebAssembly's 4 GiB", what, l.MemoryBytes))
 	}
-	if l.Timeout == 0 {
-		l.Timeout = DefaultTimeout
+	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("%s.%s is %d, less than 0", what, name, n))
+		}
 	}
-	if l.BuildTimeout == 0 {
-		l.BuildTimeout = DefaultBuildTimeout
-	}
-	if l.Instances == 0 {
-		l.Instances = runtime.GOMAXPROCS(0)
-	}
-	if l.OutputBytes == 0 {
-		l.OutputBytes = DefaultOutputBytes
-	}
-	if l.ResultBytes == 0 {
-		l.ResultBytes = DefaultResultBytes
-	}
-	return l
+	return errs
 }
 
 // validate reports every mistake of the configuration at once.
@@ -168,22 +188,23 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("sha256 %q is not 64 hexadecimal digits", c.SHA256))
 		}
 	}
-	l := c.Limits
-	if l.MemoryBytes != 0 && l.MemoryBytes < pageSize {
-		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, less than one page of %d", l.MemoryBytes, pageSize))
-	}
-	if l.MemoryBytes > 4<<30 {
-		errs = append(errs, fmt.Errorf("limits.memoryBytes is %d, more than WebAssembly's 4 GiB", l.MemoryBytes))
-	}
-	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("limits.%s is %d, less than 0", name, n))
-		}
+	errs = append(errs, c.Limits.check("limits")...)
+	for i := range c.Dialects {
+		errs = append(errs, c.Dialects[i].Limits.check("dialect "+c.Dialects[i].Name+": limits")...)
 	}
 	known := []string{GrantClock, GrantRandom}
-	for _, im := range c.Imports {
-		if im.Grant != "" && !slices.Contains(known, im.Grant) {
-			known = append(known, im.Grant)
+	know := func(imports []Import) {
+		for _, im := range imports {
+			if im.Grant != "" && !slices.Contains(known, im.Grant) {
+				known = append(known, im.Grant)
+			}
+		}
+	}
+	know(c.Imports)
+	for i := range c.Dialects {
+		know(c.Dialects[i].Imports)
+		if err := c.Dialects[i].check(); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	for _, grant := range c.Grants {

@@ -65,14 +65,14 @@ var commonImports = []Import{
 		return inst.plugin.cfg.Guest
 	}),
 	GuestWrites(abi.ModuleCommon, abi.ImportStatusReason, func(inst *Instance, reason []byte) {
-		inst.reason = text(reason, inst.plugin.limits.OutputBytes)
+		inst.reason = text(reason, inst.version.limits.OutputBytes)
 	}),
 	{
 		Module: abi.ModuleCommon, Name: abi.ImportLog,
 		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
-			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.plugin.limits.OutputBytes))
+			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.version.limits.OutputBytes))
 		},
 	},
 	// Views in an SDK are linked with it, whatever kind of plugin uses them. A

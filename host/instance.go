@@ -28,8 +28,18 @@ type Instance struct {
 	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
 	functions [64]api.Function
+	// exports are the same for a dialect, in the order of Dialect.Exports, and
+	// handles those for calls within calls, by how many are running.
+	exports []api.Function
+	handles [][]api.Function
+	nested  int
+	// command runs the guest if it is a program, and program is what it sees;
+	// spent says that it has run.
+	command api.Function
+	program program
+	spent   bool
 	// stack holds the parameters and the result of a call.
-	stack [4]uint64
+	stack [maxParams]uint64
 	ctx   callContext
 	meter meter
 	state any
@@ -108,23 +118,37 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 
 // run calls fn with the parameters in i.stack.
 func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint64, error) {
+	start, err := i.begin(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	i.nested = 1
+	err = fn.CallWithStack(&i.ctx, i.stack[:])
+	return i.stack[0], i.end(ctx, name, start, err)
+}
+
+// begin begins a call. Until end the instance counts as broken: so it is also
+// when a host function panics through wazero.
+func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
 	if i.broken {
-		return 0, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
+		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
 	}
 	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
-	i.meter.begin(i.plugin.limits.Fuel)
-	var start time.Time
+	i.meter.begin(i.version.limits.Fuel)
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
 	}
-	// Until the guest has returned, the instance counts as broken: so it is
-	// also when a host function panics through wazero.
-	i.broken = true
-	err := fn.CallWithStack(&i.ctx, i.stack[:])
+	i.broken, i.nested = true, 0
+	return start, nil
+}
+
+// end ends a call that returned, or did not for the reason of err, and returns
+// the error of the call.
+func (i *Instance) end(ctx context.Context, name string, start time.Time, err error) error {
 	if err == nil && i.meter.overdrawn() {
-		err = fuelError(i.plugin.limits.Fuel)
+		err = fuelError(i.version.limits.Fuel)
 	}
-	if err != nil && startedWell(err, name) {
+	if err != nil && i.startedWell(err, name) {
 		err = nil
 	}
 	if err != nil {
@@ -146,7 +170,7 @@ func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint6
 		i.output.bytes = i.output.bytes[:0]
 	}
 	i.ctx.parent, i.calling = context.Background(), ""
-	return i.stack[0], err
+	return err
 }
 
 // startFunctions initialise a module: that of a reactor or, if there is none,
@@ -155,16 +179,18 @@ var startFunctions = []string{"_initialize", "_start"}
 
 // startedWell reports whether err is the end of a command that exits with 0 when
 // it has started.
-func startedWell(err error, name string) bool {
+func (i *Instance) startedWell(err error, name string) bool {
 	var exit *sys.ExitError
-	return slices.Contains(startFunctions, name) && errors.As(err, &exit) && exit.ExitCode() == 0
+	if !errors.As(err, &exit) || exit.ExitCode() != 0 {
+		return false
+	}
+	return i.program.running || slices.Contains(i.version.startFunctions(), name)
 }
 
 // start runs the module's own initialisation.
 func (i *Instance) start(ctx context.Context) error {
-	for _, name := range startFunctions {
-		if fn := i.module.ExportedFunction(name); fn != nil {
-			_, err := i.run(ctx, fn, name)
+	for _, name := range i.version.startFunctions() {
+		if _, err := i.run(ctx, i.module.ExportedFunction(name), name); err != nil {
 			return err
 		}
 	}
@@ -172,13 +198,13 @@ func (i *Instance) start(ctx context.Context) error {
 }
 
 // FuelUsed returns how much fuel the last call took.
-func (i *Instance) FuelUsed() int64 { return i.meter.used(i.plugin.limits.Fuel) }
+func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
 // Release gives the instance back. One whose guest trapped begins anew from the
 // snapshot, or is closed if it cannot. The instance must not be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
-	if i.broken || i.plugin.cfg.Reset == ResetPerCall {
+	if i.broken || i.spent || i.plugin.cfg.Reset == ResetPerCall {
 		restored := v.restore(i)
 		if observer := i.plugin.cfg.Observer; observer != nil {
 			observer.Restarted(i.plugin.cfg.Name, !restored)
@@ -191,7 +217,7 @@ func (i *Instance) Release() {
 		if i.plugin.cfg.NewState != nil {
 			i.state = i.plugin.cfg.NewState()
 		}
-		i.broken = false
+		i.broken, i.spent = false, false
 	}
 	v.pool.put(i)
 }
@@ -223,8 +249,8 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 // Bytes outside of its memory or more than Limits.ResultBytes are a violation
 // of the ABI.
 func (i *Instance) Read(ptr, length uint32) []byte {
-	if uint64(length) > uint64(i.plugin.limits.ResultBytes) {
-		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.plugin.limits.ResultBytes))
+	if uint64(length) > uint64(i.version.limits.ResultBytes) {
+		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
 	}
 	i.meter.chargeBytes(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
@@ -249,10 +275,10 @@ func (i *Instance) Violate(err error) {
 // log writes what a guest says to the host's log, up to Limits.OutputBytes in one
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
-	if i.logged > i.plugin.limits.OutputBytes {
+	if i.logged > i.version.limits.OutputBytes {
 		return
 	}
-	if i.logged += len(msg) + 1; i.logged > i.plugin.limits.OutputBytes {
+	if i.logged += len(msg) + 1; i.logged > i.version.limits.OutputBytes {
 		msg = "the guest logs more than limits.outputBytes in one call; the rest is dropped"
 	}
 	if l := i.plugin.cfg.Logger; l != nil {

@@ -23,7 +23,7 @@ func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 // one. All that can fail does so here: wazero panics when an allocator has
 // nothing for it.
 func (v *version) newMemory() (*snapmem.Memory, error) {
-	least, most := uint64(v.info.Memory.Min)*pageSize, v.plugin.limits.MemoryBytes/pageSize*pageSize
+	least, most := uint64(v.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
 	if m := v.info.Memory; m.HasMax {
 		most = min(most, uint64(m.Max)*pageSize)
 	}

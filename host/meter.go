@@ -65,7 +65,7 @@ func (m *meter) used(fuel int64) int64 {
 // yield is called by a guest whose slice is used up. It ends the call by a panic
 // or gives the guest another slice.
 func (i *Instance) yield(module api.Module) {
-	m, limits := &i.meter, &i.plugin.limits
+	m, limits := &i.meter, &i.version.limits
 	i.meet(module)
 	now := time.Now()
 	if m.deadline.IsZero() {
@@ -91,7 +91,7 @@ func (i *Instance) yield(module api.Module) {
 func (i *Instance) meet(module api.Module) {
 	if i.meter.global == nil {
 		i.meter.bind(module)
-		i.meter.left = i.plugin.limits.Fuel - fuelSlice
+		i.meter.left = i.version.limits.Fuel - fuelSlice
 	}
 	if i.memory == nil {
 		i.memory = module.ExportedMemory(abi.Memory)

@@ -16,7 +16,6 @@ import (
 // replace while it is. It is safe for use by several goroutines.
 type Plugin struct {
 	cfg     Config
-	limits  Limits
 	runtime *Runtime
 	breaker breaker
 
@@ -44,7 +43,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, limits: cfg.Limits.withDefaults(), runtime: rt}
+	p := &Plugin{cfg: cfg, runtime: rt}
 	p.breaker.cfg = cfg.Disable
 	// Until the plugin is registered, Close has only this to wait for.
 	if err := rt.begin(cfg.Name); err != nil {
@@ -63,8 +62,8 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return p.cfg.Name }
 
-// Functions returns the functions that the guest implements. They are the same
-// for every version.
+// Functions returns the functions that the guest implements, none if it is of a
+// [Dialect]. They are the same for every version.
 func (p *Plugin) Functions() abi.Mask { return p.current.Load().functions }
 
 // Digest returns the SHA-256 of the module that serves new calls, in
@@ -127,13 +126,13 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err error) {
 	old := p.current.Load()
 	b := Build{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
-	module, err := fetch(ctx, p.cfg.Name, source, sha256)
+	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
-		b.Digest = digestOf(module)
+		b.Digest = digest
 		if old != nil && b.Digest == old.digest {
 			return nil
 		}
-		err = p.replace(ctx, old, module)
+		err = p.replace(ctx, old, module, digest)
 	}
 	if p.cfg.Observer != nil {
 		b.Duration, b.Err = time.Since(b.Start), err
@@ -143,8 +142,8 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 }
 
 // replace builds a version and puts it in the place of old, which may be nil.
-func (p *Plugin) replace(ctx context.Context, old *version, module []byte) error {
-	v, err := p.newVersion(ctx, module)
+func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string) error {
+	v, err := p.newVersion(ctx, module, digest)
 	if err != nil {
 		return err
 	}
@@ -152,9 +151,9 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte) error
 		p.current.Store(v)
 		return nil
 	}
-	if v.functions != old.functions {
+	if has, had := v.implements(), old.implements(); has != had {
 		return errors.Join(
-			fmt.Errorf("plugin %q: swap: the new version implements %s, the running one %s", p.cfg.Name, v.functions, old.functions),
+			fmt.Errorf("plugin %q: swap: the new version implements %s, the running one %s", p.cfg.Name, has, had),
 			v.close(context.WithoutCancel(ctx)))
 	}
 	p.current.Store(v)

@@ -22,6 +22,7 @@ import (
 // version is one module of a plugin, with its instances.
 type version struct {
 	plugin *Plugin
+	limits Limits
 	// digest is the SHA-256 of the module, in hexadecimal.
 	digest string
 	// wasm is a wazero runtime of its own: plugins do not trust each other, and
@@ -32,7 +33,12 @@ type version struct {
 	// nil if there is none. compiled belongs to it until then.
 	compiling chan struct{}
 	info      *wasmbin.Info
+	about     *Module
 	functions abi.Mask
+	// dialect is what the guest speaks, nil for our own ABI; exports are the
+	// functions of the dialect that it has, bit n for the one with index n.
+	dialect *Dialect
+	exports uint64
 	// snapshot is what new instances and those that trapped begin from; nil if
 	// the guest has state that a snapshot does not capture.
 	snapshot *snapshot
@@ -42,17 +48,18 @@ type version struct {
 	freeErr  error
 }
 
-// fetch returns a module whose digest is want, unless that is empty. The digest
-// is checked before anything looks at the bytes.
-func fetch(ctx context.Context, plugin string, source Source, want string) ([]byte, error) {
-	module, err := source.Fetch(ctx)
+// fetch returns a module and its digest, which is want unless that is empty. The
+// digest is checked before anything looks at the bytes.
+func fetch(ctx context.Context, plugin string, source Source, want string) (module []byte, digest string, err error) {
+	module, err = source.Fetch(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("plugin %q: fetch module: %w", plugin, err)
+		return nil, "", fmt.Errorf("plugin %q: fetch module: %w", plugin, err)
 	}
-	if got := digestOf(module); want != "" && !strings.EqualFold(got, want) {
-		return nil, &DigestError{Plugin: plugin, Want: strings.ToLower(want), Got: got}
+	digest = digestOf(module)
+	if want != "" && !strings.EqualFold(digest, want) {
+		return nil, "", &DigestError{Plugin: plugin, Want: strings.ToLower(want), Got: digest}
 	}
-	return module, nil
+	return module, digest, nil
 }
 
 // digestOf returns the SHA-256 of a module in lower-case hexadecimal.
@@ -64,15 +71,23 @@ func digestOf(module []byte) string {
 // newVersion builds a version from the bytes of its module: rewrite, compile,
 // check, instantiate, configure, probe. One that it returns has answered
 // already; one that fails leaves nothing behind.
-func (p *Plugin) newVersion(ctx context.Context, module []byte) (*version, error) {
+func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (*version, error) {
+	about, err := inspect(module, digest)
+	if err != nil {
+		return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
+	}
 	if err := p.runtime.begin(p.cfg.Name); err != nil {
 		return nil, err
 	}
-	v := &version{plugin: p, digest: digestOf(module)}
-	v.pool = newPool(p.limits.Instances, v.discard)
+	v := &version{plugin: p, digest: digest, about: about, dialect: p.cfg.dialectOf(about), limits: p.cfg.Limits}
+	if v.dialect != nil {
+		v.limits = v.limits.or(v.dialect.Limits)
+	}
+	v.limits = v.limits.withDefaults()
+	v.pool = newPool(v.limits.Instances, v.discard)
 	v.wasm = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCompilationCache(p.runtime.cache).
-		WithMemoryLimitPages(uint32(p.limits.MemoryBytes/pageSize)))
+		WithMemoryLimitPages(uint32(v.limits.MemoryBytes/pageSize)))
 	if err := v.load(ctx, module); err != nil {
 		return nil, errors.Join(err, v.abandon())
 	}
@@ -99,7 +114,7 @@ func (v *version) abandon() error {
 // wazero looks at its context between two functions, and one function can take a
 // minute, so the compilation may outlast the wait for it.
 func (v *version) compile(ctx context.Context, module []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, v.plugin.limits.BuildTimeout)
+	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	var err error
@@ -119,7 +134,7 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 		return err
 	case <-ctx.Done():
 		v.compiling = done
-		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.plugin.limits.BuildTimeout)
+		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
 	}
 }
 
@@ -134,8 +149,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	module, v.info, err = wasmbin.Rewrite(module, wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
-		MaxMemoryPages:   uint32(v.plugin.limits.MemoryBytes / pageSize),
+		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
 		MaxTableElements: maxTableElements,
+		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
 	})
 	if err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
@@ -144,7 +160,12 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if err := v.compile(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
-	imports := newImportTable(commonImports, v.plugin.cfg.Imports)
+	var imports importTable
+	if v.dialect != nil {
+		imports = newImportTable(v.dialect.Imports)
+	} else {
+		imports = newImportTable(commonImports, v.plugin.cfg.Imports)
+	}
 	errs := imports.check(v.plugin.cfg.Name, v.compiled, v.plugin.cfg.Grants)
 	errs = append(errs, v.checkModule()...)
 	if len(errs) != 0 {
@@ -186,14 +207,17 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 // checkModule reports the exports that every guest needs, as far as they are
 // missing or of the wrong type.
 func (v *version) checkModule() []error {
-	errs := v.checkExport(nil, abi.Marker, nil, []abi.ValueType{abi.I64})
+	var errs []error
+	if v.dialect != nil {
+		errs = v.checkDialect()
+	} else {
+		errs = v.checkExport(nil, abi.Marker, nil, []abi.ValueType{abi.I64})
+	}
 	if _, ok := v.compiled.ExportedMemories()[abi.Memory]; !ok {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
 	}
-	for _, name := range startFunctions {
-		if _, ok := v.compiled.ExportedFunctions()[name]; ok {
-			errs = v.checkExport(errs, name, nil, nil)
-		}
+	for _, name := range v.startFunctions() {
+		errs = v.checkExport(errs, name, nil, nil)
 	}
 	return errs
 }
@@ -224,7 +248,7 @@ func (v *version) checkExport(errs []error, name string, params, results []abi.V
 // instantiate makes an instance that is ready to be called: started, asked for
 // its functions, configured.
 func (v *version) instantiate(ctx context.Context) (*Instance, error) {
-	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.plugin.limits.OutputBytes}}
+	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
 	if v.plugin.cfg.NewState != nil {
 		inst.state = v.plugin.cfg.NewState()
@@ -275,7 +299,6 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 func (p *Plugin) moduleConfig() wazero.ModuleConfig {
 	config := wazero.NewModuleConfig().
 		WithName("").
-		WithArgs(p.cfg.Name). // Go code that looks at os.Args[0] must find it.
 		WithStartFunctions()
 	if slices.Contains(p.cfg.Grants, GrantClock) {
 		config = config.WithSysWalltime().WithSysNanotime()
@@ -287,6 +310,10 @@ func (p *Plugin) moduleConfig() wazero.ModuleConfig {
 func (v *version) prepare(ctx context.Context, inst *Instance) error {
 	if err := inst.start(ctx); err != nil {
 		return err
+	}
+	if v.dialect != nil {
+		v.resolve(inst)
+		return nil
 	}
 	mask, err := v.ask(ctx, inst)
 	if err != nil {
@@ -311,6 +338,32 @@ func (v *version) resolve(inst *Instance) {
 	for _, f := range v.functions.Functions() {
 		inst.functions[f] = inst.module.ExportedFunction(f.Signature().Name)
 	}
+	if v.dialect == nil {
+		return
+	}
+	inst.exports, inst.handles = make([]api.Function, len(v.dialect.Exports)), nil
+	for n, e := range v.dialect.Exports {
+		if v.exports&(1<<n) != 0 {
+			inst.exports[n] = inst.module.ExportedFunction(e.Name)
+		}
+	}
+	if v.dialect.Command {
+		inst.command = inst.module.ExportedFunction(commandStart)
+	}
+}
+
+// implements says what the guest implements, and in which dialect.
+func (v *version) implements() string {
+	if v.dialect == nil {
+		return v.functions.String()
+	}
+	names := []string{}
+	for n, e := range v.dialect.Exports {
+		if v.exports&(1<<n) != 0 {
+			names = append(names, e.Name)
+		}
+	}
+	return v.dialect.Name + ": " + strings.Join(names, ", ")
 }
 
 // ask calls the marker. What the first instance answers holds for all.

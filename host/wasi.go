@@ -37,8 +37,9 @@ const (
 // wasiFunctions are ours where wazero's do not fit.
 //
 // proc_exit of wazero closes the module, after which its functions still run, on
-// memory that is gone; ours only ends the call. The others work for as long as
-// their arguments say, which a guest would not pay for.
+// memory that is gone; ours only ends the call. Arguments and standard input are
+// those of a call and not of an instance. The others work for as long as their
+// arguments say, which a guest would not pay for.
 var wasiFunctions = []struct {
 	name    string
 	params  int
@@ -46,6 +47,9 @@ var wasiFunctions = []struct {
 	call    func(inst *Instance, stack []uint64)
 }{
 	{"proc_exit", 1, nil, func(_ *Instance, stack []uint64) { panic(sys.NewExitError(uint32(stack[0]))) }},
+	{"args_sizes_get", 2, []api.ValueType{api.ValueTypeI32}, argsSizesGet},
+	{"args_get", 2, []api.ValueType{api.ValueTypeI32}, argsGet},
+	{"fd_read", 4, []api.ValueType{api.ValueTypeI32}, fdRead},
 	{"fd_write", 4, []api.ValueType{api.ValueTypeI32}, fdWrite},
 	{"random_get", 2, []api.ValueType{api.ValueTypeI32}, randomGet},
 	{"poll_oneoff", 4, []api.ValueType{api.ValueTypeI32}, pollOneoff},
@@ -100,7 +104,7 @@ func fdWrite(inst *Instance, stack []uint64) {
 				return wasiFault
 			}
 			inst.meter.chargeBytes(len(data))
-			inst.output.add(data)
+			inst.print(fd, data)
 			written += uint64(len(data))
 		}
 		nwritten, ok := inst.bytes(uint32(stack[3]), 4)
@@ -113,6 +117,19 @@ func fdWrite(inst *Instance, stack []uint64) {
 		binary.LittleEndian.PutUint32(nwritten, uint32(written))
 		return wasiSuccess
 	}()
+}
+
+// print takes what the guest writes to standard output or standard error. What a
+// program writes to its standard output is its result.
+func (i *Instance) print(fd uint32, data []byte) {
+	if fd != 1 || !i.program.running {
+		i.output.add(data)
+		return
+	}
+	if limit := i.version.limits.ResultBytes; len(data) > limit-len(i.program.stdout) {
+		i.Violate(fmt.Errorf("the program writes more than the limit of %d bytes", limit))
+	}
+	i.program.stdout = append(i.program.stdout, data...)
 }
 
 // randomGet is random_get (buf, buf_len).

@@ -28,6 +28,18 @@ var preamble = []byte{0x00, 'a', 's', 'm', 0x01, 0x00, 0x00, 0x00}
 // It never allocates more than a small multiple of len(bin), whatever the
 // counts in it claim.
 func Decode(bin []byte) (*Module, error) {
+	m, err := decode(bin, func(SectionID) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Functions) != len(m.Codes) {
+		return nil, &DecodeError{SectionCode, len(bin), fmt.Errorf("%d functions have %d bodies", len(m.Functions), len(m.Codes))}
+	}
+	return m, m.checkLocals(len(bin))
+}
+
+// decode decodes the sections that are wanted, and steps over the others.
+func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 	if !bytes.HasPrefix(bin, preamble) {
 		head := bin[:min(len(bin), len(preamble))]
 		return nil, &DecodeError{Err: fmt.Errorf("want the preamble %q, have %q", preamble, head)}
@@ -58,7 +70,11 @@ func Decode(bin []byte) (*Module, error) {
 			return nil, r.err
 		default:
 			last = id
-			m.decodeSection(s)
+			if wanted(id) {
+				m.decodeSection(s)
+			} else {
+				s.pos = len(s.buf)
+			}
 		}
 		if s.left() > 0 {
 			s.fail(s.pos, "%d bytes are left over", s.left())
@@ -71,14 +87,10 @@ func Decode(bin []byte) (*Module, error) {
 	if n := len(m.flatTypes()); int64(n) < r.types {
 		r.fail(len(bin), "%w: type %d, there are %d", ErrIndex, r.types-1, n)
 	}
-	if r.err == nil && len(m.Functions) != len(m.Codes) {
-		r.section = SectionCode
-		r.fail(len(bin), "%d functions have %d bodies", len(m.Functions), len(m.Codes))
-	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	return m, m.checkLocals(len(bin))
+	return m, nil
 }
 
 // vector decodes count entries.

@@ -3,6 +3,7 @@ package wasmbin
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ type Options struct {
 	// can hold together; 0 leaves them. An element takes eight bytes of the
 	// host's memory, which no limit of the guest's memory covers.
 	MaxTableElements uint32
+	// DefineMemory gives a guest that imports its memory one of its own, with
+	// the limits that it asks for, and exports it as "memory" unless the guest
+	// has an export of that name.
+	DefineMemory bool
 }
 
 // Info tells the host about the guest that was rewritten. Indexes are those of
@@ -123,7 +128,7 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 	}
 	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.reserved, rw.capMemory, rw.capTables, rw.describe,
+		rw.reserved, rw.defineMemory, rw.capMemory, rw.capTables, rw.describe,
 		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -131,6 +136,23 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 		}
 	}
 	return m.Encode(), rw.info, nil
+}
+
+// Describe returns the imports and exports of a module, as in [Info], and its
+// custom sections, which share their bytes with bin. It does not look at code,
+// elements and data, so it takes microseconds. Errors are as for [Rewrite].
+func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err error) {
+	m, err := decode(bin, func(id SectionID) bool {
+		return id != SectionElement && id != SectionDataCount && id != SectionCode && id != SectionData
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	rw := &rewriter{Module: m, info: &Info{}}
+	if err := rw.describe(); err != nil {
+		return nil, nil, nil, fmt.Errorf("describe wasm: %w", err)
+	}
+	return rw.info.Imports, rw.info.Exports, m.Customs, nil
 }
 
 // rewriter holds what the steps of Rewrite share. They run in the order in
@@ -157,6 +179,25 @@ func (rw *rewriter) reserved() error {
 		if strings.HasPrefix(e.Name, ReservedPrefix) {
 			return fmt.Errorf("export %q: %w", e.Name, ErrReserved)
 		}
+	}
+	return nil
+}
+
+// defineMemory makes the import of a memory a definition. It stays memory 0, so
+// nothing else changes.
+func (rw *rewriter) defineMemory() error {
+	const name = "memory"
+	at := slices.IndexFunc(rw.Imports, func(i Import) bool { return i.Kind == ExternMemory })
+	if at < 0 || !rw.opts.DefineMemory {
+		return nil
+	}
+	rw.Memories = append([]Limits{rw.Imports[at].Memory}, rw.Memories...)
+	if len(rw.Memories) > 1 {
+		return fmt.Errorf("%w: %d memories, only one is possible", ErrUnsupported, len(rw.Memories))
+	}
+	rw.Imports = slices.Delete(rw.Imports, at, at+1)
+	if !slices.ContainsFunc(rw.Exports, func(e Export) bool { return e.Name == name }) {
+		rw.Exports = append(rw.Exports, Export{name, ExternMemory, 0})
 	}
 	return nil
 }
@@ -424,6 +465,9 @@ func stale(name string) bool {
 		strings.HasPrefix(name, "reloc.") ||
 		strings.HasPrefix(name, "metadata.code.")
 }
+
+// Debug reports whether the section describes the code, for those who debug it.
+func (c *Custom) Debug() bool { return c.Name == nameSection || stale(c.Name) }
 
 // customs remaps the name section and drops what metering makes stale.
 func (rw *rewriter) customs() error {

@@ -1,0 +1,311 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Dialect is an ABI other than that of package abi, of guests that are older
+// than it. Such a guest has no marker: what it is shows in its imports and
+// exports. A module that exports [abi.Marker] is never of a dialect.
+type Dialect struct {
+	// Name names the dialect in messages, and for [Plugin.Dialect].
+	Name string
+	// Detect reports whether a module is of the dialect. Of several the first
+	// counts.
+	Detect func(m *Module) bool
+	// Exports are the functions that the caller calls by their index here, 64 at
+	// most. All but the optional ones must be there.
+	Exports []Export
+	// Imports are the functions that guests may import, beside WASI: those of
+	// Config and the common ones are not offered.
+	Imports []Import
+	// Start names the functions () -> () that start an instance, in their order,
+	// as far as the guest exports them. nil means _initialize or, if there is
+	// none, _start.
+	Start []string
+	// Command says that guests are programs, which are not started once and then
+	// called, but run from beginning to end for each call of [Instance.Run].
+	Command bool
+	// DefineMemory says that guests import their memory from elsewhere. They get
+	// one of their own instead, exported as [abi.Memory].
+	DefineMemory bool
+	// Limits are the defaults of the dialect: they count where Config.Limits is
+	// zero.
+	Limits Limits
+}
+
+// Export is a function that guests of a [Dialect] export. It has at most 8
+// parameters and one result.
+type Export struct {
+	Name            string
+	Params, Results []abi.ValueType
+	// Optional says that a guest may do without. Which of the optional functions
+	// there are cannot change in a swap.
+	Optional bool
+}
+
+// maxParams is the most parameters that a function of a guest may have.
+const maxParams = 8
+
+// check returns what is wrong with the dialect.
+func (d *Dialect) check() error {
+	var errs []error
+	if d.Name == "" || d.Detect == nil {
+		errs = append(errs, errors.New("has no name or no Detect"))
+	}
+	if len(d.Exports) > 64 {
+		errs = append(errs, fmt.Errorf("has %d exports, more than 64", len(d.Exports)))
+	}
+	for _, e := range d.Exports {
+		if len(e.Params) > maxParams || len(e.Results) > 1 {
+			errs = append(errs, fmt.Errorf("export %q is %s, which is more than %d parameters and a result",
+				e.Name, abi.FormatSignature(e.Params, e.Results), maxParams))
+		}
+	}
+	if d.Command && (len(d.Exports) > 0 || len(d.Start) > 0) {
+		errs = append(errs, errors.New("is one of commands, and has exports or start functions"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("dialect %q: %w", d.Name, errors.Join(errs...))
+}
+
+// dialectOf finds the dialect of a module, nil for our own ABI.
+func (c *Config) dialectOf(m *Module) *Dialect {
+	if m.Export(abi.Marker) != "" {
+		return nil
+	}
+	for i := range c.Dialects {
+		if d := &c.Dialects[i]; d.Detect(m) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Dialect returns the name of the dialect of the module that serves new calls,
+// empty for a guest of package abi. It is the same for every version.
+func (p *Plugin) Dialect() string {
+	if d := p.current.Load().dialect; d != nil {
+		return d.Name
+	}
+	return ""
+}
+
+// Exports reports whether the guest has the function of Dialect.Exports with that
+// index. It is the same for every version.
+func (p *Plugin) Exports(export int) bool {
+	return p.current.Load().exports&(1<<export) != 0
+}
+
+// Module returns what the module that serves new calls says of itself.
+func (p *Plugin) Module() *Module { return p.current.Load().about }
+
+// Metadata returns the custom section [abi.MetadataSection] of the module that
+// serves new calls, which must not be changed; nil if it has none.
+func (p *Plugin) Metadata() []byte { return p.Module().Custom(abi.MetadataSection) }
+
+// Module returns what the module of the instance says of itself.
+func (i *Instance) Module() *Module { return i.version.about }
+
+// CallExport calls the function of Dialect.Exports with that index. It is as
+// [Instance.Call] otherwise.
+func (i *Instance) CallExport(ctx context.Context, export int, args ...uint64) (uint64, error) {
+	fn, sig, err := i.export(export, args)
+	if err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, sig.Name, err)
+	}
+	copy(i.stack[:], args)
+	return i.run(ctx, fn, sig.Name)
+}
+
+// export returns a function for arguments.
+func (i *Instance) export(export int, args []uint64) (api.Function, *Export, error) {
+	d := i.version.dialect
+	if d == nil || export < 0 || export >= len(d.Exports) {
+		return nil, nil, fmt.Errorf("plugin %q: call export %d: the guest's dialect has none", i.plugin.cfg.Name, export)
+	}
+	e := &d.Exports[export]
+	if i.exports[export] == nil {
+		return nil, nil, fmt.Errorf("plugin %q: call %s: the guest does not export it", i.plugin.cfg.Name, e.Name)
+	}
+	if len(args) != len(e.Params) {
+		return nil, nil, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, e.Name, len(args), len(e.Params))
+	}
+	return i.exports[export], e, nil
+}
+
+// Session runs f as one call of the guest, which name stands for in messages and
+// metrics: whatever f calls by [Instance.Invoke] shares the fuel and the time of
+// one call. f may use everything that a host function may.
+//
+// The error is that of f, or a *[TrapError] if the guest trapped, was stopped or
+// broke a rule.
+func (i *Instance) Session(ctx context.Context, name string, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, name, err)
+	}
+	start, err := i.begin(ctx, name)
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = func() (err error) {
+		// As wazero does it for host functions: a guest's mischief ends here.
+		defer func() {
+			if r := recover(); r != nil {
+				if err, _ = r.(error); err == nil {
+					err = fmt.Errorf("panic: %v", r)
+				}
+			}
+		}()
+		failed = f()
+		return nil
+	}()
+	if err := i.end(ctx, name, start, err); err != nil {
+		return err
+	}
+	return failed
+}
+
+// maxNested is how often the host and a guest may call one another in turn. Each
+// time takes the host's stack, too.
+const maxNested = 16
+
+// Invoke calls the function of Dialect.Exports with that index within the call
+// that runs: it may be used in host functions, and in the function that
+// [Instance.Session] runs, only. It does not return if the guest does not.
+func (i *Instance) Invoke(export int, args ...uint64) uint64 {
+	if i.calling == "" {
+		panic(fmt.Sprintf("plugin %q: Invoke outside of a call", i.plugin.cfg.Name))
+	}
+	fn, e, err := i.export(export, args)
+	if err != nil {
+		panic(err)
+	}
+	level := i.nested
+	if level > maxNested {
+		i.Violate(fmt.Errorf("%s: the guest and the host call each other more than %d times in turn", e.Name, maxNested))
+	}
+	// A function that runs already cannot be entered again, another handle of it
+	// can.
+	if level > 0 {
+		fn = i.handle(level, export)
+	}
+	hostCall := i.hostCall
+	i.nested++
+	defer func() { i.nested = level }()
+	var stack [maxParams]uint64
+	copy(stack[:], args)
+	if err := fn.CallWithStack(&i.ctx, stack[:]); err != nil {
+		panic(err)
+	}
+	i.hostCall = hostCall
+	return stack[0]
+}
+
+// handle returns an export for a call within level others.
+func (i *Instance) handle(level, export int) api.Function {
+	for len(i.handles) < level {
+		i.handles = append(i.handles, make([]api.Function, len(i.exports)))
+	}
+	fn := &i.handles[level-1][export]
+	if *fn == nil {
+		*fn = i.module.ExportedFunction(i.version.dialect.Exports[export].Name)
+	}
+	return *fn
+}
+
+// Memory returns the guest's memory, for host functions, Session and the time
+// between calls. It is valid until the guest runs again, and may be written to.
+// Whoever copies much of it on the guest's behalf pays with [Instance.Charge].
+func (i *Instance) Memory() []byte {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	return memory
+}
+
+// Charge takes the price of moving n bytes from the fuel of the call that runs.
+func (i *Instance) Charge(n int) { i.meter.chargeBytes(n) }
+
+// Limits returns the limits of the plugin, with their defaults.
+func (i *Instance) Limits() Limits { return i.version.limits }
+
+// Run runs a program (Dialect.Command) from its beginning to its end, and
+// returns what it has written to standard output. args begin with the name of
+// the program; stdin must not change meanwhile. An instance runs once, then it
+// must be released.
+//
+// The error is a *[TrapError] as for [Instance.Call], also if the program exits
+// with another code than 0 or writes more than Limits.ResultBytes.
+func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
+	fn := i.command
+	if fn == nil {
+		return nil, fmt.Errorf("plugin %q: run: the guest is no command", i.plugin.cfg.Name)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("plugin %q: run: %w", i.plugin.cfg.Name, err)
+	}
+	if i.spent {
+		return nil, fmt.Errorf("plugin %q: run: the instance has run already", i.plugin.cfg.Name)
+	}
+	i.spent = true
+	i.program = program{args: args, stdin: stdin, running: true}
+	_, err = i.run(ctx, fn, commandStart)
+	stdout = i.program.stdout
+	i.program = program{}
+	return stdout, err
+}
+
+// commandStart is the export that runs a program.
+const commandStart = "_start"
+
+// program is what a guest that runs as one sees of the world.
+type program struct {
+	args    []string
+	stdin   []byte // What is left of it.
+	stdout  []byte
+	running bool
+}
+
+// startFunctions returns the functions that start an instance.
+func (v *version) startFunctions() []string {
+	switch d := v.dialect; {
+	case d == nil || d.Start == nil && !d.Command:
+		for _, name := range startFunctions {
+			if v.about.Export(name) != "" {
+				return []string{name}
+			}
+		}
+		return nil
+	default:
+		return slices.DeleteFunc(slices.Clone(d.Start), func(name string) bool { return v.about.Export(name) == "" })
+	}
+}
+
+// checkDialect reports the exports of a dialect that are missing or of the wrong
+// type, and notes which there are.
+func (v *version) checkDialect() []error {
+	var errs []error
+	for n, e := range v.dialect.Exports {
+		if e.Optional && v.about.Export(e.Name) == "" {
+			continue
+		}
+		v.exports |= 1 << n
+		errs = v.checkExport(errs, e.Name, e.Params, e.Results)
+	}
+	if v.dialect.Command {
+		errs = v.checkExport(errs, commandStart, nil, nil)
+	}
+	return errs
+}

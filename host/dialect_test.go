@@ -1,0 +1,366 @@
+package host_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The exports of testdata/dialect.wat, in the order of exampleDialect.
+const (
+	started = iota
+	alloc
+	eval
+	again
+	spin
+	trap
+	missing
+)
+
+// exampleDialect is served to guests that import env.builtin, which takes what
+// to do and a number.
+func exampleDialect() host.Dialect {
+	i32 := []abi.ValueType{abi.I32}
+	return host.Dialect{
+		Name:   "example",
+		Detect: func(m *host.Module) bool { return m.Import("env", "builtin") == "(i32, i32) -> i32" },
+		Exports: []host.Export{
+			started: {Name: "started", Results: i32},
+			alloc:   {Name: "alloc", Params: i32, Results: i32},
+			eval:    {Name: "eval", Params: slices.Repeat(i32, 7), Results: i32},
+			again:   {Name: "again", Params: i32, Results: i32},
+			spin:    {Name: "spin"},
+			trap:    {Name: "trap"},
+			missing: {Name: "missing", Optional: true},
+		},
+		Start:        []string{"absent", "first", "second"},
+		DefineMemory: true,
+		Imports: []host.Import{{
+			Module: "env", Name: "builtin", Params: []abi.ValueType{abi.I32, abi.I32}, Results: i32, Grant: "builtins",
+			Func: func(inst *host.Instance, stack []uint64) {
+				switch stack[0] {
+				case 1: // Put the number into new memory, and return it from there.
+					at := uint32(inst.Invoke(alloc, 4))
+					data, err := abi.Read(inst.Memory(), at, 4)
+					if err != nil {
+						inst.Violate(err)
+					}
+					binary.LittleEndian.PutUint32(data, uint32(stack[1]))
+					stack[0] = uint64(binary.LittleEndian.Uint32(inst.Memory()[at:]))
+				case 2:
+					stack[0] = inst.Invoke(again, stack[1])
+				}
+			},
+		}},
+		Limits: host.Limits{MemoryBytes: 1 << 20, Fuel: 1_000_000, Timeout: time.Second},
+	}
+}
+
+func dialectConfig() host.Config {
+	cfg := config("dialect")
+	cfg.Grants = []string{"builtins"}
+	cfg.Dialects = []host.Dialect{exampleDialect()}
+	return cfg
+}
+
+func TestDialect(t *testing.T) {
+	p := load(t, dialectConfig())
+	if got := p.Dialect(); got != "example" {
+		t.Errorf("the dialect is %q", got)
+	}
+	if !p.Exports(eval) || p.Exports(missing) || p.Functions() != 0 {
+		t.Errorf("eval: %t, missing: %t, functions %s", p.Exports(eval), p.Exports(missing), p.Functions())
+	}
+	inst := acquire(t, p)
+	defer inst.Release()
+	if got, err := inst.CallExport(t.Context(), started); err != nil || got != 10 {
+		t.Errorf("started with %d, error %v, want 10", got, err)
+	}
+	if got, err := inst.CallExport(t.Context(), eval, 1, 2, 3, 4, 5, 6, 7); err != nil || got != 12 {
+		t.Errorf("eval: got %d, error %v, want 12", got, err)
+	}
+	want := host.Limits{MemoryBytes: 1 << 20, Fuel: 1_000_000, Timeout: time.Second, Instances: 2}
+	got := inst.Limits()
+	got.BuildTimeout, got.OutputBytes, got.ResultBytes = 0, 0, 0
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	for name, call := range map[string]func() (uint64, error){
+		"an export that is not there": func() (uint64, error) { return inst.CallExport(t.Context(), missing) },
+		"an export beyond the last":   func() (uint64, error) { return inst.CallExport(t.Context(), missing+1) },
+		"too few arguments":           func() (uint64, error) { return inst.CallExport(t.Context(), alloc) },
+		"a function of our ABI":       func() (uint64, error) { return inst.Call(t.Context(), abi.Filter, 0, 0, 0) },
+		"a program that it is not":    func() (uint64, error) { _, err := inst.Run(t.Context(), nil, nil); return 0, err },
+	} {
+		if _, err := call(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// recorder is an observer that keeps the calls.
+type recorder struct{ calls []host.Call }
+
+func (r *recorder) Called(_ context.Context, c host.Call)  { r.calls = append(r.calls, c) }
+func (r *recorder) Built(context.Context, host.Build)      {}
+func (r *recorder) Restarted(plugin string, replaced bool) {}
+
+func TestSessionIsOneCall(t *testing.T) {
+	cfg := dialectConfig()
+	observer := &recorder{}
+	cfg.Observer = observer
+	p := load(t, cfg)
+	inst := acquire(t, p)
+	defer inst.Release()
+	observer.calls = nil
+	var sum uint64
+	err := inst.Session(t.Context(), "evaluate", func() error {
+		for range 3 {
+			at := inst.Invoke(alloc, 8)
+			sum += inst.Invoke(eval, at, 0, 0, 1, 0, 0, 1) - at
+		}
+		return nil
+	})
+	if err != nil || sum != 6 {
+		t.Errorf("got %d, error %v", sum, err)
+	}
+	if len(observer.calls) != 1 || observer.calls[0].Function != "evaluate" || observer.calls[0].Fuel < 500 {
+		t.Errorf("observed %+v, want one call of evaluate", observer.calls)
+	}
+	mine := errors.New("not the guest's fault")
+	if err := inst.Session(t.Context(), "evaluate", func() error { return mine }); err != mine {
+		t.Errorf("got %v, want %v", err, mine)
+	}
+	// All invocations share one budget.
+	limit := inst.Limits().Fuel
+	err = inst.Session(t.Context(), "evaluate", func() error {
+		for {
+			inst.Invoke(eval, 0, 0, 0, 0, 0, 0, 0)
+		}
+	})
+	if !errors.Is(err, host.ErrFuel) || inst.FuelUsed() > limit+limit/100 {
+		t.Errorf("got %v after %d", err, inst.FuelUsed())
+	}
+}
+
+func TestDialectGuestsThatFail(t *testing.T) {
+	p := load(t, dialectConfig())
+	for name, test := range map[string]struct {
+		run  func(inst *host.Instance) error
+		want string
+	}{
+		"a trap": {func(inst *host.Instance) error {
+			_, err := inst.CallExport(t.Context(), trap)
+			return err
+		}, "trap trapped: wasm error: unreachable"},
+		"a trap in a session": {func(inst *host.Instance) error {
+			return inst.Session(t.Context(), "s", func() error { inst.Invoke(trap); return nil })
+		}, "s trapped: wasm error: unreachable"},
+		"a rule broken in a session": {func(inst *host.Instance) error {
+			return inst.Session(t.Context(), "s", func() error { inst.Violate(errors.New("a lie")); return nil })
+		}, "a lie"},
+		"a panic in a session": {func(inst *host.Instance) error {
+			return inst.Session(t.Context(), "s", func() error { panic("oh") })
+		}, "panic: oh"},
+		"a loop": {func(inst *host.Instance) error {
+			_, err := inst.CallExport(t.Context(), spin)
+			return err
+		}, "out of fuel: 1000000 instructions"},
+		"guest and host that call each other without end": {func(inst *host.Instance) error {
+			_, err := inst.CallExport(t.Context(), again, 0)
+			return err
+		}, "call each other more than 16 times in turn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inst := acquire(t, p)
+			err := test.run(inst)
+			if !errors.As(err, new(*host.TrapError)) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			inst.Release()
+			inst = acquire(t, p)
+			defer inst.Release()
+			if got, err := inst.CallExport(t.Context(), eval, 1, 0, 0, 1, 0, 0, 1); err != nil || got != 3 {
+				t.Errorf("afterwards: got %d, error %v", got, err)
+			}
+		})
+	}
+}
+
+func TestLoadOfDialects(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*host.Config)
+		want []string
+	}{
+		"an export is missing and one wrong": {func(c *host.Config) {
+			c.Dialects[0].Exports[missing].Optional = false
+			c.Dialects[0].Exports[eval].Results = nil
+		}, []string{`export "missing" is missing, want () -> ()`, `export "eval" is (i32, i32, i32, i32, i32, i32, i32) -> i32, want (i32, i32, i32, i32, i32, i32, i32) -> ()`}},
+		"no dialect fits": {func(c *host.Config) {
+			c.Dialects[0].Detect = func(*host.Module) bool { return false }
+		}, []string{`export "kubewasm_abi_v1" is missing`, "import env.builtin is not provided by this host", "import env.memory is not provided"}},
+		"an import is not granted": {func(c *host.Config) { c.Grants = nil }, []string{`needs the grant "builtins"`}},
+		"mistakes in the dialect": {func(c *host.Config) {
+			c.Dialects = append(c.Dialects, host.Dialect{Name: "x", Command: true, Start: []string{"a"}, Limits: host.Limits{Fuel: -1}})
+		}, []string{`dialect "x": has no name or no Detect`, "is one of commands", "dialect x: limits.fuel is -1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := dialectConfig()
+			test.edit(&cfg)
+			_, err := newRuntime(t).Load(t.Context(), cfg)
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSwapToAnotherDialectIsRefused(t *testing.T) {
+	cfg := dialectConfig()
+	p := load(t, cfg)
+	err := p.Swap(t.Context(), testdata("noop"), "")
+	if err == nil || !strings.Contains(err.Error(), "the new version implements filter, the running one example: started, alloc") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// program builds testdata/program.
+func buildProgram(t *testing.T) host.Source {
+	t.Helper()
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no Go toolchain")
+	}
+	const dir = "testdata/program"
+	if _, err := os.ReadFile(filepath.Join(dir, "main.go")); err != nil { // So that go test knows.
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "program.wasm")
+	cmd := exec.CommandContext(t.Context(), goCommand, "build", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return host.File(file)
+}
+
+func TestProgram(t *testing.T) {
+	cfg := host.Config{
+		Name: "program", Source: buildProgram(t), Kind: abi.KindAdmission,
+		Limits: host.Limits{Instances: 1, ResultBytes: 64 << 10},
+		Dialects: []host.Dialect{{
+			Name: "wasi", Command: true,
+			Detect: func(m *host.Module) bool { return m.Export("_start") != "" },
+		}},
+	}
+	run := func(ctx context.Context, p *host.Plugin, stdin string, args ...string) (string, error) {
+		inst, err := p.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inst.Release()
+		stdout, err := inst.Run(ctx, append([]string{"policy.wasm"}, args...), []byte(stdin))
+		if _, err := inst.Run(ctx, nil, nil); err == nil {
+			t.Error("an instance runs twice")
+		}
+		return string(stdout), err
+	}
+	for _, reset := range []host.Reset{host.ResetOnError, host.ResetNever} {
+		cfg.Reset = reset
+		p := load(t, cfg)
+		long := strings.Repeat("x", 30_000)
+		for range 3 {
+			if got, err := run(t.Context(), p, "request "+long, "upper"); err != nil || got != "2 1: REQUEST "+strings.ToUpper(long) {
+				t.Errorf("got %.100s, error %v", got, err)
+			}
+			if _, err := run(t.Context(), p, "", "exit"); err == nil || !strings.Contains(err.Error(), "exit_code(3): cannot go on") {
+				t.Errorf("exit: got %v", err)
+			}
+			if _, err := run(t.Context(), p, "", "flood"); !errors.As(err, new(*host.ABIError)) || !strings.Contains(err.Error(), "more than the limit of 65536 bytes") {
+				t.Errorf("flood: got %v", err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		inst := acquire(t, p)
+		if _, err := inst.Run(ctx, []string{"p", "loop"}, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("loop: got %v", err)
+		}
+		inst.Release()
+		cancel()
+		if got, err := run(t.Context(), p, "a", "upper", "b"); err != nil || got != "3 1: A" {
+			t.Errorf("afterwards: got %q, error %v", got, err)
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	bin, err := os.ReadFile("testdata/dialect.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	custom := func(name, data string) []byte {
+		return wasmSection(0, slices.Concat(wasmSized([]byte(name)), []byte(data))...)
+	}
+	m, err := host.Inspect(slices.Concat(bin, custom("kubewasm", "one"), custom("kubewasm", "two"),
+		custom("large", strings.Repeat("x", 2<<20)), custom(".debug_info", "x"), custom("small", "s")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{
+		"function":         m.Import("env", "builtin"),
+		"memory":           m.Import("env", "memory"),
+		"no import":        m.Import("env", "other"),
+		"export":           m.Export("alloc"),
+		"no export":        m.Export("builtin"),
+		"metadata":         string(m.Custom(abi.MetadataSection)),
+		"large":            string(m.Custom("large")),
+		"for debuggers":    string(m.Custom(".debug_info")),
+		"behind the large": string(m.Custom("small")),
+	}
+	want := map[string]string{
+		"function": "(i32, i32) -> i32", "memory": "memory", "no import": "",
+		"export": "(i32) -> i32", "no export": "",
+		"metadata": "one", "large": "", "for debuggers": "", "behind the large": "s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !m.ImportsFrom("env") || m.ImportsFrom("wapc") {
+		t.Error("ImportsFrom is wrong")
+	}
+	if _, err := host.Inspect([]byte("#!/bin/sh")); err == nil {
+		t.Error("a script is a module")
+	}
+}
+
+func TestMetadataIsThatOfTheVersionThatServes(t *testing.T) {
+	version := func(metadata string) host.Source {
+		return host.Bytes(append(slices.Clone(goodBinary), wasmSection(0, slices.Concat([]byte("\x08kubewasm"), []byte(metadata))...)...))
+	}
+	cfg := config("noop")
+	cfg.Source = version("one")
+	p := load(t, cfg)
+	old := acquire(t, p)
+	defer old.Release()
+	if err := p.Swap(t.Context(), version("two"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := string(old.Module().Custom(abi.MetadataSection)), string(p.Metadata()); a != "one" || b != "two" {
+		t.Errorf("old %q, new %q", a, b)
+	}
+}

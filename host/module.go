@@ -1,0 +1,93 @@
+package host
+
+import (
+	"bytes"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// Module is what can be read of a module without compiling it.
+type Module struct {
+	digest  string
+	imports map[[2]string]string
+	exports map[string]string
+	customs map[string][]byte
+}
+
+// maxCustomBytes is how much of the custom sections of a module is kept, together:
+// what they hold is a few lines of JSON, and the sections for debuggers, which
+// are not kept, some megabytes.
+const maxCustomBytes = 1 << 20
+
+// Inspect reads the sections of a module that describe it. The bytes are not
+// kept. The error is that of [Runtime.Load] for a module that is malformed in
+// these sections; code and data are not looked at.
+func Inspect(module []byte) (*Module, error) { return inspect(module, digestOf(module)) }
+
+func inspect(module []byte, digest string) (*Module, error) {
+	imports, exports, customs, err := wasmbin.Describe(module)
+	if err != nil {
+		return nil, err
+	}
+	m := &Module{
+		digest: digest, imports: map[[2]string]string{}, exports: map[string]string{}, customs: map[string][]byte{},
+	}
+	for _, i := range imports {
+		m.imports[[2]string{i.Module, i.Name}] = signature(i)
+	}
+	for _, e := range exports {
+		m.exports[e.Name] = signature(e)
+	}
+	room := maxCustomBytes
+	for _, c := range customs {
+		if _, ok := m.customs[c.Name]; ok || c.Debug() || len(c.Data) > room {
+			continue
+		}
+		room -= len(c.Data)
+		m.customs[c.Name] = bytes.Clone(c.Data)
+	}
+	return m, nil
+}
+
+// signature writes the type of a function, and the kind of anything else.
+func signature(e wasmbin.Extern) string {
+	if e.Kind != wasmbin.ExternFunc {
+		return e.Kind.String()
+	}
+	types := func(list []wasmbin.ValType) []abi.ValueType {
+		codes := make([]abi.ValueType, len(list))
+		for i, t := range list {
+			codes[i] = abi.ValueType(t & 0xff)
+		}
+		return codes
+	}
+	return abi.FormatSignature(types(e.Func.Params), types(e.Func.Results))
+}
+
+// Digest returns the SHA-256 of the module, in hexadecimal.
+func (m *Module) Digest() string { return m.digest }
+
+// Import returns the signature with which the module imports a function, as
+// [abi.FormatSignature] writes it, or "memory", "table", "global" or "tag" for an
+// import that is none; empty if there is no such import.
+func (m *Module) Import(module, name string) string { return m.imports[[2]string{module, name}] }
+
+// ImportsFrom reports whether the module imports anything from the named one.
+func (m *Module) ImportsFrom(module string) bool {
+	for key := range m.imports {
+		if key[0] == module {
+			return true
+		}
+	}
+	return false
+}
+
+// Export returns what the module exports by that name, in the form of
+// [Module.Import].
+func (m *Module) Export(name string) string { return m.exports[name] }
+
+// Custom returns the first custom section of that name, which must not be
+// changed; nil if there is none. Sections for debuggers are left out, and those
+// that do not fit into a megabyte with the ones before.
+func (m *Module) Custom(name string) []byte { return m.customs[name] }
