@@ -2,6 +2,7 @@ package codec
 
 import (
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -16,18 +17,36 @@ type message interface {
 
 // Pod returns the bytes of pod for a guest: k8s.io.api.core.v1.Pod, without
 // managedFields. pod is not changed.
-func Pod(pod *corev1.Pod) ([]byte, error) {
-	p := *pod
-	p.ManagedFields = nil
-	return marshal(&p, "Pod", pod.Namespace+"/"+pod.Name)
-}
+func Pod(pod *corev1.Pod) ([]byte, error) { return (*Projection)(nil).Pod(pod) }
 
 // Node returns the bytes of node for a guest: k8s.io.api.core.v1.Node, without
 // managedFields. node is not changed.
-func Node(node *corev1.Node) ([]byte, error) {
-	n := *node
-	n.ManagedFields = nil
-	return marshal(&n, "Node", node.Name)
+func Node(node *corev1.Node) ([]byte, error) { return (*Projection)(nil).Node(node) }
+
+// Pod returns the bytes of those fields of pod that the Projection has. pod is
+// not changed.
+func (p *Projection) Pod(pod *corev1.Pod) ([]byte, error) {
+	var out corev1.Pod
+	if t := p.of("pod"); t != nil {
+		t.project(reflect.ValueOf(&out).Elem(), reflect.ValueOf(pod).Elem())
+	} else {
+		out = *pod
+	}
+	out.ManagedFields = nil
+	return marshal(&out, "Pod", pod.Namespace+"/"+pod.Name)
+}
+
+// Node returns the bytes of those fields of node that the Projection has. node
+// is not changed.
+func (p *Projection) Node(node *corev1.Node) ([]byte, error) {
+	var out corev1.Node
+	if t := p.of("node"); t != nil {
+		t.project(reflect.ValueOf(&out).Elem(), reflect.ValueOf(node).Elem())
+	} else {
+		out = *node
+	}
+	out.ManagedFields = nil
+	return marshal(&out, "Node", node.Name)
 }
 
 func marshal(m message, kind, name string) ([]byte, error) {

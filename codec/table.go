@@ -39,6 +39,8 @@ type Table struct {
 	// lock: many goroutines filter nodes at the same time.
 	objects sync.Map
 	epoch   atomic.Uint64
+	// projection is what is encoded; nil is everything.
+	projection atomic.Pointer[Projection]
 
 	mu    sync.Mutex
 	byKey map[key]*slot
@@ -80,6 +82,21 @@ const (
 // Advance begins a new epoch: for a scheduler, the scheduling of another Pod.
 func (t *Table) Advance() { t.epoch.Add(1) }
 
+// Project makes the Table encode the fields of p from now on. Objects are encoded
+// once more; one whose bytes stay the same keeps its version.
+func (t *Table) Project(p *Projection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.projection.Store(p)
+	t.objects.Clear()
+	for _, s := range t.byKey {
+		s.pointer = nil
+	}
+}
+
+// Projection returns what the Table encodes, nil for everything.
+func (t *Table) Projection() *Projection { return t.projection.Load() }
+
 // Pod returns the encoded version of pod.
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
@@ -87,11 +104,7 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 	if o := t.seen(pod); o != nil {
 		return o, nil
 	}
-	b, err := Pod(pod)
-	if err != nil {
-		return nil, err
-	}
-	return t.update(pod, key{'p', pod.Namespace, pod.Name}, b), nil
+	return t.encode(pod, key{'p', pod.Namespace, pod.Name}, func(p *Projection) ([]byte, error) { return p.Pod(pod) })
 }
 
 // Node returns the encoded version of node.
@@ -101,11 +114,7 @@ func (t *Table) Node(node *corev1.Node) (*Object, error) {
 	if o := t.seen(node); o != nil {
 		return o, nil
 	}
-	b, err := Node(node)
-	if err != nil {
-		return nil, err
-	}
-	return t.update(node, key{kind: 'n', name: node.Name}, b), nil
+	return t.encode(node, key{kind: 'n', name: node.Name}, func(p *Projection) ([]byte, error) { return p.Node(node) })
 }
 
 // Lookup returns the object that ref names, if it is the current version of its
@@ -137,11 +146,28 @@ func (t *Table) seen(pointer any) *Object {
 	return o
 }
 
+// encode encodes an object that is behind a new pointer.
+func (t *Table) encode(pointer any, k key, by func(*Projection) ([]byte, error)) (*Object, error) {
+	for {
+		projection := t.projection.Load()
+		b, err := by(projection)
+		if err != nil {
+			return nil, err
+		}
+		if o := t.update(pointer, k, b, projection); o != nil {
+			return o, nil
+		}
+	}
+}
+
 // update makes b the content of the object that key names and pointer its
-// pointer.
-func (t *Table) update(pointer any, k key, b []byte) *Object {
+// pointer. It returns nil if the projection that b was made by has passed.
+func (t *Table) update(pointer any, k key, b []byte, projection *Projection) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.projection.Load() != projection {
+		return nil
+	}
 	s, ok := t.byKey[k]
 	if !ok {
 		s = t.allocate()
@@ -202,7 +228,9 @@ func (t *Table) sweep() {
 			continue
 		}
 		delete(t.byKey, k)
-		t.objects.Delete(s.pointer)
+		if s.pointer != nil {
+			t.objects.Delete(s.pointer)
+		}
 		s.pointer = nil
 		s.current.Store(nil)
 		t.free = append(t.free, s)

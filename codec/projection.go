@@ -1,0 +1,311 @@
+package codec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Projection is the fields of objects that a guest reads: only those are encoded
+// for it, and only when one of them changes does the object get another version.
+//
+// A nil Projection is everything. A kind of which no field is named travels
+// whole, and so does everything below a field that is named. The fields that
+// say which object it is, metadata.name, metadata.namespace and metadata.uid,
+// always travel, and metadata.managedFields never does. A Projection does not
+// change.
+type Projection struct {
+	paths []string
+	// kinds has a tree for each kind of which fields are named.
+	kinds map[string]*tree
+}
+
+// kinds are the objects that travel by ref, by the first element of a path.
+var kinds = map[string]reflect.Type{
+	"node": reflect.TypeFor[corev1.Node](),
+	"pod":  reflect.TypeFor[corev1.Pod](),
+}
+
+// identity is what always travels.
+var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}}
+
+// ParseProjection makes a Projection of paths such as "node.metadata.labels" and
+// "pod.spec.containers.image": the kind in lower case, then the names that
+// fields have in JSON. A path goes through the elements of lists and ends at a
+// map at the latest. No paths are the nil Projection.
+//
+// The error names every path that there is not, with the nearest that there is.
+func ParseProjection(paths []string) (*Projection, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	p := &Projection{kinds: map[string]*tree{}}
+	var errs []error
+	for _, path := range paths {
+		if err := p.add(path); err != nil {
+			errs = append(errs, fmt.Errorf("field path %q: %w", path, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for kind, t := range p.kinds {
+		for _, path := range identity {
+			_ = t.add(kinds[kind], path) // Every kind has them.
+		}
+		t.sort()
+	}
+	p.paths = slices.Clone(paths)
+	slices.Sort(p.paths)
+	p.paths = slices.Compact(p.paths)
+	return p, nil
+}
+
+func (p *Projection) add(path string) error {
+	kind, rest, _ := strings.Cut(path, ".")
+	t, ok := kinds[kind]
+	if !ok {
+		return fmt.Errorf("there is no kind %q%s", kind, nearest(kind, slices.Sorted(maps.Keys(kinds))))
+	}
+	if p.kinds[kind] == nil {
+		p.kinds[kind] = &tree{}
+	}
+	if rest == "" {
+		p.kinds[kind].whole = true
+		return nil
+	}
+	return p.kinds[kind].add(t, strings.Split(rest, "."))
+}
+
+// Paths returns the paths that the Projection was made of, sorted; nil for
+// everything.
+func (p *Projection) Paths() []string {
+	if p == nil {
+		return nil
+	}
+	return slices.Clone(p.paths)
+}
+
+// Union returns the Projection that has the fields of both.
+func (p *Projection) Union(q *Projection) *Projection {
+	if p == nil || q == nil {
+		return nil
+	}
+	// A kind that one of them has whole is whole in both.
+	var paths []string
+	for _, path := range slices.Concat(p.paths, q.paths) {
+		kind, _, _ := strings.Cut(path, ".")
+		if p.kinds[kind] != nil && q.kinds[kind] != nil {
+			paths = append(paths, path)
+		}
+	}
+	union, err := ParseProjection(paths)
+	if err != nil {
+		panic(err) // They have been parsed before.
+	}
+	return union
+}
+
+// Equal reports whether both name the same fields by the same paths.
+func (p *Projection) Equal(q *Projection) bool { return slices.Equal(p.Paths(), q.Paths()) }
+
+// String returns the paths, or "everything".
+func (p *Projection) String() string {
+	if p == nil {
+		return "everything"
+	}
+	return strings.Join(p.paths, ", ")
+}
+
+// of returns the tree of a kind, nil if the kind travels whole.
+func (p *Projection) of(kind string) *tree {
+	if p == nil {
+		return nil
+	}
+	if t := p.kinds[kind]; t != nil && !t.whole {
+		return t
+	}
+	return nil
+}
+
+// tree is the fields of a struct that travel.
+type tree struct {
+	// whole says that all of them do, whatever fields has.
+	whole  bool
+	fields []field
+}
+
+// field is a field of a struct, or of a struct that is embedded in it.
+type field struct {
+	index []int
+	tree  *tree
+}
+
+// add adds the field that path leads to from a value of the type t.
+func (tr *tree) add(t reflect.Type, path []string) error {
+	if tr.whole || len(path) == 0 {
+		tr.whole = true
+		return nil
+	}
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	name := path[0]
+	if !nested(t) {
+		return fmt.Errorf("%s has no fields that can be told apart, so %q must be left out", describe(t), strings.Join(path, "."))
+	}
+	index, next, ok := lookup(t, name)
+	if !ok {
+		return fmt.Errorf("%s has no field %q%s", t.Name(), name, nearest(name, names(t)))
+	}
+	if name == "managedFields" {
+		return errors.New("managedFields never travel")
+	}
+	for _, f := range tr.fields {
+		if slices.Equal(f.index, index) {
+			return f.tree.add(next, path[1:])
+		}
+	}
+	f := field{index, &tree{}}
+	if err := f.tree.add(next, path[1:]); err != nil {
+		return err
+	}
+	tr.fields = append(tr.fields, f)
+	return nil
+}
+
+// sort brings the fields into the order of the struct, in which memory is read.
+func (tr *tree) sort() {
+	slices.SortFunc(tr.fields, func(a, b field) int { return slices.Compare(a.index, b.index) })
+	for _, f := range tr.fields {
+		f.tree.sort()
+	}
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// nested reports whether a type has fields of its own in the API: Time and
+// Quantity are structs in Go and strings in the API.
+func nested(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && !t.Implements(marshaler) && !reflect.PointerTo(t).Implements(marshaler)
+}
+
+func describe(t reflect.Type) string {
+	switch {
+	case t.Kind() == reflect.Map:
+		return "a map"
+	case t.Kind() == reflect.Struct:
+		return t.Name()
+	}
+	return "a " + t.Kind().String()
+}
+
+// each calls visit with the fields of t that travel in protobuf, by their names
+// in JSON, those of embedded structs included.
+func each(t reflect.Type, visit func(name string, index []int, t reflect.Type)) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Tag.Get("protobuf") == "" {
+			continue // TypeMeta, which the envelope has.
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && f.Anonymous {
+			each(f.Type, func(name string, index []int, t reflect.Type) {
+				visit(name, append([]int{i}, index...), t)
+			})
+			continue
+		}
+		visit(name, []int{i}, f.Type)
+	}
+}
+
+func lookup(t reflect.Type, want string) (index []int, found reflect.Type, ok bool) {
+	each(t, func(name string, i []int, t reflect.Type) {
+		if name == want {
+			index, found, ok = i, t, true
+		}
+	})
+	return index, found, ok
+}
+
+func names(t reflect.Type) []string {
+	var all []string
+	each(t, func(name string, _ []int, _ reflect.Type) { all = append(all, name) })
+	slices.Sort(all)
+	return all
+}
+
+// project copies the fields of the tree from src to dst, an empty value of the
+// same type. What is below them is shared.
+func (tr *tree) project(dst, src reflect.Value) {
+	if tr.whole {
+		dst.Set(src)
+		return
+	}
+	switch src.Kind() {
+	case reflect.Pointer:
+		if !src.IsNil() {
+			dst.Set(reflect.New(src.Type().Elem()))
+			tr.project(dst.Elem(), src.Elem())
+		}
+	case reflect.Slice:
+		if n := src.Len(); n != 0 {
+			dst.Set(reflect.MakeSlice(src.Type(), n, n))
+			for i := range n {
+				tr.project(dst.Index(i), src.Index(i))
+			}
+		}
+	default:
+		for i := range tr.fields {
+			f := &tr.fields[i]
+			to, from := dst, src
+			for _, n := range f.index {
+				to, from = to.Field(n), from.Field(n)
+			}
+			f.tree.project(to, from)
+		}
+	}
+}
+
+// nearest returns words that lead from a name that there is not to one that
+// there is.
+func nearest(name string, known []string) string {
+	best, least := "", max(2, len(name)/2)+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return "; there are " + strings.Join(known, ", ")
+}
+
+// distance is how many letters must be put in, taken out or replaced to make b
+// of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
