@@ -18,6 +18,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
+// ErrNone says that a configuration was given to a plugin without a place for it.
+var ErrNone = errors.New("the plugin takes no configuration, but has been given some")
+
 // Decode decodes a JSON object into the struct that out points to. data is not
 // kept. Empty data, and null, leave out as it is.
 //
@@ -32,14 +35,14 @@ import (
 //	registries[2]: want string, got number; lables: unknown field
 //
 // What has no mistake is filled even so. An out that is not a pointer to a
-// struct takes no configuration: then any is an error.
+// struct takes no configuration: then any is [ErrNone].
 func Decode(data []byte, out any) error {
 	if json.Value(data).IsNull() {
 		return nil
 	}
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return errors.New("the plugin takes no configuration, but has been given some")
+		return ErrNone
 	}
 	// The walks below look only at what the struct has a place for.
 	if !json.Valid(data) {

@@ -4,25 +4,44 @@ package plugin
 
 import (
 	"runtime"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 var (
-	mask    abi.Mask
-	plugins []any
+	mask abi.Mask
+	// decoders fill the plugins that were registered from a configuration.
+	decoders []func(data []byte) error
 )
 
 // Register adds a plugin that implements the functions of m. The configuration
 // is decoded into it, if it is a pointer to a struct.
-func Register(p any, m abi.Mask) {
+//
+// A value of no size, such as filter{}, has no place for a configuration, and
+// the compiler knows that where it instantiates this function: so the decoder,
+// 450 KB of it and of reflect, is not linked unless another plugin needs it.
+func Register[P any](p P, m abi.Mask) {
 	if mask&m != 0 {
 		panic("kubewasm: two plugins implement " + (mask & m).String())
 	}
 	mask |= m | abi.MaskOf(abi.Configure)
-	plugins = append(plugins, p)
+	if unsafe.Sizeof(p) == 0 {
+		decoders = append(decoders, refuse)
+	} else {
+		decoders = append(decoders, func(data []byte) error { return config.Decode(data, p) })
+	}
+}
+
+// refuse is the decoder of a plugin without a configuration.
+func refuse(data []byte) error {
+	if json.Value(data).IsNull() {
+		return nil
+	}
+	return config.ErrNone
 }
 
 // configure fills the registered plugins from data. Only the host calls it, so
@@ -32,8 +51,8 @@ func configure() abi.Code {
 	if len(data) == 0 {
 		return abi.Success
 	}
-	for _, p := range plugins {
-		if err := config.Decode(data, p); err != nil {
+	for _, decode := range decoders {
+		if err := decode(data); err != nil {
 			hostcall.StatusReason(err.Error())
 			return abi.Error
 		}
