@@ -57,7 +57,7 @@ func TestRegister(t *testing.T) {
 		f()
 		return nil
 	}
-	if got := panics(func() { Register(nil) }); got != "kubewasm: admission.Register: validator is nil" {
+	if got := panics(func() { Register[Validator](nil) }); got != "kubewasm: admission.Register: validator is nil" {
 		t.Errorf("no validator: panic %v", got)
 	}
 	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))

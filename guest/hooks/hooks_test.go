@@ -295,7 +295,7 @@ func TestRegisterRefusesNil(t *testing.T) {
 			t.Error("Register took a nil plugin")
 		}
 	}()
-	Register(nil)
+	Register[Plugin](nil)
 }
 
 // The plugin's own allocations are its own; the SDK adds none in the steady

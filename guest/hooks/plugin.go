@@ -34,9 +34,11 @@ var registered Plugin
 // Register makes p the plugin of this module. It is called once, in init, or in
 // main of a guest that is built without -buildmode=c-shared, which does not run
 // main; a second call panics. If p points to a struct, the host's configuration
-// is decoded into it before the first request.
-func Register(p Plugin) {
-	if p == nil {
+// is decoded into it before the first request. A plugin without a configuration
+// is best registered as a value, Register(share{}): then the guest does without
+// the decoder, a sixth of its size.
+func Register[P Plugin](p P) {
+	if any(p) == nil {
 		panic("kubewasm: hooks.Register: plugin is nil")
 	}
 	plugin.Register(p, abi.MaskOf(abi.Hook))
