@@ -61,7 +61,7 @@ type Config struct {
 
 // The grants that every host knows. A guest may import the WASI functions for
 // time and random numbers without them, and gets fakes: a clock that advances by
-// a millisecond with each look, the same random numbers in each instance.
+// a nanosecond with each instruction, the same random numbers in each instance.
 const (
 	// GrantClock gives a guest the real time.
 	GrantClock = "clock"

@@ -24,6 +24,9 @@ type meter struct {
 	global api.MutableGlobal
 	// left is the fuel of the call beyond the slice.
 	left int64
+	// granted is the fuel of all slices so far, of the calls before too, and the
+	// time that the guest slept: what the fake clock shows, and what is left.
+	granted int64
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
 	// a call that ends within it never looks at the clock.
 	deadline time.Time
@@ -33,6 +36,7 @@ type meter struct {
 func (m *meter) begin(fuel int64) {
 	slice := min(fuelSlice, fuel)
 	m.left, m.deadline = fuel-slice, time.Time{}
+	m.granted += slice - int64(m.global.Get())
 	m.global.Set(uint64(slice))
 }
 
@@ -83,6 +87,7 @@ func (i *Instance) yield(module api.Module) {
 	}
 	slice := min(fuelSlice-spent, m.left)
 	m.left -= slice
+	m.granted += slice
 	m.global.Set(uint64(spent + slice))
 }
 
@@ -101,4 +106,5 @@ func (i *Instance) meet(module api.Module) {
 // bind finds the counter in a module that was rewritten.
 func (m *meter) bind(module api.Module) {
 	m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
+	m.granted = int64(m.global.Get())
 }

@@ -16,6 +16,8 @@ type snapshot struct {
 	memory  []byte
 	globals []uint64
 	random  fakeRandom
+	// clock is what the fake clock shows.
+	clock int64
 }
 
 // takeSnapshot takes the state of inst for v, so that inst and later instances
@@ -30,7 +32,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	}
 	memory, _ := inst.memory.Read(0, inst.memory.Size())
 	image := v.plugin.runtime.memory.NewImage(memory)
-	v.snapshot = &snapshot{image: image, memory: image.Bytes(), random: inst.random, globals: make([]uint64, len(v.info.Globals))}
+	v.snapshot = &snapshot{image: image, memory: image.Bytes(), random: inst.random, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
 	inst.bindGlobals()
 	for i, g := range inst.globals {
 		v.snapshot.globals[i] = g.Get()
@@ -51,6 +53,7 @@ func (v *version) restore(inst *Instance) bool {
 		g.Set(v.snapshot.globals[i])
 	}
 	inst.random = v.snapshot.random
+	inst.meter.granted = v.snapshot.clock + int64(inst.meter.global.Get())
 	if inst.broken {
 		// A function keeps the stack that it has grown; a new one begins small.
 		v.resolve(inst)

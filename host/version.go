@@ -266,7 +266,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig())
+	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig(inst))
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
@@ -296,14 +296,14 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 }
 
 // moduleConfig says what a guest sees of WASI.
-func (p *Plugin) moduleConfig() wazero.ModuleConfig {
+func (p *Plugin) moduleConfig(inst *Instance) wazero.ModuleConfig {
 	config := wazero.NewModuleConfig().
 		WithName("").
 		WithStartFunctions()
 	if slices.Contains(p.cfg.Grants, GrantClock) {
-		config = config.WithSysWalltime().WithSysNanotime()
+		return config.WithSysWalltime().WithSysNanotime()
 	}
-	return config
+	return withFakeClock(config, inst)
 }
 
 // prepare starts a new instance and resolves its functions.

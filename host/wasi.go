@@ -183,7 +183,9 @@ func pollOneoff(inst *Instance, stack []uint64) {
 			s, e := in[subscription*n:][:subscription], [event]byte{}
 			copy(e[:8], s[:8]) // The guest's own number.
 			kind := s[8]
-			if e[10] = kind; kind != 0 {
+			if e[10] = kind; kind == 0 {
+				inst.meter.sleep(s)
+			} else {
 				e[8] = wasiNotsup // No clock: a file, and there is none to wait for.
 			}
 			copy(out[event*n:], e[:])
