@@ -282,7 +282,8 @@ func (i *Instance) log(level slog.Level, msg string) {
 		msg = "the guest logs more than limits.outputBytes in one call; the rest is dropped"
 	}
 	if l := i.plugin.cfg.Logger; l != nil {
-		l.Log(i.ctx.parent, level, msg, "plugin", i.plugin.cfg.Name, "function", i.calling)
+		msg, attributes := splitLine(msg)
+		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
 }
 
