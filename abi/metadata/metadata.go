@@ -1,0 +1,165 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Section is the name of the custom section.
+const Section = "kubewasm"
+
+// MaxBytes is how long the section may be.
+const MaxBytes = 64 << 10
+
+// Metadata is what a guest says about itself. It is a claim: the host believes
+// the functions that the guest implements and the imports that it has.
+type Metadata struct {
+	// Name is the name that the author gave the plugin; users may load it under
+	// another.
+	Name string `json:"name,omitempty"`
+	// Version is the author's, semantic by convention.
+	Version string `json:"version,omitempty"`
+	// Kinds are the kinds of plugin that the guest is, named as [abi.Kind] does.
+	Kinds []string `json:"kinds,omitempty"`
+	// Projection names the fields that the guest reads: of objects that travel by
+	// ref, "node.metadata.labels"; of hook requests, "pod_labels". None means
+	// everything.
+	Projection []string `json:"projection,omitempty"`
+	// SDK is the module of the SDK and its version.
+	SDK string `json:"sdk,omitempty"`
+	// ABI is the version of the ABI, 1.
+	ABI int `json:"abi"`
+}
+
+// Parse reads the contents of the section. Fields that this version does not
+// know are passed over. The error names every mistake.
+func Parse(section []byte) (*Metadata, error) {
+	if len(section) > MaxBytes {
+		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(section), MaxBytes)
+	}
+	m := &Metadata{}
+	if err := json.Unmarshal(section, m); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// kinds are the kinds that a guest may be.
+var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String()}
+
+// Validate returns every mistake: an ABI that is not 1, a kind that there is not,
+// text with control characters or of more than 253 bytes.
+func (m *Metadata) Validate() error {
+	var errs []error
+	if m.ABI != 1 {
+		errs = append(errs, fmt.Errorf("abi is %d, want 1", m.ABI))
+	}
+	for _, kind := range m.Kinds {
+		if !slices.Contains(kinds, kind) {
+			errs = append(errs, fmt.Errorf("kind %q is none of %s", kind, strings.Join(kinds, ", ")))
+		}
+	}
+	text := func(what, s string) {
+		if len(s) > 253 || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+			errs = append(errs, fmt.Errorf("%s %.40q has more than 253 bytes, or some that are no text", what, s))
+		}
+	}
+	text("name", m.Name)
+	text("version", m.Version)
+	text("sdk", m.SDK)
+	for _, path := range m.Projection {
+		text("projection", path)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	return nil
+}
+
+// ErrNoModule says that bytes are not a WebAssembly module.
+var ErrNoModule = errors.New("not a WebAssembly module")
+
+// Find returns what the module says about itself, nil if it says nothing. Of
+// several sections the first counts.
+func Find(module []byte) (*Metadata, error) {
+	var found []byte
+	err := sections(module, func(_ []byte, name string, contents []byte) {
+		if name == Section && found == nil {
+			found = append([]byte{}, contents...)
+		}
+	})
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return Parse(found)
+}
+
+// Add returns the module with m behind its other sections, in the place of what
+// it has said before. Everything else stays as it is, byte for byte.
+func Add(module []byte, m *Metadata) ([]byte, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	contents, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(contents) > MaxBytes {
+		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(contents), MaxBytes)
+	}
+	out := make([]byte, 0, len(module)+len(contents)+32)
+	out = append(out, module[:min(len(module), preambleBytes)]...)
+	err = sections(module, func(whole []byte, name string, _ []byte) {
+		if name != Section {
+			out = append(out, whole...)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	body := append(binary.AppendUvarint(nil, uint64(len(Section))), Section...)
+	body = append(body, contents...)
+	out = append(out, 0) // A custom section.
+	return append(binary.AppendUvarint(out, uint64(len(body))), body...), nil
+}
+
+const preambleBytes = 8
+
+// sections calls visit with each section of a module: with all of its bytes and,
+// if it is a custom one, its name and its contents.
+func sections(module []byte, visit func(whole []byte, name string, contents []byte)) error {
+	if len(module) < preambleBytes || !bytes.Equal(module[:preambleBytes], []byte("\x00asm\x01\x00\x00\x00")) {
+		return ErrNoModule
+	}
+	for rest := module[preambleBytes:]; len(rest) > 0; {
+		size, n := binary.Uvarint(rest[1:])
+		if n <= 0 || size > uint64(len(rest)-1-n) {
+			return fmt.Errorf("%w: a section ends behind it", ErrNoModule)
+		}
+		end := 1 + n + int(size)
+		whole, body := rest[:end], rest[1+n:end]
+		rest = rest[end:]
+		if whole[0] != 0 {
+			visit(whole, "", nil)
+			continue
+		}
+		length, n := binary.Uvarint(body)
+		if n <= 0 || length > uint64(len(body)-n) {
+			return fmt.Errorf("%w: a custom section without a name", ErrNoModule)
+		}
+		visit(whole, string(body[n:n+int(length)]), body[n+int(length):])
+	}
+	return nil
+}
