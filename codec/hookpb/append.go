@@ -45,7 +45,33 @@ func AppendRequest(dst []byte, r *Request) []byte {
 func AppendDecision(dst []byte, d *Decision) []byte {
 	dst = appendResources(dst, 1, d.Resources)
 	dst = appendMap(dst, 2, d.ContainerAnnotations)
-	return appendMap(dst, 3, d.ContainerEnvs)
+	dst = appendMap(dst, 3, d.ContainerEnvs)
+	for i := range d.ContainerMounts {
+		m := &d.ContainerMounts[i]
+		var start int
+		dst, start = beginMessage(dst, 4)
+		dst = appendString(dst, 1, m.Destination)
+		dst = appendString(dst, 2, m.Source)
+		dst = appendString(dst, 3, m.Type)
+		for j := range m.Options {
+			dst = appendOptionalString(dst, 4, &m.Options[j])
+		}
+		dst = endMessage(dst, start)
+	}
+	for i := range d.ContainerDevices {
+		v := &d.ContainerDevices[i]
+		var start int
+		dst, start = beginMessage(dst, 5)
+		dst = appendString(dst, 1, v.Path)
+		dst = appendString(dst, 2, v.Type)
+		dst = appendNumber(dst, 3, v.Major)
+		dst = appendNumber(dst, 4, v.Minor)
+		dst = appendOptional(dst, 5, v.FileMode)
+		dst = appendOptional(dst, 6, v.UID)
+		dst = appendOptional(dst, 7, v.GID)
+		dst = endMessage(dst, start)
+	}
+	return dst
 }
 
 func appendResources(dst []byte, field protowire.Number, r *Resources) []byte {

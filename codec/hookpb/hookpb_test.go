@@ -43,6 +43,15 @@ func fill(m protoreflect.Message, random *rand.Rand, all bool) {
 			for range 1 + random.IntN(80) {
 				entries.Set(protoreflect.ValueOfString(text(random)).MapKey(), protoreflect.ValueOfString(text(random)))
 			}
+		case f.IsList():
+			list := m.Mutable(f).List()
+			for range 1 + random.IntN(4) {
+				if f.Kind() == protoreflect.StringKind {
+					list.Append(protoreflect.ValueOfString(text(random)))
+					continue
+				}
+				fill(list.AppendMutable().Message(), random, all)
+			}
 		case f.Kind() == protoreflect.MessageKind:
 			// The Go structs do not tell an empty PodMeta from none.
 			fill(m.Mutable(f).Message(), random, all || f.Name() != "resources")
@@ -173,6 +182,11 @@ func TestParseDecision(t *testing.T) {
 		{name: "messages are merged", bytes: field(1, number(1, 2)) + field(1, number(2, 5000)),
 			want: &Decision{Resources: &Resources{CPUShares: new(int64(2)), CFSQuotaUS: new(int64(5000))}}},
 		{name: "an entry without key and value", bytes: field(2, ""), want: &Decision{ContainerAnnotations: map[string]string{"": ""}}},
+		{name: "mounts and devices are lists", bytes: field(4, field(1, "/a")+field(2, "/b")+field(3, "bind")+field(4, "ro")+field(4, "rbind")) + field(4, "") + field(5, field(1, "/dev/gpu")+field(2, "c")+number(3, 195)+number(5, 0)),
+			want: &Decision{
+				ContainerMounts:  []Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", "rbind"}}, {}},
+				ContainerDevices: []Device{{Path: "/dev/gpu", Type: "c", Major: 195, FileMode: new(int64(0))}},
+			}},
 		{name: "unknown fields are skipped", bytes: number(15, 1) + field(16, "x") + field(1, number(999, 1)+"\xf9\x3f12345678"),
 			want: &Decision{Resources: &Resources{}}},
 		{name: "an unknown group is skipped", bytes: "\xa3\x06" + number(1, 1) + "\xa4\x06", want: &Decision{}},
@@ -188,6 +202,8 @@ func TestParseDecision(t *testing.T) {
 		{name: "a cpuset as a number", bytes: field(1, number(4, 1)), err: "resources: field cpuset_cpus has wire type 0, want 2"},
 		{name: "an annotation that is not UTF-8", bytes: field(2, field(1, "k")+field(2, "\xff")), err: "container_annotations: field value is not UTF-8"},
 		{name: "a unified key that is a number", bytes: field(1, field(14, number(1, 1))), err: "resources: unified: field key has wire type 0, want 2"},
+		{name: "a mount cut off", bytes: field(4, "\x0a\x05/"), err: "container_mounts: read field 1: unexpected EOF"},
+		{name: "a device's number as a string", bytes: field(5, field(3, "1")), err: "container_devices: field major has wire type 2, want 0"},
 		{name: "an end of a group that did not start", bytes: "\x0c", err: "field 1: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -306,7 +322,13 @@ func FuzzParseDecision(f *testing.F) {
 func discardUnknown(m protoreflect.Message) {
 	m.SetUnknown(nil)
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Message() != nil && !f.IsMap() {
+		switch {
+		case f.Message() == nil || f.IsMap():
+		case f.IsList():
+			for i := range v.List().Len() {
+				discardUnknown(v.List().Get(i).Message())
+			}
+		default:
 			discardUnknown(v.Message())
 		}
 		return true

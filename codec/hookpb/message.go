@@ -22,8 +22,8 @@ type Request struct {
 	CgroupParent string
 	// QOSClass is the class of the pod, or the class that the request is about.
 	QOSClass QOSClass
-	// Resources are those that hold now or, before the runtime acts, those that
-	// the kubelet asks for. nil fields are not known to the host.
+	// Resources are those that the kubelet asks for, before any plugin changed
+	// them. nil fields are not known to the host.
 	Resources *Resources
 	// ContainerEnvs is the environment of the container.
 	ContainerEnvs map[string]string
@@ -71,6 +71,30 @@ type Decision struct {
 	ContainerAnnotations map[string]string
 	// ContainerEnvs are added to the container's environment, or replaced.
 	ContainerEnvs map[string]string
+	// ContainerMounts and ContainerDevices are added to the container.
+	ContainerMounts  []Mount
+	ContainerDevices []Device
+}
+
+// Mount is a mount of a container, as in the OCI runtime specification.
+type Mount struct {
+	// Destination is the path in the container, Source what is mounted there:
+	// of a bind mount, a path on the node.
+	Destination, Source string
+	// Type is that of the file system.
+	Type    string
+	Options []string
+}
+
+// Device is a device file of a container, as in the OCI runtime specification.
+type Device struct {
+	// Path is that in the container.
+	Path string
+	// Type is "c", "b" or "p".
+	Type         string
+	Major, Minor int64
+	// FileMode, UID and GID are the runtime's defaults if they are nil.
+	FileMode, UID, GID *int64
 }
 
 // Stage is the moment in the life of a pod at which the host asks.

@@ -100,12 +100,62 @@ func ParseDecision(b []byte) (*Decision, error) {
 			c.Entry("container_annotations", &d.ContainerAnnotations)
 		case 3:
 			c.Entry("container_envs", &d.ContainerEnvs)
+		case 4:
+			d.ContainerMounts = append(d.ContainerMounts, mount(&c))
+		case 5:
+			d.ContainerDevices = append(d.ContainerDevices, device(&c))
 		}
 	}
 	if err := c.Err(); err != nil {
 		return nil, fmt.Errorf("parse hook decision: %w", err)
 	}
 	return d, nil
+}
+
+func mount(c *wire.Cursor) (v Mount) {
+	m := c.Message("container_mounts")
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			v.Destination = m.String("destination")
+		case 2:
+			v.Source = m.String("source")
+		case 3:
+			v.Type = m.String("type")
+		case 4:
+			v.Options = append(v.Options, m.String("options"))
+		}
+	}
+	c.Done(&m, "container_mounts")
+	return v
+}
+
+func device(c *wire.Cursor) (v Device) {
+	m := c.Message("container_devices")
+	number := func(name string) *int64 {
+		n, _ := m.Varint(name)
+		return new(int64(n))
+	}
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			v.Path = m.String("path")
+		case 2:
+			v.Type = m.String("type")
+		case 3:
+			v.Major = *number("major")
+		case 4:
+			v.Minor = *number("minor")
+		case 5:
+			v.FileMode = number("file_mode")
+		case 6:
+			v.UID = number("uid")
+		case 7:
+			v.GID = number("gid")
+		}
+	}
+	c.Done(&m, "container_devices")
+	return v
 }
 
 // numbers is what the fields of one Resources point to, by field number.

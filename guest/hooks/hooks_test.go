@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -162,6 +163,14 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 			ContainerAnnotations: map[string]string{"a": "2", "b": "3"},
 			ContainerEnvs:        map[string]string{"GOMAXPROCS": "2"},
 		}},
+		{"mounts and devices", func(d *Decision) {
+			d.AddContainerMount(Mount{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", ""}})
+			d.AddContainerMount(Mount{Destination: "/c"})
+			d.AddContainerDevice(Device{Path: "/dev/gpu", Type: "c", Major: 195, Minor: 1, FileMode: new(int64(0o600)), GID: new(int64(0))})
+		}, &hookpb.Decision{
+			ContainerMounts:  []hookpb.Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", ""}}, {Destination: "/c"}},
+			ContainerDevices: []hookpb.Device{{Path: "/dev/gpu", Type: "c", Major: 195, Minor: 1, FileMode: new(int64(0o600)), GID: new(int64(0))}},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var call call
@@ -237,6 +246,52 @@ func TestStringsFindTheLastOfTwo(t *testing.T) {
 	}
 }
 
+// A plugin may keep strings: the bytes that they came from are another request's
+// after the call.
+func TestStringsOfARequestMayBeKept(t *testing.T) {
+	data := hookpb.AppendRequest(nil, full())
+	var r Request
+	if err := r.parse(data); err != nil {
+		t.Fatal(err)
+	}
+	got := read(&r)
+	clear(data)
+	for range 100 { // More than a block of copies holds.
+		if err := r.parse(hookpb.AppendRequest(nil, &hookpb.Request{Pod: hookpb.PodMeta{UID: strings.Repeat("x", 40)}})); err != nil {
+			t.Fatal(err)
+		}
+		r.Pod()
+	}
+	if diff := cmp.Diff(full(), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Entries that no encoder of a map writes mean what protobuf says they mean.
+func TestStringsReadUnusualEntries(t *testing.T) {
+	long := strings.Repeat("v", 20_000)
+	for name, c := range map[string]struct{ entry, want string }{
+		"value before key":      {"\x12\x011\x0a\x01a", "1"},
+		"two keys":              {"\x0a\x01b\x0a\x01a\x12\x011", "1"},
+		"two values":            {"\x0a\x01a\x12\x012\x12\x011", "1"},
+		"a field in between":    {"\x0a\x01a\x18\x05\x12\x011", "1"},
+		"a length of two bytes": {"\x0a\x81\x00a\x12\x81\x00" + "1", "1"},
+		"no value":              {"\x0a\x01a", ""},
+		"a long value":          {"\x0a\x01a\x12\xa0\x9c\x01" + long, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r Request
+			data := append([]byte("\x2a"), protowire.AppendVarint(nil, uint64(len(c.entry)))...)
+			if err := r.parse(append(data, c.entry...)); err != nil {
+				t.Fatal(err)
+			}
+			if got, ok := r.PodLabels().Lookup("a"); got != c.want || !ok || !r.PodLabels().Has("a") {
+				t.Errorf("got %.40q, %v, want %.40q", got, ok, c.want)
+			}
+		})
+	}
+}
+
 func TestTheZeroRequestIsEmpty(t *testing.T) {
 	if diff := cmp.Diff(&hookpb.Request{Resources: &hookpb.Resources{}}, read(new(Request))); diff != "" {
 		t.Error(diff)
@@ -299,7 +354,7 @@ func TestRegisterRefusesNil(t *testing.T) {
 }
 
 // The plugin's own allocations are its own; the SDK adds none in the steady
-// state but the copy of the request.
+// state, but a block now and then for the strings that it hands out.
 func TestRunDoesNotAllocate(t *testing.T) {
 	var c call
 	request := hookpb.AppendRequest(nil, full())

@@ -15,8 +15,7 @@ type Plugin interface {
 	// # Notes
 	//
 	//   - req and d are used again after the call: do not keep them, nor the
-	//     maps and resources that they return. Strings may be kept; each holds
-	//     on to the bytes of the whole request.
+	//     maps and resources that they return. Strings may be kept.
 	//   - Decide should depend on nothing but req and the configuration: the
 	//     host asks again whenever it wants to know what should be, and the
 	//     guest may have been replaced by another instance in between.

@@ -23,9 +23,7 @@ func exportHook() int32 {
 	request := buffer.Fill(func(buf []byte) uint32 {
 		return hostRequest(unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 	})
-	// A copy, since the plugin may keep strings of the request and the buffer
-	// is filled again.
-	code := current.hook(append([]byte(nil), request...), func(out []byte) {
+	code := current.hook(request, func(out []byte) {
 		hostDecision(unsafe.Pointer(unsafe.SliceData(out)), uint32(len(out)))
 	})
 	plugin.Yield()

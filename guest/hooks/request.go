@@ -5,135 +5,137 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // Request is what the host asks a plugin to decide on. It is a view of the bytes
-// that the host sent: maps and resources are decoded when they are asked for,
-// and then once.
+// that the host sent: one pass notes where each field lies, and what a plugin
+// does not ask for is not decoded.
 //
 // The message is kubewasm.hooks.v1.Request of codec/hookpb/hook.proto.
 type Request struct {
-	stage        Stage
-	level        Level
-	qos          QOSClass
-	pod          PodMeta
-	container    ContainerMeta
-	cgroupParent string
+	data  []byte
+	stage Stage
+	level Level
+	qos   QOSClass
+	// parts say where the fields lie, by number.
+	parts [fieldContainerEnvs + 1]part
 
-	podLabels, podAnnotations           stringsField
-	containerAnnotations, containerEnvs stringsField
-
-	rawResources part
-	resources    Resources
+	resourcesRead bool
+	resources     Resources
+	copies        copies
 }
+
+// The fields of the message Request that are not numbers.
+const (
+	fieldPod                  = 3
+	fieldContainer            = 4
+	fieldPodLabels            = 5
+	fieldPodAnnotations       = 6
+	fieldContainerAnnotations = 7
+	fieldCgroupParent         = 8
+	fieldResources            = 10
+	fieldContainerEnvs        = 11
+)
 
 // part is the part of a message that holds all fields of one number, from the
-// first to the last, with others in between.
-type part struct {
-	raw   []byte
-	first int
-	field uint32
-}
+// first to the last, with others in between. An end of 0 says that there is none.
+type part struct{ start, end uint32 }
 
-// add notes the field that f found.
-func (p *part) add(f *wire.Reader) {
-	start, end := f.Span()
-	if p.raw == nil {
-		p.first, p.field = start, f.Field
+// copies copies strings out of the request, whose memory is used again for the
+// next one. Small ones share a block: an allocation for each would cost more
+// than the rest of a decision.
+type copies struct{ block []byte }
+
+const (
+	blockSize = 1 << 10
+	smallCopy = 128
+)
+
+func (c *copies) string(b []byte) string {
+	if len(b) > smallCopy {
+		return string(b)
 	}
-	p.raw = f.Message()[p.first:end]
-}
-
-// take calls read with the contents of each field, once.
-func (p *part) take(read func(b []byte)) {
-	for f := wire.NewReader(p.raw); f.Next(); {
-		if f.Field == p.field {
-			read(f.Bytes())
-		}
+	if len(c.block) < len(b) {
+		c.block = make([]byte, blockSize)
 	}
-	p.raw = nil
+	n := copy(c.block, b)
+	s := unsafe.String(unsafe.SliceData(c.block), n)
+	c.block = c.block[n:]
+	return s
 }
-
-// stringsField is a map of the request, decoded when it is asked for.
-type stringsField struct {
-	part
-	decoded Strings
-}
-
-func (s *stringsField) strings() Strings {
-	if s.raw != nil {
-		s.take(func(b []byte) { s.decoded.entries = append(s.decoded.entries, readEntry(b)) })
-	}
-	return s.decoded
-}
-
-func (s *stringsField) empty() stringsField { return stringsField{decoded: s.decoded.empty()} }
 
 var errRequest = errors.New("read hook request: the bytes are not a message")
 
-// parse makes r a view of data, which must not change any more.
+// parse makes r a view of data, which must not change until the next parse. Of
+// what it returned before, strings stay right.
+//
+// The loop works on locals and calls nothing for the fields that a host writes:
+// a call costs a Go guest as much as reading the field does.
 func (r *Request) parse(data []byte) error {
-	r.reset()
-	f := wire.NewReader(data)
-	for f.Next() {
-		switch f.Field {
-		case 1:
-			r.stage = Stage(f.Int64())
-		case 2:
-			r.level = Level(f.Int64())
-		case 3:
-			for m := wire.NewReader(f.Bytes()); m.Next(); {
-				switch m.Field {
-				case 1:
-					r.pod.namespace = m.String()
-				case 2:
-					r.pod.name = m.String()
-				case 3:
-					r.pod.uid = m.String()
-				}
-			}
-		case 4:
-			for m := wire.NewReader(f.Bytes()); m.Next(); {
-				switch m.Field {
-				case 1:
-					r.container.name = m.String()
-				case 2:
-					r.container.id = m.String()
-				}
-			}
-		case 5:
-			r.podLabels.add(&f)
-		case 6:
-			r.podAnnotations.add(&f)
-		case 7:
-			r.containerAnnotations.add(&f)
-		case 8:
-			r.cgroupParent = f.String()
-		case 9:
-			r.qos = QOSClass(f.Int64())
-		case 10:
-			r.rawResources.add(&f)
-		case 11:
-			r.containerEnvs.add(&f)
-		}
+	r.data, r.stage, r.level, r.qos, r.resourcesRead = data, 0, 0, 0, false
+	for i := range r.parts {
+		r.parts[i] = part{}
 	}
-	if f.Malformed() {
-		return errRequest
+	for i := 0; i < len(data); {
+		start, key := i, data[i]
+		field := int(key >> 3)
+		i++
+		if key&^0x7f == 0 && key&7 == 2 && field != 0 && i < len(data) {
+			n := int(data[i])
+			i++
+			if n >= 0x80 && i < len(data) && data[i] < 0x80 {
+				n = n&0x7f | int(data[i])<<7
+				i++
+			} else if n >= 0x80 {
+				n = len(data) // For the reader below.
+			}
+			if n <= len(data)-i {
+				i += n
+				if field < len(r.parts) {
+					p := &r.parts[field]
+					if p.end == 0 {
+						p.start = uint32(start)
+					}
+					p.end = uint32(i)
+				}
+				continue
+			}
+		}
+		// Numbers, and what no host writes.
+		f := wire.NewReaderAt(data, start)
+		if !f.Next() {
+			return errRequest
+		}
+		_, i = f.Span()
+		switch {
+		case f.Field == 1:
+			r.stage = Stage(f.Int64())
+		case f.Field == 2:
+			r.level = Level(f.Int64())
+		case f.Field == 9:
+			r.qos = QOSClass(f.Int64())
+		case int(f.Field) < len(r.parts):
+			p := &r.parts[f.Field]
+			if p.end == 0 {
+				p.start = uint32(start)
+			}
+			p.end = uint32(i)
+		}
 	}
 	return nil
 }
 
-// reset empties r and keeps the memory of its lists.
-func (r *Request) reset() {
-	*r = Request{
-		podLabels:            r.podLabels.empty(),
-		podAnnotations:       r.podAnnotations.empty(),
-		containerAnnotations: r.containerAnnotations.empty(),
-		containerEnvs:        r.containerEnvs.empty(),
-		resources:            r.resources.empty(),
-	}
+// part returns the part of the message with the fields of a number.
+func (r *Request) part(field int) []byte {
+	p := r.parts[field]
+	return r.data[p.start:p.end]
+}
+
+func (r *Request) strings(field int) Strings {
+	return Strings{raw: r.part(field), field: uint8(field), copies: &r.copies}
 }
 
 // Stage returns the moment at which the host asks.
@@ -147,34 +149,81 @@ func (r *Request) Level() Level { return r.level }
 func (r *Request) QOSClass() QOSClass { return r.qos }
 
 // Pod returns the pod's name. It is empty at [LevelQOS].
-func (r *Request) Pod() PodMeta { return r.pod }
+func (r *Request) Pod() (pod PodMeta) {
+	for f := wire.NewReader(r.part(fieldPod)); f.Next(); {
+		if f.Field != fieldPod {
+			continue
+		}
+		for m := wire.NewReader(f.Bytes()); m.Next(); {
+			switch m.Field {
+			case 1:
+				pod.namespace = r.copies.string(m.Bytes())
+			case 2:
+				pod.name = r.copies.string(m.Bytes())
+			case 3:
+				pod.uid = r.copies.string(m.Bytes())
+			}
+		}
+	}
+	return pod
+}
 
 // Container returns the container's name. It is empty above [LevelContainer].
-func (r *Request) Container() ContainerMeta { return r.container }
+func (r *Request) Container() (container ContainerMeta) {
+	for f := wire.NewReader(r.part(fieldContainer)); f.Next(); {
+		if f.Field != fieldContainer {
+			continue
+		}
+		for m := wire.NewReader(f.Bytes()); m.Next(); {
+			switch m.Field {
+			case 1:
+				container.name = r.copies.string(m.Bytes())
+			case 2:
+				container.id = r.copies.string(m.Bytes())
+			}
+		}
+	}
+	return container
+}
 
 // CgroupParent returns the cgroup of the pod, under which those of its
 // containers lie, or the cgroup of the class at [LevelQOS]: a slash-separated
 // path relative to the root of the hierarchy.
-func (r *Request) CgroupParent() string { return r.cgroupParent }
+func (r *Request) CgroupParent() (cgroup string) {
+	for f := wire.NewReader(r.part(fieldCgroupParent)); f.Next(); {
+		if f.Field == fieldCgroupParent {
+			cgroup = r.copies.string(f.Bytes())
+		}
+	}
+	return cgroup
+}
 
 // PodLabels returns the labels of the pod object.
-func (r *Request) PodLabels() Strings { return r.podLabels.strings() }
+func (r *Request) PodLabels() Strings { return r.strings(fieldPodLabels) }
 
 // PodAnnotations returns the annotations of the pod object.
-func (r *Request) PodAnnotations() Strings { return r.podAnnotations.strings() }
+func (r *Request) PodAnnotations() Strings { return r.strings(fieldPodAnnotations) }
 
 // ContainerAnnotations returns the annotations that the runtime keeps of the
 // container.
-func (r *Request) ContainerAnnotations() Strings { return r.containerAnnotations.strings() }
+func (r *Request) ContainerAnnotations() Strings { return r.strings(fieldContainerAnnotations) }
 
 // ContainerEnvs returns the environment of the container.
-func (r *Request) ContainerEnvs() Strings { return r.containerEnvs.strings() }
+func (r *Request) ContainerEnvs() Strings { return r.strings(fieldContainerEnvs) }
 
-// Resources returns the resources as they are now or, before the runtime acts,
-// as the kubelet asks for them. Those that are not set are not known.
+// Resources returns the resources that the kubelet asks for, before any plugin
+// changed them. Those that are not set are not known. They are valid until
+// Decide returns.
 func (r *Request) Resources() *Resources {
-	if r.rawResources.raw != nil {
-		r.rawResources.take(r.resources.read)
+	if r.resourcesRead {
+		return &r.resources
+	}
+	r.resourcesRead = true
+	r.resources.reset()
+	for f := wire.NewReader(r.part(fieldResources)); f.Next(); {
+		if f.Field == fieldResources {
+			r.resources.read(f.Bytes(), &r.copies)
+		}
 	}
 	return &r.resources
 }
@@ -204,20 +253,27 @@ func (c ContainerMeta) ID() string { return c.id }
 // Strings is a map of strings to strings, such as labels. It is a list that is
 // searched from one end to the other: for the twenty entries that a pod has,
 // building a Go map would cost more than it saves.
-type Strings struct{ entries []entry }
+type Strings struct {
+	// raw holds entries as they came in a request, with other fields in between.
+	raw    []byte
+	field  uint8
+	copies *copies
+	// entries are those of a decision.
+	entries []entry
+}
 
 type entry struct{ key, value string }
 
-func readEntry(b []byte) (e entry) {
+func readEntry(b []byte) (key, value []byte) {
 	for f := wire.NewReader(b); f.Next(); {
 		switch f.Field {
 		case 1:
-			e.key = f.String()
+			key = f.Bytes()
 		case 2:
-			e.value = f.String()
+			value = f.Bytes()
 		}
 	}
-	return e
+	return key, value
 }
 
 // Get returns the value of the key, empty if it is not there.
@@ -226,19 +282,99 @@ func (s Strings) Get(key string) string {
 	return value
 }
 
+// Has reports whether the key is there.
+func (s Strings) Has(key string) bool {
+	_, ok := s.find(key)
+	return ok || s.index(key) >= 0
+}
+
 // Lookup returns the value of the key and whether it is there.
 func (s Strings) Lookup(key string) (value string, ok bool) {
-	// From the end: of a key that is there twice the last one counts.
-	for i := len(s.entries) - 1; i >= 0; i-- {
-		if s.entries[i].key == key {
-			return s.entries[i].value, true
+	if i := s.index(key); i >= 0 {
+		return s.entries[i].value, true
+	}
+	raw, ok := s.find(key)
+	if !ok {
+		return "", false
+	}
+	return s.copies.string(raw), true
+}
+
+// find returns the value of the key in the request. Of a key that is there twice
+// the last one counts.
+//
+// The loop calls nothing for an entry that has its key and its value once each
+// and in this order, as every encoder writes it.
+func (s *Strings) find(key string) (value []byte, ok bool) {
+	b, tag := s.raw, s.field<<3|2
+	for i := 0; i+1 < len(b); {
+		start := i
+		mine := b[i] == tag
+		n := int(b[i+1])
+		i += 2
+		if n >= 0x80 && i < len(b) && b[i] < 0x80 {
+			n = n&0x7f | int(b[i])<<7
+			i++
+		}
+		if !mine || n > len(b)-i || n < 2 || b[i] != 0x0a || b[i+1] >= 0x80 {
+			goto unusual
+		}
+		{
+			end, from := i+n, i+2
+			to := from + int(b[i+1]) // Where the key ends.
+			if to+1 >= end || b[to] != 0x12 {
+				goto unusual
+			}
+			at := to + 2 // Where the value begins.
+			size := int(b[to+1])
+			if size >= 0x80 && at < end && b[at] < 0x80 {
+				size = size&0x7f | int(b[at])<<7
+				at++
+			}
+			if at+size != end {
+				goto unusual
+			}
+			if to-from == len(key) && string(b[from:to]) == key {
+				value, ok = b[at:end], true
+			}
+			i = end
+			continue
+		}
+	unusual:
+		f := wire.NewReaderAt(b, start)
+		if !f.Next() {
+			break
+		}
+		_, i = f.Span()
+		if f.Field == uint32(s.field) {
+			if k, v := readEntry(f.Bytes()); string(k) == key {
+				value, ok = v, true
+			}
 		}
 	}
-	return "", false
+	return value, ok
+}
+
+// index returns where the key of a decision is, or -1.
+func (s *Strings) index(key string) int {
+	for i := range s.entries {
+		if s.entries[i].key == key {
+			return i
+		}
+	}
+	return -1
 }
 
 // Len returns the number of entries.
-func (s Strings) Len() int { return len(s.entries) }
+func (s Strings) Len() int {
+	n := len(s.entries)
+	for f := wire.NewReader(s.raw); f.Next(); {
+		if f.Field == uint32(s.field) {
+			n++
+		}
+	}
+	return n
+}
 
 // All returns the entries, in the order in which the host sent them: that of
 // their keys.
@@ -249,30 +385,38 @@ func (s Strings) All() iter.Seq2[string, string] {
 				return
 			}
 		}
+		for f := wire.NewReader(s.raw); f.Next(); {
+			if f.Field != uint32(s.field) {
+				continue
+			}
+			k, v := readEntry(f.Bytes())
+			if !yield(s.copies.string(k), s.copies.string(v)) {
+				return
+			}
+		}
 	}
 }
 
 // set replaces the value of a key, or adds it.
 func (s *Strings) set(key, value string) {
-	for i := range s.entries {
-		if s.entries[i].key == key {
-			s.entries[i].value = value
-			return
-		}
+	if i := s.index(key); i >= 0 {
+		s.entries[i].value = value
+		return
 	}
 	s.entries = append(s.entries, entry{key, value})
 }
 
-// empty returns the map without its entries, in the same memory. The strings
-// are let go of.
-func (s Strings) empty() Strings {
-	clear(s.entries)
-	return Strings{s.entries[:0]}
+// reset removes the entries and keeps their memory. The strings are let go of.
+func (s *Strings) reset() {
+	if len(s.entries) != 0 {
+		clear(s.entries)
+		s.entries = s.entries[:0]
+	}
 }
 
-func (s Strings) append(b []byte, field uint32) []byte {
-	for _, e := range s.entries {
-		b = wire.AppendMapEntry(b, field, e.key, e.value)
+func (s *Strings) append(b []byte, field uint32) []byte {
+	for i := range s.entries {
+		b = wire.AppendMapEntry(b, field, s.entries[i].key, s.entries[i].value)
 	}
 	return b
 }

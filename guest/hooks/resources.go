@@ -1,6 +1,10 @@
 package hooks
 
-import "github.com/kubewasm/kubewasm/guest/internal/wire"
+import (
+	"math/bits"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
 
 // Unlimited is the quota or the amount of memory that stands for no limit.
 const Unlimited = -1
@@ -155,27 +159,35 @@ func (r *Resources) SetUnified(file, value string) { r.unified.set(file, value) 
 
 func (r *Resources) has(field uint) bool { return r.set&(1<<field) != 0 }
 
-func (r *Resources) number(field uint) (int64, bool) { return r.numbers[field], r.has(field) }
+func (r *Resources) number(field uint) (int64, bool) {
+	if !r.has(field) {
+		return 0, false // What an earlier request left there.
+	}
+	return r.numbers[field], true
+}
 
 func (r *Resources) setNumber(field uint, n int64) {
 	r.numbers[field] = n
 	r.set |= 1 << field
 }
 
-// empty returns the resources with nothing set, in the same memory.
-func (r *Resources) empty() Resources { return Resources{unified: r.unified.empty()} }
+// reset unsets everything and keeps the memory.
+func (r *Resources) reset() {
+	r.set, r.cpus, r.mems = 0, "", ""
+	r.unified.reset()
+}
 
 // read sets the fields that the message in b has.
-func (r *Resources) read(b []byte) {
+func (r *Resources) read(b []byte, c *copies) {
 	for f := wire.NewReader(b); f.Next(); {
 		switch f.Field {
 		case fieldCPUSet:
-			r.SetCPUSet(f.String())
+			r.SetCPUSet(c.string(f.Bytes()))
 		case fieldCPUSetMems:
-			r.SetCPUSetMems(f.String())
+			r.SetCPUSetMems(c.string(f.Bytes()))
 		case fieldUnified:
-			e := readEntry(f.Bytes())
-			r.unified.set(e.key, e.value)
+			key, value := readEntry(f.Bytes())
+			r.unified.set(c.string(key), c.string(value))
 		default:
 			if f.Field < fieldUnified && f.Type == wire.Varint {
 				r.setNumber(uint(f.Field), f.Int64())
@@ -186,10 +198,8 @@ func (r *Resources) read(b []byte) {
 
 // append writes the message, its fields in the order of their numbers.
 func (r *Resources) append(b []byte) []byte {
-	for field := uint(1); field < fieldUnified; field++ {
-		if !r.has(field) {
-			continue
-		}
+	for set := r.set; set != 0; set &= set - 1 {
+		field := uint(bits.TrailingZeros16(set))
 		switch field {
 		case fieldCPUSet:
 			b = wire.AppendBytes(b, fieldCPUSet, r.cpus)

@@ -48,6 +48,10 @@ type Reader struct {
 // NewReader returns a Reader of the message in b.
 func NewReader(b []byte) Reader { return Reader{message: b} }
 
+// NewReaderAt returns a Reader of the message in b that begins with the field at
+// start.
+func NewReaderAt(b []byte, start int) Reader { return Reader{message: b, end: start} }
+
 // Next goes to the next field and reports whether there is one.
 //
 // It works on locals and itself reads the numbers of one byte, which nearly all
