@@ -2,6 +2,7 @@ package hookpb
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -13,10 +14,16 @@ import (
 //
 // 0 allocs when dst has room and no map has more than 64 keys:
 // TestAppendRequestDoesNotAllocate.
-func AppendRequest(dst []byte, r *Request) []byte {
+func AppendRequest(dst []byte, r *Request) []byte { return AppendProjected(dst, r, &everything) }
+
+var everything Projection
+
+// AppendProjected appends the encoding of those fields of r that p lets travel,
+// with the same guarantees as [AppendRequest].
+func AppendProjected(dst []byte, r *Request, p *Projection) []byte {
 	dst = appendNumber(dst, 1, int64(r.Stage))
 	dst = appendNumber(dst, 2, int64(r.Level))
-	if r.Pod != (PodMeta{}) {
+	if p.has(3) && r.Pod != (PodMeta{}) {
 		var start int
 		dst, start = beginMessage(dst, 3)
 		dst = appendString(dst, 1, r.Pod.Namespace)
@@ -24,20 +31,36 @@ func AppendRequest(dst []byte, r *Request) []byte {
 		dst = appendString(dst, 3, r.Pod.UID)
 		dst = endMessage(dst, start)
 	}
-	if r.Container != (ContainerMeta{}) {
+	if p.has(4) && r.Container != (ContainerMeta{}) {
 		var start int
 		dst, start = beginMessage(dst, 4)
 		dst = appendString(dst, 1, r.Container.Name)
 		dst = appendString(dst, 2, r.Container.ID)
 		dst = endMessage(dst, start)
 	}
-	dst = appendMap(dst, 5, r.PodLabels)
-	dst = appendMap(dst, 6, r.PodAnnotations)
-	dst = appendMap(dst, 7, r.ContainerAnnotations)
-	dst = appendString(dst, 8, r.CgroupParent)
+	dst = appendProjectedMap(dst, 5, r.PodLabels, p)
+	dst = appendProjectedMap(dst, 6, r.PodAnnotations, p)
+	dst = appendProjectedMap(dst, 7, r.ContainerAnnotations, p)
+	if p.has(8) {
+		dst = appendString(dst, 8, r.CgroupParent)
+	}
 	dst = appendNumber(dst, 9, int64(r.QOSClass))
-	dst = appendResources(dst, 10, r.Resources)
-	return appendMap(dst, 11, r.ContainerEnvs)
+	if p.has(10) {
+		dst = appendResources(dst, 10, r.Resources)
+	}
+	return appendProjectedMap(dst, 11, r.ContainerEnvs, p)
+}
+
+func appendProjectedMap(dst []byte, field protowire.Number, m map[string]string, p *Projection) []byte {
+	if p.has(int(field)) {
+		return appendMap(dst, field, m)
+	}
+	for _, k := range p.keys[field] {
+		if v, ok := m[k]; ok {
+			dst = appendEntry(dst, field, k, v)
+		}
+	}
+	return dst
 }
 
 // AppendDecision appends the encoding of d to dst and returns the extended
@@ -128,28 +151,59 @@ func appendOptionalString(dst []byte, field protowire.Number, v *string) []byte 
 	return protowire.AppendString(dst, *v)
 }
 
-// appendMap appends one entry for each key. Both fields of an entry are always
-// written, as protobuf's own encoders do.
+// appendMap appends one entry for each key.
 func appendMap(dst []byte, field protowire.Number, m map[string]string) []byte {
 	if len(m) == 0 {
 		return dst
 	}
-	// The keys of a common pod fit on the stack.
-	var array [64]string
-	keys := array[:0]
-	for k := range m {
-		keys = append(keys, k)
+	// The entries of a common pod fit on the stack.
+	type pair struct{ key, value string }
+	var array [64]pair
+	pairs := array[:0]
+	for k, v := range m {
+		// Sorted as they come: for a few dozen that is what a sort would do,
+		// without its calls.
+		i := len(pairs)
+		pairs = append(pairs, pair{})
+		if i < len(array) {
+			for ; i > 0 && pairs[i-1].key > k; i-- {
+				pairs[i] = pairs[i-1]
+			}
+		}
+		pairs[i] = pair{k, v}
 	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		v := m[k]
-		dst = protowire.AppendTag(dst, field, protowire.BytesType)
-		// The tags of fields 1 and 2 have one byte each.
-		dst = protowire.AppendVarint(dst, uint64(2+protowire.SizeBytes(len(k))+protowire.SizeBytes(len(v))))
-		dst = appendOptionalString(dst, 1, &k)
-		dst = appendOptionalString(dst, 2, &v)
+	if len(pairs) > len(array) {
+		slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.key, b.key) })
+	}
+	for i := range pairs {
+		dst = appendEntry(dst, field, pairs[i].key, pairs[i].value)
 	}
 	return dst
+}
+
+// appendEntry appends an entry of a map. Both fields of it are always written,
+// as protobuf's own encoders do.
+func appendEntry(dst []byte, field protowire.Number, key, value string) []byte {
+	n := 2 + protowire.SizeBytes(len(key)) + protowire.SizeBytes(len(value))
+	if len(key) < 0x80 && len(value) < 0x80 && n < 0x4000 {
+		// All tags have one byte, and so have these lengths.
+		dst = append(dst, byte(field)<<3|2)
+		if n < 0x80 {
+			dst = append(dst, byte(n))
+		} else {
+			dst = append(dst, byte(n)|0x80, byte(n>>7))
+		}
+		dst = append(dst, 1<<3|2, byte(len(key)))
+		dst = append(dst, key...)
+		dst = append(dst, 2<<3|2, byte(len(value)))
+		return append(dst, value...)
+	}
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(n))
+	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
+	dst = protowire.AppendString(dst, key)
+	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
+	return protowire.AppendString(dst, value)
 }
 
 // beginMessage appends the tag of a message and one byte for its length; start

@@ -262,6 +262,63 @@ func TestParseDecisionCopies(t *testing.T) {
 	}
 }
 
+func TestProjection(t *testing.T) {
+	r := benchmarkRequest()
+	r.PodLabels["app"], r.PodLabels["tier"] = "web", "front"
+	head := Request{Stage: r.Stage, Level: r.Level, QOSClass: r.QOSClass}
+	with := func(change func(*Request)) *Request {
+		c := head
+		change(&c)
+		return &c
+	}
+	for _, c := range []struct {
+		name  string
+		names []string
+		want  *Request
+	}{
+		{"no names are everything", nil, r},
+		{"what always travels", []string{"container_envs"}, &head},
+		{"fields", []string{"pod", "container", "cgroup_parent", "resources"}, with(func(c *Request) {
+			c.Pod, c.Container, c.CgroupParent, c.Resources = r.Pod, r.Container, r.CgroupParent, r.Resources
+		})},
+		{"maps", []string{"pod_labels", "pod_annotations", "container_annotations"}, with(func(c *Request) {
+			c.PodLabels, c.PodAnnotations, c.ContainerAnnotations = r.PodLabels, r.PodAnnotations, r.ContainerAnnotations
+		})},
+		{"entries", []string{"pod_labels[tier]", "pod_labels[app]", "pod_labels[app]", "pod_labels[none]"}, with(func(c *Request) {
+			c.PodLabels = map[string]string{"app": "web", "tier": "front"}
+		})},
+		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *Request) { c.PodLabels = r.PodLabels })},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := ParseProjection(c.names)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := AppendProjected(nil, r, &p), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
+				t.Errorf("got %q\nwant %q", got, want)
+			}
+		})
+	}
+	_, err := ParseProjection([]string{"pod", "", "pods", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
+	if err == nil || strings.Count(err.Error(), "is no field of a request; there are pod, container, pod_labels, ") != 7 {
+		t.Errorf("got error %v, want one for each of seven names", err)
+	}
+}
+
+// More keys than lie on the stack are sorted as well.
+func TestAppendRequestSortsManyKeys(t *testing.T) {
+	r := &Request{PodLabels: map[string]string{}}
+	for i := range 500 {
+		r.PodLabels[fmt.Sprint(i)] = "x"
+	}
+	want := AppendRequest(nil, r)
+	for range 10 {
+		if !bytes.Equal(want, AppendRequest(nil, r)) {
+			t.Fatal("equal requests are different bytes")
+		}
+	}
+}
+
 func TestAppendRequestDoesNotAllocate(t *testing.T) {
 	r := benchmarkRequest()
 	buf := AppendRequest(nil, r)
