@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -20,8 +22,13 @@ import (
 type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
+	dryRun  func(context.Context, *hookpb.Request, string, *hookpb.Decision)
 	// requests are buffers of encoded requests, *[]byte.
 	requests sync.Pool
+
+	mu sync.Mutex
+	// changed is closed when decisions may have become others.
+	changed chan struct{}
 }
 
 // Config configures an Engine.
@@ -31,13 +38,17 @@ type Config struct {
 	Plugins []PluginConfig
 	// Logger receives the failures that a policy ignores; nil drops them.
 	Logger *slog.Logger
+	// DryRun is told what plugins with DryRun decide. It must not keep the
+	// request. nil writes it to Logger.
+	DryRun func(ctx context.Context, req *hookpb.Request, plugin string, d *hookpb.Decision)
 }
 
 // PluginConfig says which module a plugin is and when it is asked.
 type PluginConfig struct {
 	// Module is the plugin's module, name and limits. Its Kind, Imports and
 	// NewState belong to the engine and must be empty. The default of
-	// Limits.ResultBytes is DefaultDecisionBytes.
+	// Limits.ResultBytes is DefaultDecisionBytes, that of Limits.Timeout is
+	// DefaultTimeout.
 	Module host.Config
 	// Order is the plugin's place: lower ones are asked first, those of the
 	// same order by their names.
@@ -45,6 +56,20 @@ type PluginConfig struct {
 	// Stages and Levels are what the plugin is asked about; none means all.
 	Stages []hookpb.Stage
 	Levels []hookpb.Level
+	// Selector says which pods the plugin is asked about; the zero value is all.
+	Selector Selector
+	// Owns are the fields that are this plugin's alone, by their names in
+	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
+	// plugins that own one field and may be asked about the same request are a
+	// mistake of the configuration. Once any are given, a decision that sets
+	// another field is an error; so is one that sets a field of another plugin's.
+	Owns []string
+	// Projection are the fields of the request that the plugin reads, see
+	// [hookpb.ParseProjection]; none means all. What it does not read costs time.
+	Projection []string
+	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
+	// does nothing else with it.
+	DryRun bool
 	// FailurePolicy says what becomes of a request on which the plugin fails.
 	FailurePolicy FailurePolicy
 }
@@ -53,6 +78,11 @@ type PluginConfig struct {
 // make, unless its limits say otherwise: what Kubernetes allows the annotations
 // of an object.
 const DefaultDecisionBytes = 256 << 10
+
+// DefaultTimeout is how long a plugin may take for a decision, unless its limits
+// say otherwise: well below the two seconds after which a runtime gives a plugin
+// up (NRI's default).
+const DefaultTimeout = 500 * time.Millisecond
 
 // FailurePolicy says what becomes of a request on which a plugin fails: by an
 // error, a trap, or a decision that is malformed, out of range or in conflict
@@ -64,9 +94,12 @@ const (
 	Fail FailurePolicy = iota
 	// Ignore goes on as if the plugin had decided nothing, and logs why.
 	Ignore
+	// KeepLast goes on with what the plugin decided last on the same QoS class,
+	// pod or container, and logs why; with nothing if it never did.
+	KeepLast
 )
 
-var policyNames = [...]string{"Fail", "Ignore"}
+var policyNames = [...]string{"Fail", "Ignore", "KeepLast"}
 
 // String returns the name of the policy.
 func (p FailurePolicy) String() string {
@@ -83,12 +116,43 @@ type plugin struct {
 	stages set[hookpb.Stage]
 	levels set[hookpb.Level]
 	policy FailurePolicy
+
+	selector   selector
+	projection hookpb.Projection
+	dryRun     bool
+	owns       ownership
+	// foreign is what others own that may be asked about the same requests.
+	foreign []*plugin
+	last    lastDecisions
+	// instances is the limit of the configuration, 0 for the default.
+	instances int
+}
+
+// wants reports whether the plugin is asked about the request.
+func (p *plugin) wants(req *hookpb.Request) bool {
+	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
+}
+
+// meets reports whether there may be a request that both plugins are asked
+// about.
+func (p *plugin) meets(q *plugin) bool {
+	return p.stages.meets(q.stages) && p.levels.meets(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
 }
 
 // set is a set of enum values below 64; the empty one holds everything.
 type set[E ~int32] uint64
 
 func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
+
+func (s set[E]) meets(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
+
+// and returns what both hold; the sets must meet.
+func (s set[E]) and(t set[E]) set[E] {
+	if s == 0 || t == 0 {
+		return s | t
+	}
+	return s & t
+}
 
 func setOf[E ~int32](values []E) (s set[E]) {
 	for _, e := range values {
@@ -100,17 +164,18 @@ func setOf[E ~int32](values []E) (s set[E]) {
 // NewEngine loads the plugins in rt. If one cannot be loaded, none stays loaded.
 //
 // The errors are those of [host.Runtime.Load], for each plugin that fails, and
-// all mistakes of the configuration at once.
+// all mistakes of the configuration at once: two plugins that own one field are
+// an *[OwnerError].
 func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, error) {
-	if err := cfg.validate(); err != nil {
+	plugins, err := cfg.parse()
+	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
-	e := &Engine{logger: cfg.Logger}
+	e := &Engine{logger: cfg.Logger, dryRun: cfg.DryRun, changed: make(chan struct{})}
 	e.requests.New = func() any { return new([]byte) }
 	var errs []error
-	for i := range cfg.Plugins {
-		p, err := load(ctx, rt, cfg.Plugins[i])
-		if err != nil {
+	for i, p := range plugins {
+		if err := p.load(ctx, rt, cfg.Plugins[i].Module); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -125,37 +190,65 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	return e, nil
 }
 
-// validate reports the mistakes that host.Runtime.Load does not see.
-func (c *Config) validate() error {
+// parse reports the mistakes that host.Runtime.Load does not see.
+func (c *Config) parse() ([]*plugin, error) {
 	var errs []error
+	var plugins []*plugin
 	names := map[string]bool{}
 	for i := range c.Plugins {
-		p := &c.Plugins[i]
+		cfg := &c.Plugins[i]
 		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{p.Module.Name}, args...)...))
+			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{cfg.Module.Name}, args...)...))
 		}
-		if names[p.Module.Name] {
+		if names[cfg.Module.Name] {
 			fail("the name is used twice")
 		}
-		names[p.Module.Name] = true
-		if p.Module.Kind != 0 || p.Module.Imports != nil || p.Module.NewState != nil {
+		names[cfg.Module.Name] = true
+		if cfg.Module.Kind != 0 || cfg.Module.Imports != nil || cfg.Module.NewState != nil {
 			fail("kind, imports and newState of the module are the engine's")
 		}
-		for _, s := range p.Stages {
+		for _, s := range cfg.Stages {
 			if !s.Known() {
 				fail("stage %d is not known", int32(s))
 			}
 		}
-		for _, l := range p.Levels {
+		for _, l := range cfg.Levels {
 			if !l.Known() {
 				fail("level %d is not known", int32(l))
 			}
 		}
-		if int(p.FailurePolicy) >= len(policyNames) {
-			fail("failure policy %d is not known", p.FailurePolicy)
+		if int(cfg.FailurePolicy) >= len(policyNames) {
+			fail("failure policy %d is not known", cfg.FailurePolicy)
 		}
+		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cfg.FailurePolicy, dryRun: cfg.DryRun}
+		var err error
+		if p.selector, err = cfg.Selector.parse(); err != nil {
+			fail("%w", err)
+		}
+		if p.projection, err = hookpb.ParseProjection(cfg.Projection); err != nil {
+			fail("%w", err)
+		}
+		var ownErrs []error
+		p.owns, ownErrs = parseOwnership(cfg.Owns)
+		for _, err := range ownErrs {
+			fail("%w", err)
+		}
+		for j, q := range plugins {
+			if p.dryRun || q.dryRun || !p.meets(q) {
+				continue
+			}
+			other := c.Plugins[j].Module.Name
+			if fields := p.owns.overlap(&q.owns); len(fields) != 0 {
+				slices.Sort(fields)
+				for _, field := range slices.Compact(fields) {
+					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Module.Name}})
+				}
+			}
+			p.foreign, q.foreign = append(p.foreign, q), append(q.foreign, p)
+		}
+		plugins = append(plugins, p)
 	}
-	return errors.Join(errs...)
+	return plugins, errors.Join(errs...)
 }
 
 // exchange is the state of an instance: what the guest reads and writes in the
@@ -175,19 +268,19 @@ var imports = []host.Import{
 	}),
 }
 
-func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*plugin, error) {
-	module := cfg.Module
+func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config) (err error) {
 	module.Kind = abi.KindHook
 	module.Imports = imports
 	module.NewState = func() any { return new(exchange) }
 	if module.Limits.ResultBytes == 0 {
 		module.Limits.ResultBytes = DefaultDecisionBytes
 	}
-	p, err := rt.Load(ctx, module)
-	if err != nil {
-		return nil, err
+	if module.Limits.Timeout == 0 {
+		module.Limits.Timeout = DefaultTimeout
 	}
-	return &plugin{Plugin: p, order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cfg.FailurePolicy}, nil
+	p.instances = module.Limits.Instances
+	p.Plugin, err = rt.Load(ctx, module)
+	return err
 }
 
 // Decide asks the plugins that want the request, in their order, and returns
@@ -196,44 +289,70 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*plugin, err
 //
 // A plugin with the policy Fail that fails is an error; its cause is found by
 // errors.As: *[host.TrapError] or *[host.StatusError], *[DecisionError] for a
-// decision that is malformed or out of range, *[ConflictError] for two plugins
-// that decide a field differently. When ctx ends, the error is its own, whatever
-// the policies.
+// decision that is malformed, out of range or sets what is not the plugin's,
+// *[ConflictError] for two plugins that decide a field differently. When ctx
+// ends, the error is its own, whatever the policies.
 //
 // 1 alloc for one plugin that decides numbers: TestDecideAllocatesOnce.
 func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
 	buf := e.requests.Get().(*[]byte)
 	defer e.requests.Put(buf)
-	*buf = (*buf)[:0]
+	var encoded *plugin // Whose projection is in buf.
 
 	var array [4]part
 	parts := array[:0]
 	for _, p := range e.plugins {
-		if !p.stages.has(req.Stage) || !p.levels.has(req.Level) {
+		if !p.wants(req) {
 			continue
 		}
-		if len(*buf) == 0 {
-			*buf = hookpb.AppendRequest(*buf, req)
+		if encoded == nil || !encoded.projection.Equal(&p.projection) {
+			*buf = hookpb.AppendProjected((*buf)[:0], req, &p.projection)
+			encoded = p
 		}
-		d, err := p.decide(ctx, *buf)
-		if err == nil {
-			err = check(p.Name(), d, req, parts)
+		d, err := p.decide(ctx, *buf, req, parts)
+		if err != nil && p.policy == KeepLast && ctx.Err() == nil {
+			e.ignored(ctx, p, req, err)
+			d, err = p.keep(req, parts), nil
 		}
 		switch {
-		case err == nil:
+		case err == nil && p.dryRun:
+			e.tell(ctx, p, req, d)
+		case err == nil && d != nil:
 			parts = append(parts, part{p.Name(), d})
-		case p.policy == Fail || ctx.Err() != nil:
+		case err == nil:
+		case (p.policy == Fail && !p.dryRun) || ctx.Err() != nil:
 			return nil, fmt.Errorf("decide %s: %w", describe(req), err)
-		case e.logger != nil:
-			e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
-				slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("error", err))
+		default:
+			e.ignored(ctx, p, req, err)
 		}
+	}
+	if forgets(req.Stage) {
+		e.forget(req)
 	}
 	return merge(parts), nil
 }
 
-// decide runs the guest on an encoded request.
-func (p *plugin) decide(ctx context.Context, request []byte) (*hookpb.Decision, error) {
+func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookpb.Request, err error) {
+	if e.logger != nil {
+		e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("error", err))
+	}
+}
+
+// tell reports the decision of a dry run.
+func (e *Engine) tell(ctx context.Context, p *plugin, req *hookpb.Request, d *hookpb.Decision) {
+	switch {
+	case FieldsOf(d) == 0:
+	case e.dryRun != nil:
+		e.dryRun(ctx, req, p.Name(), d)
+	case e.logger != nil:
+		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", FieldsOf(d).String()))
+	}
+}
+
+// decide runs the guest on an encoded request and checks what it decides.
+func (p *plugin) decide(ctx context.Context, request []byte, req *hookpb.Request, earlier []part) (*hookpb.Decision, error) {
 	inst, err := p.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -249,11 +368,109 @@ func (p *plugin) decide(ctx context.Context, request []byte) (*hookpb.Decision, 
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
-	d, err := hookpb.ParseDecision(x.decision)
+	d, err := p.accept(x.decision, req, earlier)
+	if err == nil && p.policy == KeepLast && !forgets(req.Stage) {
+		p.last.put(req, x.decision)
+	}
+	return d, err
+}
+
+// accept parses and checks a decision.
+func (p *plugin) accept(encoded []byte, req *hookpb.Request, earlier []part) (*hookpb.Decision, error) {
+	d, err := hookpb.ParseDecision(encoded)
 	if err != nil {
 		return nil, &DecisionError{Plugin: p.Name(), Err: err}
 	}
+	if err := p.checkOwners(d); err != nil {
+		return nil, &DecisionError{Plugin: p.Name(), Err: err}
+	}
+	if p.dryRun {
+		earlier = nil
+	}
+	if err := check(p.Name(), d, req, earlier); err != nil {
+		return nil, err
+	}
 	return d, nil
+}
+
+// checkOwners reports a field that is not the plugin's to set.
+func (p *plugin) checkOwners(d *hookpb.Decision) error {
+	if !p.owns.none() {
+		if field := p.owns.outside(d); field != "" {
+			return fmt.Errorf("it sets %s, which is not among the fields that it owns", field)
+		}
+		return nil
+	}
+	for _, q := range p.foreign {
+		if field := q.owns.inside(d); field != "" {
+			return &OwnerError{Field: field, Plugins: [2]string{q.Name(), p.Name()}}
+		}
+	}
+	return nil
+}
+
+// keep returns what the plugin decided last, nil if there is nothing or if it
+// does not go together with what earlier plugins decide now.
+func (p *plugin) keep(req *hookpb.Request, earlier []part) *hookpb.Decision {
+	encoded, ok := p.last.get(req)
+	if !ok {
+		return nil
+	}
+	d, err := p.accept(encoded, req, earlier)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+// Swap replaces the module of a plugin while it serves, see [host.Plugin.Swap].
+// A version that cannot be loaded leaves the running one serving.
+func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha256 string) error {
+	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
+	if i < 0 {
+		return fmt.Errorf("swap: there is no plugin %q", name)
+	}
+	if err := e.plugins[i].Plugin.Swap(ctx, source, sha256); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.changed)
+	e.changed = make(chan struct{})
+	return nil
+}
+
+// Changed returns a channel that is closed when a plugin was swapped since the
+// call: what was decided before may be decided otherwise now.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+// Warm makes the instances that the plugins may have, so that the first requests
+// do not wait for them.
+func (e *Engine) Warm(ctx context.Context) error {
+	var errs []error
+	for _, p := range e.plugins {
+		n := p.instances
+		if n == 0 {
+			n = runtime.GOMAXPROCS(0)
+		}
+		var taken []*host.Instance
+		for range n {
+			inst, err := p.Acquire(ctx)
+			if err != nil {
+				errs = append(errs, err)
+				break
+			}
+			taken = append(taken, inst)
+		}
+		for _, inst := range taken {
+			inst.Release()
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // describe names a request in messages: "PreCreateContainer of container

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,6 +73,20 @@ func TestDecide(t *testing.T) {
 				ContainerEnvs:        map[string]string{"A": "1", "B": "2"},
 			},
 		},
+		{
+			name:  "mounts and devices are put together",
+			first: "mount /a /b\nmount /c /d\ndevice /dev/x c", second: "mount /c /d\ndevice /dev/y b\ndevice /dev/x c",
+			want: &hookpb.Decision{
+				ContainerMounts: []hookpb.Mount{
+					{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro"}}, {Destination: "/c", Source: "/d", Type: "bind", Options: []string{"ro"}},
+				},
+				ContainerDevices: []hookpb.Device{{Path: "/dev/x", Type: "c", Major: 195}, {Path: "/dev/y", Type: "b", Major: 195}},
+			},
+		},
+		{name: "two opinions of a mount", first: "mount /a /b", second: "mount /a /c",
+			err: `plugins "first" and "second" decide container_mounts[/a] differently: bind "/b" (ro) and bind "/c" (ro)`},
+		{name: "two opinions of a device", first: "device /dev/x c", second: "device /dev/x b",
+			err: `plugins "first" and "second" decide container_devices[/dev/x] differently: c 195:0 and b 195:0`},
 		{name: "two of one opinion", first: "cpu_shares 2", second: "cpu_shares 2", want: resources(hookpb.Resources{CPUShares: new(int64(2))})},
 
 		{name: "two opinions of a number", first: "cpu_shares 2", second: "cpu_shares 4",
@@ -161,6 +176,13 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified io.max ""`, want: `unified["io.max"]: the value has 0 bytes`},
 		{decide: "annotation", want: `container_annotations[""]: not an annotation`},
 		{decide: "env A=B 1", want: `container_envs["A=B"]: not an environment variable`},
+		{decide: "mount a /b", want: `container_mounts["a"]: the destination is not an absolute and clean path`},
+		{decide: "mount / /b", want: `container_mounts["/"]: the destination`},
+		{decide: "mount /a ../b", want: `container_mounts["/a"]: the source "../b" of a bind mount`},
+		{decide: "mount /a /b\nmount /a /b", want: `container_mounts["/a"]: the path is used twice`},
+		{decide: "device /dev/x/../y c", want: `container_devices["/dev/x/../y"]: the path is not`},
+		{decide: "device /dev/x u", want: `container_devices["/dev/x"]: the type is "u", want c, b or p`},
+		{decide: "device /dev/x p", want: `container_devices["/dev/x"]: a FIFO has no number`},
 		{decide: "cpu_idle 1", level: hookpb.LevelQOS, want: "cpu_idle is set for a QoS class"},
 	} {
 		t.Run(c.decide, func(t *testing.T) {
@@ -249,6 +271,275 @@ func TestDecideDoesNotIgnoreTheEndOfTheContext(t *testing.T) {
 	cancel()
 	if d, err := e.Decide(ctx, script(nil)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v and error %v", d, err)
+	}
+}
+
+func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
+	source, err := guest(scripted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(name string, change func(*hooks.PluginConfig), owns ...string) hooks.PluginConfig {
+		c := hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Owns: owns}
+		if change != nil {
+			change(&c)
+		}
+		return c
+	}
+	at := func(levels ...hookpb.Level) func(*hooks.PluginConfig) {
+		return func(c *hooks.PluginConfig) { c.Levels = levels }
+	}
+	for _, c := range []struct {
+		name    string
+		plugins []hooks.PluginConfig
+		want    []string
+	}{
+		{"two owners", []hooks.PluginConfig{with("a", nil, "cpu_shares", "cpu_bvt"), with("b", nil, "cpu_bvt")}, []string{`cpu_bvt is owned by plugin "a" and claimed by plugin "b"`}},
+		{"a whole map and a key of it", []hooks.PluginConfig{with("a", nil, "unified[io.weight]"), with("b", nil, "unified")}, []string{`unified[io.weight] is owned by plugin "a"`}},
+		{"one key", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[A]", "container_envs[B]")}, []string{`container_envs[A] is owned`}},
+		{"two keys of a map", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[B]")}, nil},
+		{"at other levels", []hooks.PluginConfig{with("a", at(hookpb.LevelPod), "cpu_bvt"), with("b", at(hookpb.LevelQOS, hookpb.LevelContainer), "cpu_bvt")}, nil},
+		{"at other stages", []hooks.PluginConfig{
+			with("a", func(c *hooks.PluginConfig) { c.Stages = []hookpb.Stage{hookpb.PreCreateContainer} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Stages = []hookpb.Stage{hookpb.Reconcile} }, "cpu_bvt"),
+		}, nil},
+		{"of other classes", []hooks.PluginConfig{
+			with("a", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookpb.QOSClass{hookpb.QOSBestEffort} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookpb.QOSClass{hookpb.QOSBurstable} }, "cpu_bvt"),
+		}, nil},
+		{"in other namespaces", []hooks.PluginConfig{
+			with("a", func(c *hooks.PluginConfig) {
+				c.Selector.Namespaces, c.Levels = []string{"x"}, []hookpb.Level{hookpb.LevelPod}
+			}, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Selector.Namespaces = []string{"y"} }, "cpu_bvt"),
+		}, nil},
+		{"in a dry run", []hooks.PluginConfig{with("a", nil, "cpu_bvt"), with("b", func(c *hooks.PluginConfig) { c.DryRun = true }, "cpu_bvt")}, nil},
+		{"names that are no fields", []hooks.PluginConfig{
+			with("a", func(c *hooks.PluginConfig) {
+				c.Projection = []string{"everything"}
+				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []hookpb.QOSClass{7}}
+			}, "cpu.shares", "cpu_shares[a]", "unified["),
+		}, []string{`plugin "a": owns: "cpu.shares" is no field`, `"cpu_shares[a]" is no field`, `"unified[" is no field`, `projection "everything" is no field`, `selector: labels: `, `selector: QoS class 7`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: c.plugins})
+			if err == nil {
+				if err := e.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if len(c.want) != 0 {
+					t.Errorf("no error, want %q", c.want)
+				}
+				return
+			}
+			if len(c.want) == 0 {
+				t.Fatal(err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got error %v\nwant one with %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestDecisionsKeepToWhatIsOwned(t *testing.T) {
+	owner, guest := plugin(t, "owner", scripted), plugin(t, "guest", scripted)
+	owner.Owns = []string{"cpu_shares", "unified[io.weight]", "container_annotations"}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{owner, guest}})
+	for _, c := range []struct{ owner, guest, want string }{
+		{owner: "cpu_shares 2\nunified io.weight \"1\"\nannotation a 1", guest: "cpu_bvt 1\nunified io.max \"1\""},
+		{owner: "cpu_bvt 1", want: `plugin "owner": decision: it sets cpu_bvt, which is not among the fields that it owns`},
+		{owner: "unified io.max \"1\"", want: `it sets unified[io.max], which is not among`},
+		{owner: "env A 1", want: `it sets container_envs[A], which is not among`},
+		{guest: "cpu_shares 2", want: `plugin "guest": decision: cpu_shares is owned by plugin "owner" and claimed by plugin "guest"`},
+		{guest: "unified io.weight \"1\"", want: `unified[io.weight] is owned by plugin "owner"`},
+		{guest: "annotation a 1", want: `container_annotations is owned by plugin "owner"`},
+	} {
+		_, err := e.Decide(t.Context(), script(map[string]string{"owner": c.owner, "guest": c.guest}))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: got error %v", c, err)
+		}
+	}
+}
+
+func TestSelector(t *testing.T) {
+	p := plugin(t, "p", scripted)
+	p.Selector = hooks.Selector{Namespaces: []string{"shop", "blog"}, QOSClasses: []hookpb.QOSClass{hookpb.QOSBestEffort}, Labels: "tier in (batch, offline), !pinned"}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
+	for _, c := range []struct {
+		name   string
+		change func(*hookpb.Request)
+		want   bool
+	}{
+		{"all of it", func(*hookpb.Request) {}, true},
+		{"another namespace", func(r *hookpb.Request) { r.Pod.Namespace = "kube-system" }, false},
+		{"another class", func(r *hookpb.Request) { r.QOSClass = hookpb.QOSBurstable }, false},
+		{"another label", func(r *hookpb.Request) { r.PodLabels["tier"] = "web" }, false},
+		{"one label too many", func(r *hookpb.Request) { r.PodLabels["pinned"] = "" }, false},
+		{"a class has no namespace", func(r *hookpb.Request) { r.Level, r.Pod, r.PodLabels = hookpb.LevelQOS, hookpb.PodMeta{}, nil }, true},
+	} {
+		req := script(map[string]string{"p": "cpu_shares 2"})
+		req.QOSClass, req.PodLabels = hookpb.QOSBestEffort, map[string]string{"tier": "batch"}
+		c.change(req)
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Resources != nil; got != c.want {
+			t.Errorf("%s: asked %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestProjectionIsWhatTheGuestSees(t *testing.T) {
+	whole, part := plugin(t, "whole", scripted), plugin(t, "part", scripted)
+	whole.Projection = []string{"pod_annotations", "pod", "container_envs"}
+	part.Projection = []string{"pod_annotations[part]", "container"}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{whole, part}})
+	for req, want := range map[*hookpb.Request]string{
+		script(map[string]string{"whole": "sees"}): "web-0  1 ",
+		script(map[string]string{"part": "sees"}):  " nginx 0 ",
+	} {
+		req.ContainerEnvs = map[string]string{"A": "1"}
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.ContainerAnnotations["sees"]; got != want {
+			t.Errorf("the guest sees %q, want %q", got, want)
+		}
+	}
+}
+
+func TestKeepLast(t *testing.T) {
+	first, keeps := plugin(t, "first", scripted), plugin(t, "keeps", scripted)
+	keeps.Order, keeps.FailurePolicy = 1, hooks.KeepLast
+	var log bytes.Buffer
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, keeps}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	decide := func(stage hookpb.Stage, level hookpb.Level, container, first, keeps string) *hookpb.Decision {
+		t.Helper()
+		req := script(map[string]string{"first": first, "keeps": keeps})
+		req.Stage, req.Level, req.Pod.UID, req.Container.Name = stage, level, "uid", container
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	shares := func(d *hookpb.Decision) int64 {
+		if d.Resources == nil || d.Resources.CPUShares == nil {
+			return 0
+		}
+		return *d.Resources.CPUShares
+	}
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "panic x")); got != 0 {
+		t.Errorf("without a decision to keep, shares are %d", got)
+	}
+	decide(hookpb.PreCreateContainer, hookpb.LevelContainer, "web", "", "cpu_shares 10")
+	decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "cpu_shares 20")
+	for range 2 {
+		if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "cpuset_cpus 0", "cpu_shares 30\npanic x")); got != 10 {
+			t.Errorf("shares of the container are %d, want the last good 10", got)
+		}
+	}
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 20 {
+		t.Errorf("shares of the pod are %d, want the last good 20", got)
+	}
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "sidecar", "", "error x")); got != 0 {
+		t.Errorf("shares of another container are %d", got)
+	}
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "cpu_shares 5", "error x")); got != 5 {
+		t.Errorf("beside an earlier plugin that decides otherwise, shares are %d, want its 5", got)
+	}
+	if !strings.Contains(log.String(), "plugin=keeps") {
+		t.Errorf("the log has no word of it: %s", &log)
+	}
+	decide(hookpb.PostStopContainer, hookpb.LevelContainer, "web", "", "")
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "error x")); got != 0 {
+		t.Errorf("after the container's end, shares are %d", got)
+	}
+	e.Forget("uid")
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 0 {
+		t.Errorf("after the pod's end, shares are %d", got)
+	}
+}
+
+func TestDryRunOfAPlugin(t *testing.T) {
+	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
+	p.DryRun, p.FailurePolicy, real.Order = true, hooks.Fail, 1
+	var told []string
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookpb.Request, plugin string, d *hookpb.Decision) {
+		told = append(told, plugin+" "+hooks.FieldsOf(d).String())
+	}})
+	d, err := e.Decide(t.Context(), script(map[string]string{"p": "cpu_shares 2\nenv A 1", "real": "cpu_shares 4"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(4))}}, d); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := e.Decide(t.Context(), script(map[string]string{"p": "panic x"})); err != nil {
+		t.Errorf("a dry run fails the request: %v", err)
+	}
+	if diff := cmp.Diff([]string{"p cpu_shares, container_envs"}, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEngineSwap(t *testing.T) {
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "p", scripted)}})
+	if err := e.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changed := e.Changed()
+	if err := e.Swap(t.Context(), "p", host.Bytes([]byte("no")), ""); err == nil {
+		t.Error("a module that is none was taken")
+	}
+	if err := e.Swap(t.Context(), "q", host.Bytes(nil), ""); err == nil || !strings.Contains(err.Error(), `no plugin "q"`) {
+		t.Errorf("got error %v", err)
+	}
+	select {
+	case <-changed:
+		t.Error("a swap that failed is a change")
+	default:
+	}
+	source, err := guest(cpuFromAnnotation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Swap(t.Context(), "p", source, ""); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	d, err := e.Decide(t.Context(), webRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Resources == nil || *d.Resources.CPUShares != 1536 {
+		t.Errorf("the new version decides %+v", d)
+	}
+}
+
+// A guest that does not come back, or takes all memory, costs its own decision.
+func TestAGuestThatLoopsOrHogsIsStopped(t *testing.T) {
+	p, other := plugin(t, "p", scripted), plugin(t, "other", scripted)
+	p.FailurePolicy = hooks.Ignore
+	p.Module.Limits = host.Limits{Timeout: 50 * time.Millisecond, MemoryBytes: 16 << 20}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, other}})
+	for _, command := range []string{"loop", "hog", "panic x"} {
+		d, err := e.Decide(t.Context(), script(map[string]string{"p": command, "other": "cpu_shares 2"}))
+		if err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		if diff := cmp.Diff(&hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(2))}}, d); diff != "" {
+			t.Errorf("%s: %s", command, diff)
+		}
+		d, err = e.Decide(t.Context(), script(map[string]string{"p": "cpu_bvt 1"}))
+		if err != nil || d.Resources == nil || *d.Resources.CPUBvt != 1 {
+			t.Errorf("after %s the plugin decides %+v, error %v", command, d, err)
+		}
 	}
 }
 

@@ -32,6 +32,19 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("plugins %q and %q decide %s differently: %s and %s", e.Plugins[0], e.Plugins[1], e.Field, e.Values[0], e.Values[1])
 }
 
+// OwnerError says that a field belongs to one plugin and another one claims it,
+// in the configuration, or sets it, in a decision.
+type OwnerError struct {
+	// Field is the name in hook.proto, with the key of a map.
+	Field string
+	// Plugins are the owner, or the first of two, and the other one.
+	Plugins [2]string
+}
+
+func (e *OwnerError) Error() string {
+	return fmt.Sprintf("%s is owned by plugin %q and claimed by plugin %q", e.Field, e.Plugins[0], e.Plugins[1])
+}
+
 // ErrEscapes says that a cgroup's path is not one below the root: absolute, with
 // "..", or through a symbolic link.
 var ErrEscapes = errors.New("not a path below the root")

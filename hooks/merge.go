@@ -1,8 +1,12 @@
 package hooks
 
 import (
+	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 )
@@ -35,6 +39,16 @@ func merge(parts []part) *hookpb.Decision {
 		}
 		d.ContainerAnnotations = mergeMap(d.ContainerAnnotations, p.decision.ContainerAnnotations)
 		d.ContainerEnvs = mergeMap(d.ContainerEnvs, p.decision.ContainerEnvs)
+		for _, m := range p.decision.ContainerMounts {
+			if !slices.ContainsFunc(d.ContainerMounts, func(n hookpb.Mount) bool { return n.Destination == m.Destination }) {
+				d.ContainerMounts = append(d.ContainerMounts, m)
+			}
+		}
+		for _, v := range p.decision.ContainerDevices {
+			if !slices.ContainsFunc(d.ContainerDevices, func(w hookpb.Device) bool { return w.Path == v.Path }) {
+				d.ContainerDevices = append(d.ContainerDevices, v)
+			}
+		}
 	}
 	return d
 }
@@ -88,7 +102,41 @@ func difference(a, b *hookpb.Decision) (field string, values [2]string, ok bool)
 	if field, values, ok = mapDifference("container_annotations", a.ContainerAnnotations, b.ContainerAnnotations); !ok {
 		return field, values, false
 	}
-	return mapDifference("container_envs", a.ContainerEnvs, b.ContainerEnvs)
+	if field, values, ok = mapDifference("container_envs", a.ContainerEnvs, b.ContainerEnvs); !ok {
+		return field, values, false
+	}
+	for i := range a.ContainerMounts {
+		for j := range b.ContainerMounts {
+			if m, n := &a.ContainerMounts[i], &b.ContainerMounts[j]; m.Destination == n.Destination && !reflect.DeepEqual(m, n) {
+				return "container_mounts[" + m.Destination + "]", [2]string{describeMount(m), describeMount(n)}, false
+			}
+		}
+	}
+	for i := range a.ContainerDevices {
+		for j := range b.ContainerDevices {
+			if v, w := &a.ContainerDevices[i], &b.ContainerDevices[j]; v.Path == w.Path && !reflect.DeepEqual(v, w) {
+				return "container_devices[" + v.Path + "]", [2]string{describeDevice(v), describeDevice(w)}, false
+			}
+		}
+	}
+	return "", values, true
+}
+
+func describeMount(m *hookpb.Mount) string {
+	return fmt.Sprintf("%s %q (%s)", m.Type, m.Source, strings.Join(m.Options, ","))
+}
+
+func describeDevice(v *hookpb.Device) string {
+	s := fmt.Sprintf("%s %d:%d", v.Type, v.Major, v.Minor)
+	for _, p := range [...]struct {
+		name string
+		n    *int64
+	}{{"mode", v.FileMode}, {"uid", v.UID}, {"gid", v.GID}} {
+		if p.n != nil {
+			s += fmt.Sprintf(" %s %d", p.name, *p.n)
+		}
+	}
+	return s
 }
 
 func mapDifference(name string, a, b map[string]string) (field string, values [2]string, ok bool) {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 
@@ -124,7 +125,81 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 			errs = append(errs, fmt.Errorf("container_envs[%q]: not an environment variable", name))
 		}
 	}
+	if len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
+		return errs
+	}
+	seen := map[string]bool{}
+	for i := range d.ContainerMounts {
+		m := &d.ContainerMounts[i]
+		if err := checkMount(m, seen); err != nil {
+			errs = append(errs, fmt.Errorf("container_mounts[%q]: %w", m.Destination, err))
+		}
+	}
+	for i := range d.ContainerDevices {
+		v := &d.ContainerDevices[i]
+		if err := checkDevice(v, seen); err != nil {
+			errs = append(errs, fmt.Errorf("container_devices[%q]: %w", v.Path, err))
+		}
+	}
 	return errs
+}
+
+// checkMount checks a mount. What a plugin may mount is for the plugin's owner
+// to say; that it is a mount, and one only of its place, is for us.
+func checkMount(m *hookpb.Mount, seen map[string]bool) error {
+	switch {
+	case !cleanPath(m.Destination):
+		return errors.New("the destination is not an absolute and clean path")
+	case seen[m.Destination]:
+		return errors.New("the path is used twice")
+	case m.Type == "" || strings.ContainsFunc(m.Type, isControl):
+		return fmt.Errorf("the type %q is none of a file system", m.Type)
+	case m.Type == "bind" && !cleanPath(m.Source):
+		return fmt.Errorf("the source %q of a bind mount is not an absolute and clean path", m.Source)
+	case strings.ContainsFunc(m.Source, isControl):
+		return fmt.Errorf("the source %q has a control character", m.Source)
+	}
+	for _, option := range m.Options {
+		if option == "" || strings.Contains(option, ",") || strings.ContainsFunc(option, isControl) {
+			return fmt.Errorf("%q is not a mount option", option)
+		}
+	}
+	seen[m.Destination] = true
+	return nil
+}
+
+// checkDevice checks a device file by the rules of the OCI runtime
+// specification, linux.devices.
+func checkDevice(v *hookpb.Device, seen map[string]bool) error {
+	// The kernel has 12 bits of major and 20 of minor numbers.
+	const maxMajor, maxMinor = 1<<12 - 1, 1<<20 - 1
+	switch {
+	case !cleanPath(v.Path):
+		return errors.New("the path is not absolute and clean")
+	case seen[v.Path]:
+		return errors.New("the path is used twice")
+	case v.Type != "c" && v.Type != "b" && v.Type != "p":
+		return fmt.Errorf("the type is %q, want c, b or p", v.Type)
+	case v.Major < 0 || v.Major > maxMajor || v.Minor < 0 || v.Minor > maxMinor:
+		return fmt.Errorf("%d:%d is not the number of a device", v.Major, v.Minor)
+	case v.Type == "p" && (v.Major != 0 || v.Minor != 0):
+		return errors.New("a FIFO has no number")
+	}
+	for _, p := range [...]struct {
+		name string
+		n    *int64
+		max  int64
+	}{{"file_mode", v.FileMode, 0o7777}, {"uid", v.UID, math.MaxUint32}, {"gid", v.GID, math.MaxUint32}} {
+		if p.n != nil && (*p.n < 0 || *p.n > p.max) {
+			return fmt.Errorf("%s is %d, want 0 to %d", p.name, *p.n, p.max)
+		}
+	}
+	seen[v.Path] = true
+	return nil
+}
+
+func cleanPath(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && p != "/" && !strings.ContainsFunc(p, isControl)
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -16,6 +16,11 @@ import (
 //go:wasmimport k8s.io/hooks decision
 func hostDecision(ptr unsafe.Pointer, n uint32)
 
+var (
+	loops int
+	hoard [][]byte
+)
+
 func decide(req *hooks.Request, d *hooks.Decision) error {
 	// The host gives a module its plugin's name as its first argument.
 	for line := range strings.Lines(req.PodAnnotations().Get(os.Args[0])) {
@@ -37,8 +42,16 @@ func decide(req *hooks.Request, d *hooks.Decision) error {
 			d.SetCPUBvt(n)
 		case "cpuset_cpus":
 			d.SetCPUSet(rest)
+		case "cpuset_mems":
+			d.SetCPUSetMems(rest)
 		case "memory_limit_bytes":
 			d.SetMemoryLimit(n)
+		case "memory_min_bytes":
+			d.SetMemoryMin(n)
+		case "memory_low_bytes":
+			d.SetMemoryLow(n)
+		case "memory_high_bytes":
+			d.SetMemoryHigh(n)
 		case "oom_score_adj":
 			d.SetOOMScoreAdj(n)
 		case "unified":
@@ -51,6 +64,13 @@ func decide(req *hooks.Request, d *hooks.Decision) error {
 			d.SetContainerAnnotation(key, value)
 		case "env":
 			d.SetContainerEnv(key, value)
+		case "mount":
+			d.AddContainerMount(hooks.Mount{Destination: key, Source: value, Type: "bind", Options: []string{"ro"}})
+		case "device":
+			d.AddContainerDevice(hooks.Device{Path: key, Type: value, Major: 195})
+		case "sees":
+			// What of the request travels.
+			d.SetContainerAnnotation("sees", req.Pod().Name()+" "+req.Container().Name()+" "+strconv.Itoa(req.ContainerEnvs().Len())+" "+req.CgroupParent())
 		case "stage":
 			d.SetContainerAnnotation("stage", req.Stage().String()+" "+req.Level().String())
 		case "bytes":
@@ -68,6 +88,14 @@ func decide(req *hooks.Request, d *hooks.Decision) error {
 			hostDecision(unsafe.Add(unsafe.Pointer(&b), 1<<30), 8)
 		case "error":
 			return errors.New(rest)
+		case "loop":
+			for {
+				loops++
+			}
+		case "hog":
+			for {
+				hoard = append(hoard, make([]byte, 1<<20))
+			}
 		case "panic":
 			panic(rest)
 		default:

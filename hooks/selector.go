@@ -1,0 +1,75 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// Selector says which pods a plugin is asked about. An empty field asks for
+// nothing; several must all be met. At level QOS only QOSClasses counts: a class
+// has no namespace and no labels.
+type Selector struct {
+	// Namespaces are those of the pods.
+	Namespaces []string
+	// QOSClasses are the pods' classes, or the classes themselves.
+	QOSClasses []hookpb.QOSClass
+	// Labels is a selector on the pods' labels as kubectl takes it:
+	// "tier in (batch, offline), !pinned".
+	Labels string
+}
+
+// selector is a parsed Selector.
+type selector struct {
+	namespaces []string
+	classes    set[hookpb.QOSClass]
+	labels     labels.Selector // nil for everything.
+}
+
+func (s *Selector) parse() (selector, error) {
+	parsed := selector{namespaces: s.Namespaces}
+	var errs []error
+	for _, q := range s.QOSClasses {
+		if q <= hookpb.QOSUnspecified || q > hookpb.QOSBestEffort {
+			errs = append(errs, fmt.Errorf("selector: QoS class %d is not known", int32(q)))
+			continue
+		}
+		parsed.classes |= 1 << q
+	}
+	if s.Labels != "" {
+		var err error
+		if parsed.labels, err = labels.Parse(s.Labels); err != nil {
+			errs = append(errs, fmt.Errorf("selector: labels: %w", err))
+		}
+	}
+	return parsed, errors.Join(errs...)
+}
+
+func (s *selector) matches(req *hookpb.Request) bool {
+	if !s.classes.has(req.QOSClass) {
+		return false
+	}
+	if req.Level == hookpb.LevelQOS {
+		return true
+	}
+	if len(s.namespaces) != 0 && !slices.Contains(s.namespaces, req.Pod.Namespace) {
+		return false
+	}
+	return s.labels == nil || s.labels.Matches(labels.Set(req.PodLabels))
+}
+
+// disjoint reports whether no request can match both. Of labels nothing is
+// known.
+func (s *selector) disjoint(t *selector, levels set[hookpb.Level]) bool {
+	if s.classes != 0 && t.classes != 0 && s.classes&t.classes == 0 {
+		return true
+	}
+	if levels.has(hookpb.LevelQOS) || len(s.namespaces) == 0 || len(t.namespaces) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.namespaces, func(n string) bool { return slices.Contains(t.namespaces, n) })
+}
