@@ -70,6 +70,7 @@ const (
 	NormalizeScore Function = 11
 
 	Validate Function = 32
+	Mutate   Function = 33
 
 	Hook Function = 48
 
@@ -92,6 +93,7 @@ var functions = [64]Signature{
 	Score:          {"score", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I64}},
 	NormalizeScore: {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	Validate:       {"validate", KindAdmission, nil, []ValueType{I64}},
+	Mutate:         {"mutate", KindAdmission, nil, []ValueType{I64}},
 	Hook:           {"hook", KindHook, nil, []ValueType{I32}},
 	Configure:      {"configure", KindCommon, nil, []ValueType{I32}},
 }
@@ -255,6 +257,15 @@ const (
 	ImportOptions = "options"
 	// ImportResult is k8s.io/admission.result (ptr, len).
 	ImportResult = "result"
+	// ImportObjectProto is k8s.io/admission.object_proto (buf, limit) -> len.
+	ImportObjectProto = "object_proto"
+	// ImportOldObjectProto is k8s.io/admission.old_object_proto (buf, limit) ->
+	// len.
+	ImportOldObjectProto = "old_object_proto"
+	// ImportPatch is k8s.io/admission.patch (ptr, len).
+	ImportPatch = "patch"
+	// ImportMutatedObject is k8s.io/admission.mutated_object (ptr, len).
+	ImportMutatedObject = "mutated_object"
 
 	// ImportDecision is k8s.io/hooks.decision (ptr, len).
 	ImportDecision = "decision"

@@ -17,11 +17,11 @@ func UnpackScore(packed uint64) (score int32, code Code) {
 	return int32(s), Code(int32(c))
 }
 
-// PackVerdict packs the result of validate. status is the HTTP status code of a
+// PackVerdict packs the result of validate and mutate. status is the HTTP status code of a
 // denial, 0 for the default, 403.
 func PackVerdict(status uint32, v Verdict) uint64 { return Pack(status, uint32(v)) }
 
-// UnpackVerdict takes the result of validate apart.
+// UnpackVerdict takes the result of validate or mutate apart.
 func UnpackVerdict(packed uint64) (status uint32, v Verdict) {
 	s, c := Unpack(packed)
 	return s, Verdict(int32(c))

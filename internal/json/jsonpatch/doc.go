@@ -1,0 +1,12 @@
+// Package jsonpatch edits JSON documents and describes the edits as JSON Patch
+// (RFC 6902).
+//
+// A [Document] is read from bytes and taken apart only along the paths that are
+// edited: what nobody touches stays the bytes that it was, also when the document
+// is written again. Members keep their order.
+//
+// [Apply] carries out a patch that somebody else wrote, within limits: what a
+// patch may do to memory and time depends on its length, not on how it is made.
+// [Diff] finds a patch. Guests and the host use the same code, so like package
+// json it uses no reflection and no fmt.
+package jsonpatch

@@ -1,0 +1,290 @@
+package jsonpatch
+
+import (
+	"strconv"
+
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// Document is a JSON value that is edited.
+type Document struct {
+	root *node
+	// work counts the steps whose number the length of a document decides.
+	work int
+}
+
+// node is a value of a document. As long as nothing below it was asked for, it is
+// the bytes that it came as.
+type node struct {
+	raw json.Value
+	// kind is KindObject or KindArray for a value that was taken apart.
+	kind json.Kind
+	// members are those of an object, in order; one without a node was removed.
+	members []member
+	// index finds a member of a large object.
+	index map[string]int
+	// elements are those of an array.
+	elements []*node
+}
+
+type member struct {
+	key  string
+	node *node
+}
+
+// indexFrom is the number of members from which on an index is worth it.
+const indexFrom = 16
+
+// Parse returns the document that raw holds, which must be valid (json.Valid) and
+// not be written to afterwards.
+func Parse(raw []byte) *Document { return &Document{root: &node{raw: raw}} }
+
+// Append writes the document behind dst.
+func (d *Document) Append(dst []byte) []byte { return d.root.append(dst) }
+
+func (n *node) append(dst []byte) []byte {
+	switch n.kind {
+	case json.KindObject:
+		dst = append(dst, '{')
+		first := true
+		for i := range n.members {
+			m := &n.members[i]
+			if m.node == nil {
+				continue
+			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = append(json.AppendString(dst, m.key), ':')
+			dst = m.node.append(dst)
+		}
+		return append(dst, '}')
+	case json.KindArray:
+		dst = append(dst, '[')
+		for i, e := range n.elements {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = e.append(dst)
+		}
+		return append(dst, ']')
+	}
+	return append(dst, n.raw...)
+}
+
+// expand takes a value apart, once.
+func (d *Document) expand(n *node) {
+	if n.kind != 0 {
+		return
+	}
+	switch n.raw.Kind() {
+	case json.KindObject:
+		n.kind = json.KindObject
+		for m := json.Object(n.raw); m.Next(); {
+			d.work++
+			n.set(m.Key(), &node{raw: m.Value()}) // Of two members with one name the last counts.
+		}
+	case json.KindArray:
+		n.kind = json.KindArray
+		for e := json.Array(n.raw); e.Next(); {
+			d.work++
+			n.elements = append(n.elements, &node{raw: e.Value()})
+		}
+	}
+}
+
+// find returns where the member key is, -1 if there is none.
+func (n *node) find(key string) int {
+	if n.index != nil {
+		i, ok := n.index[key]
+		if !ok {
+			return -1
+		}
+		return i
+	}
+	for i := range n.members {
+		if n.members[i].key == key && n.members[i].node != nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// set gives an object a member.
+func (n *node) set(key string, value *node) {
+	if i := n.find(key); i >= 0 {
+		n.members[i].node = value
+		return
+	}
+	n.members = append(n.members, member{key, value})
+	switch {
+	case n.index != nil:
+		n.index[key] = len(n.members) - 1
+	case len(n.members) > indexFrom:
+		n.index = make(map[string]int, 2*len(n.members))
+		for i, m := range n.members {
+			if m.node != nil {
+				n.index[m.key] = i
+			}
+		}
+	}
+}
+
+// remove takes a member from an object.
+func (n *node) remove(i int) {
+	delete(n.index, n.members[i].key)
+	n.members[i] = member{}
+}
+
+// child returns the value that token names in n, nil if there is none.
+func (d *Document) child(n *node, token string) *node {
+	d.expand(n)
+	switch n.kind {
+	case json.KindObject:
+		if i := n.find(token); i >= 0 {
+			return n.members[i].node
+		}
+	case json.KindArray:
+		if i, ok := index(token); ok && i < len(n.elements) {
+			return n.elements[i]
+		}
+	}
+	return nil
+}
+
+// walk returns the value at the end of path, nil if there is none.
+func (d *Document) walk(path []string) *node {
+	n := d.root
+	for _, token := range path {
+		if n = d.child(n, token); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// index reads a token as the index of an array, RFC 6901, section 4.
+func index(token string) (int, bool) {
+	if token == "" || len(token) > 9 || len(token) > 1 && token[0] == '0' {
+		return 0, false
+	}
+	for i := range len(token) {
+		if token[i] < '0' || token[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.Atoi(token)
+	return n, err == nil
+}
+
+// Kind returns what is at the end of path, KindNone if nothing is.
+func (d *Document) Kind(path ...string) json.Kind {
+	n := d.walk(path)
+	switch {
+	case n == nil:
+		return json.KindNone
+	case n.kind != 0:
+		return n.kind
+	}
+	return n.raw.Kind()
+}
+
+// Len returns how many elements the array at the end of path has, 0 if there is
+// no array.
+func (d *Document) Len(path ...string) int {
+	n := d.walk(path)
+	if n == nil {
+		return 0
+	}
+	d.expand(n)
+	return len(n.elements)
+}
+
+// Get returns the value at the end of path, nil if there is none.
+func (d *Document) Get(path ...string) json.Value {
+	n := d.walk(path)
+	if n == nil {
+		return nil
+	}
+	if n.kind == 0 {
+		return n.raw
+	}
+	return n.append(nil)
+}
+
+// Add does what the operation "add" does: it gives an object a member or puts an
+// element into an array, at its end if the last token is "-". It reports whether
+// there is something that can take the value.
+func (d *Document) Add(value []byte, path ...string) bool { return d.add(&node{raw: value}, path) }
+
+func (d *Document) add(value *node, path []string) bool {
+	if len(path) == 0 {
+		d.root = value
+		return true
+	}
+	parent, token := d.walk(path[:len(path)-1]), path[len(path)-1]
+	if parent == nil {
+		return false
+	}
+	d.expand(parent)
+	switch parent.kind {
+	case json.KindObject:
+		parent.set(token, value)
+		return true
+	case json.KindArray:
+		i, ok := index(token)
+		if token == "-" {
+			i, ok = len(parent.elements), true
+		}
+		if !ok || i > len(parent.elements) {
+			return false
+		}
+		parent.elements = append(parent.elements, nil)
+		copy(parent.elements[i+1:], parent.elements[i:])
+		parent.elements[i] = value
+		d.work += (len(parent.elements) - i) / moved
+		return true
+	}
+	return false
+}
+
+// moved is how many elements are moved in the time of one step.
+const moved = 32
+
+// Replace does what the operation "replace" does. It reports whether there is a
+// value to be replaced.
+func (d *Document) Replace(value []byte, path ...string) bool {
+	n := d.walk(path)
+	if n == nil {
+		return false
+	}
+	*n = node{raw: value}
+	return true
+}
+
+// Remove does what the operation "remove" does. It reports whether there was a
+// value; the root cannot be removed.
+func (d *Document) Remove(path ...string) bool { return d.remove(path) != nil }
+
+func (d *Document) remove(path []string) *node {
+	if len(path) == 0 {
+		return nil
+	}
+	parent, token := d.walk(path[:len(path)-1]), path[len(path)-1]
+	if parent == nil {
+		return nil
+	}
+	n := d.child(parent, token)
+	if n == nil {
+		return nil
+	}
+	if parent.kind == json.KindObject {
+		parent.remove(parent.find(token))
+		return n
+	}
+	i, _ := index(token)
+	d.work += (len(parent.elements) - i) / moved
+	parent.elements = append(parent.elements[:i], parent.elements[i+1:]...)
+	return n
+}
