@@ -25,19 +25,58 @@ type ValidatorFunc func(req *Request) *Response
 // Validate calls f.
 func (f ValidatorFunc) Validate(req *Request) *Response { return f(req) }
 
-var validator Validator
+// Mutator changes objects before they are validated and stored.
+type Mutator interface {
+	// Mutate changes the object of req by patch and returns the verdict on req;
+	// nil admits it. A patch counts only if the verdict admits the request.
+	//
+	// # Notes
+	//
+	//   - The object may be one that this plugin has changed before, and what
+	//     other mutators changed is in it: leave what is right already as it is.
+	//   - There is no object to change for Delete.
+	//   - Otherwise as for Validator.
+	Mutate(req *Request, patch *Patch) *Response
+}
 
-// Register makes v the plugin of this module. It is called once, in init, or in
-// main of a guest that is built without -buildmode=c-shared, which does not run
-// main; a second call panics. If v points to a struct, the host's configuration
-// is decoded into it before the first request, as encoding/json would do it; a
-// field that the struct does not have is an error, and the host refuses the
-// plugin. A plugin without a configuration is best registered as a value,
-// Register(owner{}): then the guest does without the decoder, a sixth of its size.
-func Register[V Validator](v V) {
-	if any(v) == nil {
-		panic("kubewasm: admission.Register: validator is nil")
+// MutatorFunc is a function as a [Mutator].
+type MutatorFunc func(req *Request, patch *Patch) *Response
+
+// Mutate calls f.
+func (f MutatorFunc) Mutate(req *Request, patch *Patch) *Response { return f(req, patch) }
+
+// The registered plugin, by what it implements.
+var (
+	validator Validator
+	mutator   Mutator
+)
+
+// Register makes p the plugin of this module: a [Validator], a [Mutator] or both.
+// It is called once, in init, or in main of a guest that is built without
+// -buildmode=c-shared, which does not run main; a second call panics. If p points
+// to a struct, the host's configuration is decoded into it before the first
+// request, as encoding/json would do it; a field that the struct does not have
+// is an error, and the host refuses the plugin. A plugin without a configuration
+// is best registered as a value, Register(owner{}): then the guest does without
+// the decoder, a sixth of its size.
+func Register[P any](p P) {
+	var mask abi.Mask
+	v, isValidator := any(p).(Validator)
+	if isValidator {
+		mask |= abi.MaskOf(abi.Validate)
 	}
-	plugin.Register(v, abi.MaskOf(abi.Validate))
-	validator = v
+	m, isMutator := any(p).(Mutator)
+	if isMutator {
+		mask |= abi.MaskOf(abi.Mutate)
+	}
+	if mask == 0 {
+		panic("kubewasm: admission.Register: the plugin is neither a Validator nor a Mutator; are its methods on the pointer, and with the right signatures?")
+	}
+	plugin.Register(p, mask)
+	if isValidator {
+		validator = v
+	}
+	if isMutator {
+		mutator = m
+	}
 }

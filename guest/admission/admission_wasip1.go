@@ -21,13 +21,27 @@ func hostOldObject(buf unsafe.Pointer, limit uint32) uint32
 //go:wasmimport k8s.io/admission options
 func hostOptions(buf unsafe.Pointer, limit uint32) uint32
 
+//go:wasmimport k8s.io/admission object_proto
+func hostObjectProto(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission old_object_proto
+func hostOldObjectProto(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission patch
+func hostPatch(ptr unsafe.Pointer, n uint32)
+
+//go:wasmimport k8s.io/admission mutated_object
+func hostMutatedObject(ptr unsafe.Pointer, n uint32)
+
 //go:wasmimport k8s.io/admission result
 func hostResult(ptr unsafe.Pointer, n uint32)
 
-func fetchRequest() []byte   { return fetch(hostRequest) }
-func fetchObject() []byte    { return fetch(hostObject) }
-func fetchOldObject() []byte { return fetch(hostOldObject) }
-func fetchOptions() []byte   { return fetch(hostOptions) }
+func fetchRequest() []byte        { return fetch(hostRequest) }
+func fetchObject() []byte         { return fetch(hostObject) }
+func fetchOldObject() []byte      { return fetch(hostOldObject) }
+func fetchOptions() []byte        { return fetch(hostOptions) }
+func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
+func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
 
 var (
 	// small takes what is not large, which is nearly everything; it is copied
@@ -64,17 +78,32 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 
 //go:wasmexport validate
 func exportValidate() uint64 {
-	verdict := validate()
-	if large > collectAfter {
-		large = 0
-		runtime.GC()
-	}
-	plugin.Yield()
+	verdict := answer(validator.Validate(&Request{}))
+	leave()
 	return verdict
 }
 
-func validate() uint64 {
-	response := validator.Validate(&Request{})
+//go:wasmexport mutate
+func exportMutate() uint64 {
+	req := &Request{}
+	patch := &Patch{read: req.Object}
+	response := mutator.Mutate(req, patch)
+	if response.Allowed() {
+		if err := patch.Err(); err != nil {
+			response = Errored(err)
+		} else if patch.object != nil {
+			hostMutatedObject(unsafe.Pointer(unsafe.SliceData(patch.object)), uint32(len(patch.object)))
+		} else if operations := patch.JSON(); operations != nil {
+			hostPatch(unsafe.Pointer(unsafe.SliceData(operations)), uint32(len(operations)))
+		}
+	}
+	verdict := answer(response)
+	leave()
+	return verdict
+}
+
+// answer tells the host what a response says beside its verdict.
+func answer(response *Response) uint64 {
 	if response != nil {
 		if result = response.appendResult(result[:0]); len(result) != 0 {
 			hostResult(unsafe.Pointer(unsafe.SliceData(result)), uint32(len(result)))
@@ -84,4 +113,13 @@ func validate() uint64 {
 		}
 	}
 	return response.packed()
+}
+
+// leave is the end of every call.
+func leave() {
+	if large > collectAfter {
+		large = 0
+		runtime.GC()
+	}
+	plugin.Yield()
 }

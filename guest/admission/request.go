@@ -3,8 +3,8 @@ package admission
 import (
 	"errors"
 
-	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // Operation is what happens to the object.
@@ -185,6 +185,18 @@ func (r *Request) Options() []byte {
 	}
 	return r.options
 }
+
+// ObjectProto returns the object as a protobuf message of the Kubernetes API,
+// without managedFields, for core.PodFromProto and the like. It is nil if
+// [Request.Kind] is not of the Kubernetes API, and where there is no host: under
+// go test there is only [Request.Object].
+//
+// The host decodes the whole object for it. It pays where a plugin reads most of
+// an object; for a few fields a view of Object is faster.
+func (r *Request) ObjectProto() []byte { return fetchObjectProto() }
+
+// OldObjectProto is ObjectProto for the object as it is.
+func (r *Request) OldObjectProto() []byte { return fetchOldObjectProto() }
 
 // UserInfo is who asks.
 type UserInfo struct {

@@ -57,8 +57,8 @@ func TestRegister(t *testing.T) {
 		f()
 		return nil
 	}
-	if got := panics(func() { Register[Validator](nil) }); got != "kubewasm: admission.Register: validator is nil" {
-		t.Errorf("no validator: panic %v", got)
+	if got := panics(func() { Register[any](nil) }); got != "kubewasm: admission.Register: the plugin is neither a Validator nor a Mutator; are its methods on the pointer, and with the right signatures?" {
+		t.Errorf("no plugin: panic %v", got)
 	}
 	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))
 	if validator.Validate(nil).Allowed() {

@@ -1,10 +1,10 @@
 package field
 
 import (
-	"reflect"
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/guest/admission/internal/encode"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -14,6 +14,7 @@ type Path struct {
 	parent *Path
 	name   string // The name of a member, or
 	index  string // an index or a key in brackets.
+	list   bool   // It is an index.
 }
 
 // NewPath returns the path of the field name of the root, or of a field further
@@ -30,10 +31,30 @@ func (p *Path) Child(name string, more ...string) *Path {
 }
 
 // Index returns the path of an element of the list p.
-func (p *Path) Index(i int) *Path { return &Path{parent: p, index: strconv.Itoa(i)} }
+func (p *Path) Index(i int) *Path { return &Path{parent: p, index: strconv.Itoa(i), list: true} }
 
 // Key returns the path of an entry of the map p.
 func (p *Path) Key(key string) *Path { return &Path{parent: p, index: key} }
+
+// Parent returns the path of what p lies in, nil for the root.
+func (p *Path) Parent() *Path {
+	if p == nil {
+		return nil
+	}
+	return p.parent
+}
+
+// Token returns the last step of the path, as a JSON Pointer has it but not
+// escaped, and whether it is the index of a list.
+func (p *Path) Token() (token string, index bool) {
+	switch {
+	case p == nil:
+		return "", false
+	case p.name != "":
+		return p.name, false
+	}
+	return p.index, p.list
+}
 
 // String returns the path as messages show it: "spec.containers[0].image".
 func (p *Path) String() string {
@@ -131,12 +152,12 @@ func (t ErrorType) title() string {
 
 // Invalid says that a value is malformed or out of bounds.
 func Invalid(field *Path, value any, detail string) *Error {
-	return &Error{ErrorTypeInvalid, field.String(), encode(value), detail}
+	return &Error{ErrorTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // TypeInvalid says that a value is of the wrong type.
 func TypeInvalid(field *Path, value any, detail string) *Error {
-	return &Error{ErrorTypeTypeInvalid, field.String(), encode(value), detail}
+	return &Error{ErrorTypeTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // Required says that a value is missing or empty.
@@ -152,12 +173,12 @@ func Forbidden(field *Path, detail string) *Error {
 
 // NotFound says that a value names what does not exist.
 func NotFound(field *Path, value any) *Error {
-	return &Error{ErrorTypeNotFound, field.String(), encode(value), ""}
+	return &Error{ErrorTypeNotFound, field.String(), string(encode.Append(nil, value)), ""}
 }
 
 // Duplicate says that a value must be unique and is not.
 func Duplicate(field *Path, value any) *Error {
-	return &Error{ErrorTypeDuplicate, field.String(), encode(value), ""}
+	return &Error{ErrorTypeDuplicate, field.String(), string(encode.Append(nil, value)), ""}
 }
 
 // NotSupported says that a value is none of those that there are.
@@ -171,7 +192,7 @@ func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
 		}
 		detail += string(json.AppendString(nil, string(valid)))
 	}
-	return &Error{ErrorTypeNotSupported, field.String(), encode(value), detail}
+	return &Error{ErrorTypeNotSupported, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // TooLong says that a value has more than maxLength bytes. The value itself is
@@ -190,57 +211,10 @@ func TooMany(field *Path, actual, max int) *Error {
 	if max >= 0 {
 		detail = "must have at most " + strconv.Itoa(max) + " items"
 	}
-	return &Error{ErrorTypeTooMany, field.String(), encode(actual), detail}
+	return &Error{ErrorTypeTooMany, field.String(), string(encode.Append(nil, actual)), detail}
 }
 
 // InternalError says that a field could not be checked.
 func InternalError(field *Path, err error) *Error {
 	return &Error{ErrorTypeInternal, field.String(), "", err.Error()}
-}
-
-// encode writes a value as JSON. It knows what fields of objects are: strings,
-// numbers, bools, lists and maps of these, and the raw JSON of anything else
-// as []byte. What it does not know is not shown.
-func encode(value any) string {
-	if raw, ok := value.([]byte); ok {
-		if json.Valid(raw) {
-			return string(raw)
-		}
-		return string(json.AppendString(nil, raw))
-	}
-	if text, ok := value.(interface{ String() string }); ok {
-		return string(json.AppendString(nil, text.String()))
-	}
-	return string(appendValue(nil, reflect.ValueOf(value)))
-}
-
-func appendValue(b []byte, v reflect.Value) []byte {
-	switch v.Kind() {
-	case reflect.String:
-		return json.AppendString(b, v.String())
-	case reflect.Bool:
-		return strconv.AppendBool(b, v.Bool())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return strconv.AppendInt(b, v.Int(), 10)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return strconv.AppendUint(b, v.Uint(), 10)
-	case reflect.Float32, reflect.Float64:
-		if f := v.Float(); f-f == 0 { // JSON has neither infinity nor NaN.
-			return strconv.AppendFloat(b, f, 'g', -1, v.Type().Bits())
-		}
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			return appendValue(b, v.Elem())
-		}
-	case reflect.Slice, reflect.Array:
-		b = append(b, '[')
-		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendValue(b, v.Index(i))
-		}
-		return append(b, ']')
-	}
-	return append(b, "null"...)
 }
