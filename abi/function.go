@@ -62,12 +62,32 @@ func (k Kind) String() string {
 type Function uint8
 
 // The functions of a guest. The numbers are part of the contract and never
-// change; the gaps belong to extension points that have no export yet.
+// change; those in between are reserved.
 const (
-	PreFilter      Function = 4
-	Filter         Function = 7
-	Score          Function = 10
-	NormalizeScore Function = 11
+	PreEnqueue              Function = 0
+	QueueSort               Function = 1
+	EventsToRegister        Function = 2
+	QueueingHint            Function = 3
+	PreFilter               Function = 4
+	AddPod                  Function = 5
+	RemovePod               Function = 6
+	Filter                  Function = 7
+	PostFilter              Function = 8
+	PreScore                Function = 9
+	Score                   Function = 10
+	NormalizeScore          Function = 11
+	Reserve                 Function = 12
+	Unreserve               Function = 13
+	Permit                  Function = 14
+	PreBindPreFlight        Function = 15
+	PreBind                 Function = 16
+	Bind                    Function = 17
+	PostBind                Function = 18
+	SignPod                 Function = 19
+	PodGroupPostFilter      Function = 20
+	GeneratePlacements      Function = 21
+	ScorePlacement          Function = 22
+	NormalizePlacementScore Function = 23
 
 	Validate Function = 32
 	Mutate   Function = 33
@@ -88,14 +108,34 @@ type Signature struct {
 
 // functions is indexed by Function. An entry without a name is reserved.
 var functions = [64]Signature{
-	PreFilter:      {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Filter:         {"filter", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I32}},
-	Score:          {"score", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I64}},
-	NormalizeScore: {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Validate:       {"validate", KindAdmission, nil, []ValueType{I64}},
-	Mutate:         {"mutate", KindAdmission, nil, []ValueType{I64}},
-	Hook:           {"hook", KindHook, nil, []ValueType{I32}},
-	Configure:      {"configure", KindCommon, nil, []ValueType{I32}},
+	PreEnqueue:              {"preenqueue", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	QueueSort:               {"queuesort", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
+	EventsToRegister:        {"eventstoregister", KindScheduler, nil, []ValueType{I32}},
+	QueueingHint:            {"queueinghint", KindScheduler, []ValueType{I32, I64, I64, I64}, []ValueType{I64}},
+	PreFilter:               {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	AddPod:                  {"addpod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
+	RemovePod:               {"removepod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
+	Filter:                  {"filter", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I32}},
+	PostFilter:              {"postfilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
+	PreScore:                {"prescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	Score:                   {"score", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I64}},
+	NormalizeScore:          {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	Reserve:                 {"reserve", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	Unreserve:               {"unreserve", KindScheduler, []ValueType{I64, I64}, nil},
+	Permit:                  {"permit", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
+	PreBindPreFlight:        {"prebindpreflight", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
+	PreBind:                 {"prebind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	Bind:                    {"bind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	PostBind:                {"postbind", KindScheduler, []ValueType{I64, I64}, nil},
+	SignPod:                 {"signpod", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	PodGroupPostFilter:      {"podgrouppostfilter", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	GeneratePlacements:      {"generateplacements", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}},
+	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
+	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
+	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
+	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
 }
 
 // Signature returns the export of f. Its Name is empty when f is not a function
@@ -241,10 +281,53 @@ const (
 	ImportNodeScores = "node_scores"
 	// ImportNodeNames is k8s.io/scheduler.node_names (buf, limit) -> len.
 	ImportNodeNames = "node_names"
+	// ImportNodeName is k8s.io/scheduler.node_name (buf, limit) -> len.
+	ImportNodeName = "node_name"
+	// ImportNodeByName is k8s.io/scheduler.node_by_name (ptr, len) -> i64.
+	ImportNodeByName = "node_by_name"
+	// ImportNodeInfoVersion is k8s.io/scheduler.node_info_version (node i64) -> i64.
+	ImportNodeInfoVersion = "node_info_version"
+	// ImportNodeInfo is k8s.io/scheduler.node_info (node i64, buf, limit) -> len.
+	ImportNodeInfo = "node_info"
+	// ImportNodeImages is k8s.io/scheduler.node_images (node i64, buf, limit) -> len.
+	ImportNodeImages = "node_images"
+	// ImportNodePod is k8s.io/scheduler.node_pod (node i64, index, buf, limit) -> len.
+	ImportNodePod = "node_pod"
+	// ImportNodeStatuses is k8s.io/scheduler.node_statuses (buf, limit) -> len.
+	ImportNodeStatuses = "node_statuses"
+	// ImportPodGroup is k8s.io/scheduler.pod_group (buf, limit) -> len.
+	ImportPodGroup = "pod_group"
+	// ImportPodGroupPod is k8s.io/scheduler.pod_group_pod (index, buf, limit) -> len.
+	ImportPodGroupPod = "pod_group_pod"
 	// ImportResultNodeNames is k8s.io/scheduler.result_node_names (ptr, len).
 	ImportResultNodeNames = "result_node_names"
 	// ImportResultScores is k8s.io/scheduler.result_scores (ptr, len).
 	ImportResultScores = "result_scores"
+	// ImportResultClusterEvents is k8s.io/scheduler.result_cluster_events (ptr, len).
+	ImportResultClusterEvents = "result_cluster_events"
+	// ImportResultNominatedNodeName is k8s.io/scheduler.result_nominated_node_name (ptr, len).
+	ImportResultNominatedNodeName = "result_nominated_node_name"
+	// ImportResultSignFragments is k8s.io/scheduler.result_sign_fragments (ptr, len).
+	ImportResultSignFragments = "result_sign_fragments"
+	// ImportResultNominations is k8s.io/scheduler.result_nominations (ptr, len).
+	ImportResultNominations = "result_nominations"
+	// ImportResultPlacements is k8s.io/scheduler.result_placements (ptr, len).
+	ImportResultPlacements = "result_placements"
+
+	// ImportEvent is k8s.io/scheduler.event (ptr, len).
+	ImportEvent = "event"
+	// ImportWaitingPods is k8s.io/scheduler.waiting_pods (buf, limit) -> len.
+	ImportWaitingPods = "waiting_pods"
+	// ImportWaitingPod is k8s.io/scheduler.waiting_pod (ptr, len, buf, limit) -> len.
+	ImportWaitingPod = "waiting_pod"
+	// ImportAllowWaitingPod is k8s.io/scheduler.allow_waiting_pod (ptr, len) -> i32.
+	ImportAllowWaitingPod = "allow_waiting_pod"
+	// ImportRejectWaitingPod is k8s.io/scheduler.reject_waiting_pod (ptr, len) -> i32.
+	ImportRejectWaitingPod = "reject_waiting_pod"
+	// ImportGetObject is k8s.io/scheduler.get_object (ptr, len, buf, limit) -> len.
+	ImportGetObject = "get_object"
+	// ImportListObjects is k8s.io/scheduler.list_objects (ptr, len, buf, limit) -> len.
+	ImportListObjects = "list_objects"
 
 	// ImportRequest is k8s.io/admission.request and k8s.io/hooks.request
 	// (buf, limit) -> len.
