@@ -167,11 +167,14 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 func (p *Plugin) retire(v *version) {
 	p.mu.Lock()
 	p.retired = append(p.retired, v)
+	if v.replaced = true; v.pins == 0 {
+		v.pool.close()
+	}
 	p.mu.Unlock()
-	v.pool.close()
 	go func() {
+		<-v.pool.drained
 		// There is nobody to tell of an error: the last call was served well.
-		_ = v.close(context.Background())
+		_ = v.free(context.Background())
 		p.forget(v)
 	}()
 }

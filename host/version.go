@@ -44,6 +44,11 @@ type version struct {
 	snapshot *snapshot
 	pool     *pool
 
+	// pins are the holds on the version, replaced says that another one serves
+	// new calls: Plugin.mu.
+	pins     int
+	replaced bool
+
 	freeOnce sync.Once
 	freeErr  error
 }

@@ -1,0 +1,55 @@
+package host
+
+import (
+	"context"
+	"fmt"
+)
+
+// Pin is a hold on a version of a plugin: what is called through it runs that
+// version, whatever [Plugin.Swap] does. A scheduling cycle that began on a
+// version ends on it. It is safe for use by several goroutines.
+type Pin struct{ version *version }
+
+// Pin holds the version that serves new calls. Release it in the end: a version
+// that was replaced is not freed before.
+func (p *Plugin) Pin() *Pin {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.current.Load()
+	v.pins++
+	return &Pin{v}
+}
+
+// Current reports whether the version serves new calls.
+func (pin *Pin) Current() bool { return pin.version.plugin.current.Load() == pin.version }
+
+// Acquire is [Plugin.Acquire] for the version. The error is [ErrClosed] once the
+// plugin is closed.
+func (pin *Pin) Acquire(ctx context.Context) (*Instance, error) {
+	v := pin.version
+	name := v.plugin.cfg.Name
+	if err := v.plugin.breaker.allow(); err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", name, err)
+	}
+	inst, err := v.pool.acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", name, err)
+	}
+	if inst == nil {
+		if inst, err = v.instantiate(ctx); err != nil {
+			v.pool.forget()
+			return nil, err
+		}
+	}
+	return inst, nil
+}
+
+// Release ends the hold. The Pin must not be used afterwards.
+func (pin *Pin) Release() {
+	v := pin.version
+	v.plugin.mu.Lock()
+	defer v.plugin.mu.Unlock()
+	if v.pins--; v.pins == 0 && v.replaced {
+		v.pool.close()
+	}
+}
