@@ -134,6 +134,8 @@ type StatusError struct {
 	Function string
 	Code     abi.Code
 	Reason   string
+	// Functions are those that the guest said that it implements.
+	Functions abi.Mask
 }
 
 func (e *StatusError) Error() string {

@@ -333,7 +333,7 @@ func (v *version) prepare(ctx context.Context, inst *Instance) error {
 		return err
 	}
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
-		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason}
+		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: mask}
 	}
 	return nil
 }
