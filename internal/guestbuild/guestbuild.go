@@ -1,9 +1,10 @@
-// Package guestbuild compiles guests with the machine's Go, for the quick start,
-// tests and benchmarks.
+// Package guestbuild compiles guests with the machine's Go, for the command
+// kubewasm, the test harness of authors, the quick start, tests and benchmarks.
 package guestbuild
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
 )
 
 // ErrNoGo says that there is no Go toolchain to build with.
@@ -65,33 +68,113 @@ func Build(ctx context.Context, dir string) (string, error) {
 	if err := NoteSources(dir); err != nil {
 		return "", err
 	}
-	goCommand, err := exec.LookPath("go")
+	file, err := cached(dir, ".wasm")
 	if err != nil {
-		return "", ErrNoGo
+		return "", err
 	}
+	if _, err := Compile(ctx, Config{Dir: dir, Output: file}); err != nil {
+		return "", err
+	}
+	return file, nil
+}
+
+// cached returns the name of a file in the user's cache directory that belongs
+// to dir, which is absolute.
+func cached(dir, suffix string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
 	}
 	sum := sha256.Sum256([]byte(dir))
-	file := filepath.Join(cache, "kubewasm", "guests", hex.EncodeToString(sum[:6]), filepath.Base(dir)+".wasm")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return "", err
+	file := filepath.Join(cache, "kubewasm", "guests", hex.EncodeToString(sum[:6]), filepath.Base(dir)+suffix)
+	return file, os.MkdirAll(filepath.Dir(file), 0o755)
+}
+
+// Config says what to build.
+type Config struct {
+	// Dir is the directory of a package main.
+	Dir string
+	// Output is the file to write.
+	Output string
+	// Name and Version take the place of those that the source has.
+	Name, Version string
+}
+
+// CompileError is what the Go toolchain says about a package that it cannot
+// build.
+type CompileError struct {
+	Dir string
+	// Output is the toolchain's own, lines of "file:line:column: message".
+	Output string
+}
+
+func (e *CompileError) Error() string { return "build guest " + e.Dir + ": " + e.Output }
+
+// Compile compiles a guest and adds to it what its source says about it, see
+// [Directives].
+//
+// Errors, for errors.As: *[CompileError]; *[DirectiveError] for each directive
+// that makes no sense, joined. For errors.Is: [ErrNoGo].
+func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	source, err := readSource(dir)
+	if err != nil {
+		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+	}
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		return nil, ErrNoGo
+	}
+	linked, err := cached(dir, ".linked")
+	if err != nil {
+		return nil, err
 	}
 	// Tests of several packages build the same guest at the same time; one must
 	// not read what another is writing.
-	unlock, err := lock(file + ".lock")
+	unlock, err := lock(linked + ".lock")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
-	cmd := exec.CommandContext(ctx, goCommand, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
+	// The go command looks at what it has linked before, which must therefore be
+	// as it was.
+	cmd := exec.CommandContext(ctx, goCommand, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", linked, ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build guest %s: %w: %s", dir, err, strings.TrimSpace(output.String()))
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, ctx.Err())
+		}
+		return nil, &CompileError{Dir: cfg.Dir, Output: strings.TrimSpace(output.String())}
 	}
-	return file, nil
+	module, err := os.ReadFile(linked)
+	if err != nil {
+		return nil, err
+	}
+	m, err := source.metadata(module)
+	if err != nil {
+		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+	}
+	m.Name, m.Version = cmp.Or(cfg.Name, m.Name), cmp.Or(cfg.Version, m.Version)
+	if module, err = metadata.Add(module, m); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+	}
+	return m, write(cfg.Output, module)
+}
+
+// write replaces a file, unless it has these contents already.
+func write(file string, contents []byte) error {
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, contents) {
+		return nil
+	}
+	temporary := file + ".new"
+	if err := os.WriteFile(temporary, contents, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, file)
 }

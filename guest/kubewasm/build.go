@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+func build(ctx context.Context, t *tool, args []string) error {
+	flags := t.flags("build")
+	output := flags.String("o", "", "`FILE` to write; the plugin's name with .wasm in the working directory otherwise")
+	name := flags.String("name", "", "`NAME` of the plugin, in the place of //kubewasm:name")
+	version := flags.String("version", "", "`VERSION` of the plugin, in the place of //kubewasm:version")
+	check := flags.Bool("check", true, "load the module to see that it registers a plugin")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dir, err := one(flags, ".")
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("build %s: name the directory of a package, not a file", dir)
+	}
+	// Where it goes may depend on what it is called.
+	staged, err := os.CreateTemp("", "kubewasm-*.wasm")
+	if err != nil {
+		return err
+	}
+	staged.Close()
+	defer os.Remove(staged.Name())
+	m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version})
+	if err != nil {
+		return err
+	}
+	module, err := os.ReadFile(staged.Name())
+	if err != nil {
+		return err
+	}
+	functions := "not checked"
+	if *check {
+		r, err := examine(ctx, module, nil)
+		if err != nil {
+			return fmt.Errorf("build %s: %w", dir, err)
+		}
+		if err := r.registered(); err != nil {
+			return fmt.Errorf("build %s: %w", dir, err)
+		}
+		functions = strings.Join(r.Functions, ", ")
+	}
+	file := *output
+	if file == "" {
+		file = filepath.Base(m.Name) + ".wasm"
+	}
+	if err := os.WriteFile(file, module, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), functions)
+	return nil
+}

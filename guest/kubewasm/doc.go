@@ -1,0 +1,35 @@
+// Command kubewasm builds guests, tells what is in them, and runs them:
+//
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm build ./zone
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm inspect zone.wasm
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm run -f cluster.yaml zone.wasm
+//
+// # build
+//
+// Compiles the package main in a directory to a WebAssembly module with the Go
+// that is installed, stripped, and adds metadata in the custom section
+// "kubewasm". They come from comments of the package:
+//
+//	//kubewasm:name zone
+//	//kubewasm:version 1.2.0
+//	//kubewasm:reads node.metadata.labels node.spec.taints
+//
+// reads names the fields of Pods and Nodes that the plugin reads: the host then
+// encodes only those, and a change of any other field costs the guest nothing.
+// Without it, everything travels. What is not declared reads as empty, and the
+// test harness, package guesttest, runs with what is declared. Then the module is
+// loaded once, so that a plugin that registers nothing fails here.
+//
+// # inspect
+//
+// Prints what a module is, what it wants and what it exports: kind, implemented
+// functions, imports and the grants that they need, memory, metadata, size and
+// digest. -o json prints the same for programs.
+//
+// # run
+//
+// Runs a module on the objects of a file: a scheduler plugin schedules its Pods
+// to its Nodes, an admission plugin is asked about each object, a hook about each
+// Pod and container. It prints verdicts, time and fuel, and exits with 2 if
+// a Pod fits no Node or an object is refused, 1 after an error, 0 otherwise.
+package main

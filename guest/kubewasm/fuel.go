@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// fuelCounter adds up the calls of a guest.
+type fuelCounter struct {
+	mu    sync.Mutex
+	total int64
+	took  time.Duration
+}
+
+// Called implements host.Observer.
+func (c *fuelCounter) Called(_ context.Context, call host.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total += call.Fuel
+	c.took += call.Duration
+}
+
+// Built implements host.Observer.
+func (*fuelCounter) Built(context.Context, host.Build) {}
+
+// Restarted implements host.Observer.
+func (*fuelCounter) Restarted(string, bool) {}
+
+// take returns the sums since the last take.
+func (c *fuelCounter) take() (fuel int64, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fuel, took = c.total, c.took
+	c.total, c.took = 0, 0
+	return fuel, took
+}

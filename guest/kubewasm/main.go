@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// command is a subcommand.
+type command struct {
+	name string
+	run  func(ctx context.Context, t *tool, args []string) error
+}
+
+var commands = []command{{"build", build}, {"inspect", inspect}, {"run", run}}
+
+// usage is what the commands take.
+var usage = map[string]string{
+	"build":   "build [-o FILE] [-name NAME] [-version VERSION] [-check=false] [DIR]",
+	"inspect": "inspect [-config FILE] [-o text|json] DIR|FILE.wasm",
+	"run":     "run -f MANIFESTS [-config FILE] [-grant NAME]... [-log] DIR|FILE.wasm",
+}
+
+// tool is where a command writes to.
+type tool struct{ out, err io.Writer }
+
+// refused says that a plugin said no to something: the exit code tells.
+var refused = errors.New("the plugin refuses")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(dispatch(ctx, &tool{os.Stdout, os.Stderr}, os.Args[1:]))
+}
+
+// dispatch runs a command and returns the exit code: 0, 1 after an error, 2 if
+// the plugin refuses.
+func dispatch(ctx context.Context, t *tool, args []string) int {
+	for _, c := range commands {
+		if len(args) == 0 || args[0] != c.name {
+			continue
+		}
+		switch err := c.run(ctx, t, args[1:]); {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+			return 0
+		case errors.Is(err, refused):
+			return 2
+		default:
+			report(t.err, err)
+			return 1
+		}
+	}
+	fmt.Fprintln(t.err, "usage:")
+	for _, c := range commands {
+		fmt.Fprintln(t.err, "  kubewasm", usage[c.name])
+	}
+	return 1
+}
+
+// report writes an error. What the compiler says about a package stands as it
+// came, so that editors find the lines.
+func report(w io.Writer, err error) {
+	var compile *guestbuild.CompileError
+	if errors.As(err, &compile) {
+		fmt.Fprintln(w, compile.Output)
+		fmt.Fprintf(w, "kubewasm: %s does not compile\n", compile.Dir)
+		return
+	}
+	fmt.Fprintln(w, "kubewasm:", err)
+}
+
+// flags returns the flags of a command.
+func (t *tool) flags(c string) *flag.FlagSet {
+	flags := flag.NewFlagSet(c, flag.ContinueOnError)
+	flags.SetOutput(t.err)
+	flags.Usage = func() {
+		fmt.Fprintln(t.err, "usage: kubewasm", usage[c])
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
+// one returns the only argument, or other if there is none.
+func one(flags *flag.FlagSet, other string) (string, error) {
+	switch {
+	case flags.NArg() > 1:
+		return "", fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(1))
+	case flags.NArg() == 1:
+		return flags.Arg(0), nil
+	case other == "":
+		return "", fmt.Errorf("%s: name a module or the directory of a guest", flags.Name())
+	}
+	return other, nil
+}
+
+// module returns the file of a module: path itself or, for a directory, what is
+// built of it.
+func module(ctx context.Context, path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.IsDir() {
+		return guestbuild.Build(ctx, path)
+	}
+	return path, nil
+}
+
+// newRuntime keeps compiled guests in the user's cache directory, so that only
+// the first command compiles them.
+func newRuntime() (*host.Runtime, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return host.NewRuntime(host.RuntimeConfig{})
+	}
+	return host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "kubewasm", "compiled")})
+}

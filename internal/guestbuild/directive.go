@@ -1,0 +1,191 @@
+package guestbuild
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// Directives are the comments by which a guest's source says what its metadata
+// are. Each stands on a line of its own, in any file of the package main:
+//
+//	//kubewasm:name zone
+//	//kubewasm:version 1.2.0
+//	//kubewasm:reads node.metadata.labels node.spec.taints
+//
+// reads may occur several times. Without a name it is that of the directory.
+var Directives = []string{"name", "version", "reads"}
+
+const directivePrefix = "//kubewasm:"
+
+// DirectiveError is a directive that makes no sense.
+type DirectiveError struct {
+	Pos token.Position // In the source.
+	Err error
+}
+
+func (e *DirectiveError) Error() string {
+	return fmt.Sprintf("%s:%d: %v", filepath.Base(e.Pos.Filename), e.Pos.Line, e.Err)
+}
+
+func (e *DirectiveError) Unwrap() error { return e.Err }
+
+// source is what the source of a guest says about it.
+type source struct {
+	name, version string
+	reads         []reads
+}
+
+// reads is a directive of that name.
+type reads struct {
+	pos   token.Position
+	paths []string
+}
+
+// readSource reads the files of the package in dir that are built for guests.
+func readSource(dir string) (*source, error) {
+	guests := build.Default
+	guests.GOOS, guests.GOARCH, guests.CgoEnabled = "wasip1", "wasm", false
+	pkg, err := guests.ImportDir(dir, 0)
+	var none *build.NoGoError
+	switch {
+	case errors.As(err, &none):
+		return nil, errors.New("not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm")
+	case err != nil:
+		return nil, err
+	case pkg.Name != "main":
+		return nil, fmt.Errorf("package %s is not a guest: want a package main with func main() {}", pkg.Name)
+	}
+	s := &source{name: filepath.Base(dir)}
+	seen := map[string]bool{}
+	files := token.NewFileSet()
+	var errs []error
+	for _, name := range pkg.GoFiles {
+		file, err := parser.ParseFile(files, filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			continue // The compiler says it better.
+		}
+		for comment := range comments(file) {
+			text, ok := strings.CutPrefix(comment.Text, directivePrefix)
+			if !ok {
+				continue
+			}
+			pos := files.Position(comment.Pos())
+			if err := s.add(pos, text, seen); err != nil {
+				errs = append(errs, &DirectiveError{pos, err})
+			}
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// comments yields the comments of a file.
+func comments(file *ast.File) func(yield func(*ast.Comment) bool) {
+	return func(yield func(*ast.Comment) bool) {
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				if !yield(comment) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *source) add(pos token.Position, text string, seen map[string]bool) error {
+	directive, rest, _ := strings.Cut(text, " ")
+	words := strings.Fields(rest)
+	switch {
+	case !slices.Contains(Directives, directive):
+		return fmt.Errorf("there is no directive %s%s, only %s", directivePrefix, directive, strings.Join(Directives, ", "))
+	case len(words) == 0:
+		return fmt.Errorf("%s%s says nothing", directivePrefix, directive)
+	case directive == "reads":
+		s.reads = append(s.reads, reads{pos, words})
+		return nil
+	case len(words) > 1:
+		return fmt.Errorf("%s%s is one word, not %q", directivePrefix, directive, strings.TrimSpace(rest))
+	case seen[directive]:
+		return fmt.Errorf("%s%s is there twice", directivePrefix, directive)
+	}
+	seen[directive] = true
+	if directive == "name" {
+		s.name = words[0]
+	} else {
+		s.version = words[0]
+	}
+	return nil
+}
+
+// ErrNothingRegistered says that a program has no part of the SDK.
+var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks")
+
+// metadata returns what the source says about the module that was made of it.
+func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
+	decoded, err := wasmbin.Decode(module)
+	if err != nil {
+		return nil, err
+	}
+	m := &metadata.Metadata{Name: s.name, Version: s.version, SDK: sdk(), ABI: 1}
+	for _, kind := range []struct {
+		module string
+		kind   abi.Kind
+	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}} {
+		// An SDK package imports its module, whatever the plugin implements.
+		if slices.ContainsFunc(decoded.Imports, func(i wasmbin.Import) bool { return i.Module == kind.module }) {
+			m.Kinds = append(m.Kinds, kind.kind.String())
+		}
+	}
+	if len(m.Kinds) == 0 {
+		return nil, ErrNothingRegistered
+	}
+	var errs []error
+	for _, r := range s.reads {
+		if err := checkPaths(m.Kinds, r.paths); err != nil {
+			errs = append(errs, &DirectiveError{r.pos, err})
+			continue
+		}
+		m.Projection = append(m.Projection, r.paths...)
+	}
+	slices.Sort(m.Projection)
+	m.Projection = slices.Compact(m.Projection)
+	return m, errors.Join(errs...)
+}
+
+// checkPaths reports the paths that a guest of these kinds cannot read.
+func checkPaths(kinds []string, paths []string) error {
+	if !slices.Contains(kinds, abi.KindScheduler.String()) {
+		return fmt.Errorf("%sreads is for scheduler plugins; this one is for %s", directivePrefix, strings.Join(kinds, " and "))
+	}
+	_, err := codec.ParseProjection(paths)
+	return err
+}
+
+const modulePath = "github.com/kubewasm/kubewasm"
+
+// sdk returns this module and its version, as far as the running program knows
+// it.
+func sdk() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return modulePath
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" {
+			return modulePath + " " + m.Version
+		}
+	}
+	return modulePath
+}

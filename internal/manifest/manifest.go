@@ -1,0 +1,115 @@
+// Package manifest reads files of Kubernetes objects in YAML or JSON.
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Objects are the objects of a file, in their order.
+type Objects struct {
+	All   []Object
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+}
+
+// Object is an object of any kind.
+type Object struct {
+	metav1.TypeMeta
+	Namespace, Name string
+	// JSON is the object as it stands in the file.
+	JSON []byte
+}
+
+// Read reads documents, of which a List stands for its items. Pods without a
+// namespace are in "default". The error names the document.
+func Read(data []byte) (*Objects, error) {
+	o := &Objects{}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			document, err = yaml.YAMLToJSONStrict(document)
+		}
+		if err == nil {
+			err = o.add(document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %s", n, oneLine(err))
+		}
+	}
+	if len(o.All) == 0 {
+		return nil, errors.New("no objects in it")
+	}
+	return o, nil
+}
+
+// add takes a document, in JSON.
+func (o *Objects) add(document []byte) error {
+	if string(document) == "null" {
+		return nil // Nothing but comments.
+	}
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
+		Items []runtime.RawExtension `json:"items"`
+	}
+	if err := json.Unmarshal(document, &head); err != nil {
+		return err
+	}
+	switch {
+	case head.Kind == "":
+		return errors.New("it has no kind")
+	case head.APIVersion == "":
+		return fmt.Errorf("the %s has no apiVersion", head.Kind)
+	case head.Items != nil && strings.HasSuffix(head.Kind, "List"):
+		for i, item := range head.Items {
+			if err := o.add(item.Raw); err != nil {
+				return fmt.Errorf("item %d: %w", i, err)
+			}
+		}
+		return nil
+	case head.Metadata.Name == "":
+		return fmt.Errorf("the %s has no metadata.name", head.Kind)
+	}
+	switch head.GroupVersionKind() {
+	case corev1.SchemeGroupVersion.WithKind("Node"):
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict(document, node); err != nil {
+			return err
+		}
+		o.Nodes = append(o.Nodes, node)
+	case corev1.SchemeGroupVersion.WithKind("Pod"):
+		pod := &corev1.Pod{}
+		if err := yaml.UnmarshalStrict(document, pod); err != nil {
+			return err
+		}
+		if pod.Namespace == "" {
+			pod.Namespace = metav1.NamespaceDefault
+		}
+		head.Metadata.Namespace = pod.Namespace
+		o.Pods = append(o.Pods, pod)
+	}
+	o.All = append(o.All, Object{head.TypeMeta, head.Metadata.Namespace, head.Metadata.Name, document})
+	return nil
+}
+
+// oneLine folds an error of the YAML decoder, which may have several lines.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

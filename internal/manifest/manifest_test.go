@@ -1,0 +1,53 @@
+package manifest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+func TestRead(t *testing.T) {
+	o, err := manifest.Read([]byte(`
+# Only a comment.
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web}}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}}
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, object := range o.All {
+		got = append(got, object.APIVersion+" "+object.Kind+" "+object.Namespace+"/"+object.Name)
+	}
+	if diff := cmp.Diff([]string{"v1 Pod default/web", "v1 Node /n1", "apps/v1 Deployment shop/web"}, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if len(o.Pods) != 1 || len(o.Nodes) != 1 {
+		t.Errorf("%d Pods and %d Nodes, want one of each", len(o.Pods), len(o.Nodes))
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "no objects in it",
+		"hello: world":                     "document 1: it has no kind",
+		"{kind: Pod, metadata: {name: p}}": "document 1: the Pod has no apiVersion",
+		"{apiVersion: v1, kind: Node}":     "document 1: the Node has no metadata.name",
+		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":      "document 2: ",
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}": `unknown field "container"`,
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod}]}":      "document 1: item 0: the Pod has no metadata.name",
+	} {
+		if _, err := manifest.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("Read(%q): %v, want %s", text, err, want)
+		}
+	}
+}
