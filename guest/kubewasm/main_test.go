@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// kubewasm runs the command and returns its exit code and what it prints.
+func kubewasm(t *testing.T, args ...string) (code int, out, err string) {
+	t.Helper()
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	code = dispatch(t.Context(), &tool{&stdout, &stderr}, args)
+	return code, stdout.String(), stderr.String()
+}
+
+// file writes text to a file and returns its name.
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBuild(t *testing.T) {
+	output := filepath.Join(t.TempDir(), "out.wasm")
+	code, out, stderr := kubewasm(t, "build", "-o", output, "testdata/zone")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if !strings.HasPrefix(out, output+": scheduler zone 1.2.0, ") || !strings.HasSuffix(out, " bytes, implements filter, configure\n") {
+		t.Errorf("printed %s", out)
+	}
+	module, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := metadata.Find(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.SDK, _, _ = strings.Cut(got.SDK, " ")
+	want := &metadata.Metadata{
+		Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
+		Projection: []string{"node.metadata.labels", "pod.spec.priority"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+
+	t.Run("flags take the place of directives", func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		code, out, stderr := kubewasm(t, "build", "-check=false", "-name", "other", "-version", "2", source(t, "zone"))
+		if code != 0 || !strings.HasPrefix(out, "other.wasm: scheduler other 2, ") {
+			t.Errorf("exit code %d, printed %s%s", code, out, stderr)
+		}
+	})
+}
+
+// root is the directory of this package, whatever the working directory is.
+var root, _ = os.Getwd()
+
+func source(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(root, "testdata", name)
+}
+
+func TestMistakes(t *testing.T) {
+	empty := t.TempDir()
+	tests := map[string]struct {
+		args []string
+		want []string
+	}{
+		"no command":                 {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
+		"unknown command":            {[]string{"bulid"}, []string{"usage:"}},
+		"unknown flag":               {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
+		"two directories":            {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
+		"no such directory":          {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
+		"a file":                     {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
+		"not a Go package":           {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
+		"no package main":            {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
+		"does not compile":           {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
+		"without the SDK":            {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},
+		"registers nothing":          {[]string{"build", "testdata/unregistered"}, []string{"the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init"}},
+		"registers no plugin":        {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
+		"fields that there are not":  {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
+		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads", "main.go:11: //kubewasm:version is there twice"}},
+		"inspect of nothing":         {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
+		"inspect of something else":  {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
+		"unknown format":             {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
+		"run without objects":        {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
+		"objects with mistakes":      {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
+		"run of a library":           {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
+		"configuration of YAML":      {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
+		"a scheduler without Nodes":  {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods and Nodes, and there are 1 and 0"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, test.args...)
+			if code != 1 || out != "" {
+				t.Errorf("exit code %d, printed %s", code, out)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("got  %s\nwant %s", stderr, want)
+				}
+			}
+		})
+	}
+	t.Run("no Go", func(t *testing.T) {
+		t.Setenv("PATH", "/nowhere")
+		if code, _, stderr := kubewasm(t, "build", "testdata/zone"); code != 1 || stderr != "kubewasm: no Go toolchain: the command go is not in PATH\n" {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+	})
+}
+
+func TestInspect(t *testing.T) {
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/zone")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var got examination
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]string{{"scheduler"}, {"filter", "configure"}, nil}, [][]string{got.Kinds, got.Functions, got.Problems}); diff != "" {
+		t.Errorf("kinds, functions, problems (-want +got):\n%s", diff)
+	}
+	if got.Memory.Started < got.Memory.Initial || got.Memory.Initial == 0 || got.StartFuel == 0 || len(got.SHA256) != 64 || got.Bytes < 1e6 || got.Metadata.Version != "1.2.0" {
+		t.Errorf("got %+v", got)
+	}
+	code, out, _ = kubewasm(t, "inspect", "testdata/zone")
+	for _, want := range []string{"name       zone\n", "version    1.2.0\n", "reads      node.metadata.labels, pod.spec.priority\n", "functions  filter, configure\n", "k8s.io/api.object", "clock (a fake without it)", "filter           (i64, i64, i64) -> i32\n"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, not printed: %s\n%s", code, want, out)
+		}
+	}
+}
+
+// TestInspectWhatCannotRun holds that a module is described even if it is no
+// plugin.
+func TestInspectWhatCannotRun(t *testing.T) {
+	for module, want := range map[string]string{
+		"badimports":   "import kubewasm.config is (i32) -> i32, want (i32, i32) -> i32",
+		"nomarker":     `export "kubewasm_abi_v1" is missing, want () -> i64`,
+		"startfails":   "trapped",
+		"wrongexports": `want (i64, i64, i64) -> i32`,
+	} {
+		code, out, stderr := kubewasm(t, "inspect", "../../host/testdata/"+module+".wasm")
+		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "sha256 ") {
+			t.Errorf("%s: exit code %d, not printed: %s\n%s%s", module, code, want, out, stderr)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"a scheduler plugin": {
+			[]string{"-config", file(t, "c.yaml", "zone: b"), "testdata/zone"}, 0,
+			[]string{"POD       NODE  VERDICT", "shop/web  n1    Unschedulable", "node is in zone a, not in b\n", "shop/web  n2    Success"},
+		},
+		"a scheduler plugin that no Node pleases": {[]string{"-config", file(t, "c.yaml", "zone: c"), "testdata/zone"}, 2, []string{"node is in zone b, not in c\n"}},
+		"an admission plugin": {
+			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), "../../examples/admission/required-labels"}, 2,
+			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
+		},
+		"a hook": {[]string{"../../examples/hooks/cpu-from-annotation"}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, append([]string{"run", "-f", "testdata/cluster.yaml"}, test.args...)...)
+			if code != test.code {
+				t.Errorf("exit code %d, want %d: %s", code, test.code, stderr)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("not printed: %s\n%s", want, out)
+				}
+			}
+		})
+	}
+	t.Run("with its log", func(t *testing.T) {
+		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", "testdata/zone")
+		if !strings.Contains(stderr, "level=DEBUG msg=filter plugin=zone function=filter guest.zone=") {
+			t.Errorf("logged %s", stderr)
+		}
+	})
+}

@@ -1,0 +1,4 @@
+// This guest does not compile.
+package main
+
+func main() { undefined() }

@@ -1,0 +1,4 @@
+// This program is no guest.
+package main
+
+func main() {}
