@@ -43,7 +43,11 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
-				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
+				n := inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes())
+				if n <= uint32(stack[2]) { // Otherwise nothing was written.
+					p.crossings.Add(1)
+				}
+				stack[0] = uint64(n)
 			},
 		},
 		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeScores, nodeScores),

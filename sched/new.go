@@ -47,6 +47,10 @@ type Args struct {
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 	// Grants are those of host.Config.
 	Grants []string `json:"grants,omitempty"`
+	// Projection are the fields of Pods and Nodes that the guest gets, such as
+	// "node.metadata.labels", see codec.ParseProjection; empty means what its
+	// module declares.
+	Projection []string `json:"projection,omitempty"`
 }
 
 // Option changes how [New] loads a plugin.
@@ -88,7 +92,7 @@ func New(name string, rt *host.Runtime, options ...Option) Factory {
 		for _, option := range options {
 			option(&cfg)
 		}
-		p, err := Load(ctx, rt, cfg)
+		p, err := load(ctx, rt, cfg, args.Projection)
 		if err != nil {
 			return nil, err
 		}

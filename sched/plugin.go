@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,14 +25,22 @@ type Plugin interface {
 }
 
 // Load makes a scheduler plugin of a module. cfg.Kind, cfg.Imports and
-// cfg.NewState are set by Load.
+// cfg.NewState are set by Load. Of Pods and Nodes the guest gets the fields that
+// its module declares in its metadata.
 //
 // Errors are those of [host.Runtime.Load].
 func Load(ctx context.Context, rt *host.Runtime, cfg host.Config) (Plugin, error) {
+	return load(ctx, rt, cfg, nil)
+}
+
+// load is Load with a projection that takes the place of the module's, unless it
+// is empty.
+func load(ctx context.Context, rt *host.Runtime, cfg host.Config, projection []string) (Plugin, error) {
 	p := &plugin{key: fwk.StateKey("kubewasm/" + cfg.Name)}
 	cfg.Kind = abi.KindScheduler
 	cfg.Imports = p.imports()
 	cfg.NewState = func() any { return &instance{} }
+	cfg.Probe = p.projecting(projection, cfg.Probe)
 	guest, err := rt.Load(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -51,6 +60,8 @@ type plugin struct {
 	key     fwk.StateKey
 	objects codec.Table
 	cycles  cycleCounter
+	// crossings counts the objects that guests fetched.
+	crossings atomic.Uint64
 }
 
 // Name returns the name under which the plugin was loaded.

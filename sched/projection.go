@@ -1,0 +1,57 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// projecting returns a probe that makes the plugin's table encode what a version
+// of the guest reads, before the version serves: the paths, if the plugin's
+// configuration names any, or what the module declares in its metadata. After a
+// swap it is what either version reads, since calls may still run on the old one.
+//
+// It calls then, the caller's own probe, unless that is nil.
+func (p *plugin) projecting(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
+	first := true
+	return func(ctx context.Context, inst *host.Instance) error {
+		if then != nil {
+			if err := then(ctx, inst); err != nil {
+				return err
+			}
+		}
+		declared, err := projection(paths, inst.Module().Custom(abi.MetadataSection))
+		if err != nil {
+			return err
+		}
+		switch {
+		case first:
+			p.objects.Project(declared)
+		case !declared.Equal(p.objects.Projection()):
+			p.objects.Project(declared.Union(p.objects.Projection()))
+		}
+		first = false
+		return nil
+	}
+}
+
+// projection parses the paths of a configuration or, without any, those of a
+// module's metadata.
+func projection(paths []string, section []byte) (*codec.Projection, error) {
+	if len(paths) != 0 || section == nil {
+		return codec.ParseProjection(paths)
+	}
+	m, err := metadata.Parse(section)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := codec.ParseProjection(m.Projection)
+	if err != nil {
+		return nil, fmt.Errorf("the module declares what it reads: %w", err)
+	}
+	return declared, nil
+}
