@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -99,6 +100,11 @@ type Limits struct {
 	// 2,000,000,000, about a second; a Filter needs some thousand, the start of
 	// a Go guest two million.
 	Fuel int64
+	// StackBytes is how much stack a guest's functions may take that call one
+	// another, as the host estimates it from their locals and operands: what
+	// wazero takes is of the same size, and lies outside of the guest's memory.
+	// Default DefaultStackBytes; see there.
+	StackBytes int
 	// Timeout is how long a call may take. It is looked at once in about a
 	// millisecond, together with the caller's context. Default 5 s.
 	Timeout time.Duration
@@ -124,6 +130,7 @@ type Limits struct {
 // The defaults of Limits.
 const (
 	DefaultFuel         = 2_000_000_000
+	DefaultStackBytes   = 16 << 20
 	DefaultTimeout      = 5 * time.Second
 	DefaultBuildTimeout = 5 * time.Minute
 	DefaultMemoryBytes  = 64 << 20
@@ -138,6 +145,7 @@ func (l Limits) or(other Limits) Limits {
 	return Limits{
 		MemoryBytes:  cmp.Or(l.MemoryBytes, other.MemoryBytes),
 		Fuel:         cmp.Or(l.Fuel, other.Fuel),
+		StackBytes:   cmp.Or(l.StackBytes, other.StackBytes),
 		Timeout:      cmp.Or(l.Timeout, other.Timeout),
 		BuildTimeout: cmp.Or(l.BuildTimeout, other.BuildTimeout),
 		Instances:    cmp.Or(l.Instances, other.Instances),
@@ -150,6 +158,7 @@ func (l Limits) withDefaults() Limits {
 	return l.or(Limits{
 		MemoryBytes:  DefaultMemoryBytes,
 		Fuel:         DefaultFuel,
+		StackBytes:   DefaultStackBytes,
 		Timeout:      DefaultTimeout,
 		BuildTimeout: DefaultBuildTimeout,
 		Instances:    runtime.GOMAXPROCS(0),
@@ -166,7 +175,10 @@ func (l Limits) check(what string) (errs []error) {
 	if l.MemoryBytes > 4<<30 {
 		errs = append(errs, fmt.Errorf("%s.memoryBytes is %d, more than WebAssembly's 4 GiB", what, l.MemoryBytes))
 	}
-	for name, n := range map[string]int{"fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
+	if l.StackBytes > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("%s.stackBytes is %d, more than %d", what, l.StackBytes, math.MaxInt32))
+	}
+	for name, n := range map[string]int{"stackBytes": l.StackBytes, "fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s.%s is %d, less than 0", what, name, n))
 		}

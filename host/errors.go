@@ -18,6 +18,10 @@ var ErrSaturated = errors.New("every instance of the plugin is in use")
 // ErrFuel says that a call used up Limits.Fuel. It is wrapped by a *[TrapError].
 var ErrFuel = errors.New("out of fuel")
 
+// ErrStack says that functions of a guest called one another until Limits.StackBytes
+// were used up. It is wrapped by a *[TrapError].
+var ErrStack = errors.New("out of stack")
+
 // DigestError says that a module is not the one that the configuration names.
 type DigestError struct {
 	Plugin    string
@@ -84,7 +88,7 @@ func (e *ImportError) Error() string {
 // TrapError says that a guest did not return from a call: it executed a
 // trapping instruction, exited, exhausted its stack, or broke a rule of the ABI
 // (then errors.As finds an *ABIError too). A call that was stopped is one as
-// well: errors.Is finds [ErrFuel], context.DeadlineExceeded for Limits.Timeout
+// well: errors.Is finds [ErrFuel], [ErrStack], context.DeadlineExceeded for Limits.Timeout
 // or the caller's deadline, or context.Canceled.
 type TrapError struct {
 	Plugin string

@@ -239,7 +239,7 @@ func TestTraps(t *testing.T) {
 	}{
 		{name: "unreachable", how: 1, reason: "wasm error: unreachable", stack: ".fail(i64,i64,i64) i32"},
 		{name: "exit", how: 2, reason: "module closed with exit_code(3)", is: func(err error) bool { return errors.As(err, new(*sys.ExitError)) }},
-		{name: "endless recursion", how: 3, reason: "stack overflow"},
+		{name: "endless recursion", how: 3, reason: "out of stack: 16777216 bytes"},
 		{name: "load beyond the memory", how: 4, reason: "wasm error: out of bounds memory access"},
 		{name: "division by zero", how: 5, reason: "wasm error: integer divide by zero"},
 		{name: "call of a null function", how: 6, reason: "wasm error: invalid table access"},

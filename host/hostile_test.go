@@ -83,6 +83,8 @@ func (w want) match(called bool, result uint64, err error) error {
 		return fmt.Errorf("got error %.1000v", err)
 	case strings.HasPrefix(w.text, "out of fuel") && !errors.Is(err, host.ErrFuel):
 		return fmt.Errorf("%v is no ErrFuel", err)
+	case strings.HasPrefix(w.text, "out of stack") && !errors.Is(err, host.ErrStack):
+		return fmt.Errorf("%v is no ErrStack", err)
 	case strings.HasPrefix(w.text, "timeout") && !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%v is no DeadlineExceeded", err)
 	}
@@ -640,11 +642,30 @@ func binaryGuests() []binaryGuest {
 		guest("feature-memory64", "has a memory of 64 bits", `load error "memory"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 4, 1), exportSection, codeSection)),
 		guest("feature-shared-memory", "has a shared memory", `load error "load module"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 3, 1, 1), exportSection, codeSection)),
 		guest("feature-two-memories", "has two memories", `load error "memories"`, wasmModule(typeSection, functionSection, wasmSection(5, 2, 0, 1, 0, 1), exportSection, codeSection)),
+		guest("stack-of-phis", "recurses with 2,000 locals that a branch which is never taken sets, so a frame costs little fuel", `call trap "out of stack"`, guestOf(deepFrames(2000)...)),
+		guest("stack-of-locals", "recurses with 20,000 locals", `call trap "out of stack"`, guestOf(deepFrames(20_000)...)),
 		guest("many-functions", "has thirty thousand functions in 120 KB", `call result 0`, guestWith(30_000, []byte{0, 0x0b})),
 		guest("many-blocks", "has a thousand blocks within one another", `call result 0`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x02, 0x40}, 1000), bytes.Repeat([]byte{0x0b}, 1000), []byte{0x41, 0, 0x0b})...)),
 		guest("many-loops", "has a thousand loops within one another, each with a check of the fuel", `call result 0`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x03, 0x40}, 1000), bytes.Repeat([]byte{0x0b}, 1000), []byte{0x41, 0, 0x0b})...)),
 		guest("many-branches", "has a table of ten thousand branches", `call result 0`, guestOf(slices.Concat([]byte{0}, []byte{0x02, 0x40, 0x41, 0, 0x0e, 0x90, 0x4e}, make([]byte, 10_001), []byte{0x0b, 0x41, 0, 0x0b})...)),
 	}
+}
+
+// deepFrames is a function that calls itself with n locals, each of which has
+// another value if a branch is taken.
+func deepFrames(n int) []byte {
+	count := func(i int) []byte { return binary.AppendUvarint(nil, uint64(i)) }
+	local := func(op byte, i int) []byte { return append([]byte{op}, count(3+i)...) }
+	code := slices.Concat([]byte{1}, count(n), []byte{0x7e}) // n locals of type i64
+	code = append(code, 0x20, 0, 0x50, 0x45, 0x04, 0x40)     // if the cycle is not 0
+	for i := range n {
+		code = append(append(code, 0x20, 0), local(0x21, i)...) // local i is the cycle
+	}
+	code = append(code, 0x0b, 0x20, 0, 0x20, 1, 0x20, 2, 0x10, 1) // end; call filter again
+	for i := range n {
+		code = append(append(append(code, 0x41, 0), local(0x20, i)...), 0x37, 3, 0) // store local i at 0
+	}
+	return append(code, 0x0b)
 }
 
 // The parts of a guest in binary: two functions, the marker and a filter.

@@ -150,6 +150,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if err != nil && i.startedWell(err, name) {
 		err = nil
+		i.unwind()
 	}
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {

@@ -22,6 +22,8 @@ const fuelSlice = 2_000_000
 type meter struct {
 	// global is the guest's counter: what is left of the slice.
 	global api.MutableGlobal
+	// stack is what is left of Limits.StackBytes.
+	stack api.MutableGlobal
 	// left is the fuel of the call beyond the slice.
 	left int64
 	// granted is the fuel of all slices so far, of the calls before too, and the
@@ -71,6 +73,9 @@ func (m *meter) used(fuel int64) int64 {
 func (i *Instance) yield(module api.Module) {
 	m, limits := &i.meter, &i.version.limits
 	i.meet(module)
+	if int32(uint32(m.stack.Get())) < 0 {
+		panic(fmt.Errorf("%w: %d bytes", ErrStack, limits.StackBytes))
+	}
 	now := time.Now()
 	if m.deadline.IsZero() {
 		m.deadline = now.Add(limits.Timeout)
@@ -103,8 +108,13 @@ func (i *Instance) meet(module api.Module) {
 	}
 }
 
-// bind finds the counter in a module that was rewritten.
+// unwind notes that no function of the guest runs any more, behind a call that did
+// not return.
+func (i *Instance) unwind() { i.meter.stack.Set(uint64(i.version.limits.StackBytes)) }
+
+// bind finds the counters in a module that was rewritten.
 func (m *meter) bind(module api.Module) {
 	m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
 	m.granted = int64(m.global.Get())
+	m.stack = module.ExportedGlobal(wasmbin.StackGlobal).(api.MutableGlobal)
 }

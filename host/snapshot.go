@@ -54,6 +54,7 @@ func (v *version) restore(inst *Instance) bool {
 	}
 	inst.random = v.snapshot.random
 	inst.meter.granted = v.snapshot.clock + int64(inst.meter.global.Get())
+	inst.unwind()
 	if inst.broken {
 		// A function keeps the stack that it has grown; a new one begins small.
 		v.resolve(inst)

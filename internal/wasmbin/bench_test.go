@@ -88,19 +88,21 @@ func benchGuests(t testing.TB) []benchGuest {
 	}
 }
 
-// BenchmarkMetering measures a call of each guest plain, metered, and with
-// wazero's own way to stop a guest, which is to watch the context. It goes
+// BenchmarkMetering measures a call of each guest plain, metered, metered without
+// the limit of the stack, and with wazero's own way to stop a guest, which is to watch the context. It goes
 // round them in turn and reports the minimum of each, so that the ratios hold
 // on a noisy machine. The time per operation that the framework reports is that
 // of a round.
 func BenchmarkMetering(b *testing.B) {
 	for _, g := range benchGuests(b) {
 		b.Run(g.name, func(b *testing.B) {
-			metered, _ := rewriteFor(b, g.bin, Options{Meter: true})
+			fuel, _ := rewriteFor(b, g.bin, Options{Meter: true})
+			metered, _ := rewriteFor(b, g.bin, Options{Meter: true, StackBytes: maxStack})
 			config := wazero.NewRuntimeConfigCompiler()
 			functions := []api.Function{
 				instance(b, config, g.bin).ExportedFunction(g.fn),
 				instance(b, config, metered).ExportedFunction(g.fn),
+				instance(b, config, fuel).ExportedFunction(g.fn),
 				instance(b, config.WithCloseOnContextDone(true), g.bin).ExportedFunction(g.fn),
 			}
 			ctx, cancel := context.WithCancel(b.Context())
@@ -119,7 +121,8 @@ func BenchmarkMetering(b *testing.B) {
 			}
 			b.ReportMetric(float64(best[0]), "plain-ns")
 			b.ReportMetric(float64(best[1])/float64(best[0]), "metered/plain")
-			b.ReportMetric(float64(best[2])/float64(best[0]), "context/plain")
+			b.ReportMetric(float64(best[2])/float64(best[0]), "fuel/plain")
+			b.ReportMetric(float64(best[3])/float64(best[0]), "context/plain")
 		})
 	}
 }

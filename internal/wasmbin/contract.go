@@ -12,13 +12,19 @@ const (
 	// calls when its fuel is negative. The host either makes the global
 	// FuelGlobal of the calling instance non-negative and returns, or panics,
 	// which ends the guest's call with that error. A guest whose fuel is still
-	// negative yields again at once.
+	// negative yields again at once. A guest whose StackGlobal is negative calls
+	// it, too; the host must panic then, and the guest traps if it does not.
 	YieldModule = ReservedPrefix + "meter"
 	YieldName   = "yield"
 
 	// FuelGlobal is the exported mutable i64 global that holds the fuel left.
 	// It begins at [Options.Fuel].
 	FuelGlobal = ReservedPrefix + "fuel"
+
+	// StackGlobal is the exported mutable i32 global that holds the stack left,
+	// in bytes. It begins at [Options.StackBytes], and is back there when a call
+	// has returned; behind one that did not, the host must set it.
+	StackGlobal = ReservedPrefix + "stack"
 
 	// globalPrefix, with an index, names the exports of the mutable globals
 	// that a guest defines.

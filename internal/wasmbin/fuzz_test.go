@@ -141,7 +141,7 @@ func FuzzRewrite(f *testing.F) {
 			}
 			return
 		}
-		opts.Meter = true
+		opts.Meter, opts.StackBytes = true, maxStack
 		metered, _, err := Rewrite(bin, opts)
 		if err != nil {
 			t.Fatalf("rewrite with metering what was rewritten without: %v", err)

@@ -19,13 +19,21 @@ type bodyRewriter struct {
 	tableMax  []uint32 // the same of table.grow, for each table
 	yield     uint32   // the index of yield; the guest's functions from there on move up
 	fuel      uint32   // the index of the fuel global
+	stack     uint32   // the index of the stack global
 	meter     bool
 	info      *Info
+	// plan says which calls are charged for the stack, nil if none are; marks are
+	// those of the function that is being rewritten.
+	plan  *stackPlan
+	marks []uint32
+	// blockType is the encoded type of a block with these results.
+	blockType func(results []ValType) []byte
 
 	scanner scanner
 	frames  []frame
 	edits   []edit
-	current int // the edit that is being charged, or none
+	current int  // the edit that is being charged, or none
+	catches bool // the function catches exceptions
 }
 
 // frame is a block that is open.
@@ -35,6 +43,10 @@ type frame struct {
 	// outermost is the outermost frame that something inside branches to: all
 	// frames above it are left early.
 	outermost int
+	// caught says that a caught exception continues at the label of the frame,
+	// and loop is the edit at the head of the loop if it is one, or none.
+	caught bool
+	loop   int
 }
 
 // none stands for the charge of code that is never reached, which costs
@@ -47,7 +59,8 @@ type edit struct {
 	at, end int
 	kind    editKind
 	cost    uint64 // of a charge
-	value   uint32 // the new index of a function, or the saturation of a bulk operation
+	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
+	restore bool   // of a loop: an exception that was caught continues here
 }
 
 type editKind byte
@@ -61,12 +74,20 @@ const (
 	editBulkBytes                 // charge for a number of bytes on the stack, and yield
 	editBulkElems                 // the same for a number of elements
 	editBulkPages                 // the same for a number of pages
+	editEnter                     // take bytes from the stack in front of a call
+	editLeave                     // give them back behind it
+	editRestore                   // bring the stack back to what it was at the function's entry
 )
 
-// rewrite changes the body of a function of the given type.
-func (b *bodyRewriter) rewrite(c *Code, typ uint32) error {
-	locals := uint64(len(b.types[typ].Params)) + c.NumLocals
-	bulk, err := b.scan(c, locals)
+// rewrite changes the body of a function of the given type, which is the one with
+// that number of those that the module defines.
+func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
+	if b.plan != nil {
+		b.plan.charges(function, b.marks)
+	}
+	declared := c.NumLocals
+	locals := uint64(len(b.types[typ].Params)) + declared
+	bulk, err := b.scan(function, c, locals)
 	if err != nil || !b.meter {
 		return err
 	}
@@ -74,13 +95,38 @@ func (b *bodyRewriter) rewrite(c *Code, typ uint32) error {
 	for i := range b.edits {
 		size += b.edits[i].size()
 	}
-	c.Body = b.emit(make([]byte, 0, size), c.Body, locals)
-	if bulk {
+	extra := func() uint64 {
 		c.LocalGroups++
 		c.Locals = append(c.Locals, 1, byte(I32)) // the decoder cut it to its capacity, so this copies
 		c.NumLocals++
+		return locals + c.NumLocals - declared - 1
 	}
+	var length, entry uint64
+	if bulk {
+		length = extra()
+	}
+	if b.plan == nil || !b.catches {
+		c.Body = b.emit(make([]byte, 0, size), c.Body, length, entry)
+		return nil
+	}
+	// An exception leaves functions without giving their stack back. So the
+	// function notes what there was when it began, for the places where what it
+	// catches continues. One of them may be its own end, around which another
+	// block makes a place: the label is the same as before.
+	entry = extra()
+	out := make([]byte, 0, size+64)
+	out = append(appendUvarint(append(out, opGlobalGet), uint64(b.stack)), opLocalSet)
+	out = append(appendUvarint(out, entry), opBlock)
+	out = append(out, b.blockType(b.types[typ].Results)...)
+	out = b.emit(out, c.Body, length, entry)
+	c.Body = append(b.appendRestore(out, entry), opEnd)
 	return nil
+}
+
+// appendRestore brings the stack back to what it was at the function's entry.
+func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
+	out = append(appendUvarint(append(out, opLocalGet), entry), opGlobalSet)
+	return appendUvarint(out, uint64(b.stack))
 }
 
 // scan fills edits. It reports whether there are bulk operations, which need a
@@ -98,12 +144,12 @@ func (b *bodyRewriter) rewrite(c *Code, typ uint32) error {
 // It also checks the indexes of functions, globals, types and locals: each of
 // these spaces gets one more entry, and what was out of range must not come to
 // name that.
-func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
+func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, err error) {
 	s := &b.scanner
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
-	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt})
-	b.current = 0
+	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
+	b.current, b.catches = 0, false
 	calls, checked := false, false
 	for s.next() {
 		if len(b.frames) == 0 {
@@ -126,6 +172,9 @@ func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
 			// anything checks the fuel for the entry, too.
 			checked = checked || b.current == 0 && !calls
 			b.open()
+			if b.current != none {
+				b.frames[len(b.frames)-1].loop = len(b.edits)
+			}
 			if s.block >= 0 && s.block < int64(len(b.types)) && len(b.types[s.block].Params) > 0 {
 				b.charge(editLoopParam, b.current)
 			} else {
@@ -134,6 +183,7 @@ func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
 		case opTryTable:
 			for _, label := range s.to {
 				b.branch(label)
+				b.catch(label)
 			}
 			b.open()
 			if len(s.to) > 0 { // what is caught leaves the block early, for one of these labels
@@ -158,8 +208,15 @@ func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
 			b.leave()
 		case opCall, opReturnCall, opRefFunc:
 			s.within("function", s.imm, len(b.functions))
+			charged := s.op == opCall && s.imm >= b.yield && s.err == nil && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1
+			if charged {
+				b.enter(function)
+			}
 			if s.imm >= b.yield {
 				b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: s.imm + 1})
+			}
+			if charged {
+				b.exit(function)
 			}
 			calls = calls || s.op != opRefFunc
 			if s.op == opReturnCall {
@@ -170,6 +227,9 @@ func (b *bodyRewriter) scan(c *Code, locals uint64) (bulk bool, err error) {
 			calls = true
 			if s.op == opReturnCallIndirect || s.op == opReturnCallRef {
 				b.leave()
+			} else if b.plan != nil {
+				b.enter(function)
+				b.exit(function)
 			}
 		case opLocalGet, opLocalSet, opLocalTee:
 			s.within("local", s.imm, int(locals))
@@ -241,8 +301,34 @@ func (b *bodyRewriter) bulk(kind editKind, limit uint32) {
 	}
 }
 
+// enter charges for the stack in front of a call, and exit gives it back behind
+// it.
+func (b *bodyRewriter) enter(function int) {
+	s := &b.scanner
+	b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editEnter, value: b.plan.taken[function]})
+}
+
+func (b *bodyRewriter) exit(function int) {
+	s := &b.scanner
+	b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editLeave, value: b.plan.taken[function]})
+}
+
+// catch notes that an exception which is caught continues at a label.
+func (b *bodyRewriter) catch(label uint32) {
+	b.catches = true
+	if top := len(b.frames) - 1; int64(label) <= int64(top) {
+		f := &b.frames[top-int(label)]
+		f.caught = true
+		if f.loop != none {
+			b.edits[f.loop].restore = true
+		}
+	}
+}
+
 // open opens a block.
-func (b *bodyRewriter) open() { b.frames = append(b.frames, frame{b.current, math.MaxInt}) }
+func (b *bodyRewriter) open() {
+	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none})
+}
 
 // close closes a block. Behind it, what ran in front of it runs on, or not,
 // depending on how it was left.
@@ -250,6 +336,9 @@ func (b *bodyRewriter) close() {
 	depth := len(b.frames) - 1
 	f := b.frames[depth]
 	b.frames = b.frames[:depth]
+	if f.caught && f.loop == none && depth > 0 && b.plan != nil {
+		b.edits = append(b.edits, edit{at: b.scanner.pos, end: b.scanner.pos, kind: editRestore})
+	}
 	switch {
 	case depth == 0: // the end of the body
 	case f.outermost < depth:
@@ -298,11 +387,17 @@ func (e *edit) size() int {
 }
 
 // emit appends the body with its edits to out. local is the index of the local
-// that keeps the length of a bulk operation.
-func (b *bodyRewriter) emit(out, body []byte, local uint64) []byte {
+// that keeps the length of a bulk operation, entry of that for the stack at the
+// function's entry.
+func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 	at := 0
 	for i := range b.edits {
 		e := &b.edits[i]
+		if e.restore && b.plan != nil {
+			out = append(out, body[at:e.at]...)
+			at = e.at
+			out = b.appendRestore(out, entry)
+		}
 		if e.kind == editCharge && e.cost == 0 {
 			continue
 		}
@@ -326,6 +421,17 @@ func (b *bodyRewriter) emit(out, body []byte, local uint64) []byte {
 			out = b.appendCharge(b.appendYield(out), e.cost)
 		case editIndex:
 			out = appendUvarint(out, uint64(e.value))
+		case editEnter:
+			// Nothing follows the yield, so that the way past it has one
+			// predecessor, see editLoop.
+			out = b.appendStack(out, opI32Sub, e.value)
+			out = appendUvarint(append(out, opGlobalGet), uint64(b.stack))
+			out = append(out, opI32Const, 0, opI32LtS, opIf, blockTypeEmpty, opCall)
+			out = append(appendUvarint(out, uint64(b.yield)), opUnreachable, opEnd)
+		case editLeave:
+			out = b.appendStack(out, opI32Add, e.value)
+		case editRestore:
+			out = b.appendRestore(out, entry)
 		default:
 			out = b.appendBulk(out, e, local)
 		}
@@ -344,6 +450,14 @@ func (b *bodyRewriter) appendCharge(out []byte, cost uint64) []byte {
 	out = appendVarint(out, int64(cost))
 	out = append(out, opI64Sub, opGlobalSet)
 	return appendUvarint(out, uint64(b.fuel))
+}
+
+// appendStack adds to the stack that is left, or takes from it.
+func (b *bodyRewriter) appendStack(out []byte, op byte, bytes uint32) []byte {
+	out = appendUvarint(append(out, opGlobalGet), uint64(b.stack))
+	out = appendVarint(append(out, opI32Const), int64(bytes))
+	out = append(out, op, opGlobalSet)
+	return appendUvarint(out, uint64(b.stack))
 }
 
 // appendCheck calls yield if the fuel is negative, and leaves the if open.

@@ -33,8 +33,11 @@ const (
 	opMemoryGrow         = 0x40
 	opI32Const           = 0x41
 	opI64Const           = 0x42
+	opI32LtS             = 0x48
 	opI32LtU             = 0x49
 	opI64LtS             = 0x53
+	opI32Add             = 0x6a
+	opI32Sub             = 0x6b
 	opI64Sub             = 0x7d
 	opI64Shl             = 0x86
 	opI64ShrU            = 0x88

@@ -19,6 +19,9 @@ type Options struct {
 	// the host can set the counter. With 0 the host is asked as soon as
 	// something has been spent.
 	Fuel int64
+	// StackBytes is how much stack functions that call one another may take, as
+	// [StackGlobal] counts it; 0 leaves that to wazero. It needs Meter.
+	StackBytes int32
 	// MaxMemoryPages caps the maximum of the memory, in pages of 64 KiB; 0
 	// leaves it. A guest that declares no maximum gets one.
 	MaxMemoryPages uint32
@@ -165,6 +168,28 @@ type rewriter struct {
 	functions []uint32                   // the type of each function, imports included
 	spaces    [len(externNames)][]Extern // the index spaces, imports included
 	yield     uint32                     // the index that the yield function gets
+	added     []FuncType                 // types behind that of the yield function
+}
+
+// resultsType returns the block type, encoded, of a block that takes nothing and
+// leaves results, with a type of its own if there must be one.
+func (rw *rewriter) resultsType(results []ValType) []byte {
+	switch len(results) {
+	case 0:
+		return []byte{blockTypeEmpty}
+	case 1:
+		return appendValType(nil, &results[0])
+	}
+	same := func(t FuncType) bool { return len(t.Params) == 0 && slices.Equal(t.Results, results) }
+	if i := slices.IndexFunc(rw.types, same); i >= 0 {
+		return appendVarint(nil, int64(i))
+	}
+	i := slices.IndexFunc(rw.added, same)
+	if i < 0 {
+		i = len(rw.added)
+		rw.added = append(rw.added, FuncType{Results: results})
+	}
+	return appendVarint(nil, int64(len(rw.types)+1+i))
 }
 
 // reserved refuses what would collide with our own names, and what would let
@@ -326,7 +351,8 @@ func (rw *rewriter) globals() uint32 { return uint32(len(rw.spaces[ExternGlobal]
 func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
-		yield: rw.yield, fuel: rw.globals(), meter: rw.opts.Meter, info: rw.info,
+		yield: rw.yield, fuel: rw.globals(), stack: rw.globals() + 1, meter: rw.opts.Meter, info: rw.info,
+		blockType: rw.resultsType,
 	}
 	if mem := rw.info.Memory; mem != nil && mem.HasMax {
 		b.memoryMax = min(mem.Max, MaxPages)
@@ -340,9 +366,16 @@ func (rw *rewriter) bodies() *bodyRewriter {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
+	if rw.opts.Meter && rw.opts.StackBytes > 0 {
+		var err error
+		if b.plan, err = rw.planStack(); err != nil {
+			return err
+		}
+		b.marks = make([]uint32, len(rw.Codes))
+	}
 	for i := range rw.Codes {
 		rw.info.CodeSize += len(rw.Codes[i].Body)
-		if err := b.rewrite(&rw.Codes[i], rw.Functions[i]); err != nil {
+		if err := b.rewrite(i, &rw.Codes[i], rw.Functions[i]); err != nil {
 			return err
 		}
 	}
@@ -490,7 +523,7 @@ func (rw *rewriter) customs() error {
 	return nil
 }
 
-// addMeter adds the import of yield and the fuel global. All indexes have been
+// addMeter adds the import of yield and the globals of fuel and stack. All indexes have been
 // checked and renumbered before.
 func (rw *rewriter) addMeter() error {
 	if !rw.opts.Meter {
@@ -498,10 +531,18 @@ func (rw *rewriter) addMeter() error {
 	}
 	yield := Import{Module: YieldModule, Name: YieldName, Kind: ExternFunc, Type: uint32(len(rw.types))}
 	rw.Types = append(rw.Types, RecGroup{Types: []FuncType{{}}})
+	for _, t := range rw.added {
+		rw.Types = append(rw.Types, RecGroup{Types: []FuncType{t}})
+	}
 	rw.Imports = append(rw.Imports, yield)
 
 	init := append(appendVarint(Expr{opI64Const}, rw.opts.Fuel), opEnd)
 	rw.Globals = append(rw.Globals, Global{GlobalType{I64, true}, init})
 	rw.Exports = append(rw.Exports, Export{FuelGlobal, ExternGlobal, rw.globals()})
+	if rw.opts.StackBytes > 0 {
+		init := append(appendVarint(Expr{opI32Const}, int64(rw.opts.StackBytes)), opEnd)
+		rw.Globals = append(rw.Globals, Global{GlobalType{I32, true}, init})
+		rw.Exports = append(rw.Exports, Export{StackGlobal, ExternGlobal, rw.globals() + 1})
+	}
 	return nil
 }

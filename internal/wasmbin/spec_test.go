@@ -274,6 +274,18 @@ func (w *specWorld) spent() (n int64) {
 	return n
 }
 
+// unbalanced returns how much stack is missing, of which there must be none
+// behind a call that has returned, and sets it anew.
+func (w *specWorld) unbalanced() (n int64) {
+	for mod := range w.granted {
+		if stack := mod.ExportedGlobal(StackGlobal); stack != nil {
+			n += maxStack - int64(int32(uint32(stack.Get())))
+			stack.(api.MutableGlobal).Set(maxStack)
+		}
+	}
+	return n
+}
+
 func (w *specWorld) act(c *specCommand) specOutcome {
 	mod := w.last
 	if c.Action.Module != "" {
@@ -354,7 +366,7 @@ func runSpecScript(t *testing.T, file string, features api.CoreFeatures, tally *
 		t.Fatal(err)
 	}
 	metered := func(bin []byte) ([]byte, error) {
-		out, _, err := Rewrite(bin, Options{Meter: true})
+		out, _, err := Rewrite(bin, Options{Meter: true, StackBytes: maxStack})
 		return out, err
 	}
 	compiler := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(features)
@@ -379,6 +391,9 @@ func runSpecScript(t *testing.T, file string, features api.CoreFeatures, tally *
 		before := rewritten.spent()
 		want, got := plain.do(c, as), rewritten.do(c, as)
 		spent := rewritten.spent() - before
+		if n := rewritten.unbalanced(); n != 0 && got.err == "" {
+			t.Errorf("%s: %d bytes of stack are not given back", where, n)
+		}
 		if c.Type != "assert_invalid" && c.Type != "assert_malformed" {
 			for i, other := range others {
 				before := other.spent()
@@ -464,7 +479,7 @@ func countEach(bin []byte) ([]byte, error) {
 		for i := range m.Codes {
 			c := &m.Codes[i]
 			locals := uint64(len(rw.types[m.Functions[i]].Params)) + c.NumLocals
-			bulk, err := b.scan(c, locals)
+			bulk, err := b.scan(0, c, locals)
 			if err != nil {
 				return err
 			}
@@ -482,7 +497,7 @@ func countEach(bin []byte) ([]byte, error) {
 			}
 			slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
 			b.edits = edits
-			c.Body = b.emit(nil, c.Body, locals)
+			c.Body = b.emit(nil, c.Body, locals, 0)
 			if bulk {
 				c.LocalGroups++
 				c.Locals = append(c.Locals, 1, byte(I32))

@@ -1,5 +1,6 @@
 ;; does: recurses with frames of five hundred bytes
 ;; wants: call trap "out of fuel"
+;; wants with fuel without end: call trap "out of stack"
 (module
   (memory (export "memory") 1)
   (func $deep (param $n i64) (result i64)
