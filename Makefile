@@ -13,10 +13,13 @@ lint:
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-# Rebuilds what is built and checked in: the small modules that tests load, from
-# the WebAssembly text beside them (wat2wasm is in the package wabt).
+# Rebuilds what is built and checked in: the views of Kubernetes objects, from the
+# .proto files in the modules that go.mod requires, and the small modules that
+# tests load, from the WebAssembly text beside them (wat2wasm is in the package
+# wabt).
 WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm)
+	go generate ./guest/...
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

@@ -88,7 +88,8 @@ func readPod(p core.Pod) pod {
 		HostNetwork: s.HostNetwork(), NodeSelector: mapOf(s.NodeSelector()),
 		Containers: containers(s.Containers()), InitContainers: containers(s.InitContainers()),
 	}
-	if v, ok := s.Priority(); ok {
+	if s.HasPriority() {
+		v := s.Priority()
 		out.Priority = &v
 	}
 	for _, t := range s.Tolerations() {
@@ -327,8 +328,7 @@ func TestLookUpsDoNotAllocate(t *testing.T) {
 	}
 	text := core.PodFromJSON([]byte(`{"metadata":{"name":"a\"b","labels":{"k":"v\n"}},"spec":{"priority":7}}`))
 	readJSON := func() {
-		v, _ := text.Spec().Priority()
-		sum += len(text.Metadata().Name()) + len(text.Metadata().Labels().Get("k")) + int(v)
+		sum += len(text.Metadata().Name()) + len(text.Metadata().Labels().Get("k")) + int(text.Spec().Priority())
 	}
 	if allocs := testing.AllocsPerRun(100, readJSON); allocs != 0 {
 		t.Errorf("%v allocations in a look-up in JSON, want none", allocs)

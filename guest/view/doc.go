@@ -1,4 +1,6 @@
-// Package view is what the typed views of Kubernetes objects are made of.
+// Package view is what the typed views of Kubernetes objects are made of. Code
+// that github.com/kubewasm/kubewasm/guest/bindgen generates is built on it; a
+// plugin uses the generated types, and of this package no more than its maps.
 //
 // A view is a value with a pointer to what was read of a message so far. A
 // message is read one level at a time, when its first field is asked for: one
@@ -6,45 +8,22 @@
 // from there, and what they made of it is remembered.
 //
 // A message is either protobuf or JSON: the accessors are the same. This is all
-// that there is to the view of a message, and a generator writes it for any:
+// that there is to the view of a message:
 //
 //	// Container is a view of …
-//	type Container struct {
-//		d       *container
-//		version uint32
+//	type Container view.View
+//
+//	// TypeOfContainer is for generated code.
+//	var TypeOfContainer = view.Type{Names: []string{1: "name", 2: "image", 6: "ports"}}
+//
+//	func (c Container) Name() string { return view.View(c).Text(1) }
+//
+//	func (c Container) Ports() []ContainerPort {
+//		return view.List[ContainerPort](view.View(c), 6, &TypeOfContainerPort)
 //	}
 //
-//	type container struct {
-//		view.Message
-//		fields [4]view.Field // By the numbers of the fields.
-//		ports  view.List[port, Port]
-//	}
-//
-//	var containerNames = view.Names{1: "name", 2: "image", 3: "ports"}
-//
-//	var noContainer = container{Message: view.Message{Version: view.None}}
-//
-//	func (c Container) data() *container {
-//		if c.d != nil && c.d.Version == c.version {
-//			return c.d
-//		}
-//		return c.read()
-//	}
-//
-//	func (c Container) read() *container {
-//		d := c.d
-//		if d == nil {
-//			return &noContainer
-//		}
-//		d.Read(c.version, d.fields[:], containerNames)
-//		d.ports.Reset()
-//		return d
-//	}
-//
-//	func (c Container) Name() string {
-//		d := c.data()
-//		return d.Text(&d.fields[1])
-//	}
+// So a type costs a guest a list of names, if an accessor that it calls leads to
+// it, and each accessor a call.
 //
 // # Memory
 //
@@ -52,10 +31,11 @@
 // version of a Node cost more than reading its labels and taints. So the memory
 // of an object from the host, its bytes and what was read of them, is used again
 // for the object's next version. This is why a view carries the version that it
-// is of: a view of an earlier version answers what it was asked before and panics
-// at anything else, and it never sees the bytes of another version. Strings that
-// accessors return are copies then, made when they are first asked for, and may
-// be kept for ever.
+// is of: a view of an earlier version answers what it was asked before, until
+// the next version is read in its place, and panics at anything else. It never
+// sees the bytes of another version. Strings that accessors return are copies
+// then, made when they are first asked for, and may be kept for ever; one that
+// the version before had in the same place is used again.
 //
 // Bytes that a guest makes views of itself are never overwritten, and strings
 // share their memory.

@@ -12,58 +12,16 @@ import (
 )
 
 // thing is a view as a generator writes it.
-type thing struct {
-	Object
-	fields [17]Field
-	nested part
-	parts  List[part, *part]
-	names  Strings
-	labels StringMap
-}
-
-type part struct {
-	Message
-	fields [3]Field
-}
-
 var (
-	thingNames = Names{1: "name", 2: "number", 3: "nested", 4: "parts", 5: "names", 6: "labels", 7: "truth", 16: "far"}
-	partNames  = Names{1: "key", 2: "value"}
+	typeOfThing = Type{Names: []string{1: "name", 2: "number", 3: "nested", 4: "parts", 5: "names", 6: "labels", 7: "truth", 16: "far"}}
+	typeOfPart  = Type{Names: []string{1: "key", 2: "value"}}
 )
 
-func newThing() *thing {
-	d := &thing{}
-	d.Init(d.read)
-	d.nested.In(&d.Object)
-	d.labels.Set(&d.Message, &d.fields[6])
-	return d
-}
-
-func (d *thing) read() {
-	d.Read(d.ObjectVersion(), d.fields[:], thingNames)
-	d.nested.Set(&d.Message, &d.fields[3])
-	d.parts.Reset()
-	d.names.Reset()
-}
-
-// at is the thing for a view of the version.
-func (d *thing) at(version uint32) *thing {
-	if d.Version != version {
-		d.start(version)
+func thingOf(raw []byte, json bool) View {
+	if json {
+		return FromJSON(raw, &typeOfThing)
 	}
-	return d
-}
-
-func (d *part) at(version uint32) *part {
-	if d.Version != version {
-		d.Read(version, d.fields[:], partNames)
-	}
-	return d
-}
-
-func newPart(d *part, parent *Message, raw []byte) *part {
-	d.SetElement(parent, raw)
-	return d
+	return FromProto(raw, &typeOfThing)
 }
 
 // said is what a thing says.
@@ -75,17 +33,13 @@ type said struct {
 	Labels               []Entry
 }
 
-func (d *thing) say(version uint32) said {
-	d.at(version)
+func say(v View) said {
 	s := said{
-		Name: d.Text(&d.fields[1]), Far: d.Text(&d.fields[16]), Number: d.Int64(&d.fields[2]), HasNumber: d.Has(&d.fields[2]), Truth: d.Bool(&d.fields[7]),
-		Names: d.names.Of(&d.Message, &d.fields[5]), Labels: d.labels.Entries(version),
+		Name: v.Text(1), Far: v.Text(16), Number: v.Int64(2), HasNumber: v.Has(2), Truth: v.Bool(7),
+		Names: v.Strings(5), Labels: v.StringMap(6).entries(), NestedKey: v.Message(3, &typeOfPart).Text(1),
 	}
-	nested := d.nested.at(version)
-	s.NestedKey = nested.Text(&nested.fields[1])
-	for _, p := range d.parts.Make(&d.Message, &d.fields[4], newPart) {
-		p.at(version)
-		s.Parts = append(s.Parts, p.Text(&p.fields[1])+"="+p.Text(&p.fields[2]))
+	for _, p := range List[View](v, 4, &typeOfPart) {
+		s.Parts = append(s.Parts, p.Text(1)+"="+p.Text(2))
 	}
 	return s
 }
@@ -122,8 +76,7 @@ func TestProtoAndJSONReadTheSame(t *testing.T) {
 		`"names":["first","` + long + `"],"labels":{"zone":"a","long":"` + long + `"},"truth":true,"far":"far"}`
 	for name, raw := range map[string][]byte{"protobuf": thingBytes("n", long), "JSON": []byte(text)} {
 		t.Run(name, func(t *testing.T) {
-			d := newThing()
-			if diff := cmp.Diff(thingSays("n", long), d.say(d.SetBytes(raw, name == "JSON"))); diff != "" {
+			if diff := cmp.Diff(thingSays("n", long), say(thingOf(raw, name == "JSON"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -136,8 +89,7 @@ func TestTheLastOfDuplicatesCounts(t *testing.T) {
 	b = wire.AppendVarint(b, 2, 1)
 	b = wire.AppendVarint(b, 2, 2)
 	for name, raw := range map[string][]byte{"protobuf": b, "JSON": []byte(`{"name":"one","name":"two","number":1,"number":2}`)} {
-		d := newThing()
-		got := d.say(d.SetBytes(raw, name == "JSON"))
+		got := say(thingOf(raw, name == "JSON"))
 		if diff := cmp.Diff(said{Name: "two", Number: 2, HasNumber: true}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -151,9 +103,8 @@ func TestANumberAmongBytesIsPassedOver(t *testing.T) {
 	b = wire.AppendVarint(b, 1, 300)
 	b = wire.AppendBytes(b, 1, "name")
 	b = wire.AppendBytes(b, 5, "second")
-	d := newThing()
 	want := said{Name: "name", Names: []string{"first", "second"}}
-	if diff := cmp.Diff(want, d.say(d.SetBytes(b, false)), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, say(thingOf(b, false)), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -164,13 +115,11 @@ func TestFieldsOfTheWrongTypeAreEmpty(t *testing.T) {
 	for _, number := range []uint32{3, 4, 5, 6, 16} {
 		b = wire.AppendVarint(b, number, 1<<40)
 	}
-	d := newThing()
-	if diff := cmp.Diff(said{HasNumber: true}, d.say(d.SetBytes(b, false)), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(said{HasNumber: true}, say(thingOf(b, false)), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("protobuf (-want +got):\n%s", diff)
 	}
-	d = newThing()
 	text := `{"name":3,"number":"x","nested":[],"parts":{},"names":7,"labels":[],"truth":"true","far":{}}`
-	got := d.say(d.SetBytes([]byte(text), true))
+	got := say(thingOf([]byte(text), true))
 	if diff := cmp.Diff(said{HasNumber: true}, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
@@ -180,8 +129,7 @@ func TestFieldsOfTheWrongTypeAreEmpty(t *testing.T) {
 func TestEveryPrefixReads(t *testing.T) {
 	raw := thingBytes("n", strings.Repeat("x", 200))
 	for n := range raw {
-		d := newThing()
-		d.say(d.SetBytes(raw[:n:n], false))
+		say(thingOf(raw[:n:n], false))
 	}
 }
 
@@ -220,26 +168,24 @@ func TestLookup(t *testing.T) {
 		for encoding, raw := range map[string][]byte{"protobuf": test.proto, "JSON": []byte(test.json)} {
 			t.Run(name+" in "+encoding, func(t *testing.T) {
 				for _, all := range []bool{false, true} {
-					d := newThing()
-					version := d.SetBytes(raw, encoding == "JSON")
-					d.at(version)
+					labels := thingOf(raw, encoding == "JSON").StringMap(6)
 					if all {
-						d.labels.Entries(version)
+						labels.entries()
 					}
 					for range 2 { // Found, then remembered.
 						for key, want := range test.want {
-							if got, ok := d.labels.Lookup(version, key); got != want || !ok {
+							if got, ok := labels.Lookup(key); got != want || !ok {
 								t.Errorf("%.9q is %.9q, %v, want %.9q", key, got, ok, want)
 							}
 						}
 						for _, key := range []string{"z", "none"} {
-							if got, ok := d.labels.Lookup(version, key); got != "" || ok {
+							if got, ok := labels.Lookup(key); got != "" || ok {
 								t.Errorf("%q is %q, %v, want none", key, got, ok)
 							}
 						}
 					}
 					got := map[string]string{}
-					for _, e := range d.labels.Entries(version) {
+					for _, e := range labels.entries() {
 						got[e.Key] = e.Value
 					}
 					if len(got) != len(test.want) || len(got) > 0 && !cmp.Equal(test.want, got) {
@@ -252,23 +198,21 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupInNothing(t *testing.T) {
-	var none *StringMap
-	if v, ok := none.Lookup(3, "a"); v != "" || ok || none.Entries(3) != nil {
-		t.Error("a nil map has entries")
+	var none StringMap
+	if v, ok := none.Lookup("a"); v != "" || ok || none.entries() != nil {
+		t.Error("a zero map has entries")
 	}
-	empty := &StringMap{}
-	if v, ok := empty.Lookup(3, ""); v != "" || ok || empty.Entries(3) != nil {
+	empty := View{}.StringMap(6)
+	if v, ok := empty.Lookup(""); v != "" || ok || empty.entries() != nil {
 		t.Error("a map of no message has entries")
 	}
 }
 
-func TestSetBytesRefusesWhatIsTooLong(t *testing.T) {
+func TestWhatIsTooLongIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 2 GiB of address space")
 	}
-	d := newThing()
-	version := d.SetBytes(make([]byte, 1<<31), false)
-	if diff := cmp.Diff(said{}, d.say(version)); diff != "" {
+	if diff := cmp.Diff(said{}, say(thingOf(make([]byte, 1<<31), false))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

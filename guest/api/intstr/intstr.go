@@ -1,0 +1,57 @@
+package intstr
+
+import (
+	"strconv"
+
+	"github.com/kubewasm/kubewasm/guest/view"
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// Type says what an IntOrString is.
+type Type int32
+
+// The types.
+const (
+	Int Type = iota
+	String
+)
+
+// IntOrString is a number or a string, such as the port of a container by its
+// number or its name.
+type IntOrString struct {
+	Type   Type
+	IntVal int32
+	StrVal string
+}
+
+// String returns the string, or the number as one.
+func (i IntOrString) String() string {
+	if i.Type == String {
+		return i.StrVal
+	}
+	return strconv.Itoa(int(i.IntVal))
+}
+
+// IntValue returns the number, or the one that the string is: 0 if it is none.
+func (i IntOrString) IntValue() int {
+	if i.Type == String {
+		n, _ := strconv.Atoi(i.StrVal)
+		return n
+	}
+	return int(i.IntVal)
+}
+
+// Read reads an IntOrString. It is for generated code.
+func Read(v view.Value) IntOrString {
+	if v.JSON {
+		if s, ok := json.Value(v.Raw).Text(); ok {
+			return IntOrString{Type: String, StrVal: v.Text([]byte(s))}
+		}
+		n, _ := json.Value(v.Raw).Int64()
+		return IntOrString{IntVal: int32(n)}
+	}
+	kind, _ := v.Field(1)
+	number, _ := v.Field(2)
+	_, text := v.Field(3)
+	return IntOrString{Type: Type(kind), IntVal: int32(number), StrVal: v.Text(text)}
+}

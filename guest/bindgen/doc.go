@@ -1,0 +1,13 @@
+// Bindgen writes typed views of Kubernetes objects for guests: Go code that reads
+// the fields of a message where they lie, in protobuf or in JSON.
+//
+//	go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/apps/v1/generated.proto
+//
+// writes the views of apps/v1 into the current directory. The argument is a .proto
+// file as another would import it: it is looked for in the directories that -I
+// names, and beside the Go package of the same path. So whatever module the
+// current one requires can be named.
+//
+// Messages of other .proto files are read by the views of other packages. Bindgen
+// knows those of this SDK; -import names the rest.
+package main

@@ -1,0 +1,326 @@
+package view
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// list is what was made of a field with several elements.
+type list struct {
+	// What accessors return: new for each version of the object, since a plugin
+	// may hold the one before.
+	views   []View
+	strings []string
+	entries []Entry
+	// values is a slice of the type that the accessor returns.
+	values any
+	// elements and fields are used again for the next version.
+	elements []message
+	fields   []field
+	// recent are the answers of the last look-ups in a map; next is the one to
+	// replace.
+	recent [4]answer
+	next   uint8
+}
+
+// list returns the list of a field that is of the version, nil if none was made
+// yet. The message was read.
+func (m *message) list(version, n uint32) *list {
+	if m.memos == nil || m.memos[n].version != version {
+		return nil
+	}
+	return m.memos[n].list
+}
+
+// newList returns an empty list for the version of the message, which is ready.
+func (m *message) newList(n uint32) *list {
+	e := m.memo(n)
+	l := e.list
+	if l == nil {
+		l = &list{}
+		e.list = l
+	}
+	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
+	for i := range l.recent {
+		l.recent[i].known = false
+	}
+	l.next = 0 // A plugin asks for the same keys, in the same order.
+	e.version = m.version
+	return l
+}
+
+// List returns the views of the elements of a repeated message, in their order.
+func List[V Of](v View, n uint32, t *Type) []V {
+	views := v.views(n, t)
+	// V is View by another name.
+	return *(*[]V)(unsafe.Pointer(&views))
+}
+
+func (v View) views(n uint32, t *Type) []View {
+	m := v.m
+	if m == nil {
+		return nil
+	}
+	if m.version == v.version {
+		if l := m.list(v.version, n); l != nil {
+			return l.views
+		}
+	}
+	return m.makeViews(v.version, n, t)
+}
+
+func (m *message) makeViews(version, n uint32, t *Type) []View {
+	m.ready(version)
+	raw := m.repeated(n)
+	if raw == nil {
+		return nil
+	}
+	l := m.newList(n)
+	count := 0
+	m.each(n, raw, func([]byte) { count++ })
+	l.makeElements(m.object, t, count)
+	l.views = make([]View, 0, count)
+	m.each(n, raw, func(element []byte) {
+		e := &l.elements[len(l.views)]
+		e.raw, e.version = element, 0
+		l.views = append(l.views, View{e, version})
+	})
+	return l.views
+}
+
+// makeElements makes sure that there are count elements.
+func (l *list) makeElements(o *object, t *Type, count int) {
+	if count <= len(l.elements) {
+		return
+	}
+	width := len(t.Names)
+	l.elements = make([]message, count)
+	fields := make([]field, count*width)
+	for i := range l.elements {
+		l.elements[i] = message{object: o, typ: t, fields: fields[i*width : (i+1)*width : (i+1)*width]}
+	}
+}
+
+// Strings returns the elements of a repeated string, in their order.
+func (v View) Strings(n uint32) []string {
+	m := v.m
+	if m == nil {
+		return nil
+	}
+	if m.version == v.version {
+		if l := m.list(v.version, n); l != nil {
+			return l.strings
+		}
+	}
+	return m.makeStrings(v.version, n)
+}
+
+func (m *message) makeStrings(version, n uint32) []string {
+	m.ready(version)
+	raw := m.repeated(n)
+	if raw == nil {
+		return nil
+	}
+	l := m.newList(n)
+	raw = bytesOf(m.keep(raw, "")) // One copy for all.
+	count := 0
+	m.each(n, raw, func([]byte) { count++ })
+	l.strings = make([]string, 0, count)
+	m.each(n, raw, func(element []byte) {
+		if m.object.json {
+			l.strings = append(l.strings, json.Value(element).String())
+		} else {
+			l.strings = append(l.strings, inPlace(element))
+		}
+	})
+	return l.strings
+}
+
+// Values returns what of makes of each element of a repeated field, in their
+// order. It is for messages that are read into something else than a view, and
+// for bytes.
+func Values[T any](v View, n uint32, of func(Value) T) []T {
+	m := v.m
+	if m == nil {
+		return nil
+	}
+	if m.version == v.version {
+		if l := m.list(v.version, n); l != nil {
+			return l.values.([]T)
+		}
+	}
+	m.ready(v.version)
+	raw := m.repeated(n)
+	if raw == nil {
+		return nil
+	}
+	l := m.newList(n)
+	values := []T{}
+	m.each(n, raw, func(element []byte) {
+		values = append(values, of(Value{Raw: element, JSON: m.object.json, Kept: m.object.kept}))
+	})
+	l.values = values
+	return values
+}
+
+// NumberKind says how a number lies in protobuf.
+type NumberKind uint8
+
+// The kinds of numbers.
+const (
+	// Varint is int32, int64, uint32, uint64, bool and enumerations.
+	Varint NumberKind = iota
+	// Zigzag is sint32 and sint64.
+	Zigzag
+	// Fixed32 is fixed32, sfixed32 and float.
+	Fixed32
+	// Fixed64 is fixed64, sfixed64 and double.
+	Fixed64
+)
+
+// Integer is the types of fields that are whole numbers.
+type Integer interface {
+	~int32 | ~int64 | ~uint32 | ~uint64
+}
+
+// Ints returns the elements of a repeated whole number, in their order, packed or
+// not.
+func Ints[T Integer](v View, n uint32, kind NumberKind) []T {
+	return numbers(v, n, kind, func(bits uint64, v json.Value) T {
+		if v != nil {
+			return T(jsonInt64(v))
+		}
+		return T(bits)
+	})
+}
+
+// Enums returns the elements of a repeated enumeration, in their order.
+func Enums[T ~int32](v View, n uint32, values []EnumValue) []T {
+	return numbers(v, n, Varint, func(bits uint64, v json.Value) T {
+		if v != nil {
+			return T(jsonEnum(v, values))
+		}
+		return T(bits)
+	})
+}
+
+// Floats returns the elements of a repeated float or double, in their order.
+func Floats[T float32 | float64](v View, n uint32, kind NumberKind) []T {
+	return numbers(v, n, kind, func(bits uint64, v json.Value) T {
+		switch {
+		case v != nil:
+			return T(jsonFloat64(v))
+		case kind == Fixed32:
+			return T(math.Float32frombits(uint32(bits)))
+		}
+		return T(math.Float64frombits(bits))
+	})
+}
+
+// Bools returns the elements of a repeated truth value, in their order.
+func Bools(v View, n uint32) []bool {
+	return numbers(v, n, Varint, func(bits uint64, v json.Value) bool {
+		b, _ := v.Bool()
+		return b || bits != 0
+	})
+}
+
+// numbers returns what of makes of each element: of its bits, or of its JSON if
+// there is any.
+func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v json.Value) T) []T {
+	m := v.m
+	if m == nil {
+		return nil
+	}
+	if m.version == v.version {
+		if l := m.list(v.version, n); l != nil {
+			return l.values.([]T)
+		}
+	}
+	m.ready(v.version)
+	if !m.has(n) {
+		return nil
+	}
+	l := m.newList(n)
+	list := []T{}
+	m.eachNumber(n, kind, func(bits uint64, v json.Value) { list = append(list, of(bits, v)) })
+	l.values = list
+	return list
+}
+
+// eachNumber calls f with each element of a repeated number.
+func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Value)) {
+	if m.object.json {
+		m.each(n, m.bytes(n), func(element []byte) { f(0, element) })
+		return
+	}
+	one, number := wire.Varint, uint32(m.key(n)>>3)
+	switch kind {
+	case Fixed32:
+		one = wire.Fixed32
+	case Fixed64:
+		one = wire.Fixed64
+	}
+	number64 := func(u uint64) {
+		if kind == Zigzag {
+			u = uint64(zigzag(int64(u)))
+		}
+		f(u, nil)
+	}
+	for r := wire.NewReader(m.raw[m.fields[n].first&^isNumber:]); r.Next(); {
+		switch {
+		case r.Field != number:
+		case r.Type == one:
+			number64(r.Uint64())
+		case r.Type == wire.Bytes: // Packed.
+			for b, i := r.Bytes(), 0; i < len(b); {
+				var u uint64
+				if one == wire.Varint {
+					u, i = wire.Uvarint(b, i)
+				} else {
+					u, i = wire.Fixed(b, i, one)
+				}
+				if i < 0 {
+					break
+				}
+				number64(u)
+			}
+		}
+	}
+}
+
+// repeated returns the bytes from the first element of a field to the last, with
+// other fields in between, or the array in JSON; nil if there is none.
+func (m *message) repeated(n uint32) []byte {
+	raw := m.bytes(n)
+	if raw == nil || m.object.json {
+		return raw
+	}
+	f := &m.fields[n]
+	return m.raw[f.first : f.value>>32]
+}
+
+// each calls f with each element of a field in raw, which repeated returned.
+func (m *message) each(n uint32, raw []byte, f func([]byte)) {
+	if m.object.json {
+		for it := json.Array(raw); it.Next(); {
+			f(it.Value())
+		}
+		return
+	}
+	key := m.key(n)
+	for i := 0; i+1 < len(raw); {
+		// The usual element has one byte each for key and length.
+		start, end := i+2, i+2+int(raw[i+1])
+		if uint64(raw[i]) != key || key >= 0x80 || raw[i+1] >= 0x80 || end > len(raw) {
+			if start, end = wire.Find(raw, i, key); end < 0 {
+				return
+			}
+		}
+		f(raw[start:end:end])
+		i = end
+	}
+}

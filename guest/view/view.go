@@ -1,0 +1,323 @@
+package view
+
+import (
+	"math"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// View is a view of a message. The zero value is a message without any field.
+//
+// The types that a generator writes have View as their underlying type, so that
+// they are converted into one another. Its methods take the index of a field in
+// the Names of the [Type].
+type View struct {
+	m       *message
+	version uint32
+}
+
+// Of is what every view is underneath.
+type Of interface {
+	~struct {
+		m       *message
+		version uint32
+	}
+}
+
+// Has reports whether the message has the field. In JSON null is as good as
+// nothing.
+func (v View) Has(n uint32) bool {
+	m := v.m
+	if m == nil {
+		return false
+	}
+	if m.version != v.version {
+		m.ready(v.version)
+	}
+	return m.has(n)
+}
+
+// Text returns a string, which may be kept.
+func (v View) Text(n uint32) string {
+	m := v.m
+	if m == nil {
+		return ""
+	}
+	if m.version == v.version && m.memos != nil {
+		if e := &m.memos[n]; e.version == v.version {
+			return e.text
+		}
+	}
+	return m.text(v.version, n)
+}
+
+func (m *message) text(version, n uint32) string {
+	m.ready(version)
+	raw := m.bytes(n)
+	if raw == nil {
+		return ""
+	}
+	e := m.memo(n)
+	if m.object.json {
+		e.text = m.keepText(json.Value(raw), e.text)
+	} else {
+		e.text = m.keep(raw, e.text)
+	}
+	e.version = version
+	return e.text
+}
+
+// keepText returns the text of a JSON string as one that stays as it is.
+func (m *message) keepText(v json.Value, old string) string {
+	return m.keep(bytesOf(v.String()), old)
+}
+
+// Bytes returns a field of type bytes, which may be kept but not be written to.
+// In JSON it is base64.
+func (v View) Bytes(n uint32) []byte {
+	m := v.m
+	if m == nil {
+		return nil
+	}
+	if m.version == v.version && m.memos != nil {
+		if e := &m.memos[n]; e.version == v.version {
+			return bytesOf(e.text)
+		}
+	}
+	return m.data(v.version, n)
+}
+
+func (m *message) data(version, n uint32) []byte {
+	m.ready(version)
+	raw := m.bytes(n)
+	if raw == nil {
+		return nil
+	}
+	e := m.memo(n)
+	if m.object.json {
+		e.text = inPlace(base64(json.Value(raw)))
+	} else {
+		e.text = m.keep(raw, e.text)
+	}
+	e.version = version
+	return bytesOf(e.text)
+}
+
+// Message returns the message in a field, an empty one if there is none.
+func (v View) Message(n uint32, t *Type) View {
+	m := v.m
+	if m == nil {
+		return View{}
+	}
+	if m.version == v.version && m.memos != nil {
+		if e := &m.memos[n]; e.version == v.version {
+			return View{e.child, v.version}
+		}
+	}
+	return m.message(v.version, n, t)
+}
+
+func (m *message) message(version, n uint32, t *Type) View {
+	m.ready(version)
+	raw := m.bytes(n)
+	if raw == nil {
+		return View{}
+	}
+	e := m.memo(n)
+	child := e.child
+	if child == nil {
+		child = &message{object: m.object, typ: t}
+		e.child = child
+	}
+	child.raw = raw
+	child.read(version)
+	e.version = version
+	return View{child, version}
+}
+
+// Int64 returns a number of type int32, int64 or an unsigned one, in two's
+// complement.
+func (v View) Int64(n uint32) int64 {
+	m := v.m
+	if m == nil {
+		return 0
+	}
+	if m.version != v.version {
+		m.ready(v.version)
+	}
+	f := &m.fields[n]
+	if f.version != v.version {
+		return 0
+	}
+	if f.first&isNumber != 0 {
+		return int64(f.value)
+	}
+	return m.number(v.version, n)
+}
+
+// number is Int64 in JSON, where a protobuf encoder writes numbers of 64 bits as
+// strings.
+func (m *message) number(version, n uint32) int64 {
+	m.ready(version)
+	if !m.object.json {
+		return 0
+	}
+	return jsonInt64(json.Value(m.bytes(n)))
+}
+
+func jsonInt64(v json.Value) int64 {
+	if v.Kind() == json.KindString {
+		v = json.Value(v.String())
+	}
+	if n, ok := v.Int64(); ok {
+		return n
+	}
+	n, _ := v.Uint64()
+	return int64(n)
+}
+
+// Sint64 returns a number of type sint32 or sint64.
+func (v View) Sint64(n uint32) int64 {
+	u := v.Int64(n)
+	if v.m == nil || v.m.object.json {
+		return u
+	}
+	return zigzag(u)
+}
+
+func zigzag(u int64) int64 { return int64(uint64(u)>>1) ^ -(u & 1) }
+
+// Float64 returns a number of type double.
+func (v View) Float64(n uint32) float64 {
+	if v.m != nil && v.m.object.json {
+		return jsonFloat64(v.Value(n).Raw)
+	}
+	return math.Float64frombits(uint64(v.Int64(n)))
+}
+
+// Float32 returns a number of type float.
+func (v View) Float32(n uint32) float32 {
+	if v.m != nil && v.m.object.json {
+		return float32(jsonFloat64(v.Value(n).Raw))
+	}
+	return math.Float32frombits(uint32(v.Int64(n)))
+}
+
+func jsonFloat64(raw json.Value) float64 {
+	if raw.Kind() == json.KindString {
+		switch raw = json.Value(raw.String()); string(raw) {
+		case "NaN":
+			return math.NaN()
+		case "Infinity":
+			return math.Inf(1)
+		case "-Infinity":
+			return math.Inf(-1)
+		}
+	}
+	f, _ := raw.Float64()
+	return f
+}
+
+// Bool returns a truth value.
+func (v View) Bool(n uint32) bool {
+	m := v.m
+	if m == nil {
+		return false
+	}
+	if m.version != v.version {
+		m.ready(v.version)
+	}
+	f := &m.fields[n]
+	if f.version != v.version {
+		return false
+	}
+	if f.first&isNumber != 0 {
+		return f.value != 0
+	}
+	return m.truth(v.version, n)
+}
+
+func (m *message) truth(version, n uint32) bool {
+	m.ready(version)
+	if !m.object.json {
+		return false
+	}
+	b, _ := json.Value(m.bytes(n)).Bool()
+	return b
+}
+
+// EnumValue is a value of an enumeration, with the name that stands for it in
+// JSON.
+type EnumValue struct {
+	Name   string
+	Number int32
+}
+
+// Enum returns the number of an enumeration's value.
+func (v View) Enum(n uint32, values []EnumValue) int32 {
+	if v.m == nil || !v.m.object.json {
+		return int32(v.Int64(n))
+	}
+	return jsonEnum(v.Value(n).Raw, values)
+}
+
+func jsonEnum(raw json.Value, values []EnumValue) int32 {
+	if s, ok := raw.Text(); ok {
+		for i := range values {
+			if values[i].Name == s {
+				return values[i].Number
+			}
+		}
+	}
+	return int32(jsonInt64(raw))
+}
+
+// Value returns a field as it lies in the object.
+func (v View) Value(n uint32) Value {
+	m := v.m
+	if m == nil {
+		return Value{}
+	}
+	m.ready(v.version)
+	return Value{Raw: m.bytes(n), JSON: m.object.json, Kept: m.object.kept}
+}
+
+// Value is a field that is not read any further: a message in protobuf, without
+// its length, or any value in JSON. Functions that return something else than a
+// view, such as a time, read it. Raw must not be kept or written to.
+type Value struct {
+	// Raw is nil if there is no such field.
+	Raw  []byte
+	JSON bool
+	// Kept says that Raw is never overwritten.
+	Kept bool
+}
+
+// Text returns part, which lies in v.Raw, as a string that may be kept.
+func (v Value) Text(part []byte) string {
+	if v.Kept {
+		return inPlace(part)
+	}
+	return string(part)
+}
+
+// Field returns the number and the bytes of a field of v, a message in protobuf.
+func (v Value) Field(number uint32) (n uint64, b []byte) {
+	for r := wire.NewReader(v.Raw); r.Next(); {
+		if r.Field == number {
+			n, b = r.Uint64(), r.Bytes()
+		}
+	}
+	return n, b
+}
+
+// Each calls f with the bytes of each field of the number in v, a message in
+// protobuf.
+func (v Value) Each(number uint32, f func([]byte)) {
+	for r := wire.NewReader(v.Raw); r.Next(); {
+		if r.Field == number && r.Type == wire.Bytes {
+			f(r.Bytes())
+		}
+	}
+}
