@@ -38,8 +38,19 @@ const sdk = "github.com/kubewasm/kubewasm/guest/api/"
 // files.
 var sdkPackages = map[string]string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1": sdk + "meta",
-	"k8s.io/api/core/v1":                   sdk + "core",
+	"k8s.io/api/admission/v1":              sdk + "admission",
+	"k8s.io/api/apps/v1":                   sdk + "apps",
 	"k8s.io/api/authentication/v1":         sdk + "authentication",
+	"k8s.io/api/autoscaling/v2":            sdk + "autoscaling",
+	"k8s.io/api/batch/v1":                  sdk + "batch",
+	"k8s.io/api/core/v1":                   sdk + "core",
+	"k8s.io/api/networking/v1":             sdk + "networking",
+	"k8s.io/api/policy/v1":                 sdk + "policy",
+	"k8s.io/api/rbac/v1":                   sdk + "rbac",
+	"k8s.io/api/resource/v1":               sdk + "resourceapi",
+	"k8s.io/api/scheduling/v1":             sdk + "scheduling",
+	"k8s.io/api/scheduling/v1alpha3":       sdk + "schedulingv1alpha3",
+	"k8s.io/api/storage/v1":                sdk + "storage",
 }
 
 // values are the messages that are not read as views.

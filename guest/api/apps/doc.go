@@ -1,0 +1,6 @@
+// Package apps has views of k8s.io/api/apps/v1, for guests: Deployments,
+// StatefulSets, DaemonSets and ReplicaSets. How views work, and for how long they
+// are good, says package core.
+package apps
+
+//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/apps/v1/generated.proto

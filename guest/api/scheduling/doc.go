@@ -1,0 +1,6 @@
+// Package scheduling has views of k8s.io/api/scheduling/v1, for guests:
+// PriorityClasses. How views work, and for how long they are good, says package
+// core.
+package scheduling
+
+//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/scheduling/v1/generated.proto
