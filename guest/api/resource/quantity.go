@@ -78,7 +78,9 @@ func MustParse(s string) Quantity {
 }
 
 // Parse reads a quantity as the API server does: what is less than a nano becomes
-// a nano, and a quantity with a binary suffix is 1<<63-1 at most.
+// a nano, and a quantity with a binary suffix is 1<<63-1 at most. It refuses two
+// things that the API server takes: a suffix without digits, and an exponent
+// above 10,000.
 func Parse(s string) (Quantity, error) {
 	if s == "" {
 		return Quantity{}, ErrFormatWrong
@@ -95,6 +97,9 @@ func Parse(s string) (Quantity, error) {
 	base, exponent, format, err := suffix(rest)
 	if err != nil {
 		return Quantity{}, err
+	}
+	if whole == "" && fraction == "" {
+		return Quantity{}, ErrNumeric
 	}
 	whole = strings.TrimLeft(whole, "0")
 	if exponent > maxScale || len(whole)+len(fraction) > maxScale {
