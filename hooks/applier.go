@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Applier struct {
 	// controllers are the hierarchies of cgroup v1 that are mounted one beside
 	// the other; nil if root is all there is.
 	controllers map[string]*os.Root
+	// proc is where processes have their directories.
+	proc string
 }
 
 // ApplierConfig configures an Applier.
@@ -36,6 +39,10 @@ type ApplierConfig struct {
 	Version Version
 	// Weight is how cpu.shares become cpu.weight on cgroup v2.
 	Weight WeightConversion
+	// Proc is where processes have their directories, for oom_score_adj. It must
+	// be that of the node if the agent has a PID namespace of its own. Default
+	// /proc.
+	Proc string
 }
 
 // Version is a version of the kernel's cgroup interface.
@@ -73,6 +80,10 @@ type Target struct {
 
 // Change is one write to a file.
 type Change struct {
+	// Cgroup is that of the target, Field what of its resources the file holds;
+	// two fields for a quota with its period.
+	Cgroup string
+	Field  Fields
 	// File is the path below the root.
 	File string
 	// From is what was there, without the newline at the end; To what is
@@ -92,7 +103,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w", err)
 	}
-	a := &Applier{version: cfg.Version, weight: cfg.Weight, root: root}
+	a := &Applier{version: cfg.Version, weight: cfg.Weight, root: root, proc: cmp.Or(cfg.Proc, "/proc")}
 	if a.version == VersionAuto {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
@@ -163,8 +174,7 @@ func (a *Applier) Close() error {
 // A file that fails does not keep others from being written. The errors are
 // joined; errors.As finds a *[FileError] for the first, errors.Is [ErrEscapes]
 // for a cgroup that is not below the root and [ErrUnsupported] for a field that
-// has no file: oom_score_adj, which belongs to processes, and unified on cgroup
-// v1.
+// has no file, as unified has none on cgroup v1.
 //
 // # Notes
 //
@@ -172,38 +182,20 @@ func (a *Applier) Close() error {
 //     nothing to run on, and an unset value never clears.
 //   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle
 //     cgroup a weight of its own and refuses any other.
+//   - oom_score_adj belongs to processes: it is written for those that are in the
+//     cgroup itself, which their children inherit.
 //   - On v1 a quota and a period that change together may lift the quota to -1
 //     in between, which the kernel takes everywhere.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
-	p := a.plan(targets)
+	p := a.plan(targets, nil, nil)
 	defer p.close()
-	var done []Change
-	for _, s := range p.ordered() {
-		if err := ctx.Err(); err != nil {
-			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
-			break
-		}
-		if s.setting.failed {
-			continue
-		}
-		if err := s.write(); err != nil {
-			s.setting.failed = true
-			p.errs = append(p.errs, err)
-			continue
-		}
-		done = append(done, s.change())
-	}
-	return done, errors.Join(p.errs...)
+	return p.run(ctx)
 }
 
 // DryRun returns the writes that [Applier.Apply] would do, in order, and writes
 // nothing. The errors are those that reading finds.
 func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
-	p := a.plan(targets)
+	p := a.plan(targets, nil, nil)
 	defer p.close()
-	var changes []Change
-	for _, s := range p.ordered() {
-		changes = append(changes, s.change())
-	}
-	return changes, errors.Join(p.errs...)
+	return p.changes(), errors.Join(p.errs...)
 }

@@ -337,7 +337,7 @@ func TestApplyStaysBelowTheRoot(t *testing.T) {
 // One file that fails does not keep the others from being written, and says
 // which it is.
 func TestApplyErrors(t *testing.T) {
-	files := join(splitV1, in("cpu/broken", map[string]string{"cpu.cfs_quota_us": "lots", "cpu.cfs_period_us": "100000"}), in("cpu/plain", map[string]string{"cpu.shares": "1024"}))
+	files := join(splitV1, in("cpu/broken", map[string]string{"cpu.cfs_quota_us": "lots", "cpu.cfs_period_us": "100000"}), in("cpu/plain", map[string]string{"cpu.shares": "1024"}), in("cpu/elsewhere", map[string]string{"cgroup.procs": "0\n"}))
 	delete(files, "memory/pod/memory.high")
 	root := tree(t, files)
 	if err := os.Mkdir(filepath.Join(root, "cpu/plain/cpu.idle"), 0o755); err != nil {
@@ -363,7 +363,8 @@ func TestApplyErrors(t *testing.T) {
 		{"a controller that the cgroup is not in", "plain", with(func(r *hookpb.Resources) { r.MemoryLimitBytes = new(int64(4096)) }), fs.ErrNotExist, "open memory/plain: no such file or directory", 1},
 		{"a directory where a file should be", "plain", with(func(r *hookpb.Resources) { r.CPUIdle = new(int64(0)) }), hooks.ErrEscapes, "read cpu/plain/cpu.idle: not a regular file", 0},
 		{"a file that is none of the kernel's", "broken", &hookpb.Resources{CFSQuotaUS: new(int64(-1))}, nil, `read cpu/broken/cpu.cfs_quota_us: "lots" and "100000" are not a quota and a period`, 0},
-		{"a field of processes", "pod", with(func(r *hookpb.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), hooks.ErrUnsupported, `apply oom_score_adj to cgroup "pod": no cgroup file holds it`, 1},
+		{"processes that are not there", "pod", with(func(r *hookpb.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), fs.ErrNotExist, `read cpu/pod/cgroup.procs: no such file or directory`, 1},
+		{"processes of another namespace", "elsewhere", &hookpb.Resources{OOMScoreAdj: new(int64(1))}, hooks.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
 		{"a file of v2", "pod", &hookpb.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `apply unified["io.weight"] to cgroup "pod": no cgroup file holds it`, 0},
 		{"a list that is none", "pod", &hookpb.Resources{CPUSetCPUs: new("x")}, nil, `apply cpuset.cpus to cgroup "pod": "x" is not a list`, 0},
 	} {

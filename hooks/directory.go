@@ -6,15 +6,91 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 )
 
 // directory is one cgroup in one hierarchy.
 type directory struct {
 	root *os.Root
+	// hierarchy is what the directory was opened in.
+	hierarchy *os.Root
 	// name is the path below the applier's root.
 	name string
+	// files are those that stay open for reading, nil if none does.
+	files map[string]*os.File
+}
+
+// directories are the directories that an [Enforcer] keeps open, with their
+// files: opening a cgroup file costs ten times as much as reading it.
+type directories struct {
+	applier *Applier
+	open    map[string]*directory
+	// files counts the open files, room is how many there may be.
+	files, room int
+}
+
+func directoryKey(controller, cgroup string) string { return controller + ":" + cgroup }
+
+// directory returns the directory of a controller's files of a cgroup.
+func (ds *directories) directory(controller, cgroup string) (*directory, error) {
+	key := directoryKey(controller, cgroup)
+	if ds.applier.controllers == nil {
+		key = directoryKey("", cgroup)
+	}
+	if d := ds.open[key]; d != nil {
+		return d, nil
+	}
+	d, err := ds.applier.openDirectory(controller, cgroup)
+	if err != nil {
+		return nil, err
+	}
+	d.files = map[string]*os.File{}
+	ds.open[key] = d
+	return d, nil
+}
+
+// current reports whether an open directory is still the one of the cgroup's
+// path.
+func (ds *directories) current(d *directory, cgroup string) bool {
+	is, err := d.root.Stat(".")
+	if err != nil {
+		return false
+	}
+	now, err := d.hierarchy.Lstat(cgroup)
+	return err == nil && os.SameFile(is, now)
+}
+
+// forget closes what is open of a cgroup.
+func (ds *directories) forget(cgroup string) {
+	controllers := []string{""}
+	if ds.applier.controllers != nil {
+		controllers = v1Controllers[:]
+	}
+	for _, controller := range controllers {
+		key := directoryKey(controller, cgroup)
+		if d := ds.open[key]; d != nil {
+			ds.files -= len(d.files)
+			d.close()
+			delete(ds.open, key)
+		}
+	}
+}
+
+// keep opens a file that stays open, or returns nil if there is no room for it.
+func (ds *directories) keep(d *directory, name string) *os.File {
+	if f := d.files[name]; f != nil {
+		return f
+	}
+	if ds.files >= ds.room {
+		return nil
+	}
+	f, err := d.openFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	ds.files++
+	d.files[name] = f
+	return f
 }
 
 // openDirectory opens the directory that has a controller's files of a cgroup.
@@ -23,7 +99,7 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	if a.controllers != nil {
 		name = controller + "/" + cgroup
 		if root = a.controllers[controller]; root == nil {
-			return nil, &FileError{Op: "open", File: controller, Err: fs.ErrNotExist}
+			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
 		}
 	}
 	// os.Root lets no link lead outside. Within the hierarchy there are none
@@ -44,10 +120,15 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	if err != nil {
 		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
 	}
-	return &directory{root: dir, name: name}, nil
+	return &directory{root: dir, hierarchy: root, name: name}, nil
 }
 
-func (d *directory) close() { d.root.Close() }
+func (d *directory) close() {
+	for _, f := range d.files {
+		f.Close()
+	}
+	d.root.Close()
+}
 
 func (d *directory) path(file string) string { return d.name + "/" + file }
 
@@ -55,8 +136,18 @@ func (d *directory) path(file string) string { return d.name + "/" + file }
 // shorter; a file that is not one may be of any size.
 const maxFile = 64 << 10
 
-// read returns the contents of a file without the white space around them.
+// settledBytes is more than files of values have: one that has as many is read
+// anew each time.
+const settledBytes = 4 << 10
+
+// read returns the contents of a file.
 func (d *directory) read(file string) (string, error) {
+	if f := d.files[file]; f != nil {
+		var buf [settledBytes]byte
+		if n, err := pread(f, buf[:]); err == nil && n < len(buf) {
+			return string(buf[:n]), nil
+		}
+	}
 	f, err := d.openFile(file, os.O_RDONLY)
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
@@ -66,7 +157,7 @@ func (d *directory) read(file string) (string, error) {
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}
-	return strings.TrimSpace(string(b)), nil
+	return string(b), nil
 }
 
 // write writes a value in one call, as the kernel takes it.

@@ -3,6 +3,8 @@ package hooks
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 )
 
 // DecisionError says that a guest's decision is no use: malformed
@@ -59,6 +61,10 @@ var ErrUnsupported = errors.New("no cgroup file holds it")
 // beyond the parent's, syscall.EBUSY for one below a child's or a memory limit
 // below the usage, syscall.ENOSPC for a cpuset that would be empty.
 type FileError struct {
+	// Cgroup is that of the target, Field what of its resources was to be read
+	// or written.
+	Cgroup string
+	Field  Fields
 	// Op is "open", "read" or "write".
 	Op string
 	// File is the path, relative to the root.
@@ -76,3 +82,81 @@ func (e *FileError) Error() string {
 }
 
 func (e *FileError) Unwrap() error { return e.Err }
+
+// fieldError is an error of one field that is no file's.
+type fieldError struct {
+	cgroup string
+	field  Fields
+	file   string // Of unified.
+	err    error
+}
+
+func (e *fieldError) Error() string { return e.err.Error() }
+
+func (e *fieldError) Unwrap() error { return e.err }
+
+// Cause is what a refusal of the kernel means for what to do next.
+type Cause uint8
+
+// The causes.
+const (
+	// CauseOther is everything else: it is tried again, ever more seldom.
+	CauseOther Cause = iota
+	// CauseGone is a cgroup that is not there, or not any more. There is nothing
+	// to do until it comes back.
+	CauseGone
+	// CauseUnsupported is a file that a cgroup does not have: the kernel or the
+	// version of cgroups knows no such field. Another attempt is in vain.
+	CauseUnsupported
+	// CauseBusy (EBUSY) is a parent's cpuset below its children's, or a limit
+	// below the usage: what is in the way may go.
+	CauseBusy
+	// CauseBeyondParent (EACCES) is a cpuset beyond the parent's: the parent may
+	// widen.
+	CauseBeyondParent
+	// CauseInvalid (EINVAL) is a value that is no use here: of a quota on cgroup
+	// v1, one beyond the parent's or below a child's, which may change.
+	CauseInvalid
+	// CauseEmpty (ENOSPC) is a cpuset that would leave processes nothing to run
+	// on. Another attempt is in vain.
+	CauseEmpty
+)
+
+var causeNames = [...]string{"other", "gone", "unsupported", "busy", "beyond the parent", "invalid", "empty"}
+
+// String returns the name of the cause.
+func (c Cause) String() string {
+	if int(c) < len(causeNames) {
+		return causeNames[c]
+	}
+	return fmt.Sprintf("cause(%d)", uint8(c))
+}
+
+// CauseOf tells what an error of [Applier.Apply] means. Of joined errors it
+// looks at one.
+func CauseOf(err error) Cause {
+	var file *FileError
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		return CauseUnsupported
+	case !errors.As(err, &file):
+		return CauseOther
+	case gone(err) && file.Op == "open", errors.Is(err, syscall.ENODEV):
+		return CauseGone
+	case gone(err):
+		return CauseUnsupported
+	case errors.Is(err, syscall.EBUSY):
+		return CauseBusy
+	case errors.Is(err, syscall.EACCES):
+		return CauseBeyondParent
+	case errors.Is(err, syscall.EINVAL):
+		return CauseInvalid
+	case errors.Is(err, syscall.ENOSPC):
+		return CauseEmpty
+	}
+	return CauseOther
+}
+
+// gone reports whether a file or its cgroup is not there: ENOENT, or ENODEV for
+// one that was open.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,15 +18,29 @@ import (
 // plan is what has to be written to bring some cgroups to their resources.
 type plan struct {
 	applier *Applier
-	steps   []step
-	errs    []error
-	dirs    []*directory
+	// keep keeps directories open, nil to close them with the plan. skip says
+	// which files are left alone; nil is none.
+	keep *directories
+	skip func(cgroup string, field Fields, file string) bool
 
-	// The target that is planned.
+	steps []step
+	errs  []error
+	dirs  []*directory
+	reads []reading
+
+	// The target that is planned, and the field of it.
 	cgroup string
 	depth  int
+	field  Fields
 	open   map[string]*directory // By controller; nil if it cannot be opened.
 	files  map[string]bool       // Those that a field stands for.
+}
+
+// reading is what a file had when it was planned for.
+type reading struct {
+	cgroup, file string
+	setting      *setting
+	raw          string
 }
 
 // step is one write.
@@ -37,6 +52,8 @@ type step struct {
 	// its children.
 	widens bool
 	depth  int
+	// process is whose oom_score_adj is written, 0 for a file of the cgroup.
+	process int
 }
 
 // setting is what one field, or a few that belong together, make of a cgroup.
@@ -44,14 +61,55 @@ type step struct {
 // out.
 type setting struct {
 	dir    *directory
-	failed bool
+	cgroup string
+	field  Fields
+	// planned says that it has steps, failed that one of them did.
+	planned, failed bool
 }
 
 func (s *step) change() Change {
-	return Change{File: s.setting.dir.path(s.file), From: s.from, To: s.to}
+	file := s.setting.dir.path(s.file)
+	if s.process != 0 {
+		file = s.file
+	}
+	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
 }
 
-func (s *step) write() error { return s.setting.dir.write(s.file, s.to) }
+func (s *step) write() error {
+	if s.process != 0 {
+		return writeOOMScoreAdj(s.file, s.to)
+	}
+	return s.setting.dir.write(s.file, s.to)
+}
+
+// run does the steps and returns those that it did.
+func (p *plan) run(ctx context.Context) (done []Change, err error) {
+	for _, s := range p.ordered() {
+		if err := ctx.Err(); err != nil {
+			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
+			s.setting.failed = true
+			break
+		}
+		if s.setting.failed {
+			continue
+		}
+		if err := s.write(); err != nil {
+			s.setting.failed = true
+			p.failField(err, s.setting.cgroup, s.setting.field)
+			continue
+		}
+		done = append(done, s.change())
+	}
+	return done, errors.Join(p.errs...)
+}
+
+// changes returns what run would do.
+func (p *plan) changes() (changes []Change) {
+	for _, s := range p.ordered() {
+		changes = append(changes, s.change())
+	}
+	return changes
+}
 
 // ordered returns the steps in the order in which the kernel takes them: what
 // widens from the top down, then what tightens from the bottom up.
@@ -76,10 +134,20 @@ func (p *plan) close() {
 	}
 }
 
-func (p *plan) fail(err error) { p.errs = append(p.errs, err) }
+// fail notes an error of the target and the field that are planned.
+func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
-func (a *Applier) plan(targets []Target) *plan {
-	p := &plan{applier: a}
+func (p *plan) failField(err error, cgroup string, field Fields) {
+	if file, ok := err.(*FileError); ok {
+		file.Cgroup, file.Field = cgroup, field
+	} else {
+		err = &fieldError{cgroup: cgroup, field: field, err: err}
+	}
+	p.errs = append(p.errs, err)
+}
+
+func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup string, field Fields, file string) bool) *plan {
+	p := &plan{applier: a, keep: keep, skip: skip}
 	for _, t := range targets {
 		if err := checkCgroup(t.Cgroup); err != nil {
 			p.fail(err)
@@ -105,6 +173,7 @@ func (p *plan) add(r *hookpb.Resources) {
 		return v1Name
 	}
 	// Before the shares: an idle cgroup takes none.
+	p.field = FieldCPUIdle
 	p.number("cpu.idle", r.CPUIdle, false)
 	if r.CPUShares != nil && (r.CPUIdle == nil || *r.CPUIdle == 0) {
 		shares := r.CPUShares
@@ -112,59 +181,101 @@ func (p *plan) add(r *hookpb.Resources) {
 			weight := p.applier.weight.Weight(*shares)
 			shares = &weight
 		}
+		p.field = FieldCPUShares
 		p.number(name("cpu.shares", "cpu.weight"), shares, true)
 	}
+	p.field = FieldCPUBvt
 	p.number("cpu.bvt_warp_ns", r.CPUBvt, true)
 	limit := len(p.steps)
 	if r.CFSQuotaUS != nil || r.CFSPeriodUS != nil {
+		p.field = 0
+		if r.CFSQuotaUS != nil {
+			p.field = FieldCFSQuota
+		}
+		if r.CFSPeriodUS != nil {
+			p.field |= FieldCFSPeriod
+		}
 		if v2 {
 			p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
 		} else {
 			p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
 		}
 	}
+	p.field = FieldCPUBurst
 	p.burst(name("cpu.cfs_burst_us", "cpu.max.burst"), r.CPUBurstUS, limit)
+	p.field = FieldCPUSetMems
 	p.list("cpuset.mems", r.CPUSetMems)
+	p.field = FieldCPUSetCPUs
 	p.list("cpuset.cpus", r.CPUSetCPUs)
+	p.field = FieldMemoryLimit
 	p.bytes(name("memory.limit_in_bytes", "memory.max"), r.MemoryLimitBytes)
+	p.field = FieldMemoryHigh
 	p.bytes("memory.high", r.MemoryHighBytes)
+	p.field = FieldMemoryLow
 	p.bytes("memory.low", r.MemoryLowBytes)
+	p.field = FieldMemoryMin
 	p.bytes("memory.min", r.MemoryMinBytes)
-	if r.OOMScoreAdj != nil {
-		p.fail(fmt.Errorf("apply oom_score_adj to cgroup %q: %w", p.cgroup, ErrUnsupported))
-	}
+	p.field = FieldOOMScoreAdj
+	p.oomScoreAdj(r.OOMScoreAdj)
+	p.field = FieldUnified
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
 		p.unified(file, r.Unified[file])
 	}
 }
 
+// directory returns the directory with a controller's files of the cgroup, or
+// nil when it cannot be opened, which is noted once.
+func (p *plan) directory(controller string) *directory {
+	dir, ok := p.open[controller]
+	if ok {
+		return dir
+	}
+	var err error
+	if p.keep != nil {
+		dir, err = p.keep.directory(controller, p.cgroup)
+	} else if dir, err = p.applier.openDirectory(controller, p.cgroup); err == nil {
+		p.dirs = append(p.dirs, dir)
+	}
+	if err != nil {
+		p.fail(err)
+	}
+	p.open[controller] = dir
+	return dir
+}
+
 // read returns the setting of a file and what the file has, or nil when it
 // cannot be read, which is noted.
 func (p *plan) read(file string) (*setting, string) {
-	controller, _, _ := strings.Cut(file, ".")
-	dir, ok := p.open[controller]
-	if !ok {
-		var err error
-		if dir, err = p.applier.openDirectory(controller, p.cgroup); err != nil {
-			p.fail(err) // Once, not for each of its files.
-		} else {
-			p.dirs = append(p.dirs, dir)
-		}
-		p.open[controller] = dir
-	}
 	p.files[file] = true
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return nil, ""
+	}
+	controller, _, _ := strings.Cut(file, ".")
+	dir := p.directory(controller)
 	if dir == nil {
 		return nil, ""
 	}
-	text, err := dir.read(file)
+	raw, err := dir.read(file)
+	if err != nil && p.keep != nil && gone(err) && !p.keep.current(dir, p.cgroup) {
+		// The cgroup that was kept is gone; there may be another of its name.
+		p.keep.forget(p.cgroup)
+		clear(p.open)
+		if dir = p.directory(controller); dir == nil {
+			return nil, ""
+		}
+		raw, err = dir.read(file)
+	}
 	if err != nil {
 		p.fail(err)
 		return nil, ""
 	}
-	return &setting{dir: dir}, text
+	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
+	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
+	return s, strings.TrimSpace(raw)
 }
 
 func (p *plan) step(s *setting, file, from, to string, widens bool) {
+	s.planned = true
 	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
 }
 
@@ -317,6 +428,7 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 	if other == nil {
 		return
 	}
+	p.reads[len(p.reads)-1].setting = s // They stand and fall together.
 	haveQuota, err := strconv.ParseInt(fromQuota, 10, 64)
 	havePeriod, err2 := strconv.ParseInt(fromPeriod, 10, 64)
 	if err = errors.Join(err, err2); err != nil || havePeriod <= 0 {
@@ -364,7 +476,7 @@ func (p *plan) burst(file string, want *int64, limit int) {
 	}
 	s := p.steps[end]
 	shrinks := !s.widens
-	s.setting, s.widens = p.steps[limit].setting, p.steps[limit].widens
+	s.widens = p.steps[limit].widens
 	p.steps = p.steps[:end]
 	if shrinks {
 		end = limit
@@ -374,17 +486,23 @@ func (p *plan) burst(file string, want *int64, limit int) {
 
 // unified plans a file that a decision names itself.
 func (p *plan) unified(file, value string) {
+	fail := func(err error) {
+		p.errs = append(p.errs, &fieldError{cgroup: p.cgroup, field: p.field, file: file, err: fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err)})
+	}
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return
+	}
 	if p.applier.version != V2 {
-		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, ErrUnsupported))
+		fail(ErrUnsupported)
 		return
 	}
 	// The engine has checked it; another caller may not have.
 	if err := checkUnified(file, value); err != nil {
-		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err))
+		fail(err)
 		return
 	}
 	if p.files[file] {
-		p.fail(fmt.Errorf("apply unified[%q] to cgroup %q: another field writes the file", file, p.cgroup))
+		fail(errors.New("another field writes the file"))
 		return
 	}
 	if s, from := p.read(file); s != nil && from != strings.TrimSpace(value) {

@@ -102,6 +102,9 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 		if r.CPUIdle != nil && level == hookpb.LevelQOS {
 			errs = append(errs, errors.New("cpu_idle is set for a QoS class, where the kubelet could no longer set cpu.weight"))
 		}
+		if r.OOMScoreAdj != nil && level != hookpb.LevelContainer {
+			errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
+		}
 		for i := range listFields {
 			if v := *listFields[i].in(r); v != nil {
 				if _, err := parseList(*v); err != nil {
@@ -240,29 +243,4 @@ func checkCgroup(cgroup string) error {
 		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)
 	}
 	return nil
-}
-
-// CgroupOf returns the cgroup that a request is about, in the layout of the
-// kubelet's cgroupfs driver: the cgroup parent itself at levels QOS and Pod, the
-// directory of that name as the container's identifier below it at level
-// Container. It is for a [Target].
-//
-// A path that is not below the root is an error that wraps [ErrEscapes]; a
-// container that has no identifier has no cgroup yet.
-func CgroupOf(req *hookpb.Request) (string, error) {
-	cgroup := req.CgroupParent
-	if req.Level == hookpb.LevelContainer {
-		id := req.Container.ID
-		if id == "" {
-			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
-		}
-		if id == "." || id == ".." || strings.Contains(id, "/") {
-			return "", fmt.Errorf("cgroup of %s: identifier %q: %w", describe(req), id, ErrEscapes)
-		}
-		if err := checkCgroup(cgroup); err != nil {
-			return "", err
-		}
-		cgroup += "/" + id
-	}
-	return cgroup, checkCgroup(cgroup)
 }

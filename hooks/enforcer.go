@@ -1,0 +1,565 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// Enforcer keeps the cgroups at what a [State] says. It is safe for use by
+// several goroutines, one of which works at a time.
+//
+// It keeps the files open and remembers what the kernel made of what was
+// written, so to look at a file that nobody touched costs one read. A file whose
+// text is another is compared by its meaning, and written if that differs.
+type Enforcer struct {
+	state   *State
+	applier *Applier
+	cfg     EnforcerConfig
+
+	mu      sync.Mutex
+	dirs    directories
+	cgroups map[string]*enforced
+	// all is the state at version.
+	all     []Desired
+	version uint64
+	// troubles counts the files that are left alone for a while.
+	troubles int
+}
+
+// EnforcerConfig configures an Enforcer. The zero value is the default.
+type EnforcerConfig struct {
+	// DryRun compares and reports, and writes nothing.
+	DryRun bool
+	// Contention says when another writer is given way to.
+	Contention Contention
+	// RetryAfter is how long a file that the kernel refused is left alone at
+	// first, and twice as long each time after that, up to RetryAtMost. Whatever
+	// changes above or below the cgroup ends the wait. Defaults 1 s and 5 min.
+	RetryAfter, RetryAtMost time.Duration
+	// KeepFiles is how many files stay open; others are opened each time. Default
+	// half of what the process may open.
+	KeepFiles int
+	// Logger receives what is repaired, refused and contended; nil drops it.
+	Logger *slog.Logger
+}
+
+// Contention says when two writers fight over a file. The zero value is the
+// default.
+type Contention struct {
+	// Repairs in Period are what is too many. Defaults 10 and 10 s.
+	Repairs int
+	Period  time.Duration
+	// Backoff is how long the other writer has its way at first, and twice as
+	// long each time after that, up to MaxBackoff. Defaults 30 s and 10 min.
+	Backoff, MaxBackoff time.Duration
+}
+
+func (c *EnforcerConfig) setDefaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.RetryAfter, time.Second)
+	set(&c.RetryAtMost, max(5*time.Minute, c.RetryAfter))
+	set(&c.Contention.Period, 10*time.Second)
+	set(&c.Contention.Backoff, 30*time.Second)
+	set(&c.Contention.MaxBackoff, max(10*time.Minute, c.Contention.Backoff))
+	if c.Contention.Repairs == 0 {
+		c.Contention.Repairs = 10
+	}
+	if c.KeepFiles == 0 {
+		c.KeepFiles = openFiles() / 2
+	}
+}
+
+// Report is what one pass over the cgroups found and did.
+type Report struct {
+	// Files is how many files were looked at.
+	Files int
+	// Changes are the writes, in order; of a dry run, those that it would do.
+	Changes []Change
+	// Repairs is how many of the changes put back what somebody else wrote.
+	Repairs int
+	// Contended are the files that another writer has its way with from now on.
+	Contended []Contended
+	// Gone are the cgroups that are not there.
+	Gone []string
+	// Err joins the errors that are new: the kernel's refusal of one field is
+	// reported once, until it takes it or refuses it for another reason.
+	Err error
+}
+
+// Contended is a file that is written by somebody else as well.
+type Contended struct {
+	Change
+	// Repairs is how often it was put back, For how long it is left alone now.
+	Repairs int
+	For     time.Duration
+}
+
+func (c Contended) String() string {
+	return fmt.Sprintf("%s of cgroup %q: another writer set %s to %s %d times; it is left alone for %s", c.Field, c.Cgroup, c.File, c.From, c.Repairs, c.For)
+}
+
+// enforced is what is known of a cgroup.
+type enforced struct {
+	// resources are what the files were settled for.
+	resources *hookpb.Resources
+	files     []settled
+	trouble   map[troubleKey]*trouble
+	repairs   map[string][]time.Time // By file.
+	oom       bool
+}
+
+// settled is a file that has what it should.
+type settled struct {
+	name string
+	text string
+	dir  *directory
+	file *os.File // nil if it is not kept open.
+}
+
+// troubleKey names a file of a field, or all of them.
+type troubleKey struct {
+	field Fields
+	file  string
+}
+
+// trouble is why a file is left alone, and until when.
+type trouble struct {
+	until   time.Time
+	wait    time.Duration
+	cause   Cause
+	forever bool
+	// fight is another writer's way. When it is over, what is known of it stays,
+	// so that the next one lasts longer.
+	fight, over bool
+}
+
+// waits reports whether the file is left alone.
+func (t *trouble) waits(now time.Time) bool {
+	return t.forever || !t.over && now.Before(t.until)
+}
+
+// NewEnforcer returns an Enforcer of state by applier. Close it before the
+// applier.
+func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
+	cfg.setDefaults()
+	return &Enforcer{
+		state: state, applier: applier, cfg: cfg, cgroups: map[string]*enforced{},
+		dirs: directories{applier: applier, open: map[string]*directory{}, room: cfg.KeepFiles},
+	}
+}
+
+// Close closes the files that are open.
+func (e *Enforcer) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for cgroup := range e.cgroups {
+		e.forget(cgroup)
+	}
+}
+
+// Forget drops what is known of a cgroup and those in it: they are gone, or may
+// be others of the same name.
+func (e *Enforcer) Forget(cgroup string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for known := range e.cgroups {
+		if known == cgroup || strings.HasPrefix(known, cgroup+"/") {
+			e.forget(known)
+		}
+	}
+}
+
+func (e *Enforcer) forget(cgroup string) {
+	e.dirs.forget(cgroup)
+	e.troubles -= len(e.cgroups[cgroup].trouble)
+	delete(e.cgroups, cgroup)
+}
+
+// Enforce compares some cgroups, or all, with the state and writes what differs.
+// Cgroups of which the state says nothing are left alone.
+func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var wanted []Desired
+	if len(cgroups) == 0 {
+		if v := e.state.Version(); v != e.version || e.all == nil {
+			e.all, e.version = e.state.All(), v
+			e.forgetOthers()
+		}
+		wanted = e.all
+	} else {
+		for _, cgroup := range cgroups {
+			if d, ok := e.state.Get(cgroup); ok {
+				wanted = append(wanted, d)
+			}
+		}
+	}
+	now := time.Now()
+	report, differ := e.compare(wanted, now, len(cgroups) == 0)
+	if len(differ) == 0 {
+		return report
+	}
+	e.apply(ctx, differ, now, &report)
+	return report
+}
+
+// forgetOthers closes the cgroups that are no longer in the state.
+func (e *Enforcer) forgetOthers() {
+	for cgroup := range e.cgroups {
+		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Desired, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
+			e.forget(cgroup)
+		}
+	}
+}
+
+// parallelFrom is how many cgroups are worth a second goroutine: reading a
+// hundred takes half a millisecond.
+const parallelFrom = 100
+
+// compare returns those of wanted that are not as they were left.
+func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (report Report, differ []Desired) {
+	differs := make([]bool, len(wanted))
+	var files atomic.Int64
+	some := func(from, to int) {
+		n := 0
+		for i := from; i < to; i++ {
+			d := &wanted[i]
+			known := e.cgroups[d.Cgroup]
+			differs[i] = known == nil || known.resources != d.Resources || known.due(now) ||
+				everything && known.oom || !known.unchanged(now, &n)
+		}
+		files.Add(int64(n))
+	}
+	workers := min(runtime.GOMAXPROCS(0), 1+len(wanted)/parallelFrom)
+	var all sync.WaitGroup
+	for w := 1; w < workers; w++ {
+		all.Go(func() { some(w*len(wanted)/workers, (w+1)*len(wanted)/workers) })
+	}
+	some(0, len(wanted)/workers)
+	all.Wait()
+	report.Files = int(files.Load())
+	for i, d := range differs {
+		if d {
+			differ = append(differ, wanted[i])
+		}
+	}
+	return report, differ
+}
+
+// unchanged reports whether the files have the texts that they were left with.
+//
+// 0 allocs: TestEnforceDoesNotAllocatePerFile.
+func (k *enforced) unchanged(now time.Time, files *int) bool {
+	var buf [settledBytes]byte
+	for i := range k.files {
+		f := &k.files[i]
+		*files++
+		if f.file == nil {
+			text, err := f.dir.read(f.name)
+			if err != nil || text != f.text {
+				return k.fighting(f.name, now)
+			}
+			continue
+		}
+		n, err := pread(f.file, buf[:])
+		if err != nil || string(buf[:n]) != f.text {
+			if !k.fighting(f.name, now) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fighting reports whether a file is left to another writer.
+func (k *enforced) fighting(file string, now time.Time) bool {
+	for key, t := range k.trouble {
+		if key.file == file && t.fight && t.waits(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// due reports whether a file that was left alone may be tried again.
+func (k *enforced) due(now time.Time) bool {
+	for _, t := range k.trouble {
+		if !t.over && !t.waits(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// apply brings cgroups to their resources.
+func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, report *Report) {
+	known := map[string]bool{} // Cgroups that were settled for the same resources.
+	var targets []Target
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		if k == nil {
+			k = &enforced{}
+			e.cgroups[d.Cgroup] = k
+		}
+		if k.resources == d.Resources {
+			known[d.Cgroup] = true
+		} else {
+			// Another value may be one that the kernel takes.
+			e.troubles -= len(k.trouble)
+			k.resources, k.trouble, k.repairs = d.Resources, nil, nil
+			k.oom = d.Resources.OOMScoreAdj != nil
+		}
+		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
+	}
+	skip := func(cgroup string, field Fields, file string) bool {
+		k := e.cgroups[cgroup]
+		for _, key := range [...]troubleKey{{field, file}, {field, ""}} {
+			if t := k.trouble[key]; t != nil && t.waits(now) {
+				return true
+			}
+		}
+		return false
+	}
+	p := e.applier.plan(targets, &e.dirs, skip)
+	if e.cfg.DryRun {
+		report.Changes = p.changes()
+	} else {
+		// The errors are looked at one by one.
+		report.Changes, _ = p.run(ctx)
+		if refused := retried(p.errs); len(refused) != 0 && len(report.Changes) != 0 && ctx.Err() == nil {
+			// What the kernel refused may have waited for what was written after it.
+			again := e.applier.plan(slices.DeleteFunc(targets, func(t Target) bool { return !refused[t.Cgroup] }), &e.dirs, skip)
+			more, _ := again.run(ctx)
+			report.Changes = append(report.Changes, more...)
+			p.errs = append(slices.DeleteFunc(p.errs, func(err error) bool { return mayRetry(err) }), again.errs...)
+			p.reads = append(p.reads, again.reads...)
+		}
+	}
+	e.settle(p, differ)
+	var errs []error
+	for _, err := range p.errs {
+		if fresh := e.note(err, now, report); fresh {
+			errs = append(errs, err)
+			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("error", err))
+		}
+	}
+	report.Err = errors.Join(errs...)
+	for _, c := range report.Changes {
+		if known[c.Cgroup] {
+			report.Repairs++
+			e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+			if !e.cfg.DryRun {
+				e.contend(ctx, c, now, report)
+			}
+		}
+	}
+	if len(report.Changes) != 0 && !e.cfg.DryRun && e.troubles != 0 {
+		e.encourage(report.Changes)
+	}
+}
+
+// retried returns the cgroups with errors that another attempt may not have.
+func retried(errs []error) map[string]bool {
+	cgroups := map[string]bool{}
+	for _, err := range errs {
+		if mayRetry(err) {
+			cgroup, _, _ := whose(err)
+			cgroups[cgroup] = true
+		}
+	}
+	return cgroups
+}
+
+func mayRetry(err error) bool {
+	switch CauseOf(err) {
+	case CauseBusy, CauseBeyondParent, CauseInvalid:
+		cgroup, _, _ := whose(err)
+		return cgroup != ""
+	}
+	return false
+}
+
+// whose returns the cgroup, the field and the file of an error; the file is
+// empty if it is about all of the field's.
+func whose(err error) (cgroup string, field Fields, file string) {
+	var f *FileError
+	var p *fieldError
+	switch {
+	case errors.As(err, &f):
+		if f.Op != "open" {
+			file = path.Base(f.File)
+		}
+		return f.Cgroup, f.Field, file
+	case errors.As(err, &p):
+		return p.cgroup, p.field, p.file
+	}
+	return "", 0, ""
+}
+
+// settle remembers what the files have now.
+func (e *Enforcer) settle(p *plan, differ []Desired) {
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		clear(k.files)
+		k.files = k.files[:0]
+	}
+	for i := range p.reads {
+		r := &p.reads[i]
+		k := e.cgroups[r.cgroup]
+		if r.setting.failed {
+			continue
+		}
+		text := r.raw
+		if r.setting.planned && !e.cfg.DryRun {
+			// The kernel's words for what was written.
+			var err error
+			if text, err = r.setting.dir.read(r.file); err != nil {
+				continue
+			}
+		}
+		s := settled{name: r.file, text: text, dir: r.setting.dir}
+		if len(text) < settledBytes {
+			s.file = e.dirs.keep(s.dir, r.file)
+		}
+		if j := slices.IndexFunc(k.files, func(s settled) bool { return s.name == r.file }); j >= 0 {
+			k.files[j] = s
+		} else {
+			k.files = append(k.files, s)
+		}
+		for _, key := range [...]troubleKey{{r.setting.field, r.file}, {r.setting.field, ""}} {
+			if t := k.trouble[key]; t != nil && t.fight {
+				t.over = true
+			} else if t != nil {
+				delete(k.trouble, key)
+				e.troubles--
+			}
+		}
+	}
+}
+
+// note remembers an error and reports whether it is news.
+func (e *Enforcer) note(err error, now time.Time, report *Report) (fresh bool) {
+	cgroup, field, file := whose(err)
+	k := e.cgroups[cgroup]
+	if k == nil {
+		return true
+	}
+	cause := CauseOf(err)
+	key := troubleKey{field, file}
+	t := k.trouble[key]
+	if t == nil {
+		t = &trouble{}
+		if k.trouble == nil {
+			k.trouble = map[troubleKey]*trouble{}
+		}
+		k.trouble[key] = t
+		e.troubles++
+		fresh = true
+	}
+	fresh = fresh || t.cause != cause || t.fight
+	t.cause, t.fight, t.over = cause, false, false
+	t.forever = cause == CauseUnsupported || cause == CauseEmpty
+	t.wait = min(max(2*t.wait, e.cfg.RetryAfter), e.cfg.RetryAtMost)
+	t.until = now.Add(t.wait)
+	if cause == CauseGone {
+		if !slices.Contains(report.Gone, cgroup) {
+			report.Gone = append(report.Gone, cgroup)
+		}
+		return false // Cgroups come and go.
+	}
+	return fresh
+}
+
+// contend counts a repair, and gives way if there are too many.
+func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report *Report) {
+	k := e.cgroups[c.Cgroup]
+	if k.repairs == nil {
+		k.repairs = map[string][]time.Time{}
+	}
+	file := path.Base(c.File)
+	times := slices.DeleteFunc(k.repairs[file], func(t time.Time) bool { return now.Sub(t) > e.cfg.Contention.Period })
+	times = append(times, now)
+	k.repairs[file] = times
+	if len(times) < e.cfg.Contention.Repairs {
+		return
+	}
+	delete(k.repairs, file)
+	key := troubleKey{c.Field, file}
+	t := k.trouble[key]
+	if t == nil {
+		t = &trouble{}
+		if k.trouble == nil {
+			k.trouble = map[troubleKey]*trouble{}
+		}
+		k.trouble[key] = t
+		e.troubles++
+	}
+	if t.fight && now.Sub(t.until) > e.cfg.Contention.MaxBackoff {
+		t.wait = 0 // That was another fight.
+	}
+	t.fight, t.over = true, false
+	t.wait = min(max(2*t.wait, e.cfg.Contention.Backoff), e.cfg.Contention.MaxBackoff)
+	t.until = now.Add(t.wait)
+	contended := Contended{Change: c, Repairs: len(times), For: t.wait}
+	report.Contended = append(report.Contended, contended)
+	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
+}
+
+// encourage lets files be tried again whose cgroups lie above or below one that
+// changed.
+func (e *Enforcer) encourage(changes []Change) {
+	for cgroup, k := range e.cgroups {
+		for _, t := range k.trouble {
+			if t.fight || t.forever {
+				continue
+			}
+			for i := range changes {
+				c := changes[i].Cgroup
+				if c != cgroup && (strings.HasPrefix(c, cgroup+"/") || strings.HasPrefix(cgroup, c+"/")) {
+					t.until = time.Time{}
+					break
+				}
+			}
+		}
+	}
+}
+
+// Next returns when a file that is left alone is to be tried again; ok is false
+// if there is none.
+func (e *Enforcer) Next() (next time.Time, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.troubles == 0 {
+		return next, false
+	}
+	for _, k := range e.cgroups {
+		for _, t := range k.trouble {
+			if !t.forever && !t.over && (!ok || t.until.Before(next)) {
+				next, ok = t.until, true
+			}
+		}
+	}
+	return next, ok
+}
+
+func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	if e.cfg.Logger != nil {
+		e.cfg.Logger.LogAttrs(ctx, level, msg, attrs...)
+	}
+}

@@ -1,0 +1,429 @@
+package hooks_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+)
+
+// enforcer opens a hierarchy and enforces a state on it.
+func enforcer(t testing.TB, state *hooks.State, root string, cfg hooks.EnforcerConfig) *hooks.Enforcer {
+	t.Helper()
+	e := hooks.NewEnforcer(state, applier(t, hooks.ApplierConfig{Root: root}), cfg)
+	t.Cleanup(e.Close)
+	return e
+}
+
+func put(state *hooks.State, cgroup string, r hookpb.Resources) {
+	state.Put(hooks.Desired{Cgroup: cgroup, Resources: &r})
+}
+
+// changed are the changes in words.
+func changed(report hooks.Report) (changes []string) {
+	for _, c := range report.Changes {
+		changes = append(changes, c.String())
+	}
+	return changes
+}
+
+// What moves both ways on parent and child is written in an order that the
+// kernel takes, on cgroups of its own.
+func TestEnforceBothDirections(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	child := tree.Make("pod/web")
+	tree.Process(child)
+	var state hooks.State
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	quotaFile, periodFile := "cpu.cfs_quota_us", "cpu.cfs_period_us"
+	for _, c := range []struct {
+		name          string
+		quota, period int64
+		cpus          string
+		want          string
+	}{
+		{"a first limit", 100_000, 100_000, "0-1", "100000 100000"},
+		{"wider", 200_000, 100_000, "0-1", "200000 100000"},
+		{"tighter", 50_000, 100_000, "0", "50000 100000"},
+		{"elsewhere", 50_000, 100_000, "1", "50000 100000"},
+		{"another period", 80_000, 20_000, "0-1", "80000 20000"},
+		{"a longer period", 30_000, 100_000, "0-1", "30000 100000"},
+		{"no limit", -1, 100_000, "0-1", "-1 100000"},
+		{"a limit again", 10_000, 100_000, "1", "10000 100000"},
+	} {
+		for _, cgroup := range []string{child, pod} {
+			put(&state, cgroup, hookpb.Resources{CFSQuotaUS: &c.quota, CFSPeriodUS: &c.period, CPUSetCPUs: &c.cpus})
+		}
+		if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) == 0 {
+			t.Errorf("%s: %v, %v", c.name, report.Changes, report.Err)
+		}
+		for _, cgroup := range []string{child, pod} {
+			got := ""
+			if tree.V2 {
+				got = strings.Replace(tree.Read(cgroup, "cpu.max"), "max", "-1", 1)
+			} else {
+				got = tree.Read(cgroup, quotaFile) + " " + tree.Read(cgroup, periodFile)
+			}
+			if cpus := tree.Read(cgroup, "cpuset.cpus"); got != c.want || cpus != c.cpus {
+				t.Errorf("%s: %s has %s and CPUs %s, want %s and %s", c.name, cgroup, got, cpus, c.want, c.cpus)
+			}
+		}
+		if again := e.Enforce(t.Context()); len(again.Changes) != 0 || again.Err != nil || again.Files == 0 {
+			t.Errorf("%s: a second look at %d files changes %v, error %v", c.name, again.Files, again.Changes, again.Err)
+		}
+	}
+	if _, ok := e.Next(); ok {
+		t.Error("something is left to be tried again")
+	}
+}
+
+// Every field that this kernel has, written and read back.
+func TestEnforceEveryField(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	web := tree.Make("pod/web")
+	pid := tree.Process(web)
+	n := func(v int64) *int64 { return &v }
+	r := hookpb.Resources{
+		CPUShares: n(2048), CFSQuotaUS: n(150_000), CFSPeriodUS: n(50_000), CPUBurstUS: n(1000), CPUSetCPUs: new("0"), CPUSetMems: new("0"),
+		MemoryLimitBytes: n(1<<30 + 1), MemoryHighBytes: n(1 << 29), MemoryLowBytes: n(1 << 28), MemoryMinBytes: n(1 << 27), CPUBvt: n(-1),
+		OOMScoreAdj: n(321),
+	}
+	var state hooks.State
+	put(&state, web, r)
+	r.OOMScoreAdj = nil
+	put(&state, pod, r)
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	report := e.Enforce(t.Context())
+	want := map[string]string{
+		"cpu.shares": "2048", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "50000", "cpu.cfs_burst_us": "1000",
+		"cpuset.cpus": "0", "cpuset.mems": "0", "memory.limit_in_bytes": "1073741824",
+	}
+	refused := map[hooks.Fields]bool{hooks.FieldMemoryHigh: true, hooks.FieldMemoryLow: true, hooks.FieldMemoryMin: true, hooks.FieldCPUBvt: true}
+	if tree.V2 {
+		want = map[string]string{
+			"cpu.weight": "174", "cpu.max": "150000 50000", "cpu.max.burst": "1000", "cpuset.cpus": "0", "cpuset.mems": "0",
+			"memory.max": "1073741824", "memory.high": "536870912", "memory.low": "268435456", "memory.min": "134217728",
+		}
+		refused = map[hooks.Fields]bool{hooks.FieldCPUBvt: true}
+	}
+	for _, cgroup := range []string{pod, web} {
+		for file, value := range want {
+			if got := tree.Read(cgroup, file); got != value {
+				t.Errorf("%s of %s is %s, want %s", file, cgroup, got, value)
+			}
+		}
+	}
+	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil || strings.TrimSpace(string(score)) != "321" {
+		t.Errorf("the process has score %s, error %v", score, err)
+	}
+	// What this kernel does not have is reported once, by its name.
+	for field := range refused {
+		if tree.Has(pod, "cpu.bvt_warp_ns") && field == hooks.FieldCPUBvt {
+			continue
+		}
+		found := false
+		for _, err := range unjoin(report.Err) {
+			var file *hooks.FileError
+			found = found || errors.As(err, &file) && file.Field == field && hooks.CauseOf(err) == hooks.CauseUnsupported
+		}
+		if !found {
+			t.Errorf("no word of %s in %v", field, report.Err)
+		}
+	}
+	if again := e.Enforce(t.Context()); again.Err != nil || len(again.Changes) != 0 {
+		t.Errorf("a second look reports %v and changes %v", again.Err, again.Changes)
+	}
+}
+
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func TestEnforceRepairsDrift(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	shares, want := "cpu.shares", "512"
+	if tree.V2 {
+		shares, want = "cpu.weight", "59"
+	}
+	var state hooks.State
+	put(&state, pod, hookpb.Resources{CPUShares: new(int64(512))})
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	if report := e.Enforce(t.Context()); report.Repairs != 0 || len(report.Changes) != 1 {
+		t.Errorf("the first time: %+v", report)
+	}
+	tree.Write(pod, shares, "77")
+	if report := e.Enforce(t.Context(), pod); report.Repairs != 1 || len(report.Changes) != 1 {
+		t.Errorf("after drift: %+v", report)
+	}
+	if got := tree.Read(pod, shares); got != want {
+		t.Errorf("shares are %s, want %s", got, want)
+	}
+	// The kernel may go, and come back as another of the same name.
+	tree.Remove(pod)
+	report := e.Enforce(t.Context(), pod)
+	if report.Err != nil || !cmp.Equal(report.Gone, []string{pod}) {
+		t.Errorf("a cgroup that is gone: %+v", report)
+	}
+	tree.Make("pod")
+	e.Forget(pod)
+	if report := e.Enforce(t.Context(), pod); len(report.Changes) != 1 || report.Repairs != 0 {
+		t.Errorf("a cgroup that came back: %+v", report)
+	}
+}
+
+// A cgroup that is removed and made again between two looks is another one, and
+// no error.
+func TestEnforceMeetsAnotherCgroupOfTheName(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	var state hooks.State
+	put(&state, pod, hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0")})
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e.Enforce(t.Context())
+	tree.Remove(pod)
+	tree.Make("pod")
+	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) == 0 {
+		t.Errorf("got %+v", report)
+	}
+	if got := tree.Read(pod, "cpuset.cpus"); got != "0" {
+		t.Errorf("CPUs are %s", got)
+	}
+}
+
+// What the kernel refuses now it may take when the parent has changed.
+func TestEnforceTriesAgain(t *testing.T) {
+	tree := cgrouptest.New(t)
+	if tree.V2 {
+		t.Skip("cgroup v2 takes a cpuset beyond the parent's")
+	}
+	pod, web := tree.Make("pod"), tree.Make("pod/web")
+	tree.Write(web, "cpuset.cpus", "0")
+	tree.Write(pod, "cpuset.cpus", "0")
+	var state hooks.State
+	var log bytes.Buffer
+	put(&state, web, hookpb.Resources{CPUSetCPUs: new("0-1")})
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	report := e.Enforce(t.Context())
+	if hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
+		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
+	}
+	for range 5 {
+		if again := e.Enforce(t.Context()); again.Err != nil || len(again.Changes) != 0 {
+			t.Errorf("it is tried again at once: %+v", again)
+		}
+	}
+	if n := strings.Count(log.String(), "does not take"); n != 1 {
+		t.Errorf("the refusal is logged %d times: %s", n, &log)
+	}
+	if next, ok := e.Next(); !ok || time.Until(next) < time.Minute {
+		t.Errorf("the next attempt is at %v, %v", next, ok)
+	}
+	put(&state, pod, hookpb.Resources{CPUSetCPUs: new("0-1")})
+	e.Enforce(t.Context())
+	if report := e.Enforce(t.Context()); report.Err != nil {
+		t.Error(report.Err)
+	}
+	if got := tree.Read(web, "cpuset.cpus"); got != "0-1" {
+		t.Errorf("CPUs are %s", got)
+	}
+	if _, ok := e.Next(); ok {
+		t.Error("something is left to be tried again")
+	}
+}
+
+// Two writers who both insist: we give way, name the field and come back later.
+func TestEnforceGivesWay(t *testing.T) {
+	root := tree(t, splitV1)
+	var state hooks.State
+	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
+	e.Enforce(t.Context())
+	other := func(file, value string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, file), []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var contended []hooks.Contended
+	for range 10 {
+		other("cpu/pod/cpu.shares", "77\n")
+		contended = append(contended, e.Enforce(t.Context()).Contended...)
+	}
+	if len(contended) != 1 || contended[0].Field != hooks.FieldCPUShares || contended[0].Repairs != 3 {
+		t.Fatalf("contended is %v", contended)
+	}
+	if got, want := contended[0].String(), `cpu_shares of cgroup "pod": another writer set cpu/pod/cpu.shares to 77 3 times; it is left alone for 1h0m0s`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "77\n" {
+		t.Errorf("shares are %q, want the other writer's", got)
+	}
+	// The other fields of the cgroup are looked after as before.
+	other("cpuset/pod/cpuset.cpus", "0-7\n")
+	if report := e.Enforce(t.Context()); len(report.Changes) != 1 || report.Changes[0].Field != hooks.FieldCPUSetCPUs {
+		t.Errorf("got %+v", report)
+	}
+	// A new decision is a new start.
+	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(256))})
+	e.Enforce(t.Context())
+	if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "256" {
+		t.Errorf("shares are %q", got)
+	}
+}
+
+func TestEnforceComesBackAfterAFight(t *testing.T) {
+	root := tree(t, splitV1)
+	var state hooks.State
+	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512))})
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 2, Period: time.Hour, Backoff: 10 * time.Millisecond, MaxBackoff: time.Hour}})
+	file := filepath.Join(root, "cpu/pod/cpu.shares")
+	for want := 10 * time.Millisecond; want <= 40*time.Millisecond; want *= 2 {
+		var contended []hooks.Contended
+		for len(contended) == 0 {
+			if err := os.WriteFile(file, []byte("77\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			contended = e.Enforce(t.Context()).Contended
+		}
+		if contended[0].For != want {
+			t.Errorf("it is left alone for %s, want %s", contended[0].For, want)
+		}
+		next, ok := e.Next()
+		if !ok {
+			t.Fatal("there is no next attempt")
+		}
+		if err := os.WriteFile(file, []byte("77\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Until(next))
+		if report := e.Enforce(t.Context()); len(report.Changes) != 1 {
+			t.Errorf("after the time is up: %+v", report)
+		}
+	}
+}
+
+func TestEnforceDryRun(t *testing.T) {
+	root := tree(t, splitV1)
+	var state hooks.State
+	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000))})
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{DryRun: true})
+	report := e.Enforce(t.Context())
+	if diff := cmp.Diff([]string{"cpu/pod/cpu.shares: 1024 -> 512", "cpu/pod/cpu.cfs_quota_us: -1 -> 5000"}, changed(report)); diff != "" {
+		t.Error(diff)
+	}
+	if again := e.Enforce(t.Context()); len(again.Changes) != 0 {
+		t.Errorf("the same difference is reported again: %v", again.Changes)
+	}
+	if diff := cmp.Diff(map[string]string{"cpu/pod/cpu.shares": "1024\n", "cpu/pod/cpu.cfs_quota_us": "-1\n"}, read(t, root, "cpu/pod/cpu.shares", "cpu/pod/cpu.cfs_quota_us")); diff != "" {
+		t.Errorf("a dry run wrote: %s", diff)
+	}
+}
+
+// Files that there is no room for are opened each time, with the same outcome.
+func TestEnforceWithoutKeptFiles(t *testing.T) {
+	tree := cgrouptest.New(t)
+	var state hooks.State
+	for i := range 5 {
+		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookpb.Resources{CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0")})
+	}
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{KeepFiles: 3})
+	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 10 {
+		t.Errorf("got %+v", report)
+	}
+	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 0 || report.Files < 10 {
+		t.Errorf("got %+v", report)
+	}
+}
+
+func TestState(t *testing.T) {
+	var s hooks.State
+	r := func(shares int64) *hookpb.Resources { return &hookpb.Resources{CPUShares: &shares} }
+	for _, c := range []struct {
+		name string
+		give hooks.Desired
+		want bool
+	}{
+		{"new", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, true},
+		{"the same", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, false},
+		{"another value", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(3)}, true},
+		{"nothing where nothing was", hooks.Desired{Cgroup: "a/c"}, false},
+		{"another pod's", hooks.Desired{Cgroup: "a", PodUID: "2", Resources: r(3)}, true},
+		{"nothing any more", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: &hookpb.Resources{}}, true},
+		{"again", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(4)}, true},
+		{"a neighbour", hooks.Desired{Cgroup: "ab", PodUID: "3", Resources: r(4)}, true},
+	} {
+		before := s.Version()
+		if got := s.Put(c.give); got != c.want || (s.Version() != before) != c.want {
+			t.Errorf("%s: changed is %v, want %v", c.name, got, c.want)
+		}
+	}
+	var cgroups []string
+	for _, d := range s.All() {
+		cgroups = append(cgroups, d.Cgroup)
+	}
+	if diff := cmp.Diff([]string{"a", "a/b", "ab"}, cgroups); diff != "" {
+		t.Error(diff)
+	}
+	s.RemovePod("1")
+	if _, ok := s.Get("a/b"); ok || s.Len() != 2 {
+		t.Error("the pod is still there")
+	}
+	s.Put(hooks.Desired{Cgroup: "a/b", Resources: r(4)})
+	s.Remove("a")
+	if _, ok := s.Get("ab"); !ok || s.Len() != 1 {
+		t.Error("a neighbour went as well, or a child did not")
+	}
+	s.RemovePod("")
+	if s.Len() != 1 {
+		t.Error("no pod is every class")
+	}
+}
+
+// Two goroutines enforce while cgroups come and go and decisions change.
+func TestEnforceHammer(t *testing.T) {
+	tree := cgrouptest.New(t)
+	var state hooks.State
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{KeepFiles: 20, RetryAfter: time.Nanosecond, RetryAtMost: time.Nanosecond, Contention: hooks.Contention{Repairs: 1 << 30}})
+	var all sync.WaitGroup
+	for g := range 3 {
+		name := "pod" + strconv.Itoa(g)
+		all.Go(func() {
+			for i := range 40 {
+				pod := tree.Make(name)
+				put(&state, pod, hookpb.Resources{CFSQuotaUS: new(int64(5000 + i)), CPUSetCPUs: new(strconv.Itoa(i % 2))})
+				if report := e.Enforce(t.Context(), pod); report.Err != nil {
+					t.Error(report.Err)
+				}
+				if i%4 == 3 {
+					tree.Remove(pod)
+					e.Enforce(t.Context())
+					state.Remove(pod)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, d := range state.All() {
+		t.Errorf("%s is left", d.Cgroup)
+	}
+}

@@ -1,0 +1,167 @@
+package hooks
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// CgroupDriver is who makes the cgroups of pods and how they are named, the
+// kubelet's cgroupDriver.
+type CgroupDriver uint8
+
+// The drivers.
+const (
+	// Cgroupfs names directories as the pods are:
+	// "kubepods/burstable/pod8dbc5577/4b1f".
+	Cgroupfs CgroupDriver = iota
+	// Systemd names them as systemd's units:
+	// "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577.slice/cri-containerd-4b1f.scope".
+	Systemd
+)
+
+// String returns the name that the kubelet's configuration has for it.
+func (d CgroupDriver) String() string {
+	switch d {
+	case Cgroupfs:
+		return "cgroupfs"
+	case Systemd:
+		return "systemd"
+	}
+	return fmt.Sprintf("cgroupDriver(%d)", uint8(d))
+}
+
+// Layout says where the cgroups of QoS classes, pods and containers lie. Its
+// paths are those of a [Target]: relative to the root of the hierarchy, without
+// a slash in front. The zero value is the kubelet's and containerd's layout for
+// the driver cgroupfs.
+type Layout struct {
+	Driver CgroupDriver
+	// Root is the kubelet's cgroupRoot, empty for the root of the hierarchy.
+	Root string
+	// Scope is what a container's directory begins with, before its identifier:
+	// "cri-containerd" (the default for systemd), "crio", "docker". The driver
+	// cgroupfs has none by default.
+	Scope string
+}
+
+// parts returns the names that make up the path of a class or, with a UID, of a
+// pod.
+func parts(class hookpb.QOSClass, uid string) []string {
+	names := []string{"kubepods"}
+	switch class {
+	case hookpb.QOSBurstable:
+		names = append(names, "burstable")
+	case hookpb.QOSBestEffort:
+		names = append(names, "besteffort")
+	}
+	if uid != "" {
+		names = append(names, "pod"+uid)
+	}
+	return names
+}
+
+func (l Layout) join(names []string) string {
+	root := strings.Trim(l.Root, "/")
+	if l.Driver != Systemd {
+		return path.Join(root, path.Join(names...))
+	}
+	// systemd keeps "-" for the levels of slices.
+	unit := root
+	for i, name := range names {
+		names[i] = strings.ReplaceAll(name, "-", "_")
+	}
+	if unit != "" {
+		unit = strings.ReplaceAll(path.Base(root), "-", "_") + "-"
+	}
+	return expandSlice(unit + strings.Join(names, "-") + ".slice")
+}
+
+// expandSlice returns the path of a slice: each "-" in its name is a level
+// (systemd.slice(5)).
+func expandSlice(slice string) string {
+	name, ok := strings.CutSuffix(slice, ".slice")
+	if !ok {
+		return slice
+	}
+	var dirs []string
+	for i := range len(name) + 1 {
+		if i == len(name) || name[i] == '-' {
+			dirs = append(dirs, name[:i]+".slice")
+		}
+	}
+	return path.Join(dirs...)
+}
+
+// QOS returns the cgroup above the pods of a class. Guaranteed pods lie in the
+// one above all classes.
+func (l Layout) QOS(class hookpb.QOSClass) string { return l.join(parts(class, "")) }
+
+// Pod returns the cgroup of a pod.
+func (l Layout) Pod(class hookpb.QOSClass, uid string) string { return l.join(parts(class, uid)) }
+
+// Container returns the cgroup of a container in its pod's.
+func (l Layout) Container(pod, id string) string {
+	scope := l.Scope
+	if l.Driver == Systemd {
+		if scope == "" {
+			scope = "cri-containerd"
+		}
+		return pod + "/" + scope + "-" + id + ".scope"
+	}
+	if scope != "" {
+		scope += "-"
+	}
+	return pod + "/" + scope + id
+}
+
+// Parent returns the path of a cgroup parent as the kubelet hands it to a
+// runtime: "/kubepods/burstable/pod8dbc5577", or the last slice alone:
+// "kubepods-burstable-pod8dbc5577.slice".
+func (l Layout) Parent(cgroupParent string) string {
+	p := strings.Trim(cgroupParent, "/")
+	if strings.Contains(p, "/") {
+		return p
+	}
+	return expandSlice(p)
+}
+
+// Path returns the path of a container's cgroup from linux.cgroupsPath of the
+// OCI runtime specification: "/kubepods/pod8dbc5577/4b1f", or in systemd's
+// notation "kubepods-pod8dbc5577.slice:cri-containerd:4b1f".
+func (l Layout) Path(cgroupsPath string) string {
+	if fields := strings.Split(cgroupsPath, ":"); len(fields) == 3 {
+		return expandSlice(fields[0]) + "/" + fields[1] + "-" + fields[2] + ".scope"
+	}
+	return strings.Trim(cgroupsPath, "/")
+}
+
+// Of returns the cgroup that a request is about: the cgroup parent itself at
+// levels QOS and Pod, the container's directory in it at level Container. It is
+// for a [Target].
+//
+// A path that is not below the root is an error that wraps [ErrEscapes]; a
+// container that has no identifier has no cgroup yet.
+func (l Layout) Of(req *hookpb.Request) (string, error) {
+	cgroup := req.CgroupParent
+	if req.Level == hookpb.LevelContainer {
+		id := req.Container.ID
+		if id == "" {
+			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
+		}
+		if id == "." || id == ".." || strings.Contains(id, "/") {
+			return "", fmt.Errorf("cgroup of %s: identifier %q: %w", describe(req), id, ErrEscapes)
+		}
+		if err := checkCgroup(cgroup); err != nil {
+			return "", err
+		}
+		cgroup = l.Container(cgroup, id)
+	}
+	return cgroup, checkCgroup(cgroup)
+}
+
+// CgroupOf returns the cgroup that a request is about in the layout of the
+// kubelet's cgroupfs driver, see [Layout.Of].
+func CgroupOf(req *hookpb.Request) (string, error) { return Layout{}.Of(req) }
