@@ -281,7 +281,7 @@ func TestSeveralPluginsMakeOneAnswer(t *testing.T) {
 	ignored := config(t, "ignored", rulebreaker)
 	ignored.FailurePolicy = admission.Ignore
 	plugins := func(cfgs ...admission.PluginConfig) *admission.Engine {
-		var list []*admission.Plugin
+		var list []admission.Policy
 		for _, cfg := range cfgs {
 			list = append(list, load(t, cfg))
 		}

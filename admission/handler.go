@@ -3,7 +3,6 @@ package admission
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,16 +10,12 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Handler serves a [Validator] as a validating admission webhook of
+// Handler serves a [Validator] or a [Mutator] as an admission webhook of
 // admission.k8s.io/v1: POST of an AdmissionReview in JSON, whatever the path.
 //
 // A review is answered with 200 and a review, whether it is admitted or not.
@@ -30,16 +25,21 @@ import (
 //
 // The query's timeout, which the API server sends, becomes the context's
 // deadline, less a tenth of it for the way back, 50 ms at least and 500 ms at
-// most. If the Validator panics, the request is denied with 500.
+// most. If the Validator or the Mutator panics, the request is denied with 500.
 type Handler struct {
-	// Validator decides. Required.
+	// Validator decides, if the handler is that of a validating webhook.
 	Validator Validator
+	// Mutator decides, if it is that of a mutating one. Exactly one of the two is
+	// required.
+	Mutator Mutator
 	// MaxBodyBytes is the longest body that is read. Default
 	// [DefaultMaxBodyBytes].
 	MaxBodyBytes int64
 	// Logger receives panics and answers that could not be written; nil drops
 	// them.
 	Logger *slog.Logger
+	// Panicked is called after a panic, to count it; nil is not called.
+	Panicked func()
 }
 
 const (
@@ -55,15 +55,9 @@ const (
 	MaxTimeout = 30 * time.Second
 )
 
-var (
-	reviewType = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
-	// bodies are the buffers that bodies are read into.
-	bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-)
-
-// keepBody is the size of the largest buffer that is used again. One 7 MiB
-// review must not cost 7 MiB for ever.
-const keepBody = 256 << 10
+// firstRead is how much memory a body gets that announces more: a length is only
+// a claim, and beyond this, memory follows what comes.
+const firstRead = 128 << 10
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -76,24 +70,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
-	response := h.validate(ctx, request)
+	response := h.decide(ctx, request)
 	response.UID = request.UID
-	// The API server takes a validating webhook that patches for broken.
-	response.Patch, response.PatchType = nil, nil
-
-	out, marshalErr := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: reviewType, Response: response})
+	if h.Mutator == nil || len(response.Patch) == 0 || !response.Allowed {
+		// The API server takes a validating webhook that patches for broken, and
+		// so it does a patch without a type.
+		response.Patch, response.PatchType = nil, nil
+	}
+	out, marshalErr := appendReview(make([]byte, 0, 256+len(response.Patch)*4/3), response)
 	if marshalErr != nil {
 		// Only strings and numbers are in it, so this is not for the client.
 		h.log("encode admission review", "uid", request.UID, "err", marshalErr)
 		http.Error(w, "encode admission review: "+marshalErr.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header()["Content-Type"] = jsonContent
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write(out); err != nil {
 		h.log("write admission review", "uid", request.UID, "err", err)
 	}
 }
+
+var jsonContent = []string{"application/json"}
 
 func (h *Handler) log(msg string, args ...any) {
 	if h.Logger != nil {
@@ -116,9 +114,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*admissionv1.Adm
 	if r.Method != http.MethodPost {
 		return nil, nil, nil, refuse(http.StatusMethodNotAllowed, "method is %s, want POST", r.Method)
 	}
-	contentType := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != "application/json" {
-		return nil, nil, nil, refuse(http.StatusUnsupportedMediaType, "content type is %q, want application/json", contentType)
+	if contentType := r.Header.Get("Content-Type"); contentType != jsonContent[0] {
+		if media, _, err := mime.ParseMediaType(contentType); err != nil || media != jsonContent[0] {
+			return nil, nil, nil, refuse(http.StatusUnsupportedMediaType, "content type is %q, want application/json", contentType)
+		}
 	}
 	timeout, err := timeoutOf(r)
 	if err != nil {
@@ -155,17 +154,9 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1
 	if r.ContentLength > limit {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
 	}
-	body := bodies.Get().(*bytes.Buffer)
-	defer func() {
-		if body.Cap() <= keepBody {
-			body.Reset()
-			bodies.Put(body)
-		}
-	}()
-	if r.ContentLength > 0 {
-		// A length is only a claim: beyond this, memory follows what comes.
-		body.Grow(int(min(r.ContentLength, keepBody/2)) + bytes.MinRead)
-	}
+	// The request refers to the body, so it has one of its own.
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -176,60 +167,31 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1
 		}
 		return nil, refuse(http.StatusBadRequest, "read body: %v", err)
 	}
-	return decode(body.Bytes())
+	request, err := decodeReview(body.Bytes())
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "%v", err)
+	}
+	return request, nil
 }
 
-// decode decodes a review's envelope, with names matched exactly as everywhere
-// in Kubernetes. The request does not refer to body: RawExtension copies the
-// bytes of an object and leaves them as they are otherwise.
-func decode(body []byte) (*admissionv1.AdmissionRequest, *httpError) {
-	var review admissionv1.AdmissionReview
-	if err := utiljson.Unmarshal(body, &review); err != nil {
-		return nil, refuse(http.StatusBadRequest, "decode admission review: %v", err)
-	}
-	if review.TypeMeta != reviewType {
-		return nil, refuse(http.StatusBadRequest, "body is %s %s, want %s %s",
-			orNone(review.APIVersion), orNone(review.Kind), reviewType.APIVersion, reviewType.Kind)
-	}
-	switch {
-	case review.Request == nil:
-		return nil, refuse(http.StatusBadRequest, "admission review has no request")
-	case review.Request.UID == "":
-		return nil, refuse(http.StatusBadRequest, "request of the admission review has no uid")
-	}
-	return review.Request, nil
-}
-
-// orNone makes an empty name visible, and any other safe to be shown.
-func orNone(name string) string {
-	if name == "" {
-		return "(none)"
-	}
-	return fmt.Sprintf("%.100q", name)
-}
-
-// validate asks the Validator and turns its faults into denials.
-func (h *Handler) validate(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
+// decide asks the Validator or the Mutator and turns its faults into denials.
+func (h *Handler) decide(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {
-			h.log("validator panicked", "uid", request.UID, "panic", r, "stack", string(debug.Stack()))
-			response = internalError(request.UID, "admission validator panicked")
+			h.log("admission panicked", "uid", request.UID, "panic", r, "stack", string(debug.Stack()))
+			if h.Panicked != nil {
+				h.Panicked()
+			}
+			response = internalError(request.UID, "admission panicked")
 		}
 	}()
-	if response = h.Validator.Validate(ctx, request); response == nil {
-		return internalError(request.UID, "admission validator gave no answer")
+	if h.Mutator != nil {
+		response = h.Mutator.Mutate(ctx, request)
+	} else {
+		response = h.Validator.Validate(ctx, request)
+	}
+	if response == nil {
+		return internalError(request.UID, "admission gave no answer")
 	}
 	return response
-}
-
-func internalError(uid types.UID, message string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{
-		UID: uid,
-		Result: &metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusInternalServerError,
-			Reason:  metav1.StatusReasonInternalError,
-			Message: message,
-		},
-	}
 }

@@ -123,13 +123,14 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 		{"cut off", "application/json", strings.NewReader(review("u", "{}")[:50]), 400, "decode admission review: unexpected end of JSON input"},
 		{"something behind it", "application/json", strings.NewReader(review("u", "{}") + "{}"), 400, "decode admission review: invalid character '{' after top-level value"},
 		{"null", "application/json", strings.NewReader("null"), 400, "body is (none) (none), want admission.k8s.io/v1 AdmissionReview"},
-		{"an array", "application/json", strings.NewReader("[]"), 400, "decode admission review: json: cannot unmarshal array into Go value of type v1.AdmissionReview"},
+		{"an array", "application/json", strings.NewReader("[]"), 400, "decode admission review: the body is array, want object"},
 		{"other kind", "application/json", strings.NewReader(`{"apiVersion":"v1","kind":"Pod"}`), 400, `body is "v1" "Pod", want admission.k8s.io/v1 AdmissionReview`},
 		{"other version", "application/json", strings.NewReader(strings.Replace(review("u", "{}"), "io/v1", "io/v1beta1", 1)), 400, `body is "admission.k8s.io/v1beta1" "AdmissionReview", want admission.k8s.io/v1 AdmissionReview`},
 		{"names in another case", "application/json", strings.NewReader(strings.Replace(review("u", "{}"), `"request"`, `"Request"`, 1)), 400, "admission review has no request"},
 		{"no request", "application/json", strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), 400, "admission review has no request"},
+		{"a member that occurs twice", "application/json", strings.NewReader(strings.Replace(review("u", "{}"), `"name":"web"`, `"name":"web","name":"db"`, 1)), 400, "decode admission review: request.name occurs twice"},
 		{"no uid", "application/json", strings.NewReader(review("", "{}")), 400, "request of the admission review has no uid"},
-		{"wrong type", "application/json", strings.NewReader(strings.Replace(review("u", "{}"), `"CREATE"`, "7", 1)), 400, "decode admission review: json: cannot unmarshal number into Go struct field AdmissionRequest.request.operation of type v1.Operation"},
+		{"wrong type", "application/json", strings.NewReader(strings.Replace(review("u", "{}"), `"CREATE"`, "7", 1)), 400, "decode admission review: request.operation is number, want string"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -204,10 +205,10 @@ func TestHandlerAnswersForAValidatorThatIsBroken(t *testing.T) {
 		validator admission.Validator
 		want      *admissionv1.AdmissionResponse
 	}{
-		{"it panics", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { panic("oops") }), broken("admission validator panicked")},
-		{"it is missing", nil, broken("admission validator panicked")},
-		{"it gives no answer", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }), broken("admission validator gave no answer")},
-		{"it patches, and answers another request", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		{"it panics", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { panic("oops") }), broken("admission panicked")},
+		{"it is missing", nil, broken("admission panicked")},
+		{"it gives no answer", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }), broken("admission gave no answer")},
+		{"it patches, though it validates, and answers another request", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{UID: "other", Allowed: true, Patch: []byte("[]"), PatchType: &patchType}
 		}), allowed()},
 	}

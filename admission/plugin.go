@@ -4,69 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	admissionv1 "k8s.io/api/admission/v1"
+	"log/slog"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/codec/admissionpb"
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Plugin is a guest that validates requests. It is safe for use by several
+// Plugin is a guest that validates or mutates. It is safe for use by several
 // goroutines.
 type Plugin struct {
-	guest  *host.Plugin
-	policy FailurePolicy
+	guest     *host.Plugin
+	cfg       PluginConfig
+	match     *matcher
+	functions abi.Mask
 }
 
-// PluginConfig says which module a plugin is and what its failures mean.
+// PluginConfig says which module a plugin is, when it is asked, and what its
+// failures mean.
 type PluginConfig struct {
 	// Module is the plugin's module, name, configuration and limits. Its Kind,
-	// Imports and NewState belong to this package and must be empty. The
-	// default of Limits.ResultBytes is [DefaultResultBytes].
+	// Imports, NewState, Dialects and Probe belong to this package and must be
+	// empty.
 	Module host.Config
-	// FailurePolicy says what becomes of a request on which the plugin fails.
-	FailurePolicy FailurePolicy
+	// PolicyRules say when the plugin is asked and what its verdict counts for.
+	PolicyRules
+	// AllowedToMutate says that the plugin may change objects. A plugin that does
+	// so all the same fails.
+	AllowedToMutate bool
 }
 
-// DefaultResultBytes is how long the messages of a guest about one verdict may
-// be, unless its limits say otherwise: what Kubernetes allows the annotations of
-// an object.
-const DefaultResultBytes = 256 << 10
-
-// FailurePolicy says what becomes of a request on which a plugin fails: it
-// trapped, was not done in time, answered by no rule of the ABI, or said itself
-// that it could not decide. A denial is not a failure.
-type FailurePolicy uint8
-
-const (
-	// Fail denies the request with 500 and the reason.
-	Fail FailurePolicy = iota
-	// Ignore goes on as if the plugin had allowed the request, with a warning.
-	Ignore
-)
-
-// String returns the name that the policy has in Kubernetes.
-func (p FailurePolicy) String() string {
-	switch p {
-	case Fail:
-		return "Fail"
-	case Ignore:
-		return "Ignore"
-	}
-	return fmt.Sprintf("FailurePolicy(%d)", uint8(p))
-}
+// maxResultBytes is how long the messages of a guest about one verdict may be:
+// what Kubernetes allows the annotations of an object. Patches and objects may
+// have Limits.ResultBytes.
+const maxResultBytes = 256 << 10
 
 // Load makes a plugin of a module.
 //
-// Errors are those of [host.Runtime.Load].
+// Errors are those of [host.Runtime.Load], and several mistakes of the
+// configuration joined.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, error) {
 	var errs []error
 	if m := &cfg.Module; m.Kind != 0 || m.Imports != nil || m.NewState != nil {
 		errs = append(errs, errors.New("module.kind, module.imports and module.newState must be empty"))
 	}
-	if cfg.FailurePolicy > Ignore {
-		errs = append(errs, fmt.Errorf("failurePolicy is %s, want Fail or Ignore", cfg.FailurePolicy))
+	match, err := cfg.PolicyRules.compile()
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Module.Name, err)
@@ -74,113 +59,152 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	module := cfg.Module
 	module.Kind = abi.KindAdmission
 	module.Imports = imports
-	module.NewState = func() any { return new(call) }
-	if module.Limits.ResultBytes == 0 {
-		module.Limits.ResultBytes = DefaultResultBytes
-	}
+	module.NewState = func() any { return new(dialect.Call) }
 	guest, err := rt.Load(ctx, module)
 	if err != nil {
 		return nil, err
 	}
-	return &Plugin{guest: guest, policy: cfg.FailurePolicy}, nil
+	return &Plugin{guest: guest, cfg: cfg, match: match, functions: guest.Functions()}, nil
 }
 
 // Name returns the name under which the plugin was loaded.
 func (p *Plugin) Name() string { return p.guest.Name() }
 
+// Digest returns the SHA-256 of the module, in hexadecimal.
+func (p *Plugin) Digest() string { return p.guest.Digest() }
+
+// Guest returns the module that the plugin is.
+func (p *Plugin) Guest() *host.Plugin { return p.guest }
+
+// Validates reports whether the plugin decides about requests.
+func (p *Plugin) Validates() bool { return p.validates() }
+
+// Mutates reports whether the plugin changes objects.
+func (p *Plugin) Mutates() bool { return p.mutates() }
+
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }
 
-// call is what an instance of a guest is asked about, and what it said about its
-// verdict.
-type call struct {
-	request *admissionv1.AdmissionRequest
-	// envelope is the encoded request.
-	envelope []byte
-	result   *admissionpb.Result
-}
-
-func callOf(inst *host.Instance) *call { return inst.State().(*call) }
+func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
+func (p *Plugin) matcher() *matcher    { return p.match }
+func (p *Plugin) logger() *slog.Logger { return p.cfg.Module.Logger }
+func (p *Plugin) validates() bool      { return p.functions.Has(abi.Validate) }
+func (p *Plugin) mutates() bool        { return p.functions.Has(abi.Mutate) }
 
 // imports are the host functions of an admission plugin. Between calls there is
 // no request, which a guest reads as nothing.
 var imports = []host.Import{
-	host.GuestReads(abi.ModuleAdmission, abi.ImportRequest, func(inst *host.Instance) []byte {
-		return callOf(inst).envelope
+	reads(abi.ImportRequest, func(r *dialect.Request) []byte { return r.Envelope }),
+	reads(abi.ImportAdmissionObject, func(r *dialect.Request) []byte { return r.Object.Raw }),
+	reads(abi.ImportOldObject, func(r *dialect.Request) []byte { return r.OldObject.Raw }),
+	reads(abi.ImportOptions, func(r *dialect.Request) []byte { return r.Options.Raw }),
+	host.GuestReads(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
+		object, _ := protoOf(inst)
+		return object
 	}),
-	host.GuestReads(abi.ModuleAdmission, abi.ImportAdmissionObject, func(inst *host.Instance) []byte {
-		if r := callOf(inst).request; r != nil {
-			return r.Object.Raw
-		}
-		return nil
-	}),
-	host.GuestReads(abi.ModuleAdmission, abi.ImportOldObject, func(inst *host.Instance) []byte {
-		if r := callOf(inst).request; r != nil {
-			return r.OldObject.Raw
-		}
-		return nil
-	}),
-	host.GuestReads(abi.ModuleAdmission, abi.ImportOptions, func(inst *host.Instance) []byte {
-		if r := callOf(inst).request; r != nil {
-			return r.Options.Raw
-		}
-		return nil
+	host.GuestReads(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
+		_, old := protoOf(inst)
+		return old
 	}),
 	host.GuestWrites(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
+		if len(data) > maxResultBytes {
+			inst.Violate(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
+		}
 		result, err := admissionpb.ParseResult(data)
 		if err != nil {
 			inst.Violate(err)
 		}
-		callOf(inst).result = result // The last one counts.
+		dialect.CallOf(inst).Result = result // The last one counts.
+	}),
+	host.GuestWrites(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
+		c := mutation(inst)
+		c.Patch, c.Mutant = append([]byte{}, data...), nil
+	}),
+	host.GuestWrites(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
+		c := mutation(inst)
+		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),
 }
 
-// verdict is what one plugin said about a request.
-type verdict struct {
-	allowed bool
-	code    uint32
-	message string
-	// result is nil if the plugin had nothing more to say.
-	result *admissionpb.Result
-	// failure says why there is no verdict.
-	failure error
+// reads returns the import of a function that hands a part of the request over.
+func reads(name string, part func(r *dialect.Request) []byte) host.Import {
+	return host.GuestReads(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
+		if r := dialect.CallOf(inst).Request; r != nil {
+			return part(r)
+		}
+		return nil
+	})
 }
 
-// ask asks the guest. envelope is the encoding of request.
+// protoOf returns the objects as protobuf.
+func protoOf(inst *host.Instance) (object, old []byte) {
+	c := dialect.CallOf(inst)
+	if !c.Fetched && c.Request != nil {
+		c.Object, c.OldObject = c.Request.Proto()
+		c.Fetched = true
+	}
+	return c.Object, c.OldObject
+}
+
+// mutation returns the call that may change the object.
+func mutation(inst *host.Instance) *dialect.Call {
+	c := dialect.CallOf(inst)
+	if !c.Mutating {
+		inst.Violate(fmt.Errorf("only %s changes the object", abi.Mutate))
+	}
+	return c
+}
+
+// decide asks the guest.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
-func (p *Plugin) ask(ctx context.Context, request *admissionv1.AdmissionRequest, envelope []byte) (v verdict) {
+func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool) (v verdict) {
 	// A fault of ours in one plugin's call must not take the server down, and
 	// here it is known whose call it was.
 	defer func() {
 		if r := recover(); r != nil {
-			v = verdict{failure: fmt.Errorf("plugin %q: host panicked: %v", p.Name(), r)}
+			v = failed(fmt.Errorf("plugin %q: host panicked: %v", p.Name(), r))
 		}
 	}()
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
-		return verdict{failure: err}
+		return failed(err)
 	}
 	defer inst.Release()
-	c := callOf(inst)
-	*c = call{request: request, envelope: envelope}
-	defer func() { *c = call{} }()
-	packed, err := inst.Call(ctx, abi.Validate)
+	v, err = p.native(ctx, inst, req, mutating)
 	if err != nil {
-		return verdict{failure: err}
+		return failed(err)
 	}
+	return v
+}
+
+// native asks a guest of package abi.
+func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *dialect.Request, mutating bool) (verdict, error) {
+	function := abi.Validate
+	if mutating {
+		function = abi.Mutate
+	}
+	c := dialect.CallOf(inst)
+	c.Request, c.Mutating = req, mutating
+	defer c.Reset()
+	packed, err := inst.Call(ctx, function)
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{Verdict: dialect.Verdict{Result: c.Result}}
 	switch code, number := abi.UnpackVerdict(packed); number {
 	case abi.VerdictAllow:
-		return verdict{allowed: true, result: c.result}
+		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant
 	case abi.VerdictDeny:
-		return verdict{code: code, message: inst.Reason(), result: c.result}
+		v.Code, v.Message = code, inst.Reason()
 	case abi.VerdictError:
 		reason := inst.Reason()
 		if reason == "" {
 			reason = "no reason given"
 		}
-		return verdict{failure: fmt.Errorf("plugin %q: could not decide: %s", p.Name(), reason)}
+		return verdict{}, fmt.Errorf("plugin %q: could not decide: %s", p.Name(), reason)
 	default:
-		return verdict{failure: fmt.Errorf("plugin %q: %s returned verdict %d, want %d, %d or %d", p.Name(), abi.Validate, number, abi.VerdictAllow, abi.VerdictError, abi.VerdictDeny)}
+		return verdict{}, fmt.Errorf("plugin %q: %s returned verdict %d, want %d, %d or %d", p.Name(), function, number, abi.VerdictAllow, abi.VerdictError, abi.VerdictDeny)
 	}
+	return v, nil
 }

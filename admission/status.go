@@ -11,6 +11,9 @@ import (
 	"github.com/kubewasm/kubewasm/codec/admissionpb"
 )
 
+// result is everything about a verdict beside its number, code and message.
+type result = admissionpb.Result
+
 // reasons are the reasons that belong to HTTP codes, as in
 // k8s.io/apimachinery/pkg/api/errors.
 var reasons = map[int32]metav1.StatusReason{
@@ -36,17 +39,17 @@ var reasons = map[int32]metav1.StatusReason{
 func denial(v *verdict) *metav1.Status {
 	status := &metav1.Status{Code: http.StatusForbidden}
 	switch {
-	case v.code == 0 && v.result != nil && len(v.result.FieldErrors) != 0:
+	case v.Code == 0 && v.Result != nil && len(v.Result.FieldErrors) != 0:
 		status.Code = http.StatusUnprocessableEntity
-	case v.code == 0:
-	case v.code < 400 || v.code > 599:
+	case v.Code == 0:
+	case v.Code < 400 || v.Code > 599:
 		status.Code = http.StatusBadRequest
 	default:
-		status.Code = int32(v.code)
+		status.Code = int32(v.Code)
 	}
 	status.Reason = reasons[status.Code]
-	if v.result != nil && v.result.Reason != "" {
-		status.Reason = metav1.StatusReason(v.result.Reason)
+	if v.Result != nil && v.Result.Reason != "" {
+		status.Reason = metav1.StatusReason(v.Result.Reason)
 	}
 	return status
 }
@@ -55,10 +58,10 @@ func denial(v *verdict) *metav1.Status {
 // errors.
 func messageOf(v *verdict) string {
 	var parts []string
-	if v.message != "" {
-		parts = append(parts, v.message)
+	if v.Message != "" {
+		parts = append(parts, v.Message)
 	}
-	for _, c := range causesOf(v.result) {
+	for _, c := range fieldCauses(v.Result) {
 		if c.Field != "" {
 			c.Message = c.Field + ": " + c.Message
 		}
@@ -70,9 +73,19 @@ func messageOf(v *verdict) string {
 	return strings.Join(parts, "; ")
 }
 
-// causesOf returns field errors as the causes of a status, the way
+// causesOf returns the causes of a status: field errors, and the members of a
+// group that deny.
+func causesOf(v *verdict) []metav1.StatusCause {
+	causes := fieldCauses(v.Result)
+	for _, c := range v.causes {
+		causes = append(causes, metav1.StatusCause{Message: c.message, Field: "spec.policies." + c.name})
+	}
+	return causes
+}
+
+// fieldCauses returns field errors as causes, the way
 // k8s.io/apimachinery/pkg/api/errors.NewInvalid does.
-func causesOf(r *admissionpb.Result) []metav1.StatusCause {
+func fieldCauses(r *result) []metav1.StatusCause {
 	if r == nil {
 		return nil
 	}

@@ -1,0 +1,150 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+)
+
+// Group is a policy that asks plugins and combines what they say by a boolean
+// expression. It never changes objects. It is safe for use by several goroutines.
+type Group struct {
+	cfg        GroupConfig
+	match      *matcher
+	expression *boolexpr.Expression
+	// members are in the order of their names in the expression.
+	members []*Plugin
+}
+
+// GroupConfig says which plugins are a group.
+type GroupConfig struct {
+	// Name is the group's name in messages. Required.
+	Name string
+	// Members are the plugins by the names that the expression has for them:
+	// letters, digits and "_". They validate, have no rules of their own, and
+	// belong to the group, which closes them.
+	Members map[string]*Plugin
+	// Expression says what the members must say for a request to be allowed:
+	//
+	//	signed() || (reviewed() && !experimental())
+	//
+	// with true, false and parentheses. Members are asked from the left to the
+	// right as far as it takes to know, each once.
+	Expression string
+	// Message is what the user reads of a denial. Required.
+	Message string
+	// PolicyRules say when the group is asked and what its verdict counts for. A
+	// member that fails is a failure of the group.
+	PolicyRules
+}
+
+// NewGroup makes a group. Errors are everything that is wrong with cfg.
+func NewGroup(cfg GroupConfig) (*Group, error) {
+	var errs []error
+	if cfg.Name == "" {
+		errs = append(errs, errors.New("name is empty"))
+	}
+	if cfg.Message == "" {
+		errs = append(errs, errors.New("message is empty"))
+	}
+	names := slices.Sorted(maps.Keys(cfg.Members))
+	expression, err := boolexpr.Parse(cfg.Expression, names)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("expression: %w", err))
+	}
+	match, err := cfg.PolicyRules.compile()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	g := &Group{cfg: cfg, match: match, expression: expression}
+	for _, name := range names {
+		p := cfg.Members[name]
+		switch {
+		case p == nil:
+			errs = append(errs, fmt.Errorf("member %s has no plugin", name))
+			continue
+		case !p.validates():
+			errs = append(errs, fmt.Errorf("member %s does not validate", name))
+		case p.match != nil || p.cfg.Mode != Protect:
+			errs = append(errs, fmt.Errorf("member %s has rules of its own", name))
+		}
+		g.members = append(g.members, p)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("group %q: %w", cfg.Name, err)
+	}
+	return g, nil
+}
+
+// Name returns the group's name.
+func (g *Group) Name() string { return g.cfg.Name }
+
+// Close closes the members.
+func (g *Group) Close(ctx context.Context) error {
+	var errs []error
+	for _, p := range g.members {
+		errs = append(errs, p.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Group) rules() *PolicyRules { return &g.cfg.PolicyRules }
+func (g *Group) matcher() *matcher   { return g.match }
+func (g *Group) validates() bool     { return true }
+func (g *Group) mutates() bool       { return false }
+
+// decide asks the members that the expression needs.
+func (g *Group) decide(ctx context.Context, req *dialect.Request, _ bool) verdict {
+	answers := make([]*verdict, len(g.members))
+	var failure error
+	allowed := g.expression.Eval(func(i int) bool {
+		if failure != nil {
+			return false
+		}
+		if answers[i] == nil {
+			v := g.members[i].decide(ctx, req, false)
+			answers[i] = &v
+			failure = v.failure
+		}
+		return answers[i].Allowed
+	})
+	if failure != nil {
+		return failed(fmt.Errorf("group %q: %w", g.cfg.Name, failure))
+	}
+	v := verdict{Verdict: dialect.Verdict{Allowed: allowed, Message: g.cfg.Message}}
+	var merged resultMerger
+	for i, name := range g.expression.Names() {
+		a := answers[i]
+		if a == nil {
+			continue
+		}
+		merged.add(name, a.Result)
+		if !allowed && !a.Allowed {
+			v.causes = append(v.causes, memberCause{name, messageOf(a)})
+		}
+	}
+	v.Result = merged.result
+	return v
+}
+
+// resultMerger collects warnings and audit annotations of several guests.
+type resultMerger struct{ result *result }
+
+func (m *resultMerger) add(name string, r *result) {
+	if r == nil || len(r.Warnings) == 0 && len(r.AuditAnnotations) == 0 {
+		return
+	}
+	if m.result == nil {
+		m.result = &result{AuditAnnotations: map[string]string{}}
+	}
+	m.result.Warnings = append(m.result.Warnings, r.Warnings...)
+	for key, value := range r.AuditAnnotations {
+		m.result.AuditAnnotations[strings.Join([]string{name, key}, ".")] = value
+	}
+}

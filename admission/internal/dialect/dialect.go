@@ -1,0 +1,92 @@
+// Package dialect is what the engine and the languages of policies know of each
+// other: what a guest is asked, and what it says.
+package dialect
+
+import (
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Request is what a guest is asked about.
+type Request struct {
+	*admissionv1.AdmissionRequest
+	// Envelope is the message kubewasm.admission.v1.Request.
+	Envelope []byte
+	// Proto returns the object and the old object as protobuf, nil if they have
+	// none.
+	Proto func() (object, oldObject []byte)
+
+	mu     sync.Mutex
+	bodies []body
+}
+
+// body is the request in the form of a dialect.
+type body struct {
+	dialect string
+	bytes   []byte
+}
+
+// Body returns what encode makes of the request in the form of a dialect, made
+// once for all plugins of it. It must not be changed.
+func (r *Request) Body(dialect string, encode func() []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.bodies {
+		if b.dialect == dialect {
+			return b.bytes
+		}
+	}
+	r.bodies = append(r.bodies, body{dialect, encode()})
+	return r.bodies[len(r.bodies)-1].bytes
+}
+
+// Verdict is what a guest says about a request.
+type Verdict struct {
+	Allowed bool
+	// Code is the HTTP code of a denial, 0 for the default.
+	Code uint32
+	// Message is why the request is denied.
+	Message string
+	// Result is nil if the guest has nothing more to say.
+	Result *admissionpb.Result
+	// Patch is what to change about the object as a JSON Patch, Object the object
+	// as it should be; at most one of them is there.
+	Patch, Object []byte
+}
+
+// Mutates reports whether the guest changes the object.
+func (v *Verdict) Mutates() bool { return v.Patch != nil || v.Object != nil }
+
+// Call is the state of an instance: what it is asked about, and what it said.
+type Call struct {
+	Request *Request
+	// Mutating says that the object may be changed.
+	Mutating bool
+	// Object and OldObject are the protobuf of the objects, once Fetched.
+	Object, OldObject []byte
+	Fetched           bool
+
+	Result        *admissionpb.Result
+	Patch, Mutant []byte
+	// Input and Output are what guests read and write in dialects that have one
+	// buffer for each.
+	Input, Output []byte
+	// Own belongs to the dialect, and outlives the call.
+	Own any
+}
+
+// CallOf returns the call of an instance.
+func CallOf(inst *host.Instance) *Call { return inst.State().(*Call) }
+
+// Reset ends a call.
+func (c *Call) Reset() { *c = Call{Own: c.Own} }
+
+// Forget drops what was made of the request.
+func (r *Request) Forget() {
+	clear(r.bodies)
+	r.bodies = r.bodies[:0]
+}

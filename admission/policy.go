@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+)
+
+// Policy is what an [Engine] asks: a [Plugin] or a [Group].
+type Policy interface {
+	// Name returns the name by which messages call the policy.
+	Name() string
+	// Close waits until ctx ends for the calls that run, and frees the guests.
+	Close(ctx context.Context) error
+
+	rules() *PolicyRules
+	matcher() *matcher
+	// validates and mutates report what the policy is asked for.
+	validates() bool
+	mutates() bool
+	// decide asks for a verdict. mutating says that the object may be changed.
+	decide(ctx context.Context, req *dialect.Request, mutating bool) verdict
+}
+
+// PolicyRules say when a policy is asked and what its verdict counts for. The zero
+// value is a policy that is asked about every request and denies it if it fails.
+type PolicyRules struct {
+	// Match says which requests the policy is asked about.
+	Match Match
+	// Namespaces knows the labels of namespaces, for Match.NamespaceSelector.
+	Namespaces NamespaceLabels
+	// Order decides who comes first: policies with lower numbers, and of equal
+	// ones those that the engine was given first. Mutators see the objects as
+	// those before them left them; messages are in this order.
+	Order int
+	// Mode says whether verdicts count.
+	Mode Mode
+	// FailurePolicy says what becomes of a request on which the policy fails.
+	FailurePolicy FailurePolicy
+	// Observer is told of every verdict; nil costs nothing.
+	Observer Observer
+}
+
+// compile checks the rules.
+func (r *PolicyRules) compile() (*matcher, error) {
+	var errs []error
+	if r.FailurePolicy > Ignore {
+		errs = append(errs, fmt.Errorf("failurePolicy is %s, want Fail or Ignore", r.FailurePolicy))
+	}
+	if r.Mode > Monitor {
+		errs = append(errs, fmt.Errorf("mode is %s, want Protect or Monitor", r.Mode))
+	}
+	m, err := r.Match.compile(r.Namespaces)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return m, errors.Join(errs...)
+}
+
+// FailurePolicy says what becomes of a request on which a plugin fails: it
+// trapped, was not done in time, answered by no rule of the ABI, or said itself
+// that it could not decide. A denial is not a failure.
+type FailurePolicy uint8
+
+const (
+	// Fail denies the request with 500 and the reason.
+	Fail FailurePolicy = iota
+	// Ignore goes on as if the plugin had allowed the request, with a warning.
+	Ignore
+)
+
+// String returns the name that the policy has in Kubernetes.
+func (p FailurePolicy) String() string {
+	switch p {
+	case Fail:
+		return "Fail"
+	case Ignore:
+		return "Ignore"
+	}
+	return fmt.Sprintf("FailurePolicy(%d)", uint8(p))
+}
+
+// Mode says whether the verdicts of a policy count.
+type Mode uint8
+
+const (
+	// Protect is the mode in which they do.
+	Protect Mode = iota
+	// Monitor is the mode in which the policy is asked, logged and counted, and
+	// every request is allowed unchanged: for a policy that is to be tried out.
+	// Its warnings and audit annotations are kept.
+	Monitor
+)
+
+// String returns "Protect" or "Monitor".
+func (m Mode) String() string {
+	switch m {
+	case Protect:
+		return "Protect"
+	case Monitor:
+		return "Monitor"
+	}
+	return fmt.Sprintf("Mode(%d)", uint8(m))
+}
+
+// Observer is told what policies decide.
+//
+// # Notes
+//
+//   - Decided runs on the goroutine of the request, and several at the same
+//     time: it must be quick and safe for that.
+type Observer interface {
+	Decided(ctx context.Context, d Decision)
+}
+
+// Decision is the verdict of a policy on a request.
+type Decision struct {
+	Policy string
+	// Mutating says that the policy was asked as a mutator.
+	Mutating bool
+	Mode     Mode
+	// Verdict is what the policy said, whatever came of it.
+	Verdict Outcome
+	// Patched says that the policy changed the object.
+	Patched bool
+	// Duration is how long it took, the wait for an instance included.
+	Duration time.Duration
+	// Err is why the policy failed.
+	Err error
+}
+
+// Outcome is what a policy said.
+type Outcome string
+
+// The outcomes.
+const (
+	Allowed Outcome = "allow"
+	Denied  Outcome = "deny"
+	Failed  Outcome = "error"
+)
+
+// verdict is what one policy said about a request.
+type verdict struct {
+	dialect.Verdict
+	// causes are what a group adds: which of its members deny.
+	causes []memberCause
+	// failure says why there is no verdict.
+	failure error
+}
+
+type memberCause struct{ name, message string }
+
+func failed(err error) verdict { return verdict{failure: err} }
+
+// ask asks a policy within its rules: a policy that monitors has its verdict
+// logged and dropped.
+func ask(ctx context.Context, p Policy, req *dialect.Request, mutating bool) verdict {
+	rules := p.rules()
+	if rules.Observer == nil && rules.Mode == Protect {
+		return p.decide(ctx, req, mutating)
+	}
+	start := time.Now()
+	v := p.decide(ctx, req, mutating)
+	if rules.Observer != nil {
+		d := Decision{
+			Policy: p.Name(), Mutating: mutating, Mode: rules.Mode, Verdict: Denied,
+			Patched: v.failure == nil && v.Allowed && v.Mutates(), Duration: time.Since(start), Err: v.failure,
+		}
+		switch {
+		case v.failure != nil:
+			d.Verdict = Failed
+		case v.Allowed:
+			d.Verdict = Allowed
+		}
+		rules.Observer.Decided(ctx, d)
+	}
+	if rules.Mode == Monitor {
+		logMonitored(ctx, p, req, &v)
+		v = verdict{Verdict: dialect.Verdict{Allowed: true, Result: v.Result}}
+	}
+	return v
+}
+
+// logger is a policy that has a log.
+type logger interface{ logger() *slog.Logger }
+
+// logMonitored writes down what a policy would have done.
+func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdict) {
+	l, ok := p.(logger)
+	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
+		return
+	}
+	attrs := []any{"policy", p.Name(), "uid", req.UID, "kind", req.Kind.Kind, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation}
+	switch {
+	case v.failure != nil:
+		l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", v.failure)...)
+	case !v.Allowed:
+		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", messageOf(v))...)
+	default:
+		l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(v.Patch))...)
+	}
+}

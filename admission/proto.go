@@ -1,0 +1,72 @@
+package admission
+
+import (
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// builtin knows the types that guests may have as protobuf: those of the
+// Kubernetes API that are generally available.
+var builtin = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv1.AddToScheme, autoscalingv2.AddToScheme,
+		networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, schedulingv1.AddToScheme,
+		coordinationv1.AddToScheme, discoveryv1.AddToScheme, admissionregistrationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err) // Two types of one name: a fault of the build.
+		}
+	}
+	return scheme
+})
+
+// protoObjects returns the objects of a request as protobuf, each nil if it is not
+// there, is of no built-in type or does not decode as one.
+func protoObjects(r *admissionv1.AdmissionRequest) (object, oldObject []byte) {
+	gvk := schema.GroupVersionKind{Group: r.Kind.Group, Version: r.Kind.Version, Kind: r.Kind.Kind}
+	if !builtin().Recognizes(gvk) {
+		return nil, nil
+	}
+	return protoOfJSON(gvk, r.Object.Raw), protoOfJSON(gvk, r.OldObject.Raw)
+}
+
+func protoOfJSON(gvk schema.GroupVersionKind, raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
+	object, err := builtin().New(gvk)
+	if err != nil {
+		return nil
+	}
+	message, ok := object.(interface{ Marshal() ([]byte, error) })
+	if !ok || utiljson.Unmarshal(raw, object) != nil {
+		return nil
+	}
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	encoded, err := message.Marshal()
+	if err != nil {
+		return nil
+	}
+	return encoded
+}
