@@ -26,6 +26,8 @@ const (
 	requiredLabels = "../examples/admission/required-labels"
 	scripted       = "testdata/scripted"
 	rulebreaker    = "testdata/rulebreaker.wasm"
+	mutant         = "testdata/mutant.wasm"
+	memberGuest    = "testdata/member"
 )
 
 // shared holds the compiled modules of all tests.

@@ -172,8 +172,11 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 	}
 	defer inst.Release()
 	v, err = p.native(ctx, inst, req, mutating)
-	if err != nil {
+	switch {
+	case err != nil:
 		return failed(err)
+	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
+		return failed(fmt.Errorf("plugin %q: changes the object, which allowedToMutate does not allow", p.Name()))
 	}
 	return v
 }

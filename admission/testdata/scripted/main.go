@@ -15,6 +15,8 @@ import (
 type scripted struct {
 	// Warning is given on every request.
 	Warning string `json:"warning"`
+	// Mark is what Mutate adds to the annotation "trail".
+	Mark string `json:"mark"`
 }
 
 func (s *scripted) Validate(req *admission.Request) *admission.Response {
@@ -71,6 +73,31 @@ func (s *scripted) Validate(req *admission.Request) *admission.Response {
 		response = admission.Deny(sum(req.Object()), " ", sum(req.OldObject()))
 	}
 	return response
+}
+
+// Mutate does what the annotations say about mutation, and adds its mark to the
+// trail.
+func (s *scripted) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
+	script := core.PodFromJSON(req.Object()).Metadata().Annotations()
+	annotations := field.NewPath("metadata", "annotations")
+	if trail, ok := script.Lookup("trail"); ok && s.Mark != "" {
+		patch.Set(annotations.Key("trail"), trail+s.Mark)
+	}
+	if text, ok := script.Lookup("label"); ok {
+		key, value, _ := strings.Cut(text, "=")
+		patch.Default(field.NewPath("metadata", "labels").Key(key), value)
+	}
+	if text, ok := script.Lookup("set-object"); ok {
+		patch.SetObject([]byte(text))
+	}
+	if _, ok := script.Lookup("bad-patch"); ok {
+		patch.Set(field.NewPath("metadata", "name", "x"), 1)
+	}
+	if _, ok := script.Lookup("proto"); ok {
+		name := core.PodFromProto(req.ObjectProto()).Metadata().Name()
+		patch.Set(annotations.Key("proto"), "name "+name+", old "+strconv.Itoa(len(req.OldObjectProto())))
+	}
+	return s.Validate(req)
 }
 
 func describe(req *admission.Request) string {
