@@ -20,6 +20,7 @@ lint:
 WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm)
 	go generate ./guest/...
+	go generate ./guest/api
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

@@ -404,21 +404,6 @@ func (g GroupResource) Group() string { return view.View(g).Text(1) }
 // Resource returns the field resource.
 func (g GroupResource) Resource() string { return view.View(g).Text(2) }
 
-// GroupVersion contains the "group" and the "version", which uniquely
-// identifies the API.
-type GroupVersion view.View
-
-// TypeOfGroupVersion is for generated code.
-var TypeOfGroupVersion = view.Type{
-	Names: []string{1: "group", 2: "version"},
-}
-
-// Group returns the field group.
-func (g GroupVersion) Group() string { return view.View(g).Text(1) }
-
-// Version returns the field version.
-func (g GroupVersion) Version() string { return view.View(g).Text(2) }
-
 // GroupVersionForDiscovery is a view of a GroupVersionForDiscovery.
 // GroupVersion contains the "group/version" and "version" string of a version.
 type GroupVersionForDiscovery view.View

@@ -1,6 +1,8 @@
 package meta
 
 import (
+	"strings"
+
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
@@ -11,14 +13,14 @@ type StringMap = view.StringMap
 // ReadRaw reads a RawExtension or a FieldsV1: an object in an encoding that
 // Kubernetes does not look at, JSON for the most part. It is for generated code.
 func ReadRaw(v view.Value) []byte {
-	if v.Raw == nil {
-		return nil
-	}
 	raw := v.Raw
 	if !v.JSON {
-		if _, raw = v.Field(1); raw == nil {
-			return nil
-		}
+		_, raw = v.Field(1)
+	} else if json.Value(raw).IsNull() {
+		raw = nil
+	}
+	if raw == nil {
+		return nil
 	}
 	if v.Kept {
 		return raw[:len(raw):len(raw)]
@@ -38,4 +40,22 @@ func ReadStrings(v view.Value) []string {
 	}
 	v.Each(1, func(item []byte) { list = append(list, v.Text(item)) })
 	return list
+}
+
+// GroupVersion names a version of an API group, the empty group for that of Pods.
+type GroupVersion struct{ Group, Version string }
+
+// ReadGroupVersion reads a GroupVersion, which in JSON is a string. It is for
+// generated code.
+func ReadGroupVersion(v view.Value) GroupVersion {
+	if !v.JSON {
+		_, group := v.Field(1)
+		_, version := v.Field(2)
+		return GroupVersion{v.Text(group), v.Text(version)}
+	}
+	group, version, ok := strings.Cut(json.Value(v.Raw).String(), "/")
+	if !ok {
+		group, version = "", group
+	}
+	return GroupVersion{group, version}
 }

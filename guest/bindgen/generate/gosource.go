@@ -152,6 +152,9 @@ func structFields(t *ast.StructType) map[uint32]goField {
 			field.name = f.Names[0].Name
 		}
 		field.json, _, _ = strings.Cut(tag.Get("json"), ",")
+		if _, ok := tag.Lookup("json"); !ok {
+			field.json = field.name
+		}
 		_, field.pointer = f.Type.(*ast.StarExpr)
 		fields[uint32(number)] = field
 	}

@@ -55,13 +55,14 @@ var sdkPackages = map[string]string{
 
 // values are the messages that are not read as views.
 var values = map[protoreflect.FullName]Type{
-	"k8s.io.apimachinery.pkg.api.resource.Quantity":   value(sdk+"resource", "Quantity", sdk+"resource", "Read"),
-	"k8s.io.apimachinery.pkg.util.intstr.IntOrString": value(sdk+"intstr", "IntOrString", sdk+"intstr", "Read"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":       value(sdk+"meta", "Time", sdk+"meta", "ReadTime"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":  value(sdk+"meta", "Time", sdk+"meta", "ReadMicroTime"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":   value(sdk+"meta", "Duration", sdk+"meta", "ReadDuration"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":   value("", "[]byte", sdk+"meta", "ReadRaw"),
-	"k8s.io.apimachinery.pkg.runtime.RawExtension":    value("", "[]byte", sdk+"meta", "ReadRaw"),
+	"k8s.io.apimachinery.pkg.api.resource.Quantity":     value(sdk+"resource", "Quantity", sdk+"resource", "Read"),
+	"k8s.io.apimachinery.pkg.util.intstr.IntOrString":   value(sdk+"intstr", "IntOrString", sdk+"intstr", "Read"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":         value(sdk+"meta", "Time", sdk+"meta", "ReadTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":    value(sdk+"meta", "Time", sdk+"meta", "ReadMicroTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":     value(sdk+"meta", "Duration", sdk+"meta", "ReadDuration"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.GroupVersion": value(sdk+"meta", "GroupVersion", sdk+"meta", "ReadGroupVersion"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":     value("", "[]byte", sdk+"meta", "ReadRaw"),
+	"k8s.io.apimachinery.pkg.runtime.RawExtension":      value("", "[]byte", sdk+"meta", "ReadRaw"),
 }
 
 func value(goPackage, goType, readPackage, read string) Type {
