@@ -247,7 +247,7 @@ func readAll(v reflect.Value, depth int) {
 	t := v.Type()
 	switch t.Kind() {
 	case reflect.Slice:
-		for i := range min(v.Len(), 20) {
+		for i := range min(v.Len(), 3) {
 			readAll(v.Index(i), depth)
 		}
 		return
@@ -271,7 +271,7 @@ func readAll(v reflect.Value, depth int) {
 			m.Call([]reflect.Value{reflect.MakeFunc(m.Type().In(0), func(args []reflect.Value) []reflect.Value {
 				readAll(args[1], depth-1)
 				n++
-				return []reflect.Value{reflect.ValueOf(n < 20)}
+				return []reflect.Value{reflect.ValueOf(n < 3)}
 			})})
 		}
 	}

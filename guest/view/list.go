@@ -17,9 +17,8 @@ type list struct {
 	entries []Entry
 	// values is a slice of the type that the accessor returns.
 	values any
-	// elements and fields are used again for the next version.
+	// elements are used again for the next version.
 	elements []message
-	fields   []field
 	// recent are the answers of the last look-ups in a map; next is the one to
 	// replace.
 	recent [4]answer
@@ -96,11 +95,9 @@ func (l *list) makeElements(o *object, t *Type, count int) {
 	if count <= len(l.elements) {
 		return
 	}
-	width := len(t.Names)
 	l.elements = make([]message, count)
-	fields := make([]field, count*width)
 	for i := range l.elements {
-		l.elements[i] = message{object: o, typ: t, fields: fields[i*width : (i+1)*width : (i+1)*width]}
+		l.elements[i] = message{object: o, typ: t}
 	}
 }
 

@@ -1,0 +1,125 @@
+package core
+
+import (
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/api/resource"
+	"github.com/kubewasm/kubewasm/guest/view"
+)
+
+// ResourceList is amounts of resources by their names.
+type ResourceList map[string]resource.Quantity
+
+// add adds each amount of a list.
+func (l ResourceList) add(list view.Map[resource.Quantity]) {
+	for name, amount := range list.All {
+		sum := l[name]
+		sum.Add(amount)
+		l[name] = sum
+	}
+}
+
+// addAll adds each amount of another list.
+func (l ResourceList) addAll(other ResourceList) {
+	for name, amount := range other {
+		sum := l[name]
+		sum.Add(amount)
+		l[name] = sum
+	}
+}
+
+// max raises each amount to that of another list.
+func (l ResourceList) max(other ResourceList) {
+	for name, amount := range other {
+		if have, ok := l[name]; !ok || amount.Cmp(have) > 0 {
+			l[name] = amount
+		}
+	}
+}
+
+// Requests returns what the Pod asks a node for, as the scheduler reckons for a
+// Pod that it has to place
+// (k8s.io/component-helpers/resource.PodRequests): the containers together or, if
+// that is more, an init container with the sidecars before it; in place of that
+// what the Pod asks for as a whole; and its overhead. What the status says of a
+// Pod that runs already does not count.
+func (p Pod) Requests() ResourceList {
+	spec := p.Spec()
+	sum := ResourceList{}
+	for _, c := range spec.Containers() {
+		sum.add(c.Resources().Requests())
+	}
+	// Init containers run one after the other, but beside the sidecars that were
+	// started before.
+	sidecars, peak := ResourceList{}, ResourceList{}
+	for _, c := range spec.InitContainers() {
+		if c.isSidecar() {
+			sum.add(c.Resources().Requests())
+			sidecars.add(c.Resources().Requests())
+			peak.max(sidecars)
+			continue
+		}
+		together := ResourceList{}
+		together.add(c.Resources().Requests())
+		together.addAll(sidecars)
+		peak.max(together)
+	}
+	sum.max(peak)
+	for name, amount := range spec.Resources().Requests().All {
+		if name == ResourceCPU || name == ResourceMemory || strings.HasPrefix(name, ResourceHugePagesPrefix) {
+			sum[name] = amount
+		}
+	}
+	sum.add(spec.Overhead())
+	return sum
+}
+
+// isSidecar reports whether an init container runs as long as the Pod does.
+func (c Container) isSidecar() bool { return c.RestartPolicy() == ContainerRestartPolicyAlways }
+
+// HostPorts returns the ports that the Pod takes on its node: those with a host
+// port of sidecars and containers, in this order.
+func (p Pod) HostPorts() []ContainerPort {
+	var ports []ContainerPort
+	take := func(c Container) {
+		for _, port := range c.Ports() {
+			if port.HostPort() > 0 {
+				ports = append(ports, port)
+			}
+		}
+	}
+	spec := p.Spec()
+	for _, c := range spec.InitContainers() {
+		if c.isSidecar() {
+			take(c)
+		}
+	}
+	for _, c := range spec.Containers() {
+		take(c)
+	}
+	return ports
+}
+
+// ConflictsOnHost reports whether two ports cannot both be taken on one node: the
+// number and the protocol are the same, and so is the address, if not one of them
+// is for all addresses.
+func (c ContainerPort) ConflictsOnHost(other ContainerPort) bool {
+	const all = "0.0.0.0"
+	protocol := func(p ContainerPort) string {
+		if s := p.Protocol(); s != "" {
+			return s
+		}
+		return ProtocolTCP
+	}
+	address := func(p ContainerPort) string {
+		if s := p.HostIP(); s != "" {
+			return s
+		}
+		return all
+	}
+	if c.HostPort() <= 0 || c.HostPort() != other.HostPort() || protocol(c) != protocol(other) {
+		return false
+	}
+	a, b := address(c), address(other)
+	return a == b || a == all || b == all
+}
