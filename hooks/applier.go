@@ -18,6 +18,7 @@ import (
 type Applier struct {
 	version Version
 	weight  WeightConversion
+	path    string
 	// root is the hierarchy, or the only one of several that is used.
 	root *os.Root
 	// controllers are the hierarchies of cgroup v1 that are mounted one beside
@@ -103,7 +104,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w", err)
 	}
-	a := &Applier{version: cfg.Version, weight: cfg.Weight, root: root, proc: cmp.Or(cfg.Proc, "/proc")}
+	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc")}
 	if a.version == VersionAuto {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
@@ -153,6 +154,20 @@ func detect(root *os.Root) (Version, error) {
 
 // Version returns the version of the hierarchy.
 func (a *Applier) Version() Version { return a.version }
+
+// Hierarchies returns the directories in which the paths of cgroups begin: one
+// for each controller where cgroup v1 has one, otherwise the root.
+func (a *Applier) Hierarchies() (dirs []string) {
+	for _, name := range v1Controllers {
+		if a.controllers[name] != nil {
+			dirs = append(dirs, filepath.Join(a.path, name))
+		}
+	}
+	if dirs == nil {
+		dirs = []string{filepath.Clean(a.path)}
+	}
+	return dirs
+}
 
 // Close closes the hierarchy.
 func (a *Applier) Close() error {

@@ -51,7 +51,7 @@ func (ds *directories) directory(controller, cgroup string) (*directory, error) 
 
 // current reports whether an open directory is still the one of the cgroup's
 // path.
-func (ds *directories) current(d *directory, cgroup string) bool {
+func (d *directory) current(cgroup string) bool {
 	is, err := d.root.Stat(".")
 	if err != nil {
 		return false

@@ -122,6 +122,8 @@ type enforced struct {
 	trouble   map[troubleKey]*trouble
 	repairs   map[string][]time.Time // By file.
 	oom       bool
+	// loose says that a file could not be settled.
+	loose bool
 }
 
 // settled is a file that has what it should.
@@ -163,6 +165,9 @@ func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
 		dirs: directories{applier: applier, open: map[string]*directory{}, room: cfg.KeepFiles},
 	}
 }
+
+// Hierarchies returns those of the applier.
+func (e *Enforcer) Hierarchies() []string { return e.applier.Hierarchies() }
 
 // Close closes the files that are open.
 func (e *Enforcer) Close() {
@@ -241,7 +246,7 @@ func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (re
 		for i := from; i < to; i++ {
 			d := &wanted[i]
 			known := e.cgroups[d.Cgroup]
-			differs[i] = known == nil || known.resources != d.Resources || known.due(now) ||
+			differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
 				everything && known.oom || !known.unchanged(now, &n)
 		}
 		files.Add(int64(n))
@@ -339,16 +344,14 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 	p := e.applier.plan(targets, &e.dirs, skip)
 	if e.cfg.DryRun {
 		report.Changes = p.changes()
+		for _, c := range report.Changes {
+			e.log(ctx, slog.LevelInfo, "would write", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		}
 	} else {
 		// The errors are looked at one by one.
 		report.Changes, _ = p.run(ctx)
-		if refused := retried(p.errs); len(refused) != 0 && len(report.Changes) != 0 && ctx.Err() == nil {
-			// What the kernel refused may have waited for what was written after it.
-			again := e.applier.plan(slices.DeleteFunc(targets, func(t Target) bool { return !refused[t.Cgroup] }), &e.dirs, skip)
-			more, _ := again.run(ctx)
-			report.Changes = append(report.Changes, more...)
-			p.errs = append(slices.DeleteFunc(p.errs, func(err error) bool { return mayRetry(err) }), again.errs...)
-			p.reads = append(p.reads, again.reads...)
+		if len(report.Changes) != 0 && ctx.Err() == nil {
+			e.verify(ctx, p, targets, skip, report)
 		}
 	}
 	e.settle(p, differ)
@@ -361,12 +364,10 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 	}
 	report.Err = errors.Join(errs...)
 	for _, c := range report.Changes {
-		if known[c.Cgroup] {
+		if known[c.Cgroup] && !e.cfg.DryRun {
 			report.Repairs++
 			e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
-			if !e.cfg.DryRun {
-				e.contend(ctx, c, now, report)
-			}
+			e.contend(ctx, c, now, report)
 		}
 	}
 	if len(report.Changes) != 0 && !e.cfg.DryRun && e.troubles != 0 {
@@ -374,23 +375,34 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 	}
 }
 
-// retried returns the cgroups with errors that another attempt may not have.
-func retried(errs []error) map[string]bool {
-	cgroups := map[string]bool{}
-	for _, err := range errs {
-		if mayRetry(err) {
-			cgroup, _, _ := whose(err)
-			cgroups[cgroup] = true
+// verify looks again at what was written. Somebody else may have written in
+// between, which must not pass for the kernel's words for our value; and what the
+// kernel refused may have waited for what was written after it. It puts what it
+// finds into the place of what p found.
+func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, Fields, string) bool, report *Report) {
+	again := map[string]bool{}
+	for _, c := range report.Changes {
+		again[c.Cgroup] = true
+	}
+	for _, err := range p.errs {
+		if cgroup, _, _ := whose(err); mayRetry(err) {
+			again[cgroup] = true
 		}
 	}
-	return cgroups
+	q := e.applier.plan(slices.DeleteFunc(targets, func(t Target) bool { return !again[t.Cgroup] }), &e.dirs, skip)
+	more, _ := q.run(ctx)
+	report.Changes = append(report.Changes, more...)
+	p.errs = append(slices.DeleteFunc(p.errs, func(err error) bool {
+		cgroup, _, _ := whose(err)
+		return again[cgroup]
+	}), q.errs...)
+	p.reads = append(slices.DeleteFunc(p.reads, func(r reading) bool { return again[r.cgroup] }), q.reads...)
 }
 
 func mayRetry(err error) bool {
 	switch CauseOf(err) {
 	case CauseBusy, CauseBeyondParent, CauseInvalid:
-		cgroup, _, _ := whose(err)
-		return cgroup != ""
+		return true
 	}
 	return false
 }
@@ -417,7 +429,7 @@ func (e *Enforcer) settle(p *plan, differ []Desired) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		clear(k.files)
-		k.files = k.files[:0]
+		k.files, k.loose = k.files[:0], false
 	}
 	for i := range p.reads {
 		r := &p.reads[i]
@@ -425,14 +437,15 @@ func (e *Enforcer) settle(p *plan, differ []Desired) {
 		if r.setting.failed {
 			continue
 		}
-		text := r.raw
 		if r.setting.planned && !e.cfg.DryRun {
-			// The kernel's words for what was written.
-			var err error
-			if text, err = r.setting.dir.read(r.file); err != nil {
+			// It was written a second time. If that made no difference, these are
+			// the kernel's words for it; otherwise it is looked at once more.
+			if text, err := r.setting.dir.read(r.file); err != nil || text != r.raw {
+				k.loose = true
 				continue
 			}
 		}
+		text := r.raw
 		s := settled{name: r.file, text: text, dir: r.setting.dir}
 		if len(text) < settledBytes {
 			s.file = e.dirs.keep(s.dir, r.file)

@@ -141,7 +141,8 @@ func CauseOf(err error) Cause {
 		return CauseUnsupported
 	case !errors.As(err, &file):
 		return CauseOther
-	case gone(err) && file.Op == "open", errors.Is(err, syscall.ENODEV):
+	case gone(err) && file.Op != "read", errors.Is(err, syscall.ENODEV), errors.Is(err, fs.ErrClosed):
+		// What could be read before it was written was there.
 		return CauseGone
 	case gone(err):
 		return CauseUnsupported

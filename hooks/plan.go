@@ -256,8 +256,12 @@ func (p *plan) read(file string) (*setting, string) {
 		return nil, ""
 	}
 	raw, err := dir.read(file)
-	if err != nil && p.keep != nil && gone(err) && !p.keep.current(dir, p.cgroup) {
-		// The cgroup that was kept is gone; there may be another of its name.
+	if err != nil && gone(err) && !dir.current(p.cgroup) {
+		// The cgroup is gone; if it was kept open, there may be another of its name.
+		if p.keep == nil {
+			p.fail(&FileError{Op: "open", File: dir.name, Err: cause(err)})
+			return nil, ""
+		}
 		p.keep.forget(p.cgroup)
 		clear(p.open)
 		if dir = p.directory(controller); dir == nil {

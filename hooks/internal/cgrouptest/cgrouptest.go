@@ -101,11 +101,7 @@ func (tr *Tree) mkdir(cgroup string) error {
 		// A cpuset of v1 is empty at first, and takes no processes then.
 		if strings.HasSuffix(dir, "/cpuset") {
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-				b, err := os.ReadFile(filepath.Join(dir, filepath.Dir(cgroup), file))
-				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, cgroup, file), b, 0)
-				}
-				if err != nil {
+				if err := inherit(filepath.Join(dir, filepath.Dir(cgroup), file), filepath.Join(dir, cgroup, file)); err != nil {
 					return err
 				}
 			}
@@ -115,6 +111,21 @@ func (tr *Tree) mkdir(cgroup string) error {
 		return tr.enable(cgroup)
 	}
 	return nil
+}
+
+// inherit copies the parent's list, which the test's subject may change at the
+// same time.
+func inherit(parent, file string) (err error) {
+	for range 100 {
+		var b []byte
+		if b, err = os.ReadFile(parent); err != nil {
+			return err
+		}
+		if err = os.WriteFile(file, b, 0); !errors.Is(err, fs.ErrPermission) {
+			break
+		}
+	}
+	return err
 }
 
 // Make makes a cgroup below the subtree's root, with those above it, and returns

@@ -1,5 +1,6 @@
 // Command scripted is a guest for tests: it does what the pod's annotation with
-// the plugin's own name says, line by line.
+// the plugin's own name says, line by line; about a QoS class, what its
+// configuration says.
 package main
 
 import (
@@ -21,9 +22,22 @@ var (
 	hoard [][]byte
 )
 
-func decide(req *hooks.Request, d *hooks.Decision) error {
-	// The host gives a module its plugin's name as its first argument.
-	for line := range strings.Lines(req.PodAnnotations().Get(os.Args[0])) {
+type scripted struct {
+	// QOS is by the name of the class.
+	QOS map[string]string `json:"qos"`
+}
+
+func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
+	// The host gives a module its plugin's name as its first argument. What is
+	// for one level only has that in front.
+	script, ok := req.PodAnnotations().Lookup(os.Args[0] + "/" + req.Level().String())
+	if !ok {
+		script = req.PodAnnotations().Get(os.Args[0])
+	}
+	if req.Level() == hooks.LevelQOS && script == "" {
+		script = s.QOS[req.QOSClass().String()]
+	}
+	for line := range strings.Lines(script) {
 		command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		key, value, _ := strings.Cut(rest, " ")
 		n, _ := strconv.ParseInt(rest, 10, 64)
@@ -71,6 +85,10 @@ func decide(req *hooks.Request, d *hooks.Decision) error {
 		case "sees":
 			// What of the request travels.
 			d.SetContainerAnnotation("sees", req.Pod().Name()+" "+req.Container().Name()+" "+strconv.Itoa(req.ContainerEnvs().Len())+" "+req.CgroupParent())
+		case "divide_quota":
+			if quota, ok := req.Resources().CFSQuota(); ok && quota > 0 {
+				d.SetCFSQuota(quota / n)
+			}
 		case "stage":
 			d.SetContainerAnnotation("stage", req.Stage().String()+" "+req.Level().String())
 		case "bytes":
@@ -105,6 +123,6 @@ func decide(req *hooks.Request, d *hooks.Decision) error {
 	return nil
 }
 
-func init() { hooks.Register(hooks.Func(decide)) }
+func init() { hooks.Register(&scripted{}) }
 
 func main() {}

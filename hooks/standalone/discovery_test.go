@@ -1,0 +1,173 @@
+package standalone_test
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+)
+
+// manifests are pods as the kubelet's endpoint has them.
+const manifests = `
+kind: PodList
+apiVersion: v1
+items:
+- metadata: {namespace: shop, name: web, uid: u1, labels: {tier: front}, annotations: {a: b}}
+  spec:
+    initContainers: [{name: init}, {name: sidecar}]
+    containers:
+    - name: nginx
+      env: [{name: A, value: "1"}, {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}}]
+      resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1500m, memory: 2Gi}}
+    - name: waiting
+  status:
+    initContainerStatuses:
+    - {name: init, containerID: "containerd://i1", state: {terminated: {exitCode: 0}}}
+    - {name: sidecar, containerID: "containerd://i2", state: {running: {}}}
+    containerStatuses:
+    - {name: nginx, containerID: "cri-o://c1", state: {running: {}}}
+    - {name: waiting, containerID: "", state: {waiting: {}}}
+- metadata: {namespace: kube-system, name: static, uid: u2, annotations: {kubernetes.io/config.mirror: 0123abcd}}
+  spec: {containers: [{name: c, resources: {limits: {cpu: "2", memory: 1Gi}}}]}
+- metadata: {namespace: shop, name: done, uid: u3}
+  spec: {containers: [{name: c}]}
+  status: {phase: Succeeded}
+- metadata: {namespace: shop, name: batch, uid: u4}
+  spec: {containers: [{name: c}]}
+  status: {qosClass: BestEffort}
+`
+
+func n(v int64) *int64 { return &v }
+
+var wantPods = []standalone.Pod{
+	{
+		Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a": "b"},
+		QOSClass: hookpb.QOSBurstable, Resources: &hookpb.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
+		Containers: []standalone.Container{
+			{Name: "sidecar", ID: "i2", Resources: &hookpb.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+			{Name: "nginx", ID: "c1", Envs: map[string]string{"A": "1"}, Resources: &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+		},
+	},
+	{
+		Namespace: "kube-system", Name: "static", UID: "0123abcd", Annotations: map[string]string{"kubernetes.io/config.mirror": "0123abcd"},
+		QOSClass: hookpb.QOSGuaranteed, Resources: &hookpb.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
+	},
+	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookpb.QOSBestEffort, Resources: &hookpb.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+}
+
+func write(t testing.TB, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFile(t *testing.T) {
+	got, err := standalone.File(write(t, manifests)).Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantPods, got); diff != "" {
+		t.Error(diff)
+	}
+	for text, want := range map[string]string{
+		"kind: Node":                     `kind is "Node", want PodList or Pod`,
+		"{":                              "did not find expected",
+		"kind: Pod\nmetadata: {name: p}": `pod /p has the UID ""`,
+		"kind: Pod\nmetadata: {name: p, uid: ../../x}": `pod /p has the UID "../../x"`,
+	} {
+		if _, err := standalone.File(write(t, text)).Pods(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got error %v, want one with %s", text, err, want)
+		}
+	}
+	if _, err := standalone.File("/nowhere").Pods(t.Context()); err == nil {
+		t.Error("a file that is not there is no error")
+	}
+}
+
+func TestKubelet(t *testing.T) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		b, err := os.ReadFile(write(t, `{"kind": "PodList", "items": [{"metadata": {"namespace": "shop", "name": "batch", "uid": "u4"}, "spec": {"containers": [{"name": "c"}]}, "status": {"qosClass": "BestEffort"}}]}`))
+		if err != nil {
+			t.Error(err)
+		}
+		w.Write(b)
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		answer(w, r)
+	}))
+	defer server.Close()
+	server.Config.ErrorLog = nil
+	ca := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	token := write(t, "secret\n")
+	for _, c := range []struct {
+		name string
+		cfg  standalone.KubeletConfig
+		err  string
+	}{
+		{"with its certificate", standalone.KubeletConfig{TokenFile: token, CAFile: ca}, ""},
+		{"with any certificate", standalone.KubeletConfig{TokenFile: token, Insecure: true}, ""},
+		{"without a token", standalone.KubeletConfig{CAFile: ca}, "401 Unauthorized: Unauthorized"},
+		{"with the system's certificates", standalone.KubeletConfig{TokenFile: token}, "certificate"},
+		{"without its token file", standalone.KubeletConfig{TokenFile: "/nowhere", CAFile: ca}, "/nowhere"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.URL = server.URL + "/pods"
+			k, err := standalone.Kubelet(c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := k.Pods(t.Context())
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got error %v, want one with %s", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(wantPods[2:], got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, cfg := range []standalone.KubeletConfig{{CAFile: "/nowhere"}, {CAFile: token}, {URL: "://"}} {
+		if _, err := standalone.Kubelet(cfg); err == nil {
+			t.Errorf("%+v is no mistake", cfg)
+		}
+	}
+}
+
+func TestKubeletThatDoesNotEnd(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := io.WriteString(w, strings.Repeat(" ", 1<<20)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	k, err := standalone.Kubelet(standalone.KubeletConfig{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "the answer has more than") {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+package standalone
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// Discovery lists what runs on the node.
+type Discovery interface {
+	// Pods returns the pods that have cgroups. The result is the caller's.
+	Pods(ctx context.Context) ([]Pod, error)
+}
+
+// Pod is a pod on the node.
+type Pod struct {
+	// Namespace, Name and UID are those of the object. The UID is the one that
+	// the kubelet names the cgroup by.
+	Namespace, Name, UID string
+	Labels, Annotations  map[string]string
+	QOSClass             hookpb.QOSClass
+	// Cgroup is the pod's, empty for where the layout has it.
+	Cgroup string
+	// Resources are what the kubelet asks for; nil fields are not known.
+	Resources  *hookpb.Resources
+	Containers []Container
+}
+
+// Container is a container that runs, or is about to.
+type Container struct {
+	// Name is that in the pod's spec, ID the runtime's.
+	Name, ID string
+	// Annotations are those that the runtime keeps, Envs the environment as far
+	// as it is known.
+	Annotations, Envs map[string]string
+	// Cgroup is the container's, empty for where the layout has it.
+	Cgroup string
+	// Resources are what the kubelet asks for; nil fields are not known.
+	Resources *hookpb.Resources
+}
+
+// request returns the request about a pod.
+func (p *Pod) request(cgroup string) *hookpb.Request {
+	return &hookpb.Request{
+		Stage: hookpb.Reconcile, Level: hookpb.LevelPod, QOSClass: p.QOSClass,
+		Pod:       hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+		PodLabels: p.Labels, PodAnnotations: p.Annotations,
+		CgroupParent: cgroup, Resources: p.Resources,
+	}
+}
+
+// containerRequest returns the request about a container of the pod.
+func (p *Pod) containerRequest(cgroup string, c *Container) *hookpb.Request {
+	req := p.request(cgroup)
+	req.Level = hookpb.LevelContainer
+	req.Container = hookpb.ContainerMeta{Name: c.Name, ID: c.ID}
+	req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
+	return req
+}
+
+// mirrorAnnotation is on the object that the API server has of a static pod, and
+// says by what the kubelet knows it (k8s.io/kubernetes/pkg/kubelet/types).
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// PodOf converts a Pod object. Its containers are those that the status has an
+// identifier for and that have not ended; their environment is as far as the
+// spec has it in plain text.
+//
+// The resources are those that the kubelet derives from the spec: see
+// ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes.
+func PodOf(pod *corev1.Pod) Pod {
+	p := Pod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
+		QOSClass: qosClass(pod), Resources: podResources(pod),
+	}
+	if uid := pod.Annotations[mirrorAnnotation]; uid != "" {
+		p.UID = uid
+	}
+	statuses := map[string]*corev1.ContainerStatus{}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			statuses[list[i].Name] = &list[i]
+		}
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			status := statuses[c.Name]
+			if status == nil || status.State.Terminated != nil {
+				continue
+			}
+			// "containerd://4b1f".
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			if id == "" {
+				continue
+			}
+			container := Container{Name: c.Name, ID: id, Resources: containerResources(c)}
+			for _, env := range c.Env {
+				if env.ValueFrom == nil {
+					if container.Envs == nil {
+						container.Envs = map[string]string{}
+					}
+					container.Envs[env.Name] = env.Value
+				}
+			}
+			p.Containers = append(p.Containers, container)
+		}
+	}
+	return p
+}
+
+// finished reports whether a pod has no cgroup any more.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// qosClass is the class in the status or, before there is one, what the kubelet
+// will make of the spec.
+func qosClass(pod *corev1.Pod) hookpb.QOSClass {
+	switch pod.Status.QOSClass {
+	case corev1.PodQOSGuaranteed:
+		return hookpb.QOSGuaranteed
+	case corev1.PodQOSBurstable:
+		return hookpb.QOSBurstable
+	case corev1.PodQOSBestEffort:
+		return hookpb.QOSBestEffort
+	}
+	some, guaranteed := false, true
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			r := &list[i].Resources
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				limit, request := r.Limits[name], r.Requests[name]
+				some = some || !limit.IsZero() || !request.IsZero()
+				guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
+			}
+		}
+	}
+	switch {
+	case !some:
+		return hookpb.QOSBestEffort
+	case guaranteed:
+		return hookpb.QOSGuaranteed
+	}
+	return hookpb.QOSBurstable
+}
+
+// The kubelet's numbers: k8s.io/kubernetes/pkg/kubelet/cm/helpers_linux.go.
+const (
+	minShares, maxShares = 2, 1 << 18
+	period               = 100_000
+	minQuota             = 1000
+)
+
+func shares(milli int64) *int64 { return new(min(max(milli*1024/1000, minShares), maxShares)) }
+
+func quota(milli int64) *int64 {
+	if milli == 0 {
+		return nil
+	}
+	return new(max(milli*period/1000, minQuota))
+}
+
+// amounts are the CPU in thousandths and the bytes of a container.
+func amounts(c *corev1.Container) (cpuRequest, cpuLimit, memoryLimit int64) {
+	cpuLimit = c.Resources.Limits.Cpu().MilliValue()
+	memoryLimit = c.Resources.Limits.Memory().Value()
+	request, ok := c.Resources.Requests[corev1.ResourceCPU]
+	if !ok {
+		return cpuLimit, cpuLimit, memoryLimit // The API server's default.
+	}
+	return request.MilliValue(), cpuLimit, memoryLimit
+}
+
+func containerResources(c *corev1.Container) *hookpb.Resources {
+	cpuRequest, cpuLimit, memoryLimit := amounts(c)
+	r := &hookpb.Resources{CPUShares: shares(cpuRequest), CFSQuotaUS: quota(cpuLimit), CFSPeriodUS: new(int64(period))}
+	if memoryLimit > 0 {
+		r.MemoryLimitBytes = &memoryLimit
+	}
+	return r
+}
+
+// podResources sums up the containers; what one of them has no limit of, the pod
+// has none of.
+func podResources(pod *corev1.Pod) *hookpb.Resources {
+	var cpu, cpuLimit, memoryLimit int64
+	cpuLimited, memoryLimited := true, true
+	for i := range pod.Spec.Containers {
+		request, limit, memory := amounts(&pod.Spec.Containers[i])
+		cpu, cpuLimit, memoryLimit = cpu+request, cpuLimit+limit, memoryLimit+memory
+		cpuLimited, memoryLimited = cpuLimited && limit > 0, memoryLimited && memory > 0
+	}
+	r := &hookpb.Resources{CPUShares: shares(cpu), CFSPeriodUS: new(int64(period))}
+	if cpuLimited {
+		r.CFSQuotaUS = quota(cpuLimit)
+	}
+	if memoryLimited && memoryLimit > 0 {
+		r.MemoryLimitBytes = &memoryLimit
+	}
+	return r
+}

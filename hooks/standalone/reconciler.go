@@ -1,0 +1,413 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+)
+
+// Config configures a Reconciler.
+type Config struct {
+	// Engine decides, State keeps what it decides, Enforcer brings that to the
+	// cgroups: it must be the state's. Required.
+	Engine   *hooks.Engine
+	State    *hooks.State
+	Enforcer *hooks.Enforcer
+	// Discovery lists what runs. Required.
+	Discovery Discovery
+	// Layout says where the cgroups are.
+	Layout hooks.Layout
+	// Resync is how often everything is looked at, whatever the hints say.
+	// Default 60 s.
+	Resync time.Duration
+	// Debounce is how long a second look at a cgroup waits for more hints after
+	// the first one, which is looked at immediately. Default 10 ms.
+	Debounce time.Duration
+	// Rediscover is how soon Discovery is asked again when a cgroup has come that
+	// it does not know yet, and twice as long each time after that, up to Resync:
+	// the kubelet's pods endpoint is some seconds behind. Default 50 ms.
+	Rediscover time.Duration
+	// Logger receives what goes wrong; nil drops it.
+	Logger *slog.Logger
+	// Reported is told of each pass over the cgroups that found something; nil
+	// tells nobody.
+	Reported func(hooks.Report)
+}
+
+// Reconciler keeps the cgroups of a node at what the plugins decide.
+type Reconciler struct {
+	cfg   Config
+	watch *watch
+
+	// resync asks the goroutine that decides for another round.
+	resync chan struct{}
+	// synced tells the goroutine that enforces of the end of one.
+	synced chan outcome
+
+	mu sync.Mutex // Held while everything is decided.
+}
+
+// outcome is what a round of discovery and decisions found.
+type outcome struct {
+	// cgroups are those of what runs, known also those that need no watch.
+	cgroups []string
+	err     error
+}
+
+// New checks the configuration and begins to watch.
+func New(cfg Config) (*Reconciler, error) {
+	var errs []error
+	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil, "discovery": cfg.Discovery == nil} {
+		if missing {
+			errs = append(errs, fmt.Errorf("%s is missing", name))
+		}
+	}
+	for name, d := range map[string]time.Duration{"resync": cfg.Resync, "debounce": cfg.Debounce, "rediscover": cfg.Rediscover} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s is %s, less than 0", name, d))
+		}
+	}
+	if len(errs) != 0 {
+		slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return nil, fmt.Errorf("standalone: configuration: %w", errors.Join(errs...))
+	}
+	for d, v := range map[*time.Duration]time.Duration{&cfg.Resync: time.Minute, &cfg.Debounce: 10 * time.Millisecond, &cfg.Rediscover: 50 * time.Millisecond} {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	w, err := newWatch(cfg.Enforcer.Hierarchies())
+	if err != nil {
+		return nil, fmt.Errorf("standalone: watch cgroups: %w", err)
+	}
+	return &Reconciler{cfg: cfg, watch: w, resync: make(chan struct{}, 1), synced: make(chan outcome)}, nil
+}
+
+// Sync finds out what runs, asks the plugins about all of it and enforces what
+// they decide. What Discovery does not list any more and has no cgroup leaves
+// the state. One failure does not keep the rest from being done; the errors are
+// joined.
+func (r *Reconciler) Sync(ctx context.Context) (hooks.Report, error) {
+	o := r.decide(ctx)
+	report := r.cfg.Enforcer.Enforce(ctx)
+	return report, errors.Join(o.err, report.Err)
+}
+
+// decide asks the plugins about everything that runs and puts what they decide
+// into the state.
+func (r *Reconciler) decide(ctx context.Context) outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var o outcome
+	pods, err := r.cfg.Discovery.Pods(ctx)
+	listed := err == nil
+	errs := []error{err}
+	ask := func(req *hookpb.Request, cgroup string) {
+		o.cgroups = append(o.cgroups, cgroup)
+		if ctx.Err() != nil {
+			return
+		}
+		d, err := r.cfg.Engine.Decide(ctx, req)
+		if err != nil {
+			errs = append(errs, err) // What was decided before stays.
+			return
+		}
+		r.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: d.Resources})
+	}
+	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		cgroup := r.cfg.Layout.QOS(class)
+		ask(&hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
+	}
+	for i := range pods {
+		p := &pods[i]
+		cgroup := p.Cgroup
+		if cgroup == "" {
+			cgroup = r.cfg.Layout.Pod(p.QOSClass, p.UID)
+		}
+		ask(p.request(cgroup), cgroup)
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			container := c.Cgroup
+			if container == "" {
+				container = r.cfg.Layout.Container(cgroup, c.ID)
+			}
+			ask(p.containerRequest(cgroup, c), container)
+		}
+	}
+	slices.Sort(o.cgroups)
+	if listed {
+		r.prune(o.cgroups)
+	}
+	o.err = errors.Join(append(errs, ctx.Err())...)
+	return o
+}
+
+// prune drops from the state what is neither listed nor there. What is there and
+// not listed may be a container that a proxy has just decided on.
+func (r *Reconciler) prune(listed []string) {
+	for _, d := range r.cfg.State.All() {
+		if _, ok := slices.BinarySearch(listed, d.Cgroup); ok || r.exists(d.Cgroup) {
+			continue
+		}
+		r.cfg.State.Remove(d.Cgroup)
+		if d.PodUID != "" && !slices.ContainsFunc(r.cfg.State.All(), func(o hooks.Desired) bool { return o.PodUID == d.PodUID }) {
+			r.cfg.Engine.Forget(d.PodUID)
+		}
+	}
+}
+
+func (r *Reconciler) exists(cgroup string) bool {
+	return slices.ContainsFunc(r.watch.hierarchies, func(h string) bool {
+		_, err := os.Lstat(filepath.Join(h, cgroup))
+		return err == nil
+	})
+}
+
+// Run reconciles until ctx ends, and returns its error. It may be called once.
+//
+// Plugins are asked on a goroutine of their own: one that hangs does not keep
+// what was decided from being enforced.
+func (r *Reconciler) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all.Go(func() { r.decideOnDemand(ctx) })
+	defer r.watch.inotify.Close()
+
+	loop := &loop{Reconciler: r, ctx: ctx, dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover}
+	loop.run()
+	return context.Cause(ctx)
+}
+
+// demand asks for a round of decisions, once however often it is called before
+// it begins.
+func (r *Reconciler) demand() {
+	select {
+	case r.resync <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Reconciler) decideOnDemand(ctx context.Context) {
+	for {
+		changed := r.cfg.Engine.Changed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.resync:
+		case <-changed:
+		}
+		o := r.decide(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case r.synced <- o:
+		}
+	}
+}
+
+// loop is the state of the goroutine that enforces.
+type loop struct {
+	*Reconciler
+	ctx context.Context
+
+	// dirty are the cgroups of which there was a hint.
+	dirty map[string]bool
+	// quiet is when a hint is looked at immediately again.
+	quiet time.Time
+	// known are the cgroups of what runs, unknown those that have come since.
+	known, unknown map[string]bool
+	// rediscover is how long to wait for Discovery to know the unknown, waited how
+	// long it was the last time.
+	rediscover, waited time.Duration
+}
+
+func (l *loop) run() {
+	l.watchAbove()
+	l.demand()
+	resync := time.NewTicker(l.cfg.Resync)
+	defer resync.Stop()
+	settle, again, retry := stopped(), stopped(), stopped()
+	for {
+		if next, ok := l.cfg.Enforcer.Next(); ok {
+			retry.Reset(time.Until(next))
+		}
+		select {
+		case <-l.ctx.Done():
+			return
+		case event := <-l.watch.inotify.Events:
+			l.note(event)
+			l.drain()
+			if wait := time.Until(l.quiet); wait > 0 {
+				settle.Reset(wait)
+				continue
+			}
+			l.enforceDirty()
+		case <-settle.C:
+			l.enforceDirty()
+		case err := <-l.watch.inotify.Errors:
+			// Of an overflow, nobody knows what was lost.
+			l.cfg.Logger.Warn("hints about cgroups were lost; looking at all of them", slog.Any("error", err))
+			l.enforce()
+			l.demand()
+		case <-resync.C:
+			l.watch.full = false
+			l.demand()
+			l.enforce()
+		case <-again.C:
+			l.demand()
+		case <-retry.C:
+			l.enforce()
+		case o := <-l.synced:
+			l.learn(o)
+			l.enforce()
+		}
+		if len(l.unknown) != 0 && l.rediscover != 0 {
+			again.Reset(l.rediscover)
+			l.rediscover = 0 // Until the next round has ended.
+		}
+	}
+}
+
+// stopped returns a timer that does not run.
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// watchAbove watches the cgroups that are there before any pod is.
+func (l *loop) watchAbove() {
+	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		l.add(l.cfg.Layout.QOS(class))
+	}
+}
+
+// add watches a cgroup and those in it.
+func (l *loop) add(cgroup string) {
+	children, err := l.watch.add(cgroup)
+	if err != nil {
+		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("error", err))
+	}
+	for _, child := range children {
+		l.meet(child)
+	}
+}
+
+// meet notes a cgroup that is there. If nothing is known of it, Discovery is
+// asked: now, and soon again.
+func (l *loop) meet(cgroup string) {
+	l.dirty[cgroup] = true
+	if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
+		l.unknown[cgroup] = true
+		l.rediscover, l.waited = l.cfg.Rediscover, 0
+		l.demand()
+	}
+	l.add(cgroup)
+}
+
+// drain takes the hints that are there already.
+func (l *loop) drain() {
+	for {
+		select {
+		case event := <-l.watch.inotify.Events:
+			l.note(event)
+		default:
+			return
+		}
+	}
+}
+
+// note remembers what a hint is about.
+func (l *loop) note(event fsnotify.Event) {
+	cgroup, name := l.watch.cgroup(event.Name)
+	switch {
+	case cgroup == "":
+	case event.Has(fsnotify.Write) && name != "":
+		l.dirty[cgroup] = true
+	case event.Has(fsnotify.Create) && name != "":
+		// cgroupfs makes files with their directory: what is created later is a
+		// cgroup.
+		child := cgroup + "/" + name
+		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
+			return
+		}
+		l.cfg.Enforcer.Forget(child)
+		l.meet(child)
+	case event.Has(fsnotify.Remove | fsnotify.Rename):
+		l.watch.removed(event.Name)
+		child := cgroup
+		if name != "" {
+			child += "/" + name
+		}
+		l.cfg.Enforcer.Forget(child)
+		delete(l.unknown, child)
+	}
+}
+
+// learn takes what a round of discovery found.
+func (l *loop) learn(o outcome) {
+	if o.err != nil && l.ctx.Err() == nil {
+		l.cfg.Logger.Warn("reconcile", slog.Any("error", o.err))
+	}
+	l.known = make(map[string]bool, len(o.cgroups))
+	for _, cgroup := range o.cgroups {
+		l.known[cgroup] = true
+		delete(l.unknown, cgroup)
+		l.add(cgroup)
+	}
+	for cgroup := range l.unknown {
+		if !l.exists(cgroup) {
+			delete(l.unknown, cgroup)
+		}
+	}
+	if len(l.unknown) == 0 {
+		l.rediscover, l.waited = l.cfg.Rediscover, 0
+		return
+	}
+	l.waited = min(max(2*l.waited, l.cfg.Rediscover), l.cfg.Resync)
+	l.rediscover = l.waited
+}
+
+// enforceDirty looks at the cgroups of which there was a hint.
+func (l *loop) enforceDirty() {
+	if len(l.dirty) == 0 {
+		return
+	}
+	cgroups := make([]string, 0, len(l.dirty))
+	for cgroup := range l.dirty {
+		cgroups = append(cgroups, cgroup)
+	}
+	clear(l.dirty)
+	l.report(l.cfg.Enforcer.Enforce(l.ctx, cgroups...))
+	l.quiet = time.Now().Add(l.cfg.Debounce)
+}
+
+// enforce looks at all cgroups.
+func (l *loop) enforce() {
+	clear(l.dirty)
+	l.report(l.cfg.Enforcer.Enforce(l.ctx))
+}
+
+func (l *loop) report(report hooks.Report) {
+	// The enforcer has its own logger.
+	if l.cfg.Reported != nil && (len(report.Changes) != 0 || report.Err != nil || len(report.Gone) != 0) {
+		l.cfg.Reported(report)
+	}
+}

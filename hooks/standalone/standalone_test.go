@@ -1,0 +1,437 @@
+package standalone_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+const (
+	scripted          = "../testdata/scripted"
+	cpuFromAnnotation = "../../examples/hooks/cpu-from-annotation"
+)
+
+var runtime *host.Runtime
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "standalone")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+			panic(err)
+		}
+		defer runtime.Close(context.Background())
+		return m.Run()
+	}())
+}
+
+func source(t testing.TB, dir string) host.Source {
+	t.Helper()
+	file, err := guestbuild.Build(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host.File(file)
+}
+
+// node is a node's cgroups with an agent on it.
+type node struct {
+	*testing.T
+	tree   *cgrouptest.Tree
+	layout hooks.Layout
+	// pods is the file that discovery reads.
+	pods     string
+	engine   *hooks.Engine
+	state    *hooks.State
+	enforcer *hooks.Enforcer
+}
+
+func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
+	t.Helper()
+	if len(plugins) == 0 {
+		plugins = []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source(t, scripted)}}}
+	}
+	n := &node{T: t, tree: cgrouptest.New(t), pods: filepath.Join(t.TempDir(), "pods.json")}
+	n.layout = hooks.Layout{Root: n.tree.Root}
+	for _, class := range []string{"", "/burstable", "/besteffort"} {
+		n.tree.Make("kubepods" + class)
+	}
+	var err error
+	if n.engine, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: plugins}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.engine.Close(context.Background()) })
+	n.restart(hooks.EnforcerConfig{})
+	n.list()
+	return n
+}
+
+// restart begins with an empty state.
+func (n *node) restart(cfg hooks.EnforcerConfig) {
+	n.Helper()
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgrouptest.Mount})
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.state = new(hooks.State)
+	enforcer := hooks.NewEnforcer(n.state, applier, cfg)
+	n.enforcer = enforcer
+	n.Cleanup(func() {
+		enforcer.Close()
+		applier.Close()
+	})
+}
+
+// pod is a Pod of the class Burstable with a container that runs.
+func pod(name, script string) corev1.Pod {
+	return corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{"p": script}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}}},
+		Status: corev1.PodStatus{
+			QOSClass:          corev1.PodQOSBurstable,
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "web", ContainerID: "containerd://" + name + "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		},
+	}
+}
+
+// list makes the pods those that discovery finds.
+func (n *node) list(pods ...corev1.Pod) {
+	n.Helper()
+	b, err := json.Marshal(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList"}, Items: pods})
+	if err != nil {
+		n.Fatal(err)
+	}
+	// By a rename, so that nobody reads half of it.
+	if err := os.WriteFile(n.pods+".new", b, 0o644); err != nil {
+		n.Fatal(err)
+	}
+	if err := os.Rename(n.pods+".new", n.pods); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// make makes the cgroups of a pod and its container, and returns them.
+func (n *node) make(name string) (pod, container string) {
+	n.Helper()
+	rel := strings.TrimPrefix(n.layout.Pod(hookpb.QOSBurstable, name), n.tree.Root+"/")
+	return n.tree.Make(rel), n.tree.Make(rel + "/" + name + "c")
+}
+
+// run runs a reconciler until the test ends.
+func (n *node) run(change func(*standalone.Config)) {
+	n.Helper()
+	cfg := standalone.Config{
+		Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout,
+		Resync: time.Hour, // What is found is found by hints.
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := standalone.New(cfg)
+	if err != nil {
+		n.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { r.Run(ctx) })
+	n.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+// shares is the file of the CPU's shares, and what it has for some.
+func (n *node) shares(shares int64) (file, value string) {
+	if n.tree.V2 {
+		return "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(shares), 10)
+	}
+	return "cpu.shares", strconv.FormatInt(shares, 10)
+}
+
+// within waits until a cgroup has some shares and returns how long that took.
+func (n *node) within(limit time.Duration, cgroup string, shares int64) time.Duration {
+	n.Helper()
+	file, want := n.shares(shares)
+	start := time.Now()
+	for {
+		b, err := os.ReadFile(n.tree.Path(cgroup, file))
+		took := time.Since(start)
+		if got := strings.TrimSpace(string(b)); err == nil && got == want {
+			return took
+		} else if took > limit {
+			n.Fatalf("after %s, %s of %s is %q (%v), want %s", took, file, cgroup, got, err, want)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// receive waits for a value, not for ever.
+func receive[T any](t testing.TB, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(soon):
+		t.Fatal("nothing came")
+	}
+	return v
+}
+
+const soon = 5 * time.Second
+
+func TestReconcilerBringsAndKeepsWhatIsDecided(t *testing.T) {
+	n := newNode(t)
+	n.restart(hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1000}})
+	podCgroup, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	n.run(nil)
+	n.within(soon, podCgroup, 300)
+	n.within(soon, container, 300)
+
+	// Drift is repaired: the bar is 50 ms after the event.
+	file, _ := n.shares(0)
+	var slowest time.Duration
+	for range 20 {
+		n.tree.Write(container, file, "77")
+		slowest = max(slowest, n.within(soon, container, 300))
+		time.Sleep(12 * time.Millisecond) // More than the debounce.
+	}
+	t.Logf("the slowest repair of 20 took %s", slowest)
+	if slowest > 50*time.Millisecond {
+		t.Errorf("a repair took %s, want at most 50 ms", slowest)
+	}
+}
+
+// A container whose cgroup comes before discovery knows of it.
+func TestReconcilerFindsWhatComesLater(t *testing.T) {
+	n := newNode(t)
+	n.run(nil)
+	podCgroup, container := n.make("a")
+	time.Sleep(100 * time.Millisecond) // The kubelet is behind.
+	n.list(pod("a", "cpu_shares 300"))
+	n.within(soon, podCgroup, 300)
+	n.within(soon, container, 300)
+
+	// It goes, and another one comes in its place.
+	n.tree.Remove(podCgroup)
+	n.list()
+	n.make("b")
+	n.list(pod("b", "cpu_shares 400"))
+	_, b := n.make("b")
+	n.within(soon, b, 400)
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, ok := n.state.Get(container); !ok {
+			break
+		}
+		if time.Since(start) > soon {
+			t.Fatal("the container that is gone is still in the state")
+		}
+	}
+	// The same pod again, with the same cgroup.
+	n.make("a")
+	n.list(pod("a", "cpu_shares 500"), pod("b", "cpu_shares 400"))
+	n.within(soon, container, 500)
+}
+
+func TestReconcilerDecidesOnQOSClasses(t *testing.T) {
+	n := newNode(t, hooks.PluginConfig{
+		Module: host.Config{Name: "p", Source: source(t, scripted), Guest: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
+		Levels: []hookpb.Level{hookpb.LevelQOS},
+	})
+	n.run(nil)
+	besteffort := n.layout.QOS(hookpb.QOSBestEffort)
+	n.within(soon, besteffort, 3)
+	file, _ := n.shares(0)
+	n.tree.Write(besteffort, file, "77")
+	n.within(soon, besteffort, 3)
+}
+
+// The state is in memory only: what runs makes it again.
+func TestReconcilerAfterARestart(t *testing.T) {
+	n := newNode(t)
+	_, a := n.make("a")
+	_, b := n.make("b")
+	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
+	sync := func() hooks.Report {
+		t.Helper()
+		r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := r.Sync(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return report
+	}
+	if report := sync(); len(report.Changes) != 6 {
+		t.Errorf("the first sync changes %v", report.Changes)
+	}
+	before := n.state.All()
+	file, _ := n.shares(0)
+	n.tree.Write(b, file, "77") // While nobody looks.
+
+	n.restart(hooks.EnforcerConfig{})
+	report := sync()
+	if len(report.Changes) != 1 || report.Changes[0].Cgroup != b {
+		t.Errorf("after the restart, changes are %v", report.Changes)
+	}
+	if got := n.state.All(); len(got) != len(before) {
+		t.Errorf("the state has %d cgroups, had %d", len(got), len(before))
+	}
+	n.within(soon, a, 300)
+	n.within(soon, b, 400)
+}
+
+// Hints that the kernel drops are made up for by looking at everything.
+func TestReconcilerAfterAnOverflow(t *testing.T) {
+	n := newNode(t)
+	podCgroup, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	began, release := make(chan bool, 1), make(chan bool)
+	first := true
+	n.run(func(c *standalone.Config) {
+		c.Reported = func(r hooks.Report) {
+			// The pass that repairs the first drift takes very long.
+			if first && r.Repairs != 0 {
+				first = false
+				began <- true
+				<-release
+			}
+		}
+	})
+	releaseOnce := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(releaseOnce)
+	n.within(soon, container, 300)
+	file, _ := n.shares(0)
+	n.tree.Write(podCgroup, file, "77")
+	receive(t, began)
+	b, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Equal hints in a row are one to the kernel.
+	other := "cpu.idle"
+	for i := range queue + 4096 {
+		n.tree.Write(podCgroup, []string{file, other}[i%2], []string{"300", "0"}[i%2])
+	}
+	n.tree.Write(container, file, "77") // Lost.
+	releaseOnce()
+	n.within(soon, container, 300)
+}
+
+// Another version of a plugin decides anew, without a hint from any cgroup.
+func TestReconcilerAfterASwap(t *testing.T) {
+	n := newNode(t)
+	_, container := n.make("a")
+	p := pod("a", "cpu_shares 300")
+	p.Annotations["kubewasm.dev/cpu"] = "1500m"
+	n.list(p)
+	n.run(nil)
+	n.within(soon, container, 300)
+	if err := n.engine.Swap(t.Context(), "p", source(t, cpuFromAnnotation), ""); err != nil {
+		t.Fatal(err)
+	}
+	n.within(soon, container, 1536)
+}
+
+// A plugin that hangs on one pod costs that pod, and what was decided before is
+// enforced meanwhile.
+func TestReconcilerBesideAPluginThatHangs(t *testing.T) {
+	p := hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted), Limits: host.Limits{Timeout: 300 * time.Millisecond}}}
+	n := newNode(t, p)
+	_, a := n.make("a")
+	_, b := n.make("b")
+	n.list(pod("a", "cpu_shares 300"), pod("b", "cpu_shares 400"))
+	n.run(func(c *standalone.Config) { c.Resync = 50 * time.Millisecond })
+	n.within(soon, a, 300)
+	n.list(pod("a", "loop"), pod("b", "cpu_shares 500"))
+	n.within(soon, b, 500)
+	file, _ := n.shares(0)
+	n.tree.Write(a, file, "77")
+	n.within(soon, a, 300)
+}
+
+// A cgroup that is removed while it is written is nobody's error.
+func TestReconcilerWhileCgroupsComeAndGo(t *testing.T) {
+	n := newNode(t)
+	var mu sync.Mutex
+	var errs []error
+	_, stays := n.make("stays")
+	n.list(pod("stays", "cpu_shares 300"), pod("goes", "cpu_shares 400\ncfs_quota_us 20000\ncpuset_cpus 0"))
+	n.run(func(c *standalone.Config) {
+		c.Resync, c.Debounce = 5*time.Millisecond, time.Millisecond
+		c.Reported = func(r hooks.Report) {
+			mu.Lock()
+			defer mu.Unlock()
+			// A pod's cpuset below that of a container that has just come is busy,
+			// until the container's is written.
+			if r.Err != nil && hooks.CauseOf(r.Err) != hooks.CauseBusy {
+				errs = append(errs, r.Err)
+			}
+		}
+	})
+	for range 100 {
+		gone, _ := n.make("goes")
+		time.Sleep(time.Millisecond)
+		n.tree.Remove(gone)
+	}
+	_, back := n.make("goes")
+	n.within(soon, back, 400)
+	n.within(soon, stays, 300)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(errs) != 0 {
+		t.Errorf("%d errors, the first %v", len(errs), errs[0])
+	}
+}
+
+func TestDryRunOfANode(t *testing.T) {
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	n.restart(hooks.EnforcerConfig{DryRun: true})
+	reports := make(chan hooks.Report, 10)
+	file, before := n.shares(1024)
+	n.run(func(c *standalone.Config) { c.Reported = func(r hooks.Report) { reports <- r } })
+	report := receive(t, reports)
+	if len(report.Changes) != 2 {
+		t.Errorf("changes are %v", report.Changes)
+	}
+	if got := n.tree.Read(container, file); got != before {
+		t.Errorf("a dry run wrote %s", got)
+	}
+}
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	_, err := standalone.New(standalone.Config{Resync: -1, Debounce: -1})
+	for _, want := range []string{"engine is missing", "state is missing", "enforcer is missing", "discovery is missing", "resync is -1ns", "debounce is -1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %s", err, want)
+		}
+	}
+}
