@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // message is what the generated code of k8s.io/api gives every object. It
@@ -47,6 +49,27 @@ func (p *Projection) Node(node *corev1.Node) ([]byte, error) {
 	}
 	out.ManagedFields = nil
 	return marshal(&out, "Node", node.Name)
+}
+
+// Encode returns the bytes of an object of any kind for a guest, without
+// managedFields. object is not changed. The error is for an object that is not
+// one of k8s.io/api.
+func Encode(object metav1.Object) ([]byte, error) {
+	m, ok := object.(message)
+	if !ok {
+		return nil, fmt.Errorf("encode %T %q: it has no protobuf encoding", object, object.GetName())
+	}
+	if len(object.GetManagedFields()) > 0 {
+		// The few objects that come this way may be copied.
+		original, ok := object.(runtime.Object)
+		if !ok {
+			return nil, fmt.Errorf("encode %T %q: it cannot be copied", object, object.GetName())
+		}
+		clone := original.DeepCopyObject()
+		clone.(metav1.Object).SetManagedFields(nil)
+		m = clone.(message)
+	}
+	return marshal(m, fmt.Sprintf("%T", object), object.GetName())
 }
 
 func marshal(m message, kind, name string) ([]byte, error) {

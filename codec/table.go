@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -48,6 +49,8 @@ type Table struct {
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
 	free  []*slot
+	// places are the slots of objects that pass.
+	places [NewEventObject + 1]*slot
 	// sweepAt is how many slots may be in use before the Table looks for some
 	// to free.
 	sweepAt int
@@ -115,6 +118,36 @@ func (t *Table) Node(node *corev1.Node) (*Object, error) {
 		return o, nil
 	}
 	return t.encode(node, key{kind: 'n', name: node.Name}, func(p *Projection) ([]byte, error) { return p.Node(node) })
+}
+
+// Place is where an object lies that is shown once and not seen again.
+type Place byte
+
+// The places of objects that pass.
+const (
+	// OldEventObject and NewEventObject are the object of a cluster event before
+	// and after it.
+	OldEventObject Place = iota
+	NewEventObject
+)
+
+// Passing returns an encoded object of any kind, which takes the place of the one
+// before. It is not found by Lookup. The error is for an object that has no
+// protobuf encoding.
+func (t *Table) Passing(place Place, object metav1.Object) (*Object, error) {
+	b, err := Encode(object)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.places[place]
+	if s == nil {
+		s = t.allocate()
+		t.places[place] = s
+	}
+	s.version = abi.NextVersion(s.version)
+	return &Object{Ref: abi.MakeRef(s.version, s.number), bytes: b, slot: s}, nil
 }
 
 // Lookup returns the object that ref names, if it is the current version of its

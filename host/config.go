@@ -186,6 +186,10 @@ func (l Limits) check(what string) (errs []error) {
 	return errs
 }
 
+// Validate reports every mistake of the configuration at once, as Load does, for
+// callers that have mistakes of their own to report beside.
+func (c Config) Validate() error { return c.validate() }
+
 // validate reports every mistake of the configuration at once.
 func (c *Config) validate() error {
 	var errs []error

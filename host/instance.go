@@ -87,6 +87,9 @@ func (c *callContext) Value(key any) any {
 // Plugin returns the plugin that the instance belongs to.
 func (i *Instance) Plugin() *Plugin { return i.plugin }
 
+// Implements reports whether the guest implements f.
+func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.Has(f) }
+
 // State returns what Config.NewState made for this instance.
 func (i *Instance) State() any { return i.state }
 
@@ -230,6 +233,9 @@ func (i *Instance) Reason() string { return i.reason }
 // Calling returns the name of the export that runs, for the messages of host
 // functions.
 func (i *Instance) Calling() string { return i.calling }
+
+// HostCall returns the name of the host function that runs, with its module.
+func (i *Instance) HostCall() string { return i.hostCall.String() }
 
 // Write hands data to the guest by the buffer-limit rule and returns what the
 // host function must return. A buffer outside of the guest's memory is a

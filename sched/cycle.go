@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,18 +9,63 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/host"
 )
 
-// cycle is the scheduling of one Pod, as the guest knows it. It does not change.
+// cycle is the scheduling of one Pod, or of a group of Pods, as the framework
+// keeps it for the plugin.
 type cycle struct {
-	ref abi.Ref
-	pod *codec.Object
-	// of is the Pod that the cycle is for.
+	// pinned is the version of the guest that the cycle began on.
+	pinned *pinned
+	pod    *codec.Object
+	// of is the Pod that the cycle is for, nil for a group.
 	of *corev1.Pod
+	// history is what happened in the cycle so far.
+	history atomic.Pointer[history]
 }
 
-// Clone implements fwk.StateData.
-func (c *cycle) Clone() fwk.StateData { return c }
+// history is the calls that a guest must have seen before it can go on with a
+// cycle. An instance that saw some of them is shown the others.
+type history struct {
+	ref   abi.Ref
+	steps []step
+	// shared says that a clone of the cycle has the same ref, so that the next
+	// step of either needs another. It belongs to all that have the ref.
+	shared *atomic.Bool
+}
+
+// step is a call that left something behind in the guest's cycle state.
+type step struct {
+	function abi.Function
+	pod      *codec.Object
+	of       *corev1.Pod
+	other    *codec.Object // The Pod that was added or removed.
+	node     *codec.Object
+	info     fwk.NodeInfo
+	nodes    []fwk.NodeInfo
+	nodeName string
+}
+
+// phase says which objects of the scheduler a call may look at.
+type phase uint8
+
+const (
+	// scheduling is the time in which the scheduler's snapshot does not change.
+	scheduling phase = iota
+	// binding is the time afterwards, in which other Pods are scheduled.
+	binding
+)
+
+// Clone implements fwk.StateData. What happens to the one afterwards is not seen
+// by the other: preemption tries out the removal of different Pods on clones, on
+// several goroutines.
+func (c *cycle) Clone() fwk.StateData {
+	h := c.history.Load()
+	h.shared.Store(true)
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of}
+	clone.history.Store(h)
+	return clone
+}
 
 // cycleSlots is how many cycles an instance remembers at the same time: those
 // that wait for their Pods to be bound, for the most part. When more are on
@@ -35,28 +81,128 @@ func (c *cycleCounter) next() abi.Ref {
 	return abi.MakeRef(uint32(n/cycleSlots%(1<<32-1))+1, uint32(n%cycleSlots))
 }
 
-// begin starts the cycle of a Pod.
-func (p *plugin) begin(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return nil, err
+// stateStore is what the framework's kinds of cycle state have in common.
+type stateStore interface {
+	Read(fwk.StateKey) (fwk.StateData, error)
+	Write(fwk.StateKey, fwk.StateData)
+}
+
+// newCycle starts a cycle. pod is nil for a group.
+func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
+	c := &cycle{pinned: p.pin(), of: pod}
+	if pod != nil {
+		var err error
+		if c.pod, err = p.objects.Pod(pod); err != nil {
+			return nil, err
+		}
 	}
-	c := &cycle{ref: p.cycles.next(), pod: object, of: pod}
-	if state != nil {
-		state.Write(p.key, c)
-	}
+	c.history.Store(&history{ref: p.cycles.next(), shared: new(atomic.Bool)})
 	return c, nil
 }
 
-// cycleOf returns the cycle that PreFilter began, or begins it for a guest
-// without PreFilter.
-func (p *plugin) cycleOf(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
+// cycleOf returns the cycle that PreFilter began. If the scheduler does not call
+// the plugin's PreFilter, it begins the cycle: a guest that has one has seen it
+// before anything else all the same.
+func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
 	if state != nil {
 		if data, err := state.Read(p.key); err == nil {
-			if c, ok := data.(*cycle); ok && c.of == pod {
+			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
 				return c, nil
 			}
 		}
 	}
-	return p.begin(state, pod)
+	c, err := p.newCycle(pod)
+	if err != nil {
+		return nil, err
+	}
+	if pod != nil && p.guest.Functions().Has(abi.PreFilter) {
+		p.note(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
+	}
+	if state != nil {
+		state.Write(p.key, c) // Complete: other goroutines may read it.
+	}
+	return c, nil
+}
+
+// samePod reports whether a and b are the same Pod: what is bound is a copy of
+// what was scheduled.
+func samePod(a, b *corev1.Pod) bool {
+	return a == b || a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
+}
+
+// note adds a step to the history of a cycle.
+func (p *plugin) note(c *cycle, s step) *history {
+	old := c.history.Load()
+	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared}
+	if old.shared.Load() {
+		fresh.ref, fresh.shared = p.cycles.next(), new(atomic.Bool)
+		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
+	}
+	c.history.Store(fresh)
+	return fresh
+}
+
+// seen is how much of a cycle an instance has seen.
+type seen struct{ version, steps uint32 }
+
+// show runs the first n steps of a cycle, as far as the instance has not seen
+// them. Their results are those of the first run, which the framework has
+// already.
+func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
+	s := &i.seen[h.ref.Slot()]
+	if s.version == h.ref.Version() && int(s.steps) >= n {
+		return nil
+	}
+	if s.version != h.ref.Version() {
+		*s = seen{version: h.ref.Version()}
+	}
+	for ; int(s.steps) < n; s.steps++ {
+		st := &h.steps[s.steps]
+		if phase == binding && st.function == abi.PreScore {
+			continue // No Score will ask for what it left.
+		}
+		i.call = st.call()
+		i.call.replay = true
+		if phase == binding {
+			i.call.nodes, i.call.snapshot = nil, false
+		}
+		if _, err := st.run(p, inst, h.ref); err != nil {
+			return fmt.Errorf("replay %s: %w", st.function, err)
+		}
+	}
+	return nil
+}
+
+// call is what the guest may ask about during the step.
+func (s *step) call() call {
+	return call{pod: s.pod, of: s.of, other: s.other, node: s.node, info: s.info, nodes: s.nodes, nodeName: s.nodeName, snapshot: true}
+}
+
+// run calls the guest.
+func (s *step) run(p *plugin, inst *host.Instance, ref abi.Ref) (uint64, error) {
+	if s.function == abi.AddPod || s.function == abi.RemovePod {
+		return inst.Call(p.ctx, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
+	}
+	return inst.Call(p.ctx, s.function, uint64(ref), uint64(s.pod.Ref))
+}
+
+// take runs a step for the first time, in the scheduling phase. then, if not nil,
+// reads what the guest left in the instance.
+func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
+	h := p.note(c, s)
+	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
+	if err != nil {
+		return p.failed(s.function, err, nil)
+	}
+	defer p.leave(inst, i)
+	i.call = s.call()
+	result, err := s.run(p, inst, h.ref)
+	if err != nil {
+		return p.failed(s.function, err, nil)
+	}
+	i.seen[h.ref.Slot()] = seen{h.ref.Version(), uint32(len(h.steps))}
+	if then != nil {
+		then(i)
+	}
+	return status(uint32(result), inst)
 }

@@ -4,43 +4,113 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/codec/schedpb"
 	"github.com/kubewasm/kubewasm/host"
 )
 
 // instance is what the plugin knows of an instance of its guest.
 type instance struct {
-	// seen is the version of the cycle in each slot whose PreFilter ran here.
-	seen [cycleSlots]uint32
+	// seen is what happened here of the cycle in each slot.
+	seen [cycleSlots]seen
 	call call
-	// scores and names are the buffers of NormalizeScore.
-	scores, names []byte
+	// buffer is what the guest reads last: scores, names, messages.
+	buffer []byte
 }
 
-// call is the call that runs: its arguments and what the guest answered by host
-// calls.
+// call is the call that runs: what the guest may ask about, and what it answered
+// by host calls.
 type call struct {
-	pod, node *codec.Object
+	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
+	// and Less, and the old object of an event whose new one is node.
+	pod, other, node *codec.Object
+	of               *corev1.Pod
+	info             fwk.NodeInfo
+	nodes            []fwk.NodeInfo
+	nodeName         string
+	statuses         fwk.NodeToStatusReader
+	scores           fwk.NodeScoreList
+	group            fwk.PodGroupInfo
+	placement        *fwk.PodGroupAssignments
 	// replay says that the results of the call are of no interest.
 	replay bool
-	scores fwk.NodeScoreList
+	// snapshot says that the scheduler's snapshot does not change meanwhile.
+	snapshot bool
+	// looked are the nodes that the guest looked up by name.
+	looked []lookedUp
+	// answers are what the guest was told of things that may change meanwhile.
+	answers map[string][]byte
 
-	nodeNames  []string
-	normalized []int64
+	events      []event
+	nodeNames   []string
+	normalized  []int64
+	nominated   string
+	fragments   []fwk.SignFragment
+	nominations map[types.NamespacedName]string
+	placements  []schedpb.Placement
 }
+
+type lookedUp struct {
+	object *codec.Object
+	info   fwk.NodeInfo
+}
+
+// scheduler returns an import of the module k8s.io/scheduler.
+func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
+	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: f}
+}
+
+// reads returns an import (buf, limit) -> len that belongs to the functions of a
+// mask. get may use the buffer of the instance.
+func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *instance, buf []byte) []byte) host.Import {
+	return host.GuestReads(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
+		i := during(inst, functions)
+		i.buffer = get(inst, i, i.buffer[:0])
+		return i.buffer
+	})
+}
+
+// writes returns an import (ptr, len) that belongs to the functions of a mask.
+func writes(name string, functions abi.Mask, put func(inst *host.Instance, c *call, data []byte)) host.Import {
+	return host.GuestWrites(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) {
+		put(inst, &during(inst, functions).call, data)
+	})
+}
+
+// during returns the instance if it runs one of the functions.
+func during(inst *host.Instance, functions abi.Mask) *instance {
+	for _, f := range functions.Functions() {
+		if inst.Calling() == f.String() {
+			return inst.State().(*instance)
+		}
+	}
+	inst.Violate(fmt.Errorf("it belongs to %s, the guest is in %s", functions, inst.Calling()))
+	return nil
+}
+
+var (
+	scored    = abi.MaskOf(abi.NormalizeScore, abi.NormalizePlacementScore)
+	withNodes = scored | abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.PodGroupPostFilter, abi.GeneratePlacements)
+	withName  = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBindPreFlight, abi.PreBind, abi.Bind, abi.PostBind)
+	withGroup = abi.MaskOf(abi.PodGroupPostFilter, abi.GeneratePlacements, abi.ScorePlacement, abi.NormalizePlacementScore)
+)
 
 // imports are the host functions of a scheduler plugin.
 func (p *plugin) imports() []host.Import {
-	return []host.Import{
+	i32, i64 := abi.I32, abi.I64
+	list := []host.Import{
 		{
 			Module: abi.ModuleObjects, Name: abi.ImportObject,
-			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32},
-			Results: []abi.ValueType{abi.I32},
+			Params:  []abi.ValueType{i64, i32, i32},
+			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				n := inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes())
@@ -50,22 +120,62 @@ func (p *plugin) imports() []host.Import {
 				stack[0] = uint64(n)
 			},
 		},
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeScores, nodeScores),
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeNames, nodeNames),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultScores, resultScores),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultNodeNames, resultNodeNames),
+		reads(abi.ImportNodeScores, scored, nodeScores),
+		reads(abi.ImportNodeNames, withNodes, p.nodeNames),
+		reads(abi.ImportNodeName, withName, func(_ *host.Instance, i *instance, b []byte) []byte {
+			return append(b, i.call.nodeName...)
+		}),
+		reads(abi.ImportNodeStatuses, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
+			return schedpb.AppendNodeStatuses(b, nodeStatuses(i.call.statuses))
+		}),
+		reads(abi.ImportPodGroup, withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
+			return schedpb.AppendPodGroup(b, i.call.group)
+		}),
+		reads(abi.ImportPlacement, abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
+			return schedpb.AppendPlacement(b, i.call.placement)
+		}),
+		scheduler(abi.ImportPodGroupPod, []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
+		writes(abi.ImportResultScores, scored, resultScores),
+		writes(abi.ImportResultNodeNames, abi.MaskOf(abi.PreFilter), resultNodeNames),
+		writes(abi.ImportResultClusterEvents, abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {
+			var err error
+			if c.events, err = parseEvents(data); err != nil {
+				inst.Violate(err)
+			}
+		}),
+		writes(abi.ImportResultNominatedNodeName, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, c *call, data []byte) {
+			c.nominated = string(data)
+		}),
+		writes(abi.ImportResultSignFragments, abi.MaskOf(abi.SignPod), resultSignFragments),
+		writes(abi.ImportResultNominations, abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
+			var err error
+			if c.nominations, err = schedpb.ParseNominations(data); err != nil {
+				inst.Violate(err)
+			}
+		}),
+		writes(abi.ImportResultPlacements, abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
+			var err error
+			if c.placements, err = schedpb.ParsePlacements(data); err != nil {
+				inst.Violate(err)
+			}
+		}),
 	}
+	return slices.Concat(list, p.nodeImports(), p.handleImports())
 }
 
 // object finds what ref names: an argument of the call that runs, or the current
 // version of an object that was an argument before.
 func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
 	c := &inst.State().(*instance).call
-	if c.pod != nil && c.pod.Ref == ref {
-		return c.pod
+	for _, o := range [...]*codec.Object{c.pod, c.node, c.other} {
+		if o != nil && o.Ref == ref {
+			return o
+		}
 	}
-	if c.node != nil && c.node.Ref == ref {
-		return c.node
+	for _, l := range c.looked {
+		if l.object.Ref == ref {
+			return l.object
+		}
 	}
 	object, ok := p.objects.Lookup(ref)
 	if !ok {
@@ -74,60 +184,89 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
 	return object
 }
 
-// normalizing returns the call if it is a NormalizeScore.
-func normalizing(inst *host.Instance) *instance {
-	if inst.Calling() != abi.NormalizeScore.String() {
-		inst.Violate(fmt.Errorf("it belongs to %s, the guest is in %s", abi.NormalizeScore, inst.Calling()))
-	}
-	return inst.State().(*instance)
-}
-
 // nodeScores gives the scores as 64-bit little-endian numbers.
-func nodeScores(inst *host.Instance) []byte {
-	i := normalizing(inst)
-	i.scores = i.scores[:0]
+func nodeScores(_ *host.Instance, i *instance, b []byte) []byte {
 	for _, s := range i.call.scores {
-		i.scores = binary.LittleEndian.AppendUint64(i.scores, uint64(s.Score))
+		b = binary.LittleEndian.AppendUint64(b, uint64(s.Score))
 	}
-	return i.scores
+	return b
 }
 
-// nodeNames gives the names of the scored nodes, a NUL after each.
-func nodeNames(inst *host.Instance) []byte {
-	i := normalizing(inst)
-	i.names = i.names[:0]
-	for _, s := range i.call.scores {
-		i.names = append(append(i.names, s.Name...), 0)
+// nodeNames gives the names of the nodes that the function is about: those that
+// are scored, those that were handed over, or all of the snapshot.
+func (p *plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
+	c := &i.call
+	switch {
+	case c.scores != nil:
+		for _, s := range c.scores {
+			b = append(append(b, s.Name...), 0)
+		}
+		return b
+	case c.nodes != nil || !c.snapshot || p.handle == nil:
+		return names(b, c.nodes)
 	}
-	return i.names
+	all, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		inst.Violate(err)
+	}
+	return names(b, all)
 }
 
 // resultScores takes the normalized scores.
-func resultScores(inst *host.Instance, data []byte) {
-	i := normalizing(inst)
-	if len(data) != 8*len(i.call.scores) {
-		inst.Violate(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), len(i.call.scores)))
+func resultScores(inst *host.Instance, c *call, data []byte) {
+	if len(data) != 8*len(c.scores) {
+		inst.Violate(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), len(c.scores)))
 	}
-	i.call.normalized = make([]int64, 0, len(i.call.scores))
+	c.normalized = make([]int64, 0, len(c.scores))
 	for ; len(data) > 0; data = data[8:] {
-		i.call.normalized = append(i.call.normalized, int64(binary.LittleEndian.Uint64(data)))
+		c.normalized = append(c.normalized, int64(binary.LittleEndian.Uint64(data)))
 	}
 }
 
+// texts takes a list of texts apart that have a NUL after each.
+func texts(inst *host.Instance, data []byte, what string) []string {
+	if len(data) == 0 {
+		return []string{}
+	}
+	if data[len(data)-1] != 0 {
+		inst.Violate(errors.New("the last " + what + " does not end with a NUL"))
+	}
+	return strings.Split(string(data[:len(data)-1]), "\x00")
+}
+
 // resultNodeNames takes the nodes that PreFilter narrows the cycle down to.
-func resultNodeNames(inst *host.Instance, data []byte) {
-	if inst.Calling() != abi.PreFilter.String() {
-		inst.Violate(fmt.Errorf("it belongs to %s, the guest is in %s", abi.PreFilter, inst.Calling()))
+func resultNodeNames(inst *host.Instance, c *call, data []byte) {
+	if !c.replay {
+		c.nodeNames = texts(inst, data, "name")
 	}
-	c := &inst.State().(*instance).call
-	if c.replay {
-		return
+}
+
+// resultSignFragments takes keys and JSON values in turn.
+func resultSignFragments(inst *host.Instance, c *call, data []byte) {
+	list := texts(inst, data, "value")
+	if len(list)%2 != 0 {
+		inst.Violate(fmt.Errorf("%d texts are not pairs of a key and a value", len(list)))
 	}
-	if len(data) > 0 && data[len(data)-1] != 0 {
-		inst.Violate(errors.New("the last name does not end with a NUL"))
+	c.fragments = make([]fwk.SignFragment, 0, len(list)/2)
+	for ; len(list) > 0; list = list[2:] {
+		value, err := jsonValue(list[1])
+		if err != nil {
+			inst.Violate(fmt.Errorf("the fragment %q: %w", list[0], err))
+		}
+		c.fragments = append(c.fragments, fwk.SignFragment{Key: list[0], Value: value})
 	}
-	c.nodeNames = []string{}
-	if len(data) > 0 {
-		c.nodeNames = strings.Split(string(data[:len(data)-1]), "\x00")
+}
+
+// podGroupPod gives a Pod of the group.
+func (p *plugin) podGroupPod(inst *host.Instance, stack []uint64) {
+	pods := during(inst, withGroup).call.group.GetUnscheduledPods()
+	n := uint32(stack[0])
+	if uint64(n) >= uint64(len(pods)) {
+		inst.Violate(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
 	}
+	object, err := p.objects.Pod(pods[n])
+	if err != nil {
+		inst.Violate(err)
+	}
+	stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 }

@@ -12,6 +12,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -30,11 +32,16 @@ import (
 //	      config:
 //	        defaultZones: [eu-central-1a]
 type Args struct {
-	// File is the path of the module. Required.
-	File string `json:"file"`
+	// File is the path of the module, URL its address, which needs SHA256. One
+	// of them is required.
+	File string `json:"file,omitempty"`
+	URL  string `json:"url,omitempty"`
 	// SHA256 is the digest that the module must have, in hexadecimal; empty
 	// means any.
 	SHA256 string `json:"sha256,omitempty"`
+	// Follow swaps the module whenever the file holds another, between two
+	// scheduling cycles. It needs File, and no SHA256.
+	Follow bool `json:"follow,omitempty"`
 	// Config is the guest's own configuration, handed to it as JSON.
 	Config json.RawMessage `json:"config,omitempty"`
 	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means the
@@ -45,13 +52,42 @@ type Args struct {
 	Instances   int    `json:"instances,omitempty"`
 	// Timeout is that of host.Limits, as in "100ms".
 	Timeout metav1.Duration `json:"timeout,omitempty"`
-	// Grants are those of host.Config.
+	// Grants are those of host.Config, and GrantEvents, GrantWaitingPods and
+	// GrantObjects.
 	Grants []string `json:"grants,omitempty"`
+	// Objects are the resources that a guest with GrantObjects may get and list,
+	// as in "v1/persistentvolumeclaims" or "apps/v1/replicasets". The scheduler
+	// must be allowed to watch them.
+	Objects []string `json:"objects,omitempty"`
 	// Projection are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels", see codec.ParseProjection; empty means what its
 	// module declares.
 	Projection []string `json:"projection,omitempty"`
+	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
+	// or is disabled. Default Fail.
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+	// Disable is that of host.Config: when a plugin that keeps failing is taken
+	// out of service for a while.
+	Disable *DisableArgs `json:"disable,omitempty"`
 }
+
+// DisableArgs are those of host.Disable.
+type DisableArgs struct {
+	After      int             `json:"after"`
+	Backoff    metav1.Duration `json:"backoff,omitempty"`
+	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
+}
+
+// FailurePolicy says what becomes of a request that a guest did not answer.
+type FailurePolicy string
+
+const (
+	// Fail makes it an error: the Pod is tried again later.
+	Fail FailurePolicy = "Fail"
+	// Ignore goes on as if the plugin had nothing to say: the node passes, the
+	// score is 0, the Pod may be bound. The failure is logged.
+	Ignore FailurePolicy = "Ignore"
+)
 
 // Option changes how [New] loads a plugin.
 type Option func(*host.Config)
@@ -62,57 +98,125 @@ func WithLogger(logger *slog.Logger) Option { return func(c *host.Config) { c.Lo
 // WithObserver tells o of calls, builds and resets: metrics, traces.
 func WithObserver(o host.Observer) Option { return func(c *host.Config) { c.Observer = o } }
 
+// WithSource takes the module from source instead of the arguments' file or URL:
+// a ConfigMap, bytes that the program embeds.
+func WithSource(source host.Source) Option { return func(c *host.Config) { c.Source = source } }
+
 // Factory is what app.WithPlugin takes: the PluginFactory of
 // k8s.io/kubernetes/pkg/scheduler/framework/runtime.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
 // New returns the factory of the plugin name, for app.WithPlugin. The plugin's
-// module and limits come from the scheduler's configuration, see [Args].
+// module and limits come from the scheduler's configuration, see [Args]. Several
+// plugins have a factory each, and share rt.
 //
 //	app.NewSchedulerCommand(app.WithPlugin("zone", sched.New("zone", rt, sched.WithLogger(slog.Default()))))
 //
 // The factory fails on arguments that are missing, malformed or have unknown
-// fields, and as [Load] does.
-func New(name string, rt *host.Runtime, options ...Option) Factory {
-	return func(ctx context.Context, object runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
-		args, err := decodeArgs(object)
+// fields, all mistakes at once, and as [Load] does. The plugin is closed when the
+// factory's context ends.
+func New(name string, rt *host.Runtime, opts ...Option) Factory {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		cfg := host.Config{Name: name}
+		for _, option := range opts {
+			option(&cfg)
+		}
+		args, err := decodeArgs(object, cfg.Source != nil)
 		if err != nil {
 			return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
 		}
-		cfg := host.Config{
-			Name:   name,
-			Source: host.File(args.File),
-			SHA256: args.SHA256,
-			Guest:  args.Config,
-			Grants: args.Grants,
-			Limits: host.Limits{
-				MemoryBytes: args.MemoryBytes, Fuel: args.Fuel, Timeout: args.Timeout.Duration, Instances: args.Instances,
-			},
+		if err := args.validate(cfg.Source != nil); err != nil {
+			args.configure(&cfg)
+			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		for _, option := range options {
-			option(&cfg)
-		}
-		p, err := load(ctx, rt, cfg, args.Projection)
+		args.configure(&cfg)
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection})
 		if err != nil {
 			return nil, err
+		}
+		context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
+		if args.Follow {
+			logger := cfg.Logger
+			go func() {
+				_ = p.Follow(ctx, host.FollowOptions{Failed: func(err error) {
+					if logger != nil {
+						logger.Error("the module was not swapped", "plugin", name, "err", err)
+					}
+				}})
+			}()
 		}
 		return p, nil
 	}
 }
 
+// configure sets what the arguments say.
+func (a *Args) configure(cfg *host.Config) {
+	if cfg.Source == nil {
+		if a.File != "" {
+			cfg.Source = host.File(a.File)
+		}
+		if a.URL != "" {
+			cfg.Source = host.HTTPS(a.URL, host.HTTPSOptions{})
+		}
+	}
+	cfg.SHA256 = a.SHA256
+	cfg.Guest = a.Config
+	cfg.Grants = a.Grants
+	cfg.Limits = host.Limits{
+		MemoryBytes: a.MemoryBytes, Fuel: a.Fuel, Timeout: a.Timeout.Duration, Instances: a.Instances,
+	}
+	if d := a.Disable; d != nil {
+		cfg.Disable = host.Disable{After: d.After, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
+	}
+}
+
 // decodeArgs reads the arguments as the scheduler hands them over: the raw bytes
-// of what stands in its configuration.
-func decodeArgs(object runtime.Object) (*Args, error) {
+// of what stands in its configuration. hasSource says that the program has the
+// module already.
+func decodeArgs(object runtime.Object, hasSource bool) (*Args, error) {
+	args := &Args{}
 	unknown, ok := object.(*runtime.Unknown)
-	if !ok || unknown == nil {
+	switch {
+	case ok && unknown != nil:
+		if err := yaml.UnmarshalStrict(unknown.Raw, args); err != nil {
+			return nil, err
+		}
+	case object != nil || !hasSource:
 		return nil, fmt.Errorf("got %T, want the args of a pluginConfig", object)
 	}
-	args := &Args{}
-	if err := yaml.UnmarshalStrict(unknown.Raw, args); err != nil {
-		return nil, err
-	}
-	if args.File == "" {
-		return nil, errors.New("file is missing")
-	}
 	return args, nil
+}
+
+// complete sets what load sets, as far as it matters for mistakes.
+func complete(cfg host.Config) host.Config {
+	cfg.Kind, cfg.Imports = abi.KindScheduler, (&plugin{}).imports()
+	if cfg.Source == nil {
+		cfg.Source = host.Bytes(nil) // Reported already.
+	}
+	return cfg
+}
+
+// validate reports every mistake that is one of the arguments alone.
+func (args *Args) validate(hasSource bool) error {
+	var errs []error
+	mistake := func(wrong bool, text string, values ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(text, values...))
+		}
+	}
+	mistake(args.File == "" && args.URL == "" && !hasSource, "file is missing")
+	mistake(args.File != "" && args.URL != "", "file and url exclude one another")
+	mistake(hasSource && (args.File != "" || args.URL != ""), "the program has the module: file and url must be empty")
+	mistake(args.Follow && args.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
+	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
+	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,
+		"failurePolicy is %q, want Fail or Ignore", args.FailurePolicy)
+	for _, name := range args.Objects {
+		_, err := parseResource(name)
+		mistake(err != nil, "%w", err)
+	}
+	_, err := codec.ParseProjection(args.Projection)
+	mistake(err != nil, "projection: %w", err)
+	mistake(args.Disable != nil && args.Disable.After <= 0, "disable.after must be more than 0")
+	return errors.Join(errs...)
 }

@@ -2,11 +2,14 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -15,113 +18,154 @@ import (
 )
 
 // Plugin is a guest in the scheduler. Its dynamic type implements the
-// interfaces of the framework that the guest does.
+// interfaces of the framework that the guest does, and no others.
 type Plugin interface {
 	fwk.Plugin
 	// Functions returns what the guest implements.
 	Functions() abi.Mask
+	// Swap replaces the guest's module, as [host.Plugin.Swap] does. Scheduling
+	// cycles that have begun end on the module that they began on. A version
+	// that registers for other cluster events than the running one is refused,
+	// since the scheduler asks for them once.
+	Swap(ctx context.Context, source host.Source, sha256 string) error
+	// Follow swaps the module whenever its source holds another, until ctx ends,
+	// as [host.Plugin.Follow] does.
+	Follow(ctx context.Context, opts host.FollowOptions) error
 	// Close waits until ctx ends for the calls that run, and frees the guest.
 	Close(ctx context.Context) error
 }
 
-// Load makes a scheduler plugin of a module. cfg.Kind, cfg.Imports and
-// cfg.NewState are set by Load. Of Pods and Nodes the guest gets the fields that
-// its module declares in its metadata.
+// Load makes a scheduler plugin of a module. cfg.Kind, cfg.Imports, cfg.Probe
+// and cfg.NewState are set by Load. Of Pods and Nodes the guest gets the fields
+// that its module declares in its metadata.
 //
 // Errors are those of [host.Runtime.Load].
 func Load(ctx context.Context, rt *host.Runtime, cfg host.Config) (Plugin, error) {
-	return load(ctx, rt, cfg, nil)
+	return load(ctx, rt, cfg, nil, options{})
 }
 
-// load is Load with a projection that takes the place of the module's, unless it
-// is empty.
-func load(ctx context.Context, rt *host.Runtime, cfg host.Config, projection []string) (Plugin, error) {
-	p := &plugin{key: fwk.StateKey("kubewasm/" + cfg.Name)}
+// options are what a plugin has beside the configuration of its module.
+type options struct {
+	failurePolicy FailurePolicy
+	objects       []string
+	// projection takes the place of the module's, unless it is empty.
+	projection []string
+}
+
+func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
+	p := &plugin{
+		key:    fwk.StateKey("kubewasm/" + cfg.Name),
+		handle: handle,
+		policy: opts.failurePolicy,
+		logger: cfg.Logger,
+		// The framework cancels a Filter's context as soon as enough nodes were
+		// found, and takes an error for a failure of the whole cycle. A call that
+		// has begun therefore ends by its own limits only.
+		ctx: context.WithoutCancel(ctx),
+	}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
+	}
+	if err := p.inform(opts.objects); err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
+	}
 	cfg.Kind = abi.KindScheduler
 	cfg.Imports = p.imports()
 	cfg.NewState = func() any { return &instance{} }
-	cfg.Probe = p.projecting(projection, cfg.Probe)
+	cfg.Probe = p.projecting(opts.projection, p.probe)
 	guest, err := rt.Load(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	p.guest = guest
-	// The framework cancels a Filter's context as soon as enough nodes were
-	// found, and takes an error for a failure of the whole cycle. A call that
-	// has begun therefore ends by its own limits only.
-	p.ctx = context.WithoutCancel(ctx)
-	return p.as(guest.Functions()), nil
+	v, err := p.as(guest.Functions())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
+	}
+	return v, nil
 }
 
-// plugin is what every combination of extension points shares.
+// plugin is what all extension points share.
 type plugin struct {
-	guest   *host.Plugin
-	ctx     context.Context
-	key     fwk.StateKey
+	guest  *host.Plugin
+	handle fwk.Handle
+	ctx    context.Context
+	key    fwk.StateKey
+	policy FailurePolicy
+	logger *slog.Logger
+
 	objects codec.Table
+	infos   nodeInfos
 	cycles  cycleCounter
 	// crossings counts the objects that guests fetched.
 	crossings atomic.Uint64
+	// pinned is the version that cycles began on last.
+	pinned atomic.Pointer[pinned]
+	// informers are those of the objects that the guest may get and list.
+	informers map[string]lister
+
+	// unsorted says that Less failed: the order of a queue must not change
+	// while Pods are in it, so the scheduler's own is used from then on.
+	unsorted atomic.Bool
+
+	mu sync.Mutex
+	// registered are the cluster events that the first version of the guest
+	// registered for, nil before it was asked.
+	registered []event
 }
 
-// Name returns the name under which the plugin was loaded.
-func (p *plugin) Name() string { return p.guest.Name() }
+// pinned holds a version for as long as a cycle refers to it. Nobody tells a
+// plugin in every case that a cycle is over, so it ends with the last reference.
+type pinned struct{ pin *host.Pin }
 
-// Functions returns what the guest implements.
-func (p *plugin) Functions() abi.Mask { return p.guest.Functions() }
+// pin returns a hold on the version that serves new cycles.
+func (p *plugin) pin() *pinned {
+	old := p.pinned.Load()
+	if old != nil && old.pin.Current() {
+		return old
+	}
+	fresh := &pinned{p.guest.Pin()}
+	runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
+	p.pinned.CompareAndSwap(old, fresh)
+	return fresh
+}
 
-// Close waits until ctx ends for the calls that run, and frees the guest.
-func (p *plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }
+// enter takes an instance that has seen what happened in the cycle, for a call
+// in phase. Hand both to leave in the end.
+func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
+	h := c.history.Load()
+	inst, i, err := p.acquire(c, h, len(h.steps), phase)
+	return inst, i, h.ref, err
+}
 
-// call runs f in an instance that knows the cycle. then, if not nil, reads what
-// the guest left in the instance.
-func (p *plugin) call(f abi.Function, c *cycle, node *codec.Object, args call, then func(*instance)) (uint64, *fwk.Status) {
-	inst, err := p.guest.Acquire(p.ctx)
+// acquire takes an instance that has seen the first n steps of h.
+func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
+	inst, err := c.pinned.pin.Acquire(p.ctx)
 	if err != nil {
-		return 0, fwk.AsStatus(err)
+		return nil, nil, err
 	}
-	defer inst.Release()
-	state := inst.State().(*instance)
-	if f != abi.PreFilter {
-		if err := p.show(inst, state, c); err != nil {
-			return 0, fwk.AsStatus(err)
-		}
+	i := inst.State().(*instance)
+	if err := p.show(inst, i, h, n, phase); err != nil {
+		p.leave(inst, i)
+		return nil, nil, err
 	}
-	args.pod, args.node = c.pod, node
-	state.call = args
-	result, err := p.run(inst, f, c, node)
-	if err != nil {
-		state.call = call{}
-		return 0, fwk.AsStatus(err)
-	}
-	if then != nil {
-		then(state)
-	}
-	state.call = call{}
-	return result, status(uint32(result), inst)
+	return inst, i, nil
 }
 
-// run calls f with the refs that it takes.
-func (p *plugin) run(inst *host.Instance, f abi.Function, c *cycle, node *codec.Object) (uint64, error) {
-	if node == nil {
-		return inst.Call(p.ctx, f, uint64(c.ref), uint64(c.pod.Ref))
-	}
-	return inst.Call(p.ctx, f, uint64(c.ref), uint64(c.pod.Ref), uint64(node.Ref))
+// leave gives an instance back.
+func (p *plugin) leave(inst *host.Instance, i *instance) {
+	i.call = call{}
+	inst.Release()
 }
 
-// show replays the PreFilter of a cycle that the instance has not seen. Its
-// result is that of the first run, which the framework has already.
-func (p *plugin) show(inst *host.Instance, state *instance, c *cycle) error {
-	seen := &state.seen[c.ref.Slot()]
-	if *seen == c.ref.Version() || !p.guest.Functions().Has(abi.PreFilter) {
-		return nil
+// failed decides what becomes of a request whose guest did not answer. neutral
+// is the status of a plugin that has nothing to say.
+func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
+	if p.policy == Ignore {
+		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
+		return neutral
 	}
-	state.call = call{pod: c.pod, replay: true}
-	if _, err := p.run(inst, abi.PreFilter, c, nil); err != nil {
-		return fmt.Errorf("replay PreFilter: %w", err)
-	}
-	*seen = c.ref.Version()
-	return nil
+	return fwk.AsStatus(err)
 }
 
 // status turns the code that a guest returned into a status of the framework:
@@ -141,87 +185,44 @@ func status(result uint32, inst *host.Instance) *fwk.Status {
 	return fwk.NewStatus(fwk.Code(code))
 }
 
-// PreFilter implements fwk.PreFilterPlugin.
-func (f preFilter) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	f.p.objects.Advance()
-	c, err := f.p.begin(state, pod)
-	if err != nil {
-		return nil, fwk.AsStatus(err)
-	}
-	var result *fwk.PreFilterResult
-	_, status := f.p.call(abi.PreFilter, c, nil, call{}, func(i *instance) {
-		i.seen[c.ref.Slot()] = c.ref.Version()
-		if i.call.nodeNames != nil {
-			result = &fwk.PreFilterResult{NodeNames: sets.New(i.call.nodeNames...)}
-		}
-	})
-	if !status.IsSuccess() {
-		return nil, status
-	}
-	return result, nil
-}
-
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (f preFilter) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
-
-// Filter implements fwk.FilterPlugin.
-//
-// 0 allocs if the node passes: TestFilterDoesNotAllocate.
-func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
-	_, status := f.p.onNode(abi.Filter, state, pod, nodeInfo)
-	return status
-}
-
-// Score implements fwk.ScorePlugin.
-//
-// 0 allocs: TestFilterDoesNotAllocate.
-func (s score) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
-	result, status := s.p.onNode(abi.Score, state, pod, nodeInfo)
-	n, _ := abi.UnpackScore(result)
-	return int64(n), status
-}
-
-// ScoreExtensions implements fwk.ScorePlugin.
-func (s score) ScoreExtensions() fwk.ScoreExtensions {
-	if s.p.guest.Functions().Has(abi.NormalizeScore) {
-		return s
-	}
-	return nil
-}
-
-// onNode runs f for a node.
-func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (uint64, *fwk.Status) {
-	node := nodeInfo.Node()
-	if node == nil {
-		return 0, fwk.NewStatus(fwk.Error, "node not found")
-	}
-	c, err := p.cycleOf(state, pod)
-	if err != nil {
-		return 0, fwk.AsStatus(err)
-	}
-	object, err := p.objects.Node(node)
-	if err != nil {
-		return 0, fwk.AsStatus(err)
-	}
-	return p.call(f, c, object, call{}, nil)
-}
-
-// NormalizeScore implements fwk.ScoreExtensions. The scores stay as they are
-// unless the guest succeeds and hands over a score for each of them.
-func (s score) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	c, err := s.p.cycleOf(state, pod)
+// onPod runs f for a Pod outside of a cycle.
+func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, then func(*instance) *fwk.Status) *fwk.Status {
+	object, err := p.objects.Pod(pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	var normalized []int64
-	_, status := s.p.call(abi.NormalizeScore, c, nil, call{scores: scores}, func(i *instance) {
-		normalized = i.call.normalized
-	})
-	if status.IsSuccess() {
-		// By index: the framework reads the list that way, whatever the names.
-		for n, score := range normalized {
-			scores[n].Score = score
-		}
+	inst, err := p.guest.Acquire(p.ctx)
+	if err != nil {
+		return p.failed(f, err, neutral)
 	}
-	return status
+	i := inst.State().(*instance)
+	defer p.leave(inst, i)
+	i.call = call{pod: object, of: pod}
+	result, err := inst.Call(p.ctx, f, uint64(object.Ref))
+	if err != nil {
+		return p.failed(f, err, neutral)
+	}
+	if s := status(uint32(result), inst); s != nil || then == nil {
+		return s
+	}
+	return then(i)
 }
+
+// Name returns the name under which the plugin was loaded.
+func (e *extensions) Name() string { return e.plugin.guest.Name() }
+
+// Functions returns what the guest implements.
+func (e *extensions) Functions() abi.Mask { return e.plugin.guest.Functions() }
+
+// Swap implements Plugin.
+func (e *extensions) Swap(ctx context.Context, source host.Source, sha256 string) error {
+	return e.plugin.guest.Swap(ctx, source, sha256)
+}
+
+// Follow implements Plugin.
+func (e *extensions) Follow(ctx context.Context, opts host.FollowOptions) error {
+	return e.plugin.guest.Follow(ctx, opts)
+}
+
+// Close implements Plugin.
+func (e *extensions) Close(ctx context.Context) error { return e.plugin.guest.Close(ctx) }

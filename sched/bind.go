@@ -1,0 +1,116 @@
+package sched
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// The extension points from the choice of a node to the binding. Reserve and
+// Permit belong to the scheduling cycle; what comes after them runs beside the
+// scheduling cycles of other Pods.
+
+// Reserve implements fwk.ReservePlugin.
+func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	p := e.plugin
+	if !p.guest.Functions().Has(abi.Reserve) {
+		return nil
+	}
+	c, err := p.cycleOf(state, pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	object, err := p.objects.Pod(pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	return p.take(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
+}
+
+// Unreserve implements fwk.ReservePlugin. There is nobody to tell of a failure:
+// it is logged.
+func (e *extensions) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	if e.plugin.guest.Functions().Has(abi.Unreserve) {
+		e.plugin.informed(abi.Unreserve, state, pod, nodeName)
+	}
+}
+
+// informed runs a function without a result.
+func (p *plugin) informed(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	c, err := p.cycleOf(state, pod)
+	if err == nil {
+		err = p.tell(c, f, pod, nodeName)
+	}
+	if err != nil {
+		p.logger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
+	}
+}
+
+func (p *plugin) tell(c *cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
+	object, err := p.objects.Pod(pod)
+	if err != nil {
+		return err
+	}
+	inst, i, ref, err := p.enter(c, binding)
+	if err != nil {
+		return err
+	}
+	defer p.leave(inst, i)
+	i.call = call{pod: object, of: pod, nodeName: nodeName}
+	_, err = inst.Call(p.ctx, f, uint64(ref), uint64(object.Ref))
+	return err
+}
+
+// Permit implements fwk.PermitPlugin.
+func (e *extensions) Permit(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.Status, time.Duration) {
+	var timeout time.Duration
+	status := e.plugin.inCycle(abi.Permit, scheduling, state, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *fwk.Status {
+		ms, _ := abi.Unpack(packed)
+		timeout = time.Duration(ms) * time.Millisecond
+		return nil
+	})
+	if !status.IsWait() {
+		timeout = 0
+	}
+	return status, timeout
+}
+
+// PreBindPreFlight implements fwk.PreBindPlugin. A guest that has no function
+// for it handles every Pod, one after the other.
+func (e *extensions) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if !e.plugin.guest.Functions().Has(abi.PreBindPreFlight) {
+		return nil, nil
+	}
+	var result *fwk.PreBindPreFlightResult
+	status := e.plugin.inCycle(abi.PreBindPreFlight, binding, state, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *fwk.Status {
+		parallel, code := abi.Unpack(packed)
+		if abi.Code(int32(code)) == abi.Success {
+			result = &fwk.PreBindPreFlightResult{AllowParallel: parallel != 0}
+		}
+		return nil
+	})
+	return result, status
+}
+
+// PreBind implements fwk.PreBindPlugin.
+func (e *extensions) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	if !e.plugin.guest.Functions().Has(abi.PreBind) {
+		return nil
+	}
+	return e.plugin.inCycle(abi.PreBind, binding, state, pod, nil, call{nodeName: nodeName}, nil)
+}
+
+// Bind implements fwk.BindPlugin. A guest whose failure is ignored leaves the Pod
+// to the next plugin.
+func (e *extensions) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	return e.plugin.inCycle(abi.Bind, binding, state, pod, fwk.NewStatus(fwk.Skip), call{nodeName: nodeName}, nil)
+}
+
+// PostBind implements fwk.PostBindPlugin. A failure is logged.
+func (e *extensions) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	e.plugin.informed(abi.PostBind, state, pod, nodeName)
+}

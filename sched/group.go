@@ -1,0 +1,148 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// The extension points of groups of Pods.
+
+// inGroup runs f for a group. args is what the guest may ask about.
+func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, args call, then func(*instance, uint64) *fwk.Status) *fwk.Status {
+	c, err := p.cycleOf(state, nil)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	inst, i, ref, err := p.enter(c, scheduling)
+	if err != nil {
+		return p.failed(f, err, neutral)
+	}
+	defer p.leave(inst, i)
+	i.call = args
+	i.call.snapshot = true
+	result, err := inst.Call(p.ctx, f, uint64(ref))
+	if err != nil {
+		return p.failed(f, err, neutral)
+	}
+	if s := status(uint32(result), inst); s != nil {
+		return s
+	}
+	if then != nil {
+		return then(i, result)
+	}
+	return nil
+}
+
+// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin. The guest may
+// nominate nodes. It has no way to try the group out, by the function that the
+// framework hands over: that would run the guest's Filter while it runs itself.
+func (e *extensions) PodGroupPostFilter(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	var result *fwk.PodGroupPostFilterResult
+	status := e.plugin.inGroup(abi.PodGroupPostFilter, state, fwk.NewStatus(fwk.Unschedulable), call{group: group}, func(i *instance, _ uint64) *fwk.Status {
+		if len(i.call.nominations) == 0 {
+			return nil
+		}
+		result = &fwk.PodGroupPostFilterResult{NominatingInfos: map[types.NamespacedName]*fwk.NominatingInfo{}}
+		for pod, node := range i.call.nominations {
+			result.NominatingInfos[pod] = &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}
+		}
+		return nil
+	})
+	return result, status
+}
+
+// GeneratePlacements implements fwk.PlacementGeneratePlugin. A placement may
+// have nodes of its parent only.
+func (e *extensions) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
+	args := call{group: group}
+	nodes := map[string]fwk.NodeInfo{}
+	if parent != nil {
+		args.nodes = parent.Nodes
+		for _, n := range parent.Nodes {
+			nodes[n.Node().Name] = n
+		}
+	}
+	result := &fwk.GeneratePlacementsResult{}
+	// A plugin that has nothing to say leaves the parent as it is.
+	whole := &fwk.GeneratePlacementsResult{}
+	if parent != nil {
+		whole.Placements = []*fwk.Placement{parent}
+	}
+	answered := false
+	status := e.plugin.inGroup(abi.GeneratePlacements, state, nil, args, func(i *instance, _ uint64) *fwk.Status {
+		answered = true
+		for _, proposed := range i.call.placements {
+			placement := &fwk.Placement{Name: proposed.Name}
+			for _, name := range proposed.NodeNames {
+				node, ok := nodes[name]
+				if !ok {
+					return fwk.AsStatus(fmt.Errorf("plugin %q: placement %q has the node %q, which its parent has not", e.plugin.guest.Name(), proposed.Name, name))
+				}
+				placement.Nodes = append(placement.Nodes, node)
+			}
+			result.Placements = append(result.Placements, placement)
+		}
+		return nil
+	})
+	if !status.IsSuccess() {
+		return nil, status
+	}
+	if !answered {
+		return whole, nil
+	}
+	return result, nil
+}
+
+// ScorePlacement implements fwk.PlacementScorePlugin.
+func (e *extensions) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
+	var score int32
+	status := e.plugin.inGroup(abi.ScorePlacement, state, nil, call{group: group, placement: placement}, func(_ *instance, packed uint64) *fwk.Status {
+		score, _ = abi.UnpackScore(packed)
+		return nil
+	})
+	return int64(score), status
+}
+
+// PlacementScoreExtensions implements fwk.PlacementScorePlugin.
+func (e *extensions) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
+	if e.plugin.guest.Functions().Has(abi.NormalizePlacementScore) {
+		return placementExtensions{e.plugin}
+	}
+	return nil
+}
+
+type placementExtensions struct{ *plugin }
+
+// NormalizePlacementScore implements fwk.PlacementScoreExtensions.
+func (p placementExtensions) NormalizePlacementScore(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, scores []fwk.PlacementScore) *fwk.Status {
+	list := make(fwk.NodeScoreList, len(scores))
+	for n, s := range scores {
+		list[n] = fwk.NodeScore{Name: s.Placement.Name, Score: s.Score}
+	}
+	return p.inGroup(abi.NormalizePlacementScore, state, nil, call{group: group, scores: list}, func(i *instance, _ uint64) *fwk.Status {
+		for n, score := range i.call.normalized {
+			scores[n].Score = score
+		}
+		return nil
+	})
+}
+
+// names returns the names of nodes, a NUL after each.
+func names(dst []byte, nodes []fwk.NodeInfo) []byte {
+	for _, n := range nodes {
+		if node := n.Node(); node != nil {
+			dst = append(append(dst, node.Name...), 0)
+		}
+	}
+	return dst
+}
+
+// sortedKeys returns the keys of a map in their order, for messages.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
