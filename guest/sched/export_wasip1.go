@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
-	"unsafe"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -12,24 +12,12 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
-//go:wasmimport k8s.io/scheduler node_scores
-func hostNodeScores(buf unsafe.Pointer, limit uint32) uint32
-
-//go:wasmimport k8s.io/scheduler node_names
-func hostNodeNames(buf unsafe.Pointer, limit uint32) uint32
-
-//go:wasmimport k8s.io/scheduler result_node_names
-func hostResultNodeNames(ptr unsafe.Pointer, n uint32)
-
-//go:wasmimport k8s.io/scheduler result_scores
-func hostResultScores(ptr unsafe.Pointer, n uint32)
-
 // Views by the slots of their refs: an object crosses the boundary once for
 // each of its versions.
 var (
 	cycles slots[*cycle]
 	pods   slots[core.Pod]
-	nodes  slots[core.Node]
+	nodes  slots[*nodeInfo]
 )
 
 // The calls of a cycle come one after the other, so its state and its Pod are
@@ -66,19 +54,33 @@ func podOf(ref uint64) core.Pod {
 }
 
 func nextPod(ref uint64) {
+	last.podRef, last.pod = ref, otherPod(ref)
+}
+
+// otherPod is podOf for a Pod that the next call is not about.
+func otherPod(ref uint64) core.Pod {
 	e, renewed := pods.at(abi.Ref(ref))
 	if renewed {
 		e.view = core.PodFromRef(e.view, abi.Ref(ref))
 	}
-	last.podRef, last.pod = ref, e.view
+	return e.view
 }
 
 func nodeOf(ref uint64) NodeInfo {
 	e, renewed := nodes.at(abi.Ref(ref))
 	if renewed {
-		e.view = core.NodeFromRef(e.view, abi.Ref(ref))
+		nextNode(e, ref)
 	}
 	return NodeInfo{e.view}
+}
+
+func nextNode(e *slot[*nodeInfo], ref uint64) {
+	if e.view == nil {
+		e.view = &nodeInfo{}
+	}
+	d := e.view
+	d.ref, d.checked = abi.Ref(ref), 0
+	d.node = core.NodeFromRef(d.node, abi.Ref(ref))
 }
 
 // finish tells the host the reason of a status that is not a success, and ends
@@ -92,20 +94,99 @@ func finish(s *Status) abi.Code {
 	return code
 }
 
+//go:wasmexport preenqueue
+func exportPreEnqueue(pod uint64) int32 {
+	calls++
+	return int32(finish(registered.preEnqueue.PreEnqueue(podOf(pod))))
+}
+
+//go:wasmexport queuesort
+func exportQueueSort(first, second uint64, firstTime, secondTime int64) int32 {
+	calls++
+	a, b := QueuedPodInfo{otherPod(first), firstTime}, QueuedPodInfo{otherPod(second), secondTime}
+	var order int32
+	if registered.queueSort.Less(a, b) {
+		order = -1
+	} else if registered.queueSort.Less(b, a) {
+		order = 1
+	}
+	plugin.Yield()
+	return order
+}
+
+//go:wasmexport eventstoregister
+func exportEventsToRegister() int32 {
+	calls++
+	list, err := registeredEvents()
+	if err == nil {
+		hostResultClusterEvents(appendEvents(nil, list))
+	}
+	return int32(finish(AsStatus(err)))
+}
+
+// eventObjects are the views of the objects of the events that were shown last.
+var eventObjects [2]struct {
+	pod  core.Pod
+	node core.Node
+}
+
+func eventObject(n int, resource EventResource, ref uint64) EventObject {
+	if ref == 0 {
+		return EventObject{}
+	}
+	switch o := &eventObjects[n]; resource {
+	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
+		o.pod = core.PodFromRef(o.pod, abi.Ref(ref))
+		return EventObjectOfPod(o.pod)
+	case abi.EventNode:
+		o.node = core.NodeFromRef(o.node, abi.Ref(ref))
+		return EventObjectOfNode(o.node)
+	}
+	return EventObject{present: true}
+}
+
+//go:wasmexport queueinghint
+func exportQueueingHint(event int32, pod, oldObj, newObj uint64) uint64 {
+	calls++
+	list, err := registeredEvents()
+	if err != nil {
+		return abi.PackHint(true, finish(AsStatus(err)))
+	}
+	if event < 0 || int(event) >= len(list) || list[event].QueueingHintFn == nil {
+		return abi.PackHint(true, finish(nil))
+	}
+	e := list[event]
+	hint, err := e.QueueingHintFn(podOf(pod), eventObject(0, e.Event.Resource, oldObj), eventObject(1, e.Event.Resource, newObj))
+	return abi.PackHint(hint == Queue, finish(AsStatus(err)))
+}
+
 //go:wasmexport prefilter
 func exportPreFilter(cycle, pod uint64) int32 {
+	calls++
 	state := cycleOf(cycle)
 	state.c.reset()
 	result, status := registered.preFilter.PreFilter(state, podOf(pod))
 	if result != nil {
-		names := appendNames(nil, result.NodeNames)
-		hostResultNodeNames(unsafe.Pointer(unsafe.SliceData(names)), uint32(len(names)))
+		hostResultNodeNames(appendNames(nil, result.NodeNames))
 	}
 	return int32(finish(status))
 }
 
+//go:wasmexport addpod
+func exportAddPod(cycle, pod, added, node uint64) int32 {
+	calls++
+	return int32(finish(registered.pods.AddPod(cycleOf(cycle), podOf(pod), otherPod(added), nodeOf(node))))
+}
+
+//go:wasmexport removepod
+func exportRemovePod(cycle, pod, removed, node uint64) int32 {
+	calls++
+	return int32(finish(registered.pods.RemovePod(cycleOf(cycle), podOf(pod), otherPod(removed), nodeOf(node))))
+}
+
 //go:wasmexport filter
 func exportFilter(cycle, pod, node uint64) int32 {
+	calls++
 	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node))
 	if status == nil {
 		plugin.Yield()
@@ -114,9 +195,32 @@ func exportFilter(cycle, pod, node uint64) int32 {
 	return int32(finish(status))
 }
 
+//go:wasmexport postfilter
+func exportPostFilter(cycle, pod uint64) uint64 {
+	calls++
+	result, status := registered.postFilter.PostFilter(cycleOf(cycle), podOf(pod), readStatuses(hostNodeStatuses()))
+	var mode uint32
+	if result != nil {
+		mode = 1 // ModeOverride
+		hostResultNominatedNodeName([]byte(result.NominatedNodeName))
+	}
+	return abi.Pack(mode, uint32(finish(status)))
+}
+
+//go:wasmexport prescore
+func exportPreScore(cycle, pod uint64) int32 {
+	calls++
+	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), NodeInfos{names: SnapshotNodeNames()})))
+}
+
 //go:wasmexport score
 func exportScore(cycle, pod, node uint64) uint64 {
+	calls++
 	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), nodeOf(node))
+	return packScore(score, status)
+}
+
+func packScore(score int64, status *Status) uint64 {
 	if score < math.MinInt32 || score > math.MaxInt32 {
 		status = NewStatus(CodeError, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
 	}
@@ -124,41 +228,140 @@ func exportScore(cycle, pod, node uint64) uint64 {
 }
 
 var (
-	scoresBuffer, namesBuffer abi.Buffer
-	scoreList                 NodeScoreList
+	scoresBytes []byte
+	scoreList   NodeScoreList
 )
 
-//go:wasmexport normalizescore
-func exportNormalizeScore(cycle, pod uint64) int32 {
-	numbers := scoresBuffer.Fill(func(buf []byte) uint32 {
-		return hostNodeScores(unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
-	})
-	names := namesBuffer.Fill(func(buf []byte) uint32 {
-		return hostNodeNames(unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
-	})
+// normalize lets change change the scores.
+func normalize(change func(NodeScoreList) *Status) int32 {
+	calls++
+	scoresBytes = append(scoresBytes[:0], hostNodeScores()...)
 	// One string for all names: a plugin may keep a name.
-	text := string(names)
+	text := string(hostNodeNames())
 	scoreList = scoreList[:0]
-	for i := 0; i+8 <= len(numbers); i += 8 {
+	for i := 0; i+8 <= len(scoresBytes); i += 8 {
 		end := 0
 		for end < len(text) && text[end] != 0 {
 			end++
 		}
 		scoreList = append(scoreList, NodeScore{
 			Name:  text[:end],
-			Score: int64(binary.LittleEndian.Uint64(numbers[i:])),
+			Score: int64(binary.LittleEndian.Uint64(scoresBytes[i:])),
 		})
 		text = text[min(end+1, len(text)):]
 	}
-	status := registered.normalize.NormalizeScore(cycleOf(cycle), podOf(pod), scoreList)
+	status := change(scoreList)
 	if status.IsSuccess() {
 		// The buffer has the right length already.
 		for i, s := range scoreList {
-			binary.LittleEndian.PutUint64(numbers[8*i:], uint64(s.Score))
+			binary.LittleEndian.PutUint64(scoresBytes[8*i:], uint64(s.Score))
 		}
-		hostResultScores(unsafe.Pointer(unsafe.SliceData(numbers)), uint32(len(numbers)))
+		hostResultScores(scoresBytes)
 	}
 	return int32(finish(status))
+}
+
+//go:wasmexport normalizescore
+func exportNormalizeScore(cycle, pod uint64) int32 {
+	return normalize(func(scores NodeScoreList) *Status {
+		return registered.normalize.NormalizeScore(cycleOf(cycle), podOf(pod), scores)
+	})
+}
+
+//go:wasmexport reserve
+func exportReserve(cycle, pod uint64) int32 {
+	calls++
+	return int32(finish(registered.reserve.Reserve(cycleOf(cycle), podOf(pod), string(hostNodeName()))))
+}
+
+//go:wasmexport unreserve
+func exportUnreserve(cycle, pod uint64) {
+	calls++
+	registered.reserve.Unreserve(cycleOf(cycle), podOf(pod), string(hostNodeName()))
+	plugin.Yield()
+}
+
+//go:wasmexport permit
+func exportPermit(cycle, pod uint64) uint64 {
+	calls++
+	status, timeout := registered.permit.Permit(cycleOf(cycle), podOf(pod), string(hostNodeName()))
+	ms := min(max(timeout/time.Millisecond, 0), math.MaxUint32)
+	return abi.Pack(uint32(ms), uint32(finish(status)))
+}
+
+//go:wasmexport prebindpreflight
+func exportPreBindPreFlight(cycle, pod uint64) uint64 {
+	calls++
+	result, status := registered.preBind.PreBindPreFlight(cycleOf(cycle), podOf(pod), string(hostNodeName()))
+	var parallel uint32
+	if result != nil && result.AllowParallel {
+		parallel = 1
+	}
+	return abi.Pack(parallel, uint32(finish(status)))
+}
+
+//go:wasmexport prebind
+func exportPreBind(cycle, pod uint64) int32 {
+	calls++
+	return int32(finish(registered.preBind.PreBind(cycleOf(cycle), podOf(pod), string(hostNodeName()))))
+}
+
+//go:wasmexport bind
+func exportBind(cycle, pod uint64) int32 {
+	calls++
+	return int32(finish(registered.bind.Bind(cycleOf(cycle), podOf(pod), string(hostNodeName()))))
+}
+
+//go:wasmexport postbind
+func exportPostBind(cycle, pod uint64) {
+	calls++
+	registered.postBind.PostBind(cycleOf(cycle), podOf(pod), string(hostNodeName()))
+	plugin.Yield()
+}
+
+//go:wasmexport signpod
+func exportSignPod(pod uint64) int32 {
+	calls++
+	fragments, status := registered.sign.SignPod(podOf(pod))
+	var b []byte
+	for _, f := range fragments {
+		b = append(append(b, f.Key...), 0)
+		b = append(append(b, f.Value...), 0)
+	}
+	hostResultSignFragments(b)
+	return int32(finish(status))
+}
+
+//go:wasmexport podgrouppostfilter
+func exportPodGroupPostFilter(cycle uint64) int32 {
+	calls++
+	nominations, status := registered.groupPostFilter.PodGroupPostFilter(cycleOf(cycle), readPodGroup(hostPodGroup()))
+	hostResultNominations(appendNominations(nil, nominations))
+	return int32(finish(status))
+}
+
+//go:wasmexport generateplacements
+func exportGeneratePlacements(cycle uint64) int32 {
+	calls++
+	group := readPodGroup(hostPodGroup())
+	placements, status := registered.generate.GeneratePlacements(cycleOf(cycle), group, SnapshotNodeNames())
+	hostResultPlacements(appendPlacements(nil, placements))
+	return int32(finish(status))
+}
+
+//go:wasmexport scoreplacement
+func exportScorePlacement(cycle uint64) uint64 {
+	calls++
+	group := readPodGroup(hostPodGroup())
+	score, status := registered.scorePlacement.ScorePlacement(cycleOf(cycle), group, readPlacement(hostPlacement()))
+	return packScore(score, status)
+}
+
+//go:wasmexport normalizeplacementscore
+func exportNormalizePlacementScore(cycle uint64) int32 {
+	return normalize(func(scores NodeScoreList) *Status {
+		return registered.normalizePlacement.NormalizePlacementScore(cycleOf(cycle), readPodGroup(hostPodGroup()), scores)
+	})
 }
 
 // appendNames appends each name with a NUL after it.

@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"time"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
@@ -12,13 +14,42 @@ const (
 	MaxNodeScore int64 = 100
 )
 
+// PreEnqueuePlugin is implemented by plugins that keep Pods out of the queue
+// until something is so. PreEnqueue returns nil for a Pod that may enter.
+type PreEnqueuePlugin interface {
+	PreEnqueue(pod core.Pod) *Status
+}
+
+// QueueSortPlugin is implemented by plugins that order the queue. Less is called
+// some dozen times for each Pod, under the lock of the queue: it must be cheap.
+// It must be transitive; of two Pods that are equal the one that came first is
+// scheduled first. A guest whose Less fails is not asked again, and the queue
+// has the scheduler's own order.
+type QueueSortPlugin interface {
+	Less(a, b QueuedPodInfo) bool
+}
+
+// QueuedPodInfo is a Pod in the queue; of a group of Pods, the first.
+type QueuedPodInfo struct {
+	Pod core.Pod
+	// Timestamp is when it came, in nanoseconds since 1970.
+	Timestamp int64
+}
+
+// EnqueueExtensions is implemented by plugins that refuse Pods, to say which
+// events may make a Pod schedulable that they have refused. EventsToRegister
+// must return the same events each time; the scheduler asks when it starts.
+type EnqueueExtensions interface {
+	EventsToRegister() ([]ClusterEventWithHint, error)
+}
+
 // PreFilterPlugin is implemented by plugins that look at a Pod before its nodes
 // are filtered: to compute once what Filter needs for each node, and to refuse
 // the Pod or narrow the nodes down.
 //
 // PreFilter may run more than once in a scheduling cycle, on each instance of
 // the guest that filters nodes; the result of the first run counts. It must
-// depend on nothing but its arguments.
+// depend on nothing but its arguments and the nodes of the snapshot.
 type PreFilterPlugin interface {
 	PreFilter(state CycleState, pod core.Pod) (*PreFilterResult, *Status)
 }
@@ -30,10 +61,40 @@ type PreFilterResult struct {
 	NodeNames []string
 }
 
+// PreFilterExtensions is implemented by plugins whose PreFilter computes
+// something of the Pods that run, to keep it right while the scheduler tries out
+// what would be if a Pod came to a node or went away. Filter is then asked about
+// that state.
+type PreFilterExtensions interface {
+	AddPod(state CycleState, podToSchedule, podToAdd core.Pod, node NodeInfo) *Status
+	RemovePod(state CycleState, podToSchedule, podToRemove core.Pod, node NodeInfo) *Status
+}
+
 // FilterPlugin is implemented by plugins that say whether a Pod can run on a
 // node. Filter returns nil if so.
 type FilterPlugin interface {
 	Filter(state CycleState, pod core.Pod, node NodeInfo) *Status
+}
+
+// PostFilterPlugin is implemented by plugins that do something about a Pod that
+// fits on no node. PostFilter returns nil if the Pod can be scheduled now, and
+// Unschedulable otherwise.
+type PostFilterPlugin interface {
+	PostFilter(state CycleState, pod core.Pod, statuses NodeToStatus) (*PostFilterResult, *Status)
+}
+
+// PostFilterResult nominates a node.
+type PostFilterResult struct {
+	// NominatedNodeName is where the Pod will fit; empty takes a nomination
+	// away.
+	NominatedNodeName string
+}
+
+// PreScorePlugin is implemented by plugins that compute once what Score needs
+// for each node. nodes are those that passed Filter. PreScore may run more than
+// once, as PreFilter may.
+type PreScorePlugin interface {
+	PreScore(state CycleState, pod core.Pod, nodes NodeInfos) *Status
 }
 
 // ScorePlugin is implemented by plugins that rank the nodes that passed Filter.
@@ -58,21 +119,117 @@ type NodeScore struct {
 // NodeScoreList is the scores of all nodes that passed Filter.
 type NodeScoreList []NodeScore
 
-// NodeInfo is what the scheduler knows about a node.
-type NodeInfo struct{ node core.Node }
+// ReservePlugin is implemented by plugins that keep accounts of what a Pod will
+// use on its node. Unreserve takes back what Reserve did, and may be called
+// without it. Reserve may run more than once, as PreFilter may.
+type ReservePlugin interface {
+	Reserve(state CycleState, pod core.Pod, nodeName string) *Status
+	Unreserve(state CycleState, pod core.Pod, nodeName string)
+}
 
-// NewNodeInfo returns the NodeInfo of a node, for native tests.
-func NewNodeInfo(node core.Node) NodeInfo { return NodeInfo{node} }
+// PermitPlugin is implemented by plugins that hold Pods back before they are
+// bound. With Wait, the Pod waits for as long as the duration until some plugin
+// allows it in this plugin's name, see AllowWaitingPod.
+type PermitPlugin interface {
+	Permit(state CycleState, pod core.Pod, nodeName string) (*Status, time.Duration)
+}
 
-// Node returns the Node object.
-func (n NodeInfo) Node() core.Node { return n.node }
+// PreBindPlugin is implemented by plugins that prepare a node for a Pod.
+// PreBindPreFlight returns Skip for a Pod that there is nothing to do for.
+type PreBindPlugin interface {
+	PreBindPreFlight(state CycleState, pod core.Pod, nodeName string) (*PreBindPreFlightResult, *Status)
+	PreBind(state CycleState, pod core.Pod, nodeName string) *Status
+}
+
+// PreBindPreFlightResult says how PreBind may run.
+type PreBindPreFlightResult struct {
+	// AllowParallel lets it run at the same time as that of other plugins.
+	AllowParallel bool
+}
+
+// BindPlugin is implemented by plugins that bind Pods themselves. Bind returns
+// Skip for a Pod that it leaves to others.
+type BindPlugin interface {
+	Bind(state CycleState, pod core.Pod, nodeName string) *Status
+}
+
+// PostBindPlugin is implemented by plugins that want to know of bound Pods.
+type PostBindPlugin interface {
+	PostBind(state CycleState, pod core.Pod, nodeName string)
+}
+
+// SignPlugin is implemented by plugins that filter or score, to say what of a Pod
+// they look at: the scheduler may then use the results of one Pod for others with
+// the same signature. Without it, it never does.
+type SignPlugin interface {
+	SignPod(pod core.Pod) ([]SignFragment, *Status)
+}
+
+// SignFragment is a part of a Pod's signature.
+type SignFragment struct {
+	// Key names what the value is of, as in "v1.Pod.Spec.NodeName".
+	Key string
+	// Value is JSON.
+	Value string
+}
+
+// PodGroupPostFilterPlugin is implemented by plugins that do something about a
+// group of Pods that does not fit. It returns the nodes that it nominates.
+type PodGroupPostFilterPlugin interface {
+	PodGroupPostFilter(state CycleState, group PodGroupInfo) ([]Nomination, *Status)
+}
+
+// Nomination is the node that a Pod will fit on.
+type Nomination struct{ Namespace, Name, NodeName string }
+
+// PlacementGeneratePlugin is implemented by plugins that propose sets of nodes to
+// place a group on. They are taken from the names of the nodes of the parent.
+type PlacementGeneratePlugin interface {
+	GeneratePlacements(state CycleState, group PodGroupInfo, parent []string) ([]Placement, *Status)
+}
+
+// Placement is a set of nodes to place a group on.
+type Placement struct {
+	Name      string
+	NodeNames []string
+	// Assignments are the nodes that the Pods of the group would run on. They
+	// are there for ScorePlacement.
+	Assignments []Nomination
+}
+
+// PlacementScorePlugin is implemented by plugins that rank placements.
+type PlacementScorePlugin interface {
+	ScorePlacement(state CycleState, group PodGroupInfo, placement Placement) (int64, *Status)
+}
+
+// PlacementScoreExtensions is to PlacementScorePlugin what ScoreExtensions is to
+// ScorePlugin. The names are those of the placements.
+type PlacementScoreExtensions interface {
+	NormalizePlacementScore(state CycleState, group PodGroupInfo, scores NodeScoreList) *Status
+}
 
 // The registered plugin, by what it implements.
 var registered struct {
-	preFilter PreFilterPlugin
-	filter    FilterPlugin
-	score     ScorePlugin
-	normalize ScoreExtensions
+	preEnqueue         PreEnqueuePlugin
+	queueSort          QueueSortPlugin
+	enqueue            EnqueueExtensions
+	preFilter          PreFilterPlugin
+	pods               PreFilterExtensions
+	filter             FilterPlugin
+	postFilter         PostFilterPlugin
+	preScore           PreScorePlugin
+	score              ScorePlugin
+	normalize          ScoreExtensions
+	reserve            ReservePlugin
+	permit             PermitPlugin
+	preBind            PreBindPlugin
+	bind               BindPlugin
+	postBind           PostBindPlugin
+	sign               SignPlugin
+	groupPostFilter    PodGroupPostFilterPlugin
+	generate           PlacementGeneratePlugin
+	scorePlacement     PlacementScorePlugin
+	normalizePlacement PlacementScoreExtensions
 }
 
 // Register makes p the plugin of this guest, a pointer to a value that implements
@@ -84,33 +241,49 @@ var registered struct {
 // configuration is best registered as a value, Register(filter{}): then the guest
 // does without the decoder, a sixth of its size.
 //
-// Register panics if p implements no interface of this package, or
-// ScoreExtensions without ScorePlugin.
+// Register panics if p implements no interface of this package, or extensions
+// without what they extend.
 func Register[P any](p P) { plugin.Register(p, register(p)) }
 
 // register notes what p implements.
 func register(p any) (mask abi.Mask) {
-	if f, ok := p.(PreFilterPlugin); ok {
-		registered.preFilter = f
-		mask |= abi.MaskOf(abi.PreFilter)
-	}
-	if f, ok := p.(FilterPlugin); ok {
-		registered.filter = f
-		mask |= abi.MaskOf(abi.Filter)
-	}
-	if f, ok := p.(ScorePlugin); ok {
-		registered.score = f
-		mask |= abi.MaskOf(abi.Score)
-	}
-	if f, ok := p.(ScoreExtensions); ok {
-		if registered.score == nil {
-			panic("kubewasm: sched.Register: the plugin implements NormalizeScore without Score")
-		}
-		registered.normalize = f
-		mask |= abi.MaskOf(abi.NormalizeScore)
-	}
-	if mask == 0 {
+	note(p, &registered.preEnqueue, &mask, abi.PreEnqueue)
+	note(p, &registered.queueSort, &mask, abi.QueueSort)
+	note(p, &registered.enqueue, &mask, abi.EventsToRegister, abi.QueueingHint)
+	note(p, &registered.preFilter, &mask, abi.PreFilter)
+	note(p, &registered.pods, &mask, abi.AddPod, abi.RemovePod)
+	note(p, &registered.filter, &mask, abi.Filter)
+	note(p, &registered.postFilter, &mask, abi.PostFilter)
+	note(p, &registered.preScore, &mask, abi.PreScore)
+	note(p, &registered.score, &mask, abi.Score)
+	note(p, &registered.normalize, &mask, abi.NormalizeScore)
+	note(p, &registered.reserve, &mask, abi.Reserve, abi.Unreserve)
+	note(p, &registered.permit, &mask, abi.Permit)
+	note(p, &registered.preBind, &mask, abi.PreBindPreFlight, abi.PreBind)
+	note(p, &registered.bind, &mask, abi.Bind)
+	note(p, &registered.postBind, &mask, abi.PostBind)
+	note(p, &registered.sign, &mask, abi.SignPod)
+	note(p, &registered.groupPostFilter, &mask, abi.PodGroupPostFilter)
+	note(p, &registered.generate, &mask, abi.GeneratePlacements)
+	note(p, &registered.scorePlacement, &mask, abi.ScorePlacement)
+	note(p, &registered.normalizePlacement, &mask, abi.NormalizePlacementScore)
+	switch {
+	case mask == 0:
 		panic("kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?")
+	case mask.Has(abi.NormalizeScore) && registered.score == nil:
+		panic("kubewasm: sched.Register: the plugin implements NormalizeScore without Score")
+	case mask.Has(abi.AddPod) && registered.preFilter == nil:
+		panic("kubewasm: sched.Register: the plugin implements AddPod and RemovePod without PreFilter")
+	case mask.Has(abi.NormalizePlacementScore) && registered.scorePlacement == nil:
+		panic("kubewasm: sched.Register: the plugin implements NormalizePlacementScore without ScorePlacement")
 	}
 	return mask
+}
+
+// note remembers p in *to if it implements the interface.
+func note[I any](p any, to *I, mask *abi.Mask, functions ...abi.Function) {
+	if i, ok := p.(I); ok {
+		*to = i
+		*mask |= abi.MaskOf(functions...)
+	}
 }

@@ -1,0 +1,92 @@
+package sched
+
+import (
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
+
+// PodGroupInfo is a group of Pods that are scheduled together.
+type PodGroupInfo struct {
+	// Type is "podgroup" or "compositepodgroup".
+	Type, Namespace, Name string
+	count                 int
+	pods                  []core.Pod
+}
+
+// PodGroupInfoOf returns a group of Pods, for native tests.
+func PodGroupInfoOf(namespace, name string, pods ...core.Pod) PodGroupInfo {
+	return PodGroupInfo{Type: "podgroup", Namespace: namespace, Name: name, count: len(pods), pods: pods}
+}
+
+// NumUnscheduledPods returns how many Pods of the group are to be scheduled.
+func (g *PodGroupInfo) NumUnscheduledPods() int { return g.count }
+
+// UnscheduledPods returns the Pods of the group that are to be scheduled.
+func (g *PodGroupInfo) UnscheduledPods() []core.Pod {
+	for i := len(g.pods); i < g.count; i++ {
+		g.pods = append(g.pods, core.PodFromProto(append([]byte(nil), hostPodGroupPod(i)...)))
+	}
+	return g.pods
+}
+
+func readPodGroup(b []byte) (g PodGroupInfo) {
+	for r := wire.NewReader(b); r.Next(); {
+		switch r.Field {
+		case 1:
+			g.Type = string(r.Bytes())
+		case 2:
+			g.Namespace = string(r.Bytes())
+		case 3:
+			g.Name = string(r.Bytes())
+		case 4:
+			g.count = int(r.Int64())
+		}
+	}
+	return g
+}
+
+func readPlacement(b []byte) (p Placement) {
+	for r := wire.NewReader(b); r.Next(); {
+		switch r.Field {
+		case 1:
+			p.Name = string(r.Bytes())
+		case 2:
+			p.NodeNames = append(p.NodeNames, string(r.Bytes()))
+		case 3:
+			var n Nomination
+			for m := wire.NewReader(r.Bytes()); m.Next(); {
+				switch m.Field {
+				case 1:
+					n.Namespace = string(m.Bytes())
+				case 2:
+					n.Name = string(m.Bytes())
+				case 3:
+					n.NodeName = string(m.Bytes())
+				}
+			}
+			p.Assignments = append(p.Assignments, n)
+		}
+	}
+	return p
+}
+
+func appendPlacements(b []byte, placements []Placement) []byte {
+	for _, p := range placements {
+		m := wire.AppendBytes(nil, 1, p.Name)
+		for _, name := range p.NodeNames {
+			m = wire.AppendBytes(m, 2, name)
+		}
+		b = wire.AppendBytes(b, 1, m)
+	}
+	return b
+}
+
+func appendNominations(b []byte, nominations []Nomination) []byte {
+	for _, n := range nominations {
+		m := wire.AppendBytes(nil, 1, n.Namespace)
+		m = wire.AppendBytes(m, 2, n.Name)
+		m = wire.AppendBytes(m, 3, n.NodeName)
+		b = wire.AppendBytes(b, 1, m)
+	}
+	return b
+}

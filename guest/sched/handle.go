@@ -1,0 +1,113 @@
+package sched
+
+import (
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
+
+// SnapshotNodeNames returns the names of the nodes that the function is about:
+// in PreFilter and PostFilter all that the scheduler knows. Only functions of a
+// scheduling cycle that are not about one node may ask; natively there are none.
+func SnapshotNodeNames() []string { return splitNames(string(hostNodeNames())) }
+
+// SnapshotNode returns a node by its name, for the rest of the call, and whether
+// there is one. After Permit, and natively, there is none.
+func SnapshotNode(name string) (NodeInfo, bool) { return hostNodeByName(name) }
+
+// splitNames takes names apart that have a NUL after each.
+func splitNames(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
+}
+
+// WaitingPod is a Pod that waits in Permit.
+type WaitingPod struct {
+	UID, Namespace, Name string
+	// PendingPlugins are those whose permission it waits for.
+	PendingPlugins []string
+}
+
+// WaitingPods returns the Pods that wait in Permit, in no order. It needs the
+// grant "waiting-pods".
+func WaitingPods() (list []WaitingPod) {
+	for r := wire.NewReader(hostWaitingPods()); r.Next(); {
+		if r.Field != 1 {
+			continue
+		}
+		var w WaitingPod
+		for m := wire.NewReader(r.Bytes()); m.Next(); {
+			switch m.Field {
+			case 1:
+				w.UID = string(m.Bytes())
+			case 2:
+				w.Namespace = string(m.Bytes())
+			case 3:
+				w.Name = string(m.Bytes())
+			case 4:
+				w.PendingPlugins = append(w.PendingPlugins, string(m.Bytes()))
+			}
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// GetWaitingPod returns the Pod that waits in Permit under a UID, and whether
+// there is one. It needs the grant "waiting-pods".
+func GetWaitingPod(uid string) (core.Pod, bool) { return podOfBytes(hostWaitingPod(uid)) }
+
+// AllowWaitingPod gives the permission of this plugin to a Pod that waits for it.
+// It reports whether the Pod waits. It needs the grant "waiting-pods".
+func AllowWaitingPod(uid string) bool { return hostAllowWaitingPod(uid) }
+
+// RejectWaitingPod makes a Pod that waits unschedulable, for the reason that is
+// put together from parts. It reports whether the Pod waited. It needs the grant
+// "waiting-pods".
+func RejectWaitingPod(uid string, reason ...string) bool {
+	return hostRejectWaitingPod(uid + "\x00" + strings.Join(reason, ""))
+}
+
+// Eventf reports an event about the Pod that is being scheduled, of the type
+// "Normal" or "Warning". The note is put together from parts. It needs the grant
+// "events". In a function that is replayed it has no effect the second time.
+func Eventf(eventType, reason, action string, note ...string) {
+	b := wire.AppendBytes(nil, 1, eventType)
+	b = wire.AppendBytes(b, 2, reason)
+	b = wire.AppendBytes(b, 3, action)
+	hostEvent(wire.AppendBytes(b, 4, strings.Join(note, "")))
+}
+
+// GetObject returns an object of the Kubernetes API as protobuf, nil if there is
+// none. The resource is named as in the plugin's configuration, such as
+// "v1/persistentvolumeclaims"; the namespace is empty for those that have none.
+// It needs the grant "objects".
+func GetObject(resource, namespace, name string) []byte {
+	b := hostGetObject(resource + "\x00" + namespace + "\x00" + name)
+	if len(b) == 0 {
+		return nil
+	}
+	return append([]byte(nil), b...)
+}
+
+// ListObjects returns the objects of a resource as protobuf, sorted by namespace
+// and name: those of all namespaces if namespace is empty. It needs the grant
+// "objects".
+func ListObjects(resource, namespace string) (list [][]byte) {
+	for r := wire.NewReader(append([]byte(nil), hostListObjects(resource+"\x00"+namespace)...)); r.Next(); {
+		if r.Field == 1 {
+			list = append(list, r.Bytes())
+		}
+	}
+	return list
+}
+
+func podOfBytes(b []byte) (core.Pod, bool) {
+	if len(b) == 0 {
+		return core.Pod{}, false
+	}
+	return core.PodFromProto(append([]byte(nil), b...)), true
+}

@@ -1,0 +1,189 @@
+package sched
+
+import (
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// The host functions of a scheduler. One that a guest does not use is not
+// imported, so a guest needs the grants of what it uses only.
+
+// buffer is that of answers that are read at once.
+var buffer abi.Buffer
+
+func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+func text(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
+
+//go:wasmimport k8s.io/scheduler node_scores
+func importNodeScores(buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeScores() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeScores(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_names
+func importNodeNames(buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeNames() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeNames(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_name
+func importNodeName(buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeName() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeName(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_statuses
+func importNodeStatuses(buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeStatuses() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeStatuses(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler pod_group
+func importPodGroup(buf unsafe.Pointer, limit uint32) uint32
+
+func hostPodGroup() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importPodGroup(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler placement
+func importPlacement(buf unsafe.Pointer, limit uint32) uint32
+
+func hostPlacement() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importPlacement(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler waiting_pods
+func importWaitingPods(buf unsafe.Pointer, limit uint32) uint32
+
+func hostWaitingPods() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importWaitingPods(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler result_node_names
+func importResultNodeNames(ptr unsafe.Pointer, n uint32)
+
+func hostResultNodeNames(b []byte) { importResultNodeNames(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_scores
+func importResultScores(ptr unsafe.Pointer, n uint32)
+
+func hostResultScores(b []byte) { importResultScores(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_cluster_events
+func importResultClusterEvents(ptr unsafe.Pointer, n uint32)
+
+func hostResultClusterEvents(b []byte) { importResultClusterEvents(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_nominated_node_name
+func importResultNominatedNodeName(ptr unsafe.Pointer, n uint32)
+
+func hostResultNominatedNodeName(b []byte) { importResultNominatedNodeName(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_sign_fragments
+func importResultSignFragments(ptr unsafe.Pointer, n uint32)
+
+func hostResultSignFragments(b []byte) { importResultSignFragments(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_nominations
+func importResultNominations(ptr unsafe.Pointer, n uint32)
+
+func hostResultNominations(b []byte) { importResultNominations(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler result_placements
+func importResultPlacements(ptr unsafe.Pointer, n uint32)
+
+func hostResultPlacements(b []byte) { importResultPlacements(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler event
+func importEvent(ptr unsafe.Pointer, n uint32)
+
+func hostEvent(b []byte) { importEvent(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler waiting_pod
+func importWaitingPod(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostWaitingPod(question string) []byte {
+	return buffer.Fill(func(b []byte) uint32 {
+		return importWaitingPod(text(question), uint32(len(question)), at(b), uint32(len(b)))
+	})
+}
+
+//go:wasmimport k8s.io/scheduler get_object
+func importGetObject(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostGetObject(question string) []byte {
+	return buffer.Fill(func(b []byte) uint32 {
+		return importGetObject(text(question), uint32(len(question)), at(b), uint32(len(b)))
+	})
+}
+
+//go:wasmimport k8s.io/scheduler list_objects
+func importListObjects(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostListObjects(question string) []byte {
+	return buffer.Fill(func(b []byte) uint32 {
+		return importListObjects(text(question), uint32(len(question)), at(b), uint32(len(b)))
+	})
+}
+
+//go:wasmimport k8s.io/scheduler allow_waiting_pod
+func importAllowWaitingPod(ptr unsafe.Pointer, n uint32) uint32
+
+func hostAllowWaitingPod(s string) bool { return importAllowWaitingPod(text(s), uint32(len(s))) != 0 }
+
+//go:wasmimport k8s.io/scheduler reject_waiting_pod
+func importRejectWaitingPod(ptr unsafe.Pointer, n uint32) uint32
+
+func hostRejectWaitingPod(s string) bool { return importRejectWaitingPod(text(s), uint32(len(s))) != 0 }
+
+//go:wasmimport k8s.io/scheduler node_by_name
+func importNodeByName(ptr unsafe.Pointer, n uint32) uint64
+
+func hostNodeByName(name string) (NodeInfo, bool) {
+	ref := importNodeByName(text(name), uint32(len(name)))
+	if ref == 0 {
+		return NodeInfo{}, false
+	}
+	return nodeOf(ref), true
+}
+
+//go:wasmimport k8s.io/scheduler node_info_version
+func importNodeInfoVersion(ref uint64) uint64
+
+func hostNodeInfoVersion(ref abi.Ref) uint64 { return importNodeInfoVersion(uint64(ref)) }
+
+//go:wasmimport k8s.io/scheduler node_info
+func importNodeInfo(ref uint64, buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeInfo(ref abi.Ref) []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeInfo(uint64(ref), at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_images
+func importNodeImages(ref uint64, buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeImages(ref abi.Ref) []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeImages(uint64(ref), at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_pod
+func importNodePod(ref uint64, index uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodePod(ref abi.Ref, index int) []byte {
+	return buffer.Fill(func(b []byte) uint32 {
+		return importNodePod(uint64(ref), uint32(index), at(b), uint32(len(b)))
+	})
+}
+
+//go:wasmimport k8s.io/scheduler pod_group_pod
+func importPodGroupPod(index uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostPodGroupPod(index int) []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importPodGroupPod(uint32(index), at(b), uint32(len(b))) })
+}

@@ -1,0 +1,338 @@
+package sched
+
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
+
+// NodeInfo is what the scheduler knows about a node. It is valid during the call
+// that it was passed to.
+type NodeInfo struct{ d *nodeInfo }
+
+// nodeInfo is what was read of a node, remembered as long as it stays as it is.
+type nodeInfo struct {
+	node core.Node
+	// ref is what the host knows the node by, 0 in native tests.
+	ref abi.Ref
+	// checked is the call in which version was last compared with the host's.
+	checked uint64
+	version uint64
+	// read and images say what was read of this version.
+	read, imagesRead bool
+	usage            NodeUsage
+	podCount         int
+	images           []ImageState
+	pods             []core.Pod
+}
+
+// NodeUsage is what the Pods of a node use.
+type NodeUsage struct {
+	// Requested is what they request, NonZeroRequested the same with a minimum
+	// for each container that requests nothing, Allocatable what there is.
+	Requested, NonZeroRequested, Allocatable Resource
+	// UsedPorts are the ports of the host that they have.
+	UsedPorts []HostPort
+	// PVCRefCounts says how many of them use which claim.
+	PVCRefCounts []PVCRefCount
+}
+
+// Resource is amounts of resources.
+type Resource struct {
+	MilliCPU         int64
+	Memory           int64 // Bytes.
+	EphemeralStorage int64 // Bytes.
+	AllowedPodNumber int64
+	// ScalarResources are all others, sorted by name.
+	ScalarResources []ScalarResource
+}
+
+// ScalarResource is the amount of a resource that has no field of its own.
+type ScalarResource struct {
+	Name  string
+	Value int64
+}
+
+// Scalar returns the amount of one of ScalarResources, 0 if it is not there.
+func (r *Resource) Scalar(name string) int64 {
+	for i := range r.ScalarResources {
+		if r.ScalarResources[i].Name == name {
+			return r.ScalarResources[i].Value
+		}
+	}
+	return 0
+}
+
+// HostPort is a port of a node that a Pod has.
+type HostPort struct {
+	IP, Protocol string
+	Port         int32
+}
+
+// PVCRefCount is how many Pods of a node use a claim.
+type PVCRefCount struct {
+	Name  string // namespace/name
+	Count int32
+}
+
+// ImageState is an image that a node has.
+type ImageState struct {
+	Name string
+	Size int64 // Bytes.
+	// NumNodes is how many nodes have it.
+	NumNodes int
+}
+
+// NewNodeInfo returns the NodeInfo of a node without Pods, for native tests.
+func NewNodeInfo(node core.Node) NodeInfo { return NodeInfo{&nodeInfo{node: node}} }
+
+// NodeInfoOf returns the NodeInfo of a node, for native tests.
+func NodeInfoOf(node core.Node, usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
+	return NodeInfo{&nodeInfo{node: node, usage: usage, images: images, pods: pods, podCount: len(pods)}}
+}
+
+// Node returns the Node object.
+func (n NodeInfo) Node() core.Node {
+	if n.d == nil {
+		return core.Node{}
+	}
+	return n.d.node
+}
+
+// Usage returns what the Pods of the node use. It is asked for when it is first
+// needed and when it has changed; it must not be changed.
+func (n NodeInfo) Usage() *NodeUsage {
+	if n.d == nil {
+		return &NodeUsage{}
+	}
+	n.d.fill()
+	return &n.d.usage
+}
+
+// ImageStates returns the images that the node has, sorted by name.
+func (n NodeInfo) ImageStates() []ImageState {
+	if n.d == nil {
+		return nil
+	}
+	if n.d.check(); n.d.ref != 0 && !n.d.imagesRead {
+		n.d.imagesRead = true
+		n.d.images = readImages(n.d.images[:0], hostNodeImages(n.d.ref))
+	}
+	return n.d.images
+}
+
+// NumPods returns how many Pods the node has.
+func (n NodeInfo) NumPods() int {
+	if n.d == nil {
+		return 0
+	}
+	n.d.fill()
+	return n.d.podCount
+}
+
+// Pods returns the Pods of the node.
+func (n NodeInfo) Pods() []core.Pod {
+	if n.d == nil {
+		return nil
+	}
+	n.d.fill()
+	for i := len(n.d.pods); i < n.d.podCount; i++ {
+		n.d.pods = append(n.d.pods, core.PodFromProto(append([]byte(nil), hostNodePod(n.d.ref, i)...)))
+	}
+	return n.d.pods
+}
+
+// calls counts the calls of the host: within one call nothing changes.
+var calls uint64
+
+// check forgets what was read of another version.
+func (d *nodeInfo) check() {
+	if d.ref == 0 || d.checked == calls {
+		return
+	}
+	d.checked = calls
+	if version := hostNodeInfoVersion(d.ref); version != d.version {
+		d.version, d.read, d.imagesRead = version, false, false
+		clear(d.pods)
+		d.pods = d.pods[:0]
+	}
+}
+
+func (d *nodeInfo) fill() {
+	if d.check(); d.ref == 0 || d.read {
+		return
+	}
+	d.read = true
+	u := &d.usage
+	ports, claims := u.UsedPorts[:0], u.PVCRefCounts[:0]
+	d.podCount = 0
+	for r := wire.NewReader(hostNodeInfo(d.ref)); r.Next(); {
+		switch r.Field {
+		case 1:
+			u.Requested.parse(r.Bytes())
+		case 2:
+			u.NonZeroRequested.parse(r.Bytes())
+		case 3:
+			u.Allocatable.parse(r.Bytes())
+		case 4:
+			var p HostPort
+			for m := wire.NewReader(r.Bytes()); m.Next(); {
+				switch m.Field {
+				case 1:
+					p.IP = string(m.Bytes())
+				case 2:
+					p.Protocol = string(m.Bytes())
+				case 3:
+					p.Port = int32(m.Int64())
+				}
+			}
+			ports = append(ports, p)
+		case 5:
+			name, count := entry(r.Bytes())
+			claims = append(claims, PVCRefCount{string(name), int32(count)})
+		case 6:
+			d.podCount = int(r.Int64())
+		}
+	}
+	u.UsedPorts, u.PVCRefCounts = ports, claims
+}
+
+// entry reads an entry of a map from strings to numbers.
+func entry(b []byte) (key []byte, value int64) {
+	for m := wire.NewReader(b); m.Next(); {
+		switch m.Field {
+		case 1:
+			key = m.Bytes()
+		case 2:
+			value = m.Int64()
+		}
+	}
+	return key, value
+}
+
+func (r *Resource) parse(b []byte) {
+	scalars := r.ScalarResources
+	*r = Resource{ScalarResources: scalars[:0]}
+	for m := wire.NewReader(b); m.Next(); {
+		switch m.Field {
+		case 1:
+			r.MilliCPU = m.Int64()
+		case 2:
+			r.Memory = m.Int64()
+		case 3:
+			r.EphemeralStorage = m.Int64()
+		case 4:
+			r.AllowedPodNumber = m.Int64()
+		case 5:
+			name, value := entry(m.Bytes())
+			s := ScalarResource{Value: value}
+			// The name is that of the version before, nearly always.
+			if n := len(r.ScalarResources); n < len(scalars) && scalars[n].Name == string(name) {
+				s.Name = scalars[n].Name
+			} else {
+				s.Name = string(name)
+			}
+			r.ScalarResources = append(r.ScalarResources, s)
+		}
+	}
+}
+
+func readImages(images []ImageState, b []byte) []ImageState {
+	for r := wire.NewReader(b); r.Next(); {
+		if r.Field != 1 {
+			continue
+		}
+		var s ImageState
+		for m := wire.NewReader(r.Bytes()); m.Next(); {
+			switch m.Field {
+			case 1:
+				s.Name = string(m.Bytes())
+			case 2:
+				s.Size = m.Int64()
+			case 3:
+				s.NumNodes = int(m.Int64())
+			}
+		}
+		images = append(images, s)
+	}
+	return images
+}
+
+// NodeInfos are nodes that were passed to a function, by their names. What is
+// known about each is asked for when it is needed.
+type NodeInfos struct {
+	names []string
+	infos []NodeInfo // In native tests.
+}
+
+// NodeInfosOf returns a list of nodes, for native tests.
+func NodeInfosOf(infos ...NodeInfo) NodeInfos {
+	names := make([]string, len(infos))
+	for i, n := range infos {
+		names[i] = n.Node().Metadata().Name()
+	}
+	return NodeInfos{names, infos}
+}
+
+// Len returns how many nodes there are.
+func (l NodeInfos) Len() int { return len(l.names) }
+
+// Name returns the name of a node.
+func (l NodeInfos) Name(i int) string { return l.names[i] }
+
+// At returns a node.
+func (l NodeInfos) At(i int) NodeInfo {
+	if l.infos != nil {
+		return l.infos[i]
+	}
+	n, _ := SnapshotNode(l.names[i])
+	return n
+}
+
+// NodeToStatus is why a Pod does not fit on which node.
+type NodeToStatus struct{ list []NodeStatus }
+
+// NodeStatus is why a Pod does not fit on a node.
+type NodeStatus struct {
+	NodeName string
+	Status   *Status
+}
+
+// NodeToStatusOf returns the statuses of nodes, for native tests.
+func NodeToStatusOf(list ...NodeStatus) NodeToStatus { return NodeToStatus{list} }
+
+// All returns the nodes that have a status of their own, sorted by name. Those
+// that are missing were not looked at: nothing can be done about them.
+func (m NodeToStatus) All() []NodeStatus { return m.list }
+
+// Get returns the status of a node: UnschedulableAndUnresolvable if it has none of
+// its own.
+func (m NodeToStatus) Get(nodeName string) *Status {
+	for i := range m.list {
+		if m.list[i].NodeName == nodeName {
+			return m.list[i].Status
+		}
+	}
+	return &Status{code: CodeUnschedulableAndUnresolvable}
+}
+
+func readStatuses(b []byte) (m NodeToStatus) {
+	for r := wire.NewReader(b); r.Next(); {
+		if r.Field != 1 {
+			continue
+		}
+		s := NodeStatus{Status: &Status{}}
+		for f := wire.NewReader(r.Bytes()); f.Next(); {
+			switch f.Field {
+			case 1:
+				s.NodeName = string(f.Bytes())
+			case 2:
+				s.Status.code = Code(f.Int64())
+			case 3:
+				s.Status.reason = string(f.Bytes())
+			}
+		}
+		m.list = append(m.list, s)
+	}
+	return m
+}
