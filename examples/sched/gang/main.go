@@ -1,0 +1,107 @@
+// The gang guest binds the Pods of a gang together or not at all. A Pod belongs to
+// a gang by two annotations:
+//
+//	kubewasm.dev/gang: training
+//	kubewasm.dev/gang-size: "4"
+//
+// It needs the grants "waiting-pods" and "events".
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+type gang struct {
+	// Timeout is how long a Pod waits for the others, as in "60s". Default a
+	// minute.
+	Timeout string `json:"timeout"`
+}
+
+const (
+	nameKey = "kubewasm.dev/gang"
+	sizeKey = "kubewasm.dev/gang-size"
+)
+
+// PreFilter refuses a Pod whose annotations make no sense.
+func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+	if _, err := g.timeout(); err != nil {
+		return nil, sched.AsStatus(err)
+	}
+	annotations := pod.Metadata().Annotations()
+	if annotations.Get(nameKey) == "" {
+		return nil, nil
+	}
+	if n, err := strconv.Atoi(annotations.Get(sizeKey)); err != nil || n < 1 {
+		return nil, sched.UnschedulableAndUnresolvable("annotation ", sizeKey, " is ", strconv.Quote(annotations.Get(sizeKey)), ", not a number above 0")
+	}
+	return nil, nil
+}
+
+// Permit lets the last Pod of a gang pass, and with it all others; those before
+// it wait.
+func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, time.Duration) {
+	annotations := pod.Metadata().Annotations()
+	name := annotations.Get(nameKey)
+	if name == "" {
+		return nil, 0
+	}
+	size, err := strconv.Atoi(annotations.Get(sizeKey))
+	if err != nil {
+		return sched.AsStatus(err), 0
+	}
+	members := waiting(pod.Metadata().Namespace(), name)
+	if len(members)+1 < size {
+		timeout, err := g.timeout()
+		if err != nil {
+			return sched.AsStatus(err), 0
+		}
+		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(len(members)+1), " of ", strconv.Itoa(size), " Pods of gang ", name, " have a node")
+		return sched.NewStatus(sched.CodeWait, "the gang is not complete"), timeout
+	}
+	for _, uid := range members {
+		sched.AllowWaitingPod(uid)
+	}
+	return nil, 0
+}
+
+// Reserve has nothing to keep.
+func (g *gang) Reserve(sched.CycleState, core.Pod, string) *sched.Status { return nil }
+
+// Unreserve gives the nodes of a gang free when one of its Pods lost its own.
+func (g *gang) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
+	name := pod.Metadata().Annotations().Get(nameKey)
+	if name == "" {
+		return
+	}
+	for _, uid := range waiting(pod.Metadata().Namespace(), name) {
+		sched.RejectWaitingPod(uid, "Pod ", pod.Metadata().Name(), " of the same gang cannot be bound")
+	}
+}
+
+// waiting returns the UIDs of the Pods of a gang that wait.
+func waiting(namespace, gang string) (uids []string) {
+	for _, w := range sched.WaitingPods() {
+		if w.Namespace != namespace {
+			continue
+		}
+		if p, ok := sched.GetWaitingPod(w.UID); ok && p.Metadata().Annotations().Get(nameKey) == gang {
+			uids = append(uids, w.UID)
+		}
+	}
+	return uids
+}
+
+func (g *gang) timeout() (time.Duration, error) {
+	if g.Timeout == "" {
+		return time.Minute, nil
+	}
+	return time.ParseDuration(g.Timeout)
+}
+
+func init() { sched.Register(&gang{}) }
+
+func main() {}

@@ -1,0 +1,98 @@
+// The image-locality guest prefers nodes that have the images of a Pod, by the
+// rules of the scheduler's own plugin ImageLocality, and spreads the scores over
+// the whole range.
+package main
+
+import (
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+// imageLocality has no configuration.
+type imageLocality struct{}
+
+const (
+	mib = 1 << 20
+	// Less than minThreshold of images counts as nothing, more than maxThreshold
+	// for each container as everything.
+	minThreshold = 23 * mib
+	maxThreshold = 1000 * mib
+)
+
+// PreFilter notes what is the same for every node.
+func (imageLocality) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+	w := &wanted{nodes: int64(len(sched.SnapshotNodeNames()))}
+	for _, c := range pod.Spec().InitContainers() {
+		w.images = append(w.images, normalizedName(c.Image()))
+	}
+	for _, c := range pod.Spec().Containers() {
+		w.images = append(w.images, normalizedName(c.Image()))
+	}
+	state.Write(key, w)
+	return nil, nil
+}
+
+const key = "wanted"
+
+type wanted struct {
+	images []string
+	nodes  int64
+}
+
+// Score returns how much of the Pod's images the node has.
+func (imageLocality) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	v, ok := state.Read(key)
+	if !ok {
+		return 0, sched.NewStatus(sched.CodeError, "PreFilter has not run")
+	}
+	w := v.(*wanted)
+	if w.nodes == 0 {
+		return 0, nil
+	}
+	var sum int64
+	states := node.ImageStates()
+	for _, image := range w.images {
+		for i := range states {
+			if states[i].Name == image {
+				// An image that few nodes have draws less: otherwise all Pods
+				// would run where the first one did.
+				sum += states[i].Size * int64(states[i].NumNodes) / w.nodes
+			}
+		}
+	}
+	most := maxThreshold * int64(len(w.images))
+	if most <= minThreshold {
+		return 0, nil
+	}
+	sum = min(max(sum, minThreshold), most)
+	return sched.MaxNodeScore * (sum - minThreshold) / (most - minThreshold), nil
+}
+
+// NormalizeScore gives the best node 100.
+func (imageLocality) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched.NodeScoreList) *sched.Status {
+	var best int64
+	for _, s := range scores {
+		best = max(best, s.Score)
+	}
+	if best == 0 {
+		return nil
+	}
+	for i := range scores {
+		scores[i].Score = scores[i].Score * sched.MaxNodeScore / best
+	}
+	return nil
+}
+
+// normalizedName gives an image without a tag the tag latest.
+func normalizedName(name string) string {
+	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
+		return name + ":latest"
+	}
+	return name
+}
+
+func init() { sched.Register(imageLocality{}) }
+
+func main() {}
