@@ -364,3 +364,19 @@ func TestMetadataIsThatOfTheVersionThatServes(t *testing.T) {
 		t.Errorf("old %q, new %q", a, b)
 	}
 }
+
+// An instance that was probed begins anew, also in what the caller keeps of it.
+func TestProbedInstanceBeginsAnew(t *testing.T) {
+	cfg := dialectConfig()
+	cfg.NewState = func() any { return new(int) }
+	cfg.Limits.Instances = 1
+	cfg.Probe = func(_ context.Context, inst *host.Instance) error {
+		*inst.State().(*int) = 1
+		return nil
+	}
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	if got := *inst.State().(*int); got != 0 {
+		t.Errorf("state is %d", got)
+	}
+}

@@ -218,12 +218,18 @@ func (i *Instance) Release() {
 			v.pool.forget()
 			return
 		}
-		if i.plugin.cfg.NewState != nil {
-			i.state = i.plugin.cfg.NewState()
-		}
-		i.broken, i.spent = false, false
+		i.renew()
 	}
 	v.pool.put(i)
+}
+
+// renew forgets what the host knew of a guest that was restored: its state belongs
+// to memory that is gone.
+func (i *Instance) renew() {
+	if i.plugin.cfg.NewState != nil {
+		i.state = i.plugin.cfg.NewState()
+	}
+	i.broken, i.spent = false, false
 }
 
 // Reason returns the last status reason that the guest gave in the last call,

@@ -204,6 +204,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 			v.discard(inst)
 			return nil
 		}
+		inst.renew()
 	}
 	v.pool.count = 1
 	v.pool.put(inst)
