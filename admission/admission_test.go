@@ -348,7 +348,7 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 		name, want string
 		change     func(*admission.PluginConfig)
 	}{
-		{"a kind of its own", `plugin "p": configuration: module.kind, module.imports and module.newState must be empty`, func(c *admission.PluginConfig) { c.Module.Kind = 1 }},
+		{"a kind of its own", `plugin "p": configuration: module.kind, module.imports, module.newState, module.dialects and module.probe must be empty`, func(c *admission.PluginConfig) { c.Module.Kind = 1 }},
 		{"an unknown policy", `plugin "p": configuration: failurePolicy is FailurePolicy(2), want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = 2 }},
 		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.Module.Guest = []byte(`{"labls":[],"labels":["a",1]}`) }},
 	}

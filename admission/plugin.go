@@ -6,8 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/internal/opa"
+	"github.com/kubewasm/kubewasm/admission/internal/stellar"
 	"github.com/kubewasm/kubewasm/codec/admissionpb"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -19,6 +27,8 @@ type Plugin struct {
 	cfg       PluginConfig
 	match     *matcher
 	functions abi.Mask
+	// dialect is what the guest speaks, nil for our own ABI.
+	dialect *dialect.Dialect
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -31,8 +41,29 @@ type PluginConfig struct {
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
 	PolicyRules
 	// AllowedToMutate says that the plugin may change objects. A plugin that does
-	// so all the same fails.
+	// so all the same fails. A guest of another ABI is asked as a mutator if it
+	// is allowed to be one, and as a validator otherwise.
 	AllowedToMutate bool
+	// Gatekeeper says that a policy in Rego is written for Gatekeeper, which is
+	// known without it if the entrypoint of the module is called violation.
+	Gatekeeper bool
+	// Cluster is where a Kubewarden policy looks objects up; nil if it cannot.
+	Cluster Cluster
+	// ContextAwareResources are the kinds that it may see.
+	ContextAwareResources []schema.GroupVersionKind
+}
+
+// Cluster is what policies may look up: informers, or a client. It is safe for use
+// by several goroutines.
+type Cluster interface {
+	// Get returns an object in JSON, nil if there is none. namespace is empty
+	// for objects that have none.
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error)
+	// List returns the objects that the selectors choose, in JSON, of all
+	// namespaces if namespace is empty.
+	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
+	// Review asks whether somebody may do something, as a SubjectAccessReview.
+	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
 // maxResultBytes is how long the messages of a guest about one verdict may be:
@@ -40,14 +71,16 @@ type PluginConfig struct {
 // have Limits.ResultBytes.
 const maxResultBytes = 256 << 10
 
-// Load makes a plugin of a module.
+// Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
+// package admission serves as they are, which it tells by the module's imports and
+// exports. Its settings are checked with it, as far as the guest can check them.
 //
 // Errors are those of [host.Runtime.Load], and several mistakes of the
 // configuration joined.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, error) {
 	var errs []error
-	if m := &cfg.Module; m.Kind != 0 || m.Imports != nil || m.NewState != nil {
-		errs = append(errs, errors.New("module.kind, module.imports and module.newState must be empty"))
+	if m := &cfg.Module; m.Kind != 0 || m.Imports != nil || m.NewState != nil || m.Dialects != nil || m.Probe != nil {
+		errs = append(errs, errors.New("module.kind, module.imports, module.newState, module.dialects and module.probe must be empty"))
 	}
 	match, err := cfg.PolicyRules.compile()
 	if err != nil {
@@ -56,15 +89,55 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Module.Name, err)
 	}
+	dialects := dialectsFor(&cfg)
 	module := cfg.Module
 	module.Kind = abi.KindAdmission
 	module.Imports = imports
 	module.NewState = func() any { return new(dialect.Call) }
+	for _, d := range dialects {
+		module.Dialects = append(module.Dialects, d.Host)
+	}
+	module.Probe = func(ctx context.Context, inst *host.Instance) error {
+		if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
+			return d.Check(ctx, inst, cfg.Module.Guest)
+		}
+		return nil
+	}
 	guest, err := rt.Load(ctx, module)
 	if err != nil {
 		return nil, err
 	}
-	return &Plugin{guest: guest, cfg: cfg, match: match, functions: guest.Functions()}, nil
+	p := &Plugin{guest: guest, cfg: cfg, match: match, functions: guest.Functions()}
+	if guest.Dialect() != "" {
+		p.dialect = dialectOf(dialects, guest.Module())
+	}
+	return p, nil
+}
+
+// dialectsFor returns the dialects that the modules of a plugin may be of. What
+// tells them apart is told in their order.
+func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
+	name, logger := cfg.Module.Name, cfg.Module.Logger
+	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
+	return []*dialect.Dialect{
+		kubewarden.New(name, capabilities, logger),
+		opa.New(name, cfg.Gatekeeper, logger),
+		stellar.New(name, logger),
+		kubewarden.NewWASI(),
+	}
+}
+
+// dialectOf returns the dialect of a module, nil for our own ABI.
+func dialectOf(dialects []*dialect.Dialect, m *host.Module) *dialect.Dialect {
+	if m.Export(abi.Marker) != "" {
+		return nil
+	}
+	for _, d := range dialects {
+		if d.Host.Detect(m) {
+			return d
+		}
+	}
+	return nil
 }
 
 // Name returns the name under which the plugin was loaded.
@@ -72,6 +145,10 @@ func (p *Plugin) Name() string { return p.guest.Name() }
 
 // Digest returns the SHA-256 of the module, in hexadecimal.
 func (p *Plugin) Digest() string { return p.guest.Digest() }
+
+// Dialect returns the name of the ABI that the guest speaks, empty for that of
+// package abi.
+func (p *Plugin) Dialect() string { return p.guest.Dialect() }
 
 // Guest returns the module that the plugin is.
 func (p *Plugin) Guest() *host.Plugin { return p.guest }
@@ -88,8 +165,20 @@ func (p *Plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
 func (p *Plugin) matcher() *matcher    { return p.match }
 func (p *Plugin) logger() *slog.Logger { return p.cfg.Module.Logger }
-func (p *Plugin) validates() bool      { return p.functions.Has(abi.Validate) }
-func (p *Plugin) mutates() bool        { return p.functions.Has(abi.Mutate) }
+
+func (p *Plugin) validates() bool {
+	if p.dialect != nil {
+		return !p.mutates()
+	}
+	return p.functions.Has(abi.Validate)
+}
+
+func (p *Plugin) mutates() bool {
+	if p.dialect != nil {
+		return p.dialect.Mutating && p.cfg.AllowedToMutate
+	}
+	return p.functions.Has(abi.Mutate)
+}
 
 // imports are the host functions of an admission plugin. Between calls there is
 // no request, which a guest reads as nothing.
@@ -171,7 +260,11 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 		return failed(err)
 	}
 	defer inst.Release()
-	v, err = p.native(ctx, inst, req, mutating)
+	if p.dialect != nil {
+		v, err = p.foreign(ctx, inst, req)
+	} else {
+		v, err = p.native(ctx, inst, req, mutating)
+	}
 	switch {
 	case err != nil:
 		return failed(err)
@@ -179,6 +272,13 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 		return failed(fmt.Errorf("plugin %q: changes the object, which allowedToMutate does not allow", p.Name()))
 	}
 	return v
+}
+
+// foreign asks a guest of another ABI.
+func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *dialect.Request) (verdict, error) {
+	defer dialect.CallOf(inst).Reset()
+	v, err := p.dialect.Ask(ctx, inst, p.cfg.Module.Guest, req)
+	return verdict{Verdict: v}, err
 }
 
 // native asks a guest of package abi.

@@ -3,6 +3,7 @@
 package dialect
 
 import (
+	"context"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -60,6 +61,20 @@ type Verdict struct {
 
 // Mutates reports whether the guest changes the object.
 func (v *Verdict) Mutates() bool { return v.Patch != nil || v.Object != nil }
+
+// Dialect is a language of policies other than that of package abi.
+type Dialect struct {
+	// Host tells modules of the dialect apart and what to offer them.
+	Host host.Dialect
+	// Check is called with the first instance of a plugin: it asks the guest
+	// about its settings, if it can be asked, and returns why they will not do.
+	// nil takes all settings.
+	Check func(ctx context.Context, inst *host.Instance, settings []byte) error
+	// Ask asks a guest for its verdict.
+	Ask func(ctx context.Context, inst *host.Instance, settings []byte, req *Request) (Verdict, error)
+	// Mutating says that guests of the dialect may change objects.
+	Mutating bool
+}
 
 // Call is the state of an instance: what it is asked about, and what it said.
 type Call struct {

@@ -1,0 +1,409 @@
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// buildC compiles a guest in C.
+func buildC(t testing.TB, file string) string {
+	t.Helper()
+	if _, err := exec.LookPath("clang"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("clang is not installed")
+		}
+		t.Skip("clang is not installed (Debian: clang, lld)")
+	}
+	out := filepath.Join(t.TempDir(), "guest.wasm")
+	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, file)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("clang: %v\n%s", err, output)
+	}
+	return out
+}
+
+// buildProgram compiles a guest in Go that is a program.
+func buildProgram(t testing.TB, dir string) string {
+	t.Helper()
+	if err := guestbuild.NoteSources(dir); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "program.wasm")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, output)
+	}
+	return out
+}
+
+// mode is the creation of a Pod whose annotation says what a guest is to do.
+func mode(text string) *admissionv1.AdmissionRequest {
+	return requestOf(`{"metadata":{"name":"web","annotations":{"mode":"` + text + `"}}}`)
+}
+
+func TestStellar(t *testing.T) {
+	var log syncBuilder
+	cfg := config(t, "stellar", buildC(t, "testdata/stellar/validator.c"))
+	cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p := load(t, cfg)
+	if p.Dialect() != "stellar" {
+		t.Fatalf("dialect is %q", p.Dialect())
+	}
+	e := admission.NewEngine(p)
+	withWarning := allowed()
+	withWarning.Warnings = []string{"fine"}
+	withErrors := denied(409, "Conflict", `two mistakes; spec.replicas: Invalid value: 7: must be at most 5; spec.name: odd`)
+	withErrors.Result.Code = 422
+	withErrors.Warnings, withErrors.AuditAnnotations = []string{"careful"}, map[string]string{"stellar.checked": "yes"}
+	withErrors.Result.Details = &metav1.StatusDetails{Name: "web", Kind: "Pod", Causes: []metav1.StatusCause{
+		{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.replicas", Message: "Invalid value: 7: must be at most 5"},
+		{Type: "Peculiar", Field: "spec.name", Message: "odd"},
+	}}
+	failed := func(message string) *admissionv1.AdmissionResponse {
+		return denied(500, "InternalError", `plugin "stellar": `+message)
+	}
+	tests := []struct {
+		name string
+		want *admissionv1.AdmissionResponse
+	}{
+		{"mode-none", withWarning},
+		{"mode-silent", allowed()},
+		{"mode-code", denied(403, "Forbidden", "Plugin returned error code: -7")},
+		{"mode-errors", withErrors},
+		{"mode-bad", failed("read its output: allowed is missing")},
+		{"mode-trap", failed("validate trapped: wasm error: unreachable")},
+		{"mode-loop", failed("validate trapped: out of fuel: limit of 1000000")},
+		{"mode-bounds", allowed()},
+		{"mode-echo", denied(403, "Forbidden", `{"operation":"CREATE","object":{"metadata":{"name":"web","annotations":{"mode":"mode-echo"}}},"namespace":"shop","name":"web","userInfo":{"username":"alice","groups":[],"extra":{}},"context":{}}`)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := e.Validate(t.Context(), mode(test.name))
+			if got.Result != nil && test.name == "mode-loop" && strings.Contains(got.Result.Message, "out of fuel") {
+				got.Result.Message = test.want.Result.Message
+			}
+			compare(t, test.want, got)
+		})
+	}
+	t.Run("mode-grow", func(t *testing.T) {
+		// To grow costs fuel, so that much of it is not to be had for the usual.
+		cfg := cfg
+		cfg.Module.Limits.Fuel = 10_000_000
+		compare(t, allowed(), admission.NewEngine(load(t, cfg)).Validate(t.Context(), mode("mode-grow")))
+	})
+	if !strings.Contains(log.String(), "level=DEBUG msg=asked plugin=stellar") {
+		t.Errorf("log is %s", log.String())
+	}
+	limits := host.Limits{MemoryBytes: 16 << 20}
+	if inst, err := p.Guest().Acquire(t.Context()); err != nil {
+		t.Error(err)
+	} else {
+		if got := inst.Limits(); got.MemoryBytes != limits.MemoryBytes || got.Fuel != 1_000_000 || got.Timeout.Seconds() != 1 {
+			t.Errorf("limits are %+v", got)
+		}
+		inst.Release()
+	}
+}
+
+// syncBuilder is a log that may be written to and read at the same time.
+type syncBuilder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuilder) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuilder) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// cluster is a cluster with a few objects.
+type cluster map[string]string // "kind namespace/name" to an object.
+
+func (c cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+	if object, ok := c[kind.Kind+" "+namespace+"/"+name]; ok {
+		return []byte(object), nil
+	}
+	return nil, nil
+}
+
+func (c cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) ([][]byte, error) {
+	if kind.Kind == "Deployment" && l.String() == "app=web" && f.Empty() && namespace == "shop" {
+		return [][]byte{[]byte(c["Deployment shop/web"])}, nil
+	}
+	if kind.Kind == "Namespace" && namespace == "" {
+		return nil, nil
+	}
+	return nil, errors.New("not this")
+}
+
+func (c cluster) Review(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	return authorizationv1.SubjectAccessReviewStatus{Allowed: spec.User == "alice" && spec.ResourceAttributes.Verb == "create"}, nil
+}
+
+func TestKubewarden(t *testing.T) {
+	var log syncBuilder
+	file := buildC(t, "testdata/kubewarden/policy.c")
+	policy := func(name string, change func(*admission.PluginConfig)) *admission.Engine {
+		cfg := config(t, name, file)
+		cfg.Module.Guest = []byte(`{"labels":["team"]}`)
+		cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`}
+		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+		if change != nil {
+			change(&cfg)
+		}
+		p := load(t, cfg)
+		if p.Dialect() != "kubewarden-wapc" {
+			t.Fatalf("dialect is %q", p.Dialect())
+		}
+		return admission.NewEngine(p)
+	}
+	e := policy("policy", nil)
+	says := func(message string) *admissionv1.AdmissionResponse { return denied(403, "Forbidden", message) }
+	failed := func(message string) *admissionv1.AdmissionResponse {
+		return denied(500, "InternalError", `plugin "policy": `+message)
+	}
+	echo := `{"request":{"uid":"uid-1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"name":"web","namespace":"shop","operation":"CREATE","userInfo":{"username":"alice"},"object":{"metadata":{"name":"web","annotations":{"mode":"mode-echo"}}}},"settings":{"labels":["team"]}}`
+	tests := []struct {
+		name string
+		want *admissionv1.AdmissionResponse
+	}{
+		{"mode-none", allowed()},
+		{"mode-log", allowed()},
+		{"mode-fail", failed("validate: guest call failed: cannot say")},
+		{"mode-trap", failed("__guest_call trapped: wasm error: unreachable")},
+		{"mode-get", says(`{"kind":"Namespace"}`)},
+		{"mode-absent", says(`get_resource: there is no Namespace none in namespace ""`)},
+		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it`)},
+		{"mode-list", says(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"kind":"Deployment"}]}`)},
+		{"mode-all", says(`{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[]}`)},
+		{"mode-can-i", says(`{"allowed":true}`)},
+		{"mode-net", says("net/v1/dns_lookup_host is not offered by this host")},
+		{"mode-mutate", failed("changes the object, which allowedToMutate does not allow")},
+		{"mode-echo", denied(418, "", echo)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { compare(t, test.want, e.Validate(t.Context(), mode(test.name))) })
+	}
+	for _, want := range []string{`level=INFO msg="to the console" plugin=policy`, "level=WARN msg=look plugin=policy data=map[extra:5]"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("log has no %s:\n%s", want, log.String())
+		}
+	}
+	t.Run("a mutator", func(t *testing.T) {
+		e := policy("mutator", func(c *admission.PluginConfig) { c.AllowedToMutate = true })
+		r := mode("mode-mutate")
+		got := e.Mutate(t.Context(), r)
+		if want := `[{"op":"remove","path":"/metadata/annotations"},{"op":"add","path":"/metadata/labels","value":{"team":"shop"}}]`; string(got.Patch) != want {
+			t.Errorf("patch is %s", got.Patch)
+		}
+		got.Patch, got.PatchType = nil, nil
+		compare(t, &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{"changed"}, AuditAnnotations: map[string]string{"mutator.changed": "labels"}}, got)
+		compare(t, allowed(), e.Mutate(t.Context(), mode("mode-same")))
+		compare(t, allowed(), e.Validate(t.Context(), mode("mode-fail"))) // A mutator does not validate.
+		r.Object.Raw, r.OldObject.Raw = nil, r.Object.Raw
+		got = e.Mutate(t.Context(), r)
+		compare(t, denied(500, "InternalError", `plugin "mutator": changes the object of a request that has none`), &admissionv1.AdmissionResponse{UID: got.UID, Result: got.Result})
+	})
+	t.Run("settings that are wrong", func(t *testing.T) {
+		cfg := config(t, "p", file)
+		cfg.Module.Guest = []byte(`{"labels":[]}`)
+		if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != `plugin "p": probe: settings are not valid: labels is empty` {
+			t.Errorf("error is %v", err)
+		}
+	})
+	t.Run("no cluster and no kinds", func(t *testing.T) {
+		e := policy("alone", func(c *admission.PluginConfig) { c.Cluster = nil })
+		compare(t, says("get_resource: the host has no cluster to look at"), e.Validate(t.Context(), mode("mode-get")))
+		e = policy("blind", func(c *admission.PluginConfig) { c.ContextAwareResources = nil })
+		compare(t, says("can_i: the policy may see nothing of the cluster: it has no contextAwareResources"), e.Validate(t.Context(), mode("mode-can-i")))
+	})
+}
+
+func TestKubewardenWASI(t *testing.T) {
+	file := buildProgram(t, "testdata/kubewardenwasi")
+	policy := func(settings string, mutate bool) (*admission.Plugin, error) {
+		cfg := config(t, "program", file)
+		cfg.Module.Guest, cfg.AllowedToMutate = []byte(settings), mutate
+		return admission.Load(t.Context(), shared, cfg)
+	}
+	p, err := policy(`{"deny":"no"}`, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Dialect() != "kubewarden-wasi" {
+		t.Errorf("dialect is %q", p.Dialect())
+	}
+	for range 3 {
+		compare(t, denied(403, "Forbidden", `no {"n":1}`), admission.NewEngine(p).Validate(t.Context(), requestOf(`{"n":1}`)))
+	}
+	if p, err = policy(`{"mutate":true}`, true); err != nil {
+		t.Fatal(err)
+	}
+	r := requestOf(`{"uid":"other"}`)
+	if got := admission.NewEngine(p).Mutate(t.Context(), r); string(got.Patch) != `[{"op":"replace","path":"/uid","value":"uid-1"}]` {
+		t.Errorf("patch is %s, %+v", got.Patch, got.Result)
+	}
+	if _, err = policy(`{"dney":"no"}`, false); err == nil || err.Error() != `plugin "program": probe: settings are not valid: json: unknown field "dney"` {
+		t.Errorf("error is %v", err)
+	}
+}
+
+var regoCompiler = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rego")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "rego")
+	cmd := exec.Command("go", "build", "-o", file, ".")
+	cmd.Dir = "../internal/rego"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the compiler of Rego: %w\n%s", err, out)
+	}
+	return file, nil
+})
+
+// rego compiles a policy in Rego.
+func rego(t testing.TB, entrypoint, file string) string {
+	t.Helper()
+	compiler, err := regoCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "policy.wasm")
+	if output, err := exec.CommandContext(t.Context(), compiler, "-e", entrypoint, "-o", out, "testdata/rego/"+file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return out
+}
+
+func TestRego(t *testing.T) {
+	policy := func(name, entrypoint, settings string, mutate bool) *admission.Engine {
+		cfg := config(t, name, rego(t, entrypoint, name+".rego"))
+		cfg.Module.Guest, cfg.AllowedToMutate = []byte(settings), mutate
+		p := load(t, cfg)
+		if p.Dialect() != "opa" {
+			t.Fatalf("dialect is %q", p.Dialect())
+		}
+		return admission.NewEngine(p)
+	}
+	pod := func(labels, containers string) *admissionv1.AdmissionRequest {
+		return requestOf(`{"metadata":{"labels":` + labels + `},"spec":{"containers":` + containers + `}}`)
+	}
+	no := func(message string) *admissionv1.AdmissionResponse { return denied(403, "Forbidden", message) }
+	t.Run("Gatekeeper, labels", func(t *testing.T) {
+		e := policy("labels", "k8srequiredlabels/violation", `{"labels":[{"key":"team"},{"key":"tier","allowedRegex":"^(web|db)$"}]}`, false)
+		compare(t, allowed(), e.Validate(t.Context(), pod(`{"team":"a","tier":"db"}`, `[]`)))
+		compare(t, no(`you must provide labels: {"team", "tier"}`), e.Validate(t.Context(), pod(`{}`, `[]`)))
+		compare(t, no(`you must provide labels: {"team"}, label <tier: x> does not satisfy allowed regex: ^(web|db)$`), e.Validate(t.Context(), pod(`{"tier":"x"}`, `[]`)))
+	})
+	t.Run("Gatekeeper, limits", func(t *testing.T) {
+		e := policy("limits", "k8scontainerlimits/violation", `{"cpu":"200m","memory":"1Gi"}`, false)
+		compare(t, allowed(), e.Validate(t.Context(), pod(`{}`, `[{"name":"a","resources":{"limits":{"cpu":"100m","memory":"512Mi"}}}]`)))
+		compare(t, no("container <a> cpu limit <1> is higher than the maximum allowed of <200m>, container <a> memory limit <2G> is higher than the maximum allowed of <1Gi>"),
+			e.Validate(t.Context(), pod(`{}`, `[{"name":"a","resources":{"limits":{"cpu":"1","memory":"2G"}}}]`)))
+	})
+	t.Run("OPA, a review as decision and settings as data", func(t *testing.T) {
+		e := policy("registries", "policy/main", `{"labels":["team"],"registries":["registry.example.com/"]}`, false)
+		want := allowed()
+		want.Warnings = []string{"container a: the tag latest may be another image tomorrow"}
+		compare(t, want, e.Validate(t.Context(), pod(`{"team":"a"}`, `[{"name":"a","image":"registry.example.com/a:latest"}]`)))
+		compare(t, denied(422, "Invalid", `container 0: image nginx comes from nowhere, missing label "team"`), e.Validate(t.Context(), pod(`{}`, `[{"image":"nginx"}]`)))
+	})
+	t.Run("OPA, a set of messages", func(t *testing.T) {
+		e := policy("deny", "kubernetes/admission/deny", "", false)
+		r := requestOf("")
+		r.UserInfo.Groups = []string{"dev"}
+		r.Operation, r.Object.Raw, r.OldObject.Raw = admissionv1.Delete, nil, []byte(`{"metadata":{"annotations":{"protected":"true"}}}`)
+		compare(t, allowed(), e.Validate(t.Context(), pod(`{}`, `[]`)))
+		compare(t, no("shop/web is protected, alice"), e.Validate(t.Context(), r))
+	})
+	t.Run("OPA, a patch", func(t *testing.T) {
+		e := policy("patch", "mutation/main", "", true)
+		if got := e.Mutate(t.Context(), requestOf(`{"metadata":{}}`)); string(got.Patch) != `[{"op":"add","path":"/metadata/labels","value":{"team":"none"}}]` {
+			t.Errorf("patch is %s, %+v", got.Patch, got.Result)
+		}
+		compare(t, allowed(), e.Mutate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a"}}}`)))
+	})
+	t.Run("large objects", func(t *testing.T) {
+		e := policy("labels", "k8srequiredlabels/violation", `{"labels":[{"key":"team"}]}`, false)
+		for range 5 {
+			compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a"}},"data":"`+strings.Repeat("x", 3<<20)+`"}`)))
+		}
+	})
+}
+
+func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.rego")
+	source := "package p\nmain contains x if { r := http.send({\"method\":\"get\",\"url\":\"http://example.com\"}); x := r.body }\nmain contains x if { x := io.jwt.decode(\"a\") }\n"
+	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel("testdata/rego", file)
+	if err != nil {
+		absolute, _ := filepath.Abs("testdata/rego")
+		if relative, err = filepath.Rel(absolute, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = admission.Load(t.Context(), shared, config(t, "p", rego(t, "p/main", relative)))
+	if want := `plugin "p": probe: the policy needs builtins that this host does not have: http.send, io.jwt.decode`; err == nil || err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// The form in which dialects get requests is that of Kubernetes.
+func TestDialectsGetWholeRequests(t *testing.T) {
+	cfg := config(t, "policy", buildC(t, "testdata/kubewarden/policy.c"))
+	e := admission.NewEngine(load(t, cfg))
+	yes := true
+	r := mode("mode-echo")
+	r.OldObject.Raw, r.Options.Raw, r.DryRun, r.SubResource = []byte(`{"old":1}`), []byte(`{"o":2}`), &yes, "status"
+	r.RequestKind, r.RequestResource, r.RequestSubResource = &metav1.GroupVersionKind{Group: "g", Version: "v", Kind: "k"}, &metav1.GroupVersionResource{Group: "g", Version: "v", Resource: "r"}, "s"
+	r.UserInfo.Groups, r.UserInfo.UID = []string{"a", "b"}, "u"
+	var got struct {
+		Request admissionv1.AdmissionRequest `json:"request"`
+	}
+	if err := json.Unmarshal([]byte(e.Validate(t.Context(), r).Result.Message), &got); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := json.Marshal(got.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != string(want) {
+		t.Errorf("request is %s\nwant %s", have, want)
+	}
+}

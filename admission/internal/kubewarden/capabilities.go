@@ -1,0 +1,202 @@
+package kubewarden
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Cluster is what policies may look up; see admission.Cluster.
+type Cluster interface {
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error)
+	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
+	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+}
+
+// Capabilities are what a policy may ask the host for.
+type Capabilities struct {
+	Plugin string
+	Logger *slog.Logger
+	// Cluster is nil if there is no cluster to look at.
+	Cluster Cluster
+	// Kinds are those that the policy may see.
+	Kinds []schema.GroupVersionKind
+}
+
+var errTooLong = errors.New("the answer is longer than limits.resultBytes")
+
+// call does what a policy asks for.
+func (c *Capabilities) call(ctx context.Context, binding, namespace, operation string, payload []byte) ([]byte, error) {
+	if binding != "kubewarden" {
+		return nil, fmt.Errorf("unknown binding %.100q", binding)
+	}
+	switch namespace {
+	case "tracing":
+		if operation == "log" {
+			return c.log(ctx, payload)
+		}
+	case "kubernetes":
+		switch operation {
+		case "get_resource":
+			return c.get(ctx, payload)
+		case "list_resources_all", "list_all_resources":
+			return c.list(ctx, payload, false)
+		case "list_resources_by_namespace":
+			return c.list(ctx, payload, true)
+		case "can_i":
+			return c.review(ctx, payload)
+		}
+	case "oci", "net", "crypto":
+		return nil, fmt.Errorf("%s/%.100s is not offered by this host", namespace, operation)
+	}
+	return nil, fmt.Errorf("unknown operation %.100q of namespace %.100q", operation, namespace)
+}
+
+// levels are those of the policies' logs.
+var levels = map[string]slog.Level{
+	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
+}
+
+func (c *Capabilities) log(ctx context.Context, payload []byte) ([]byte, error) {
+	var event map[string]any
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	if c.Logger == nil {
+		return []byte{}, nil
+	}
+	level, _ := event["level"].(string)
+	message, _ := event["message"].(string)
+	attrs := []any{"plugin", c.Plugin}
+	for _, key := range []string{"column", "line", "file", "policy"} {
+		delete(event, key)
+	}
+	delete(event, "level")
+	delete(event, "message")
+	if len(event) != 0 {
+		attrs = append(attrs, "data", event)
+	}
+	c.Logger.Log(ctx, levels[level], message, attrs...)
+	return []byte{}, nil
+}
+
+// lookup is a question about objects.
+type lookup struct {
+	APIVersion    string  `json:"api_version"`
+	Kind          string  `json:"kind"`
+	Namespace     *string `json:"namespace"`
+	Name          string  `json:"name"`
+	LabelSelector *string `json:"label_selector"`
+	FieldSelector *string `json:"field_selector"`
+}
+
+// parse reads a question and returns the kind that it is about, if the policy may
+// see it.
+func (c *Capabilities) parse(payload []byte, q *lookup) (schema.GroupVersionKind, error) {
+	if err := json.Unmarshal(payload, q); err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	gv, err := schema.ParseGroupVersion(q.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	kind := gv.WithKind(q.Kind)
+	if !slices.Contains(c.Kinds, kind) {
+		return kind, fmt.Errorf("the policy may not see %s %s: its contextAwareResources do not have it", q.APIVersion, q.Kind)
+	}
+	if c.Cluster == nil {
+		return kind, errors.New("the host has no cluster to look at")
+	}
+	return kind, nil
+}
+
+func (q *lookup) namespace() string {
+	if q.Namespace == nil {
+		return ""
+	}
+	return *q.Namespace
+}
+
+func (c *Capabilities) get(ctx context.Context, payload []byte) ([]byte, error) {
+	var q lookup
+	kind, err := c.parse(payload, &q)
+	if err != nil {
+		return nil, fmt.Errorf("get_resource: %w", err)
+	}
+	object, err := c.Cluster.Get(ctx, kind, q.namespace(), q.Name)
+	if err != nil {
+		return nil, fmt.Errorf("get_resource: %w", err)
+	}
+	if object == nil {
+		return nil, fmt.Errorf("get_resource: there is no %s %s in namespace %q", q.Kind, q.Name, q.namespace())
+	}
+	return object, nil
+}
+
+func (c *Capabilities) list(ctx context.Context, payload []byte, namespaced bool) ([]byte, error) {
+	var q lookup
+	kind, err := c.parse(payload, &q)
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", err)
+	}
+	if namespaced == (q.namespace() == "") {
+		return nil, fmt.Errorf("list resources: namespace is %q", q.namespace())
+	}
+	labelSelector, fieldSelector := labels.Everything(), fields.Everything()
+	if q.LabelSelector != nil {
+		if labelSelector, err = labels.Parse(*q.LabelSelector); err != nil {
+			return nil, fmt.Errorf("list resources: label_selector: %w", err)
+		}
+	}
+	if q.FieldSelector != nil {
+		if fieldSelector, err = fields.ParseSelector(*q.FieldSelector); err != nil {
+			return nil, fmt.Errorf("list resources: field_selector: %w", err)
+		}
+	}
+	objects, err := c.Cluster.List(ctx, kind, q.namespace(), labelSelector, fieldSelector)
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", err)
+	}
+	list := struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ListMeta   `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}{TypeMeta: metav1.TypeMeta{APIVersion: q.APIVersion, Kind: q.Kind + "List"}, Items: []json.RawMessage{}}
+	for _, object := range objects {
+		list.Items = append(list.Items, object)
+	}
+	return json.Marshal(list)
+}
+
+func (c *Capabilities) review(ctx context.Context, payload []byte) ([]byte, error) {
+	if c.Cluster == nil {
+		return nil, errors.New("can_i: the host has no cluster to look at")
+	}
+	if len(c.Kinds) == 0 {
+		return nil, errors.New("can_i: the policy may see nothing of the cluster: it has no contextAwareResources")
+	}
+	// The question is a SubjectAccessReview, of which only the spec counts.
+	var q struct {
+		Review struct {
+			Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+		} `json:"subject_access_review"`
+	}
+	if err := json.Unmarshal(payload, &q); err != nil {
+		return nil, fmt.Errorf("can_i: %w", err)
+	}
+	status, err := c.Cluster.Review(ctx, q.Review.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("can_i: %w", err)
+	}
+	return json.Marshal(status)
+}

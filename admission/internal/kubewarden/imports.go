@@ -1,0 +1,70 @@
+package kubewarden
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// imports are the functions of waPC. Those that hand bytes over write them
+// whole: the guest has made room for the length that it was told.
+func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []host.Import {
+	function := func(name string, params, results int, f func(inst *host.Instance, e *exchange, stack []uint64)) host.Import {
+		return host.Import{
+			Module: module, Name: name, Params: i32s(params), Results: i32s(results),
+			Func: func(inst *host.Instance, stack []uint64) { f(inst, exchangeOf(inst), stack) },
+		}
+	}
+	read := func(inst *host.Instance, stack []uint64) []byte {
+		return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
+	}
+	text := func(inst *host.Instance, stack []uint64) string {
+		return strings.ToValidUTF8(string(inst.Read(uint32(stack[0]), uint32(stack[1]))), "\uFFFD")
+	}
+	return []host.Import{
+		function("__guest_request", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) {
+			put(inst, uint32(stack[0]), e.operation)
+			put(inst, uint32(stack[1]), e.payload)
+		}),
+		function("__guest_response", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.response = read(inst, stack) }),
+		function("__guest_error", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.failure = read(inst, stack) }),
+		function("__host_call", 8, 1, func(inst *host.Instance, e *exchange, stack []uint64) {
+			binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
+			answer, err := capabilities.call(inst.Context(), binding, namespace, operation, read(inst, stack[6:]))
+			if err == nil && len(answer) > inst.Limits().ResultBytes {
+				err = errTooLong
+			}
+			if err != nil {
+				e.hostResponse, e.hostError = nil, []byte(err.Error())
+				stack[0] = 0
+				return
+			}
+			e.hostResponse, e.hostError = answer, nil
+			stack[0] = 1
+		}),
+		function("__host_response_len", 0, 1, func(_ *host.Instance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostResponse)) }),
+		function("__host_response", 1, 0, func(inst *host.Instance, e *exchange, stack []uint64) {
+			put(inst, uint32(stack[0]), e.hostResponse)
+		}),
+		function("__host_error_len", 0, 1, func(_ *host.Instance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostError)) }),
+		function("__host_error", 1, 0, func(inst *host.Instance, e *exchange, stack []uint64) { put(inst, uint32(stack[0]), e.hostError) }),
+		function("__console_log", 2, 0, func(inst *host.Instance, _ *exchange, stack []uint64) {
+			if logger != nil {
+				msg := text(inst, stack)
+				logger.Info(msg[:min(len(msg), inst.Limits().OutputBytes)], "plugin", plugin)
+			}
+		}),
+	}
+}
+
+// put copies data into the guest's memory.
+func put(inst *host.Instance, ptr uint32, data []byte) {
+	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
+	if err != nil {
+		inst.Violate(err)
+	}
+	inst.Charge(len(data))
+	copy(to, data)
+}

@@ -1,0 +1,243 @@
+// Package kubewarden serves policies of Kubewarden as they are: those that speak
+// waPC, and those that are WASI programs.
+//
+// A waPC policy exports __guest_call, is called by the name of an operation and a
+// payload, and calls the host in the same way for its capabilities. A WASI policy
+// is run with the operation as its argument and the payload on standard input.
+package kubewarden
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The names of the dialects.
+const (
+	Name     = "kubewarden-wapc"
+	NameWASI = "kubewarden-wasi"
+)
+
+// MetadataSection is the custom section in which a policy describes itself.
+const MetadataSection = "io.kubewarden.metadata"
+
+// Metadata is what a policy says of itself.
+type Metadata struct {
+	ExecutionMode string `json:"executionMode"`
+	Mutating      bool   `json:"mutating"`
+}
+
+// MetadataOf returns what a module says of itself, nothing if it does not.
+func MetadataOf(m *host.Module) Metadata {
+	var metadata Metadata
+	if json.Unmarshal(m.Custom(MetadataSection), &metadata) != nil {
+		return Metadata{}
+	}
+	return metadata
+}
+
+const (
+	module    = "wapc"
+	guestCall = 0 // The index of the export.
+)
+
+// exchange is what an instance and the host have to say to each other in a call.
+type exchange struct {
+	operation, payload []byte
+	response           []byte
+	failure            []byte
+	// The answer to the last call of the host.
+	hostResponse, hostError []byte
+}
+
+func exchangeOf(inst *host.Instance) *exchange {
+	c := dialect.CallOf(inst)
+	e, ok := c.Own.(*exchange)
+	if !ok {
+		e = &exchange{}
+		c.Own = e
+	}
+	return e
+}
+
+// New returns the dialect of waPC policies. Capabilities are what a policy may ask
+// the host; logger takes what it says.
+func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialect.Dialect {
+	return &dialect.Dialect{
+		Host: host.Dialect{
+			Name:    Name,
+			Detect:  func(m *host.Module) bool { return m.Export("__guest_call") != "" },
+			Exports: []host.Export{guestCall: {Name: "__guest_call", Params: i32s(2), Results: i32s(1)}},
+			Imports: imports(plugin, capabilities, logger),
+			Start:   []string{"_initialize", "_start", "wapc_init"},
+		},
+		Mutating: true,
+		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if err := checkProtocol(ctx, inst); err != nil {
+				return err
+			}
+			answer, err := call(ctx, inst, "validate_settings", orEmpty(settings))
+			if err != nil {
+				return err
+			}
+			return checkSettings(answer)
+		},
+		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+			answer, err := call(ctx, inst, "validate", payload(req, settings))
+			if err != nil {
+				return dialect.Verdict{}, err
+			}
+			return parse(inst, req, answer)
+		},
+	}
+}
+
+// NewWASI returns the dialect of policies that are programs.
+func NewWASI() *dialect.Dialect {
+	run := func(ctx context.Context, inst *host.Instance, operation string, input []byte) ([]byte, error) {
+		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
+	}
+	return &dialect.Dialect{
+		Host: host.Dialect{
+			Name: NameWASI,
+			Detect: func(m *host.Module) bool {
+				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (MetadataOf(m).ExecutionMode == "wasi" || m.Export("validate") == "")
+			},
+			Command: true,
+		},
+		Mutating: true,
+		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			answer, err := run(ctx, inst, "validate-settings", orEmpty(settings))
+			if err != nil {
+				return err
+			}
+			return checkSettings(answer)
+		},
+		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+			answer, err := run(ctx, inst, "validate", payload(req, settings))
+			if err != nil {
+				return dialect.Verdict{}, err
+			}
+			return parse(inst, req, answer)
+		},
+	}
+}
+
+func i32s(n int) []abi.ValueType {
+	types := make([]abi.ValueType, n)
+	for i := range types {
+		types[i] = abi.I32
+	}
+	return types
+}
+
+func orEmpty(settings []byte) []byte {
+	if len(settings) == 0 {
+		return []byte("{}")
+	}
+	return settings
+}
+
+// payload writes what a policy validates.
+func payload(req *dialect.Request, settings []byte) []byte {
+	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
+	o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
+	o.Raw("request", body)
+	o.Raw("settings", orEmpty(settings))
+	return o.End()
+}
+
+// call asks a waPC guest. The answer is valid until the next call.
+func call(ctx context.Context, inst *host.Instance, operation string, payload []byte) ([]byte, error) {
+	e := exchangeOf(inst)
+	*e = exchange{operation: []byte(operation), payload: payload}
+	ok, err := inst.CallExport(ctx, guestCall, uint64(len(operation)), uint64(len(payload)))
+	if err != nil {
+		return nil, err
+	}
+	answer, failure := e.response, e.failure
+	*e = exchange{}
+	if ok != 1 {
+		reason := strings.ToValidUTF8(string(failure[:min(len(failure), inst.Limits().OutputBytes)]), "\uFFFD")
+		if reason == "" {
+			reason = "no reason given"
+		}
+		return nil, fmt.Errorf("plugin %q: %s: guest call failed: %s", inst.Plugin().Name(), operation, reason)
+	}
+	return answer, nil
+}
+
+func checkProtocol(ctx context.Context, inst *host.Instance) error {
+	answer, err := call(ctx, inst, "protocol_version", []byte("{}"))
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := json.Unmarshal(answer, &version); err != nil || version != "v1" {
+		return fmt.Errorf("the policy speaks protocol %.50q, want \"v1\"", answer)
+	}
+	return nil
+}
+
+func checkSettings(answer []byte) error {
+	var out struct {
+		Valid   bool    `json:"valid"`
+		Message *string `json:"message"`
+	}
+	if err := json.Unmarshal(answer, &out); err != nil {
+		return fmt.Errorf("read the answer about settings: %w", err)
+	}
+	switch {
+	case out.Valid:
+		return nil
+	case out.Message == nil:
+		return errors.New("settings are not valid")
+	}
+	return fmt.Errorf("settings are not valid: %s", *out.Message)
+}
+
+// response is the verdict of a policy.
+type response struct {
+	Accepted         *bool             `json:"accepted"`
+	Message          *string           `json:"message"`
+	Code             *uint16           `json:"code"`
+	MutatedObject    json.RawMessage   `json:"mutated_object"`
+	AuditAnnotations map[string]string `json:"audit_annotations"`
+	Warnings         []string          `json:"warnings"`
+}
+
+func parse(inst *host.Instance, req *dialect.Request, answer []byte) (dialect.Verdict, error) {
+	var r response
+	err := json.Unmarshal(answer, &r)
+	if err == nil && r.Accepted == nil {
+		err = errors.New("accepted is missing")
+	}
+	if err != nil {
+		return dialect.Verdict{}, fmt.Errorf("plugin %q: read its answer: %w", inst.Plugin().Name(), err)
+	}
+	v := dialect.Verdict{Allowed: *r.Accepted}
+	if len(r.Warnings) != 0 || len(r.AuditAnnotations) != 0 {
+		v.Result = &admissionpb.Result{Warnings: r.Warnings, AuditAnnotations: r.AuditAnnotations}
+	}
+	if !v.Allowed {
+		if r.Message != nil {
+			v.Message = *r.Message
+		}
+		if r.Code != nil {
+			v.Code = uint32(*r.Code)
+		}
+		return v, nil
+	}
+	if len(r.MutatedObject) != 0 && string(r.MutatedObject) != "null" {
+		v.Object = r.MutatedObject
+	}
+	return v, nil
+}

@@ -1,0 +1,510 @@
+package opa
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/blang/semver/v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+)
+
+// builtin is a function of Rego that modules do not have in themselves. An error
+// makes its expression undefined.
+type builtin func(args []any) (any, error)
+
+// builtins are those that policies find here. What needs a network, files, keys or
+// other objects is not among them, and neither is what a module has in itself.
+var builtins = map[string]builtin{
+	"sprintf":                 func(a []any) (any, error) { return sprintf(a) },
+	"json.patch":              jsonPatch,
+	"yaml.is_valid":           func(a []any) (any, error) { _, err := yamlUnmarshal(a); return err == nil, nil },
+	"yaml.marshal":            yamlMarshal,
+	"yaml.unmarshal":          yamlUnmarshal,
+	"base64url.encode_no_pad": text(func(s string) (any, error) { return base64.RawURLEncoding.EncodeToString([]byte(s)), nil }),
+	"hex.encode":              text(func(s string) (any, error) { return hex.EncodeToString([]byte(s)), nil }),
+	"hex.decode":              text(func(s string) (any, error) { b, err := hex.DecodeString(s); return string(b), err }),
+	"urlquery.encode":         text(func(s string) (any, error) { return url.QueryEscape(s), nil }),
+	"urlquery.decode":         text(func(s string) (any, error) { return url.QueryUnescape(s) }),
+	"urlquery.encode_object":  urlEncodeObject,
+	"urlquery.decode_object":  urlDecodeObject,
+	"crypto.md5":              text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
+	"crypto.sha1":             text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
+	"crypto.sha256":           text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
+	"glob.quote_meta":         text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
+	"regex.split":             regexSplit,
+	"regex.replace":           regexReplace,
+	"regex.find_n":            regexFindN,
+	"semver.is_valid": func(a []any) (any, error) {
+		s, ok := a[0].(string)
+		_, err := semver.Parse(s)
+		return ok && err == nil, nil
+	},
+	"semver.compare":           semverCompare,
+	"strings.any_prefix_match": anyMatch(strings.HasPrefix),
+	"strings.any_suffix_match": anyMatch(strings.HasSuffix),
+	"strings.count":            texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
+	"indexof_n":                texts(indexOfN),
+	"object.subset":            func(a []any) (any, error) { return subset(a[0], a[1]) },
+	"units.parse":              text(parseUnits),
+	"units.parse_bytes":        text(parseBytes),
+	"time.now_ns":              func([]any) (any, error) { return time.Now().UnixNano(), nil },
+	"time.parse_rfc3339_ns":    text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
+	"time.parse_ns":            texts(func(a []string) (any, error) { return nanos(time.Parse(a[0], a[1])) }),
+	"time.parse_duration_ns":   text(func(s string) (any, error) { d, err := time.ParseDuration(s); return d.Nanoseconds(), err }),
+	"time.date":                moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
+	"time.clock":               moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
+	"time.weekday":             moment(func(t time.Time) any { return t.Weekday().String() }),
+	"time.add_date":            addDate,
+	"trace":                    func([]any) (any, error) { return true, nil },
+	"internal.print":           func([]any) (any, error) { return true, nil },
+	"opa.runtime":              func([]any) (any, error) { return object{}, nil },
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}
+
+var errArguments = errors.New("arguments are of another type")
+
+// text is a builtin of one string.
+func text(f func(s string) (any, error)) builtin {
+	return func(args []any) (any, error) {
+		s, ok := args[0].(string)
+		if !ok {
+			return nil, errArguments
+		}
+		return f(s)
+	}
+}
+
+// texts is a builtin of strings.
+func texts(f func(args []string) (any, error)) builtin {
+	return func(args []any) (any, error) {
+		list, err := stringsOf(args)
+		if err != nil {
+			return nil, err
+		}
+		return f(list)
+	}
+}
+
+// stringsOf returns the strings of a list, a set, or one string.
+func stringsOf(v any) ([]string, error) {
+	var items []any
+	switch v := v.(type) {
+	case string:
+		return []string{v}, nil
+	case []any:
+		items = v
+	case set:
+		items = v
+	default:
+		return nil, errArguments
+	}
+	list := make([]string, len(items))
+	for i, item := range items {
+		s, ok := item.(string)
+		if !ok {
+			return nil, errArguments
+		}
+		list[i] = s
+	}
+	return list, nil
+}
+
+func (n number) int64() (int64, error) {
+	r := n.rat()
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return 0, errArguments
+	}
+	return r.Num().Int64(), nil
+}
+
+// maxSprintf is how many bytes a width or a precision of sprintf may ask for.
+var wideVerb = regexp.MustCompile(`%[^a-zA-Z%]*[0-9]{4}`)
+
+// sprintf formats as OPA does: numbers as integers or floats, strings as they are,
+// everything else as Rego writes it.
+func sprintf(args []any) (any, error) {
+	format, ok := args[0].(string)
+	list, ok2 := args[1].([]any)
+	if !ok || !ok2 || wideVerb.MatchString(format) || strings.Contains(format, "*") {
+		return nil, errArguments
+	}
+	values := make([]any, len(list))
+	for i, v := range list {
+		switch v := v.(type) {
+		case string:
+			values[i] = v
+		case number:
+			if n, ok := new(big.Int).SetString(string(v), 10); ok && n.IsInt64() {
+				values[i] = n.Int64()
+			} else if ok {
+				values[i] = n
+			} else if f, err := strconv.ParseFloat(string(v), 64); err == nil {
+				values[i] = f
+			} else {
+				values[i] = string(v)
+			}
+		default:
+			values[i] = formatValue(v)
+		}
+	}
+	return fmt.Sprintf(format, values...), nil
+}
+
+func jsonPatch(args []any) (any, error) {
+	out, err := jsonpatch.Apply(toJSON(args[0]), toJSON(args[1]))
+	if err != nil {
+		return nil, err
+	}
+	return fromJSON(out)
+}
+
+func yamlMarshal(args []any) (any, error) {
+	out, err := yaml.JSONToYAML(toJSON(args[0]))
+	return string(out), err
+}
+
+func yamlUnmarshal(args []any) (any, error) {
+	s, ok := args[0].(string)
+	if !ok {
+		return nil, errArguments
+	}
+	out, err := yaml.YAMLToJSON([]byte(s))
+	if err != nil {
+		return nil, err
+	}
+	return fromJSON(out)
+}
+
+func urlEncodeObject(args []any) (any, error) {
+	o, ok := args[0].(object)
+	if !ok {
+		return nil, errArguments
+	}
+	query := url.Values{}
+	for _, e := range o {
+		key, ok := e.key.(string)
+		list, err := stringsOf(e.value)
+		if !ok || err != nil {
+			return nil, errArguments
+		}
+		query[key] = list
+	}
+	return query.Encode(), nil
+}
+
+func urlDecodeObject(args []any) (any, error) {
+	s, ok := args[0].(string)
+	if !ok {
+		return nil, errArguments
+	}
+	query, err := url.ParseQuery(s)
+	if err != nil {
+		return nil, err
+	}
+	o := object{}
+	for key, list := range query {
+		o = append(o, entry{key, list})
+	}
+	return newObject(o), nil
+}
+
+var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
+
+func regexSplit(args []any) (any, error) {
+	list, err := stringsOf(args)
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(list[0])
+	if err != nil {
+		return nil, err
+	}
+	return re.Split(list[1], -1), nil
+}
+
+func regexReplace(args []any) (any, error) {
+	list, err := stringsOf(args)
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(list[1])
+	if err != nil {
+		return nil, err
+	}
+	return re.ReplaceAllString(list[0], list[2]), nil
+}
+
+func regexFindN(args []any) (any, error) {
+	pattern, ok := args[0].(string)
+	s, ok2 := args[1].(string)
+	n, ok3 := args[2].(number)
+	if !ok || !ok2 || !ok3 {
+		return nil, errArguments
+	}
+	count, err := n.int64()
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	found := re.FindAllString(s, int(count))
+	if found == nil {
+		found = []string{}
+	}
+	return found, nil
+}
+
+func semverCompare(args []any) (any, error) {
+	list, err := stringsOf(args)
+	if err != nil {
+		return nil, err
+	}
+	a, err := semver.Parse(list[0])
+	if err != nil {
+		return nil, err
+	}
+	b, err := semver.Parse(list[1])
+	if err != nil {
+		return nil, err
+	}
+	return a.Compare(b), nil
+}
+
+func anyMatch(match func(s, part string) bool) builtin {
+	return func(args []any) (any, error) {
+		list, err := stringsOf(args[0])
+		if err != nil {
+			return nil, err
+		}
+		parts, err := stringsOf(args[1])
+		if err != nil {
+			return nil, err
+		}
+		return slices.ContainsFunc(list, func(s string) bool {
+			return slices.ContainsFunc(parts, func(part string) bool { return match(s, part) })
+		}), nil
+	}
+}
+
+func indexOfN(args []string) (any, error) {
+	text, search := []rune(args[0]), []rune(args[1])
+	if len(search) == 0 {
+		return nil, errArguments
+	}
+	found := []any{}
+	for i := 0; i+len(search) <= len(text); i++ {
+		if slices.Equal(text[i:i+len(search)], search) {
+			found = append(found, i)
+		}
+	}
+	return found, nil
+}
+
+// subset reports whether all of sub is in super.
+func subset(super, sub any) (any, error) {
+	switch sub := sub.(type) {
+	case object:
+		o, ok := super.(object)
+		if !ok {
+			return nil, errArguments
+		}
+		return objectSubset(o, sub), nil
+	case set:
+		switch super := super.(type) {
+		case set:
+			return !slices.ContainsFunc(sub, func(v any) bool { return !contains(super, v) }), nil
+		case []any:
+			return !slices.ContainsFunc(sub, func(v any) bool { return !contains(super, v) }), nil
+		}
+	case []any:
+		list, ok := super.([]any)
+		if !ok {
+			return nil, errArguments
+		}
+		for i := 0; i+len(sub) <= len(list); i++ {
+			if slices.CompareFunc(list[i:i+len(sub)], sub, compare) == 0 {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	return nil, errArguments
+}
+
+func contains(list []any, v any) bool {
+	return slices.ContainsFunc(list, func(x any) bool { return compare(x, v) == 0 })
+}
+
+func objectSubset(super, sub object) bool {
+	for _, e := range sub {
+		i := slices.IndexFunc(super, func(x entry) bool { return compare(x.key, e.key) == 0 })
+		if i < 0 {
+			return false
+		}
+		if inner, ok := e.value.(object); ok {
+			if outer, ok := super[i].value.(object); ok && objectSubset(outer, inner) {
+				continue
+			}
+			return false
+		}
+		if ok, err := subset(super[i].value, e.value); err == nil && ok == true {
+			continue
+		}
+		if compare(super[i].value, e.value) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// The factors of units. Those with a letter of one case only stand for both.
+var (
+	decimal = map[string]int64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+	binary  = map[string]int64{"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "pi": 1 << 50, "ei": 1 << 60}
+)
+
+// splitUnit takes a quantity apart: the number, and what stands behind it.
+func splitUnit(s string) (*big.Rat, string, error) {
+	s = strings.Trim(s, `"`)
+	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("0123456789.+-", r) })
+	if end < 0 {
+		end = len(s)
+	}
+	n, ok := new(big.Rat).SetString(s[:end])
+	if !ok || len(s) > 100 {
+		return nil, "", errArguments
+	}
+	return n, s[end:], nil
+}
+
+func parseUnits(s string) (any, error) {
+	n, unit, err := splitUnit(s)
+	if err != nil {
+		return nil, err
+	}
+	if unit == "m" {
+		return ratNumber(n.Mul(n, big.NewRat(1, 1000))), nil
+	}
+	factor, ok := decimal[strings.ToLower(unit)]
+	if !ok {
+		if factor, ok = binary[strings.ToLower(unit)]; !ok {
+			return nil, errArguments
+		}
+	}
+	return ratNumber(n.Mul(n, new(big.Rat).SetInt64(factor))), nil
+}
+
+func parseBytes(s string) (any, error) {
+	n, unit, err := splitUnit(s)
+	if err != nil {
+		return nil, err
+	}
+	unit = strings.TrimSuffix(strings.ToLower(unit), "b")
+	factor, ok := decimal[unit]
+	if !ok {
+		if factor, ok = binary[unit]; !ok {
+			return nil, errArguments
+		}
+	}
+	n.Mul(n, new(big.Rat).SetInt64(factor))
+	return number(new(big.Int).Quo(n.Num(), n.Denom()).String()), nil
+}
+
+// ratNumber writes a number that units.parse returns.
+func ratNumber(r *big.Rat) number {
+	if r.IsInt() {
+		return number(r.Num().String())
+	}
+	return number(r.FloatString(10))
+}
+
+func nanos(t time.Time, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if year := t.Year(); year < 1678 || year > 2261 {
+		return nil, errors.New("time does not fit into nanoseconds")
+	}
+	return t.UnixNano(), nil
+}
+
+// timeOf returns the moment of an argument: nanoseconds, or nanoseconds and a time
+// zone.
+func timeOf(v any) (time.Time, error) {
+	zone := ""
+	if list, ok := v.([]any); ok && len(list) >= 2 {
+		name, ok := list[1].(string)
+		if !ok {
+			return time.Time{}, errArguments
+		}
+		v, zone = list[0], name
+	}
+	n, ok := v.(number)
+	if !ok {
+		return time.Time{}, errArguments
+	}
+	ns, err := n.int64()
+	if err != nil {
+		return time.Time{}, err
+	}
+	t := time.Unix(0, ns).UTC()
+	if zone == "" || zone == "UTC" {
+		return t, nil
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return t.In(location), nil
+}
+
+// moment is a builtin of a moment.
+func moment(f func(t time.Time) any) builtin {
+	return func(args []any) (any, error) {
+		t, err := timeOf(args[0])
+		if err != nil {
+			return nil, err
+		}
+		return f(t), nil
+	}
+}
+
+func addDate(args []any) (any, error) {
+	t, err := timeOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	var n [3]int
+	for i := range n {
+		v, ok := args[i+1].(number)
+		if !ok {
+			return nil, errArguments
+		}
+		part, err := v.int64()
+		if err != nil || part > 1e6 || part < -1e6 {
+			return nil, errArguments
+		}
+		n[i] = int(part)
+	}
+	return nanos(t.AddDate(n[0], n[1], n[2]), nil)
+}

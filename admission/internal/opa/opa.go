@@ -1,0 +1,363 @@
+// Package opa serves policies in Rego that the compiler of the Open Policy Agent
+// made WebAssembly modules of, by its ABI 1.2 and up
+// (https://www.openpolicyagent.org/docs/latest/wasm/): those that are written
+// for OPA, and those that are written for Gatekeeper.
+package opa
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// Name is the name of the dialect.
+const Name = "opa"
+
+const module = "env"
+
+// The exports, by their index in the dialect.
+const (
+	eval = iota
+	malloc
+	heapGet
+	heapSet
+	jsonParse
+	valueDump
+	valueParse
+	builtinNames
+	entrypointNames
+)
+
+// formatJSON asks opa_eval for its result in JSON.
+const formatJSON = 0
+
+// New returns the dialect. logger takes what policies print; nil drops it.
+// gatekeeper says that policies are written for Gatekeeper also if their
+// entrypoint is not called violation.
+func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
+	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
+	imports := []host.Import{
+		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+			inst.Violate(fmt.Errorf("the policy gave up: %s", cString(inst, uint32(stack[0]))))
+		}},
+		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+			if text := cString(inst, uint32(stack[0])); logger != nil {
+				logger.Info(text[:min(len(text), inst.Limits().OutputBytes)], "plugin", plugin)
+			}
+		}},
+	}
+	for n := range 5 {
+		imports = append(imports, host.Import{
+			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1),
+			Func: func(inst *host.Instance, stack []uint64) {
+				stack[0] = uint64(callBuiltin(inst, uint32(stack[0]), stack[2:2+n]))
+			},
+		})
+	}
+	return &dialect.Dialect{
+		Host: host.Dialect{
+			Name:   Name,
+			Detect: func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
+			Exports: []host.Export{
+				eval:            {Name: "opa_eval", Params: i32(7), Results: i32(1)},
+				malloc:          {Name: "opa_malloc", Params: i32(1), Results: i32(1)},
+				heapGet:         {Name: "opa_heap_ptr_get", Results: i32(1)},
+				heapSet:         {Name: "opa_heap_ptr_set", Params: i32(1)},
+				jsonParse:       {Name: "opa_json_parse", Params: i32(2), Results: i32(1)},
+				valueDump:       {Name: "opa_value_dump", Params: i32(1), Results: i32(1)},
+				valueParse:      {Name: "opa_value_parse", Params: i32(2), Results: i32(1)},
+				builtinNames:    {Name: "builtins", Results: i32(1)},
+				entrypointNames: {Name: "entrypoints", Results: i32(1)},
+			},
+			Imports:      imports,
+			Start:        []string{"_initialize"},
+			DefineMemory: true,
+		},
+		Mutating: true,
+		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if len(settings) != 0 && json.Value(settings).Kind() != json.KindObject {
+				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
+			}
+			return inst.Session(ctx, "builtins", func() error {
+				_, err := policyOf(inst, gatekeeper, settings)
+				return err
+			})
+		},
+		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
+			err = inst.Session(ctx, "opa_eval", func() error {
+				p, err := policyOf(inst, gatekeeper, settings)
+				if err == nil {
+					v, err = p.ask(inst, settings, req)
+				}
+				return err
+			})
+			if err != nil {
+				if trap := (*host.TrapError)(nil); !errors.As(err, &trap) {
+					err = fmt.Errorf("plugin %q: %w", inst.Plugin().Name(), err)
+				}
+				return dialect.Verdict{}, err
+			}
+			return v, nil
+		},
+	}
+}
+
+// policy is what is known of an instance after its first call.
+type policy struct {
+	gatekeeper bool
+	// data is the address of the settings, heap that behind them.
+	data, heap uint32
+	builtins   map[uint32]builtin
+}
+
+// policyOf prepares an instance, once: it hands the settings over, as data, and
+// asks for the builtins.
+func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, error) {
+	c := dialect.CallOf(inst)
+	if p, ok := c.Own.(*policy); ok {
+		return p, nil
+	}
+	names, err := numbers(cString(inst, dump(inst, uint32(inst.Invoke(builtinNames)))))
+	if err != nil {
+		return nil, fmt.Errorf("builtins: %w", err)
+	}
+	entrypoints, err := numbers(cString(inst, dump(inst, uint32(inst.Invoke(entrypointNames)))))
+	if err != nil {
+		return nil, fmt.Errorf("entrypoints: %w", err)
+	}
+	p := &policy{gatekeeper: gatekeeper, builtins: map[uint32]builtin{}}
+	for name, n := range entrypoints {
+		if n == 0 && path.Base(name) == "violation" {
+			p.gatekeeper = true
+		}
+	}
+	var missing []string
+	for name, n := range names {
+		f, ok := builtins[name]
+		if !ok {
+			missing = append(missing, name)
+			continue
+		}
+		p.builtins[n] = f
+	}
+	if len(missing) != 0 {
+		return nil, fmt.Errorf("the policy needs builtins that this host does not have: %s", strings.Join(sorted(missing), ", "))
+	}
+	data := settings
+	if len(data) == 0 || p.gatekeeper {
+		data = []byte("{}")
+	}
+	p.data = uint32(inst.Invoke(jsonParse, uint64(put(inst, data)), uint64(len(data))))
+	if p.data == 0 {
+		return nil, errors.New("the policy does not take the settings")
+	}
+	p.heap = uint32(inst.Invoke(heapGet))
+	c.Own = p
+	return p, nil
+}
+
+// dump writes a value of the policy as text and returns its address.
+func dump(inst *host.Instance, value uint32) uint32 {
+	return uint32(inst.Invoke(valueDump, uint64(value)))
+}
+
+// numbers reads {"name": number}.
+func numbers(text string) (map[string]uint32, error) {
+	var m map[string]uint32
+	return m, stdjson.Unmarshal([]byte(text), &m)
+}
+
+// put copies data into new memory of the policy.
+func put(inst *host.Instance, data []byte) uint32 {
+	ptr := uint32(inst.Invoke(malloc, uint64(len(data))))
+	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
+	if err != nil {
+		inst.Violate(err)
+	}
+	inst.Charge(len(data))
+	copy(to, data)
+	return ptr
+}
+
+// cString reads the text that ends with a NUL.
+func cString(inst *host.Instance, ptr uint32) string { return string(cBytes(inst, ptr)) }
+
+// cBytes is cString in place, valid until the policy runs again.
+func cBytes(inst *host.Instance, ptr uint32) []byte {
+	memory := inst.Memory()
+	if uint64(ptr) >= uint64(len(memory)) {
+		inst.Violate(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
+	}
+	limit := inst.Limits().ResultBytes
+	text := memory[ptr:min(len(memory), int(ptr)+limit+1)]
+	n := bytes.IndexByte(text, 0)
+	if n < 0 {
+		inst.Violate(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
+	}
+	inst.Charge(n)
+	return text[:n]
+}
+
+// ask evaluates the first entrypoint.
+func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+	input := p.input(settings, req)
+	addr := p.heap
+	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
+		// Only the policy can make its memory grow.
+		inst.Invoke(heapSet, uint64(p.heap))
+		addr = put(inst, input)
+	} else {
+		inst.Charge(len(input))
+		copy(inst.Memory()[addr:], input)
+	}
+	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
+	return p.verdict(cBytes(inst, result))
+}
+
+func (p *policy) input(settings []byte, req *dialect.Request) []byte {
+	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
+	if p.gatekeeper {
+		if len(settings) == 0 {
+			settings = []byte("{}")
+		}
+		o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
+		o.Raw("parameters", settings)
+		o.Raw("review", body)
+		return o.End()
+	}
+	return req.Body("admission review", func() []byte {
+		o := dialect.NewObject(make([]byte, 0, len(body)+80))
+		o.Text("apiVersion", "admission.k8s.io/v1")
+		o.Text("kind", "AdmissionReview")
+		o.Raw("request", body)
+		return o.End()
+	})
+}
+
+// verdict reads the result set [{"result": …}].
+func (p *policy) verdict(set json.Value) (dialect.Verdict, error) {
+	var result json.Value
+	defined := false
+	for e := json.Array(set); e.Next() && !defined; {
+		for m := json.Object(e.Value()); m.Next(); {
+			if m.Key() == "result" {
+				result, defined = m.Value(), true
+			}
+		}
+	}
+	switch kind := result.Kind(); {
+	case !defined && p.gatekeeper:
+		return dialect.Verdict{Allowed: true}, nil // No violation.
+	case !defined:
+		return dialect.Verdict{}, errors.New("the policy's decision is undefined")
+	case kind == json.KindArray:
+		return violations(result)
+	case kind == json.KindBool:
+		allowed, _ := result.Bool()
+		return dialect.Verdict{Allowed: allowed}, nil
+	case kind == json.KindObject:
+		return response(result)
+	default:
+		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want an AdmissionReview, a list of violations or a bool", kind)
+	}
+}
+
+// violations reads a list of messages: strings, or objects with msg.
+func violations(list json.Value) (dialect.Verdict, error) {
+	var messages []string
+	for e := json.Array(list); e.Next(); {
+		message, ok := e.Value().Text()
+		if !ok {
+			for m := json.Object(e.Value()); m.Next(); {
+				if m.Key() == "msg" {
+					message, ok = m.Value().Text()
+				}
+			}
+		}
+		if !ok {
+			return dialect.Verdict{}, fmt.Errorf("a violation of the policy has no msg: %.100s", e.Value())
+		}
+		messages = append(messages, message)
+	}
+	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}, nil
+}
+
+// response reads the response of an AdmissionReview.
+func response(review json.Value) (dialect.Verdict, error) {
+	var r struct {
+		Response *struct {
+			Allowed *bool `json:"allowed"`
+			Status  struct {
+				Message string `json:"message"`
+				Reason  string `json:"reason"`
+				Code    uint16 `json:"code"`
+			} `json:"status"`
+			Patch            string            `json:"patch"`
+			Warnings         []string          `json:"warnings"`
+			AuditAnnotations map[string]string `json:"auditAnnotations"`
+		} `json:"response"`
+	}
+	if err := stdjson.Unmarshal(review, &r); err != nil {
+		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
+	}
+	if r.Response == nil || r.Response.Allowed == nil {
+		return dialect.Verdict{}, errors.New("the policy's decision has no response.allowed")
+	}
+	v := dialect.Verdict{Allowed: *r.Response.Allowed}
+	result := &admissionpb.Result{Warnings: r.Response.Warnings, AuditAnnotations: r.Response.AuditAnnotations}
+	if !v.Allowed {
+		v.Message, v.Code, result.Reason = r.Response.Status.Message, uint32(r.Response.Status.Code), r.Response.Status.Reason
+	} else if r.Response.Patch != "" {
+		patch, err := base64.StdEncoding.DecodeString(r.Response.Patch)
+		if err != nil {
+			return dialect.Verdict{}, fmt.Errorf("read the policy's patch: %w", err)
+		}
+		v.Patch = patch
+	}
+	if result.Reason != "" || len(result.Warnings) != 0 || len(result.AuditAnnotations) != 0 {
+		v.Result = result
+	}
+	return v, nil
+}
+
+// callBuiltin calls a builtin with the addresses of its arguments, and returns the
+// address of its result, 0 if it is undefined.
+func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
+	p, ok := dialect.CallOf(inst).Own.(*policy)
+	if !ok {
+		inst.Violate(errors.New("builtin before the policy was asked for its builtins"))
+	}
+	f, ok := p.builtins[id]
+	if !ok {
+		inst.Violate(fmt.Errorf("there is no builtin %d", id))
+	}
+	values := make([]any, len(args))
+	for i, arg := range args {
+		value, err := parseValue(cString(inst, dump(inst, uint32(arg))))
+		if err != nil {
+			inst.Violate(fmt.Errorf("argument %d of builtin %d: %w", i, id, err))
+		}
+		values[i] = value
+	}
+	result, err := f(values)
+	if err != nil {
+		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
+	}
+	text := []byte(formatValue(result))
+	if len(text) > inst.Limits().ResultBytes {
+		inst.Violate(fmt.Errorf("the result of builtin %d has %d bytes, more than %d", id, len(text), inst.Limits().ResultBytes))
+	}
+	return uint32(inst.Invoke(valueParse, uint64(put(inst, text)), uint64(len(text))))
+}

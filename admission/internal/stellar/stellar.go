@@ -1,0 +1,212 @@
+// Package stellar serves plugins of the webhook of the Stellar operator for
+// Kubernetes as they are.
+//
+// Such a plugin exports validate () -> i32 and imports from the module env:
+//
+//	get_input_len () -> i32           how long the request is
+//	read_input (ptr, len) -> i32      copies it, and returns how much; -1 out of bounds
+//	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds
+//	log_message (ptr, len)            a line for the log
+//
+// Request and verdict are JSON. A plugin that writes no verdict allows the request
+// with 0 and denies it with any other number.
+package stellar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Name is the name of the dialect.
+const Name = "stellar"
+
+const module = "env"
+
+// The limits that plugins have in the webhook that they were written for.
+const (
+	memoryBytes = 16 << 20
+	fuel        = 1_000_000
+	timeout     = time.Second
+)
+
+// validate is the index of the export.
+const validate = 0
+
+// New returns the dialect. logger takes what plugins log; nil drops it.
+func New(plugin string, logger *slog.Logger) *dialect.Dialect {
+	i32 := []abi.ValueType{abi.I32}
+	two := []abi.ValueType{abi.I32, abi.I32}
+	return &dialect.Dialect{
+		Host: host.Dialect{
+			Name: Name,
+			Detect: func(m *host.Module) bool {
+				return m.Import(module, "read_input") != "" || m.Import(module, "write_output") != "" ||
+					m.Import(module, "get_input_len") != "" || m.Import(module, "log_message") != ""
+			},
+			Exports: []host.Export{validate: {Name: "validate", Results: i32}},
+			Imports: []host.Import{
+				{Module: module, Name: "get_input_len", Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+					stack[0] = uint64(len(dialect.CallOf(inst).Input))
+				}},
+				{Module: module, Name: "read_input", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+					input := dialect.CallOf(inst).Input
+					n := min(uint32(stack[1]), uint32(len(input)))
+					to, err := abi.Read(inst.Memory(), uint32(stack[0]), n)
+					if err != nil {
+						stack[0] = minusOne
+						return
+					}
+					inst.Charge(int(n))
+					stack[0] = uint64(copy(to, input))
+				}},
+				{Module: module, Name: "write_output", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+					data, err := abi.Read(inst.Memory(), uint32(stack[0]), uint32(stack[1]))
+					if err != nil || len(data) > inst.Limits().ResultBytes {
+						stack[0] = minusOne
+						return
+					}
+					inst.Charge(len(data))
+					dialect.CallOf(inst).Output = append([]byte{}, data...)
+					stack[0] = 0
+				}},
+				host.GuestWrites(module, "log_message", func(inst *host.Instance, data []byte) {
+					if logger != nil {
+						text := strings.ToValidUTF8(string(data[:min(len(data), inst.Limits().OutputBytes)]), "\uFFFD")
+						logger.Debug(text, "plugin", plugin)
+					}
+				}),
+			},
+			Start:  []string{"_initialize"},
+			Limits: host.Limits{MemoryBytes: memoryBytes, Fuel: fuel, Timeout: timeout},
+		},
+		Check: func(_ context.Context, _ *host.Instance, settings []byte) error {
+			if len(settings) != 0 {
+				return errors.New("a Stellar plugin takes no settings")
+			}
+			return nil
+		},
+		Ask: ask,
+	}
+}
+
+// minusOne is -1 as WebAssembly has it in 32 bits.
+const minusOne = uint64(0xffffffff)
+
+func ask(ctx context.Context, inst *host.Instance, _ []byte, req *dialect.Request) (dialect.Verdict, error) {
+	c := dialect.CallOf(inst)
+	c.Input = req.Body(Name, func() []byte { return input(req) })
+	code, err := inst.CallExport(ctx, validate)
+	if err != nil {
+		return dialect.Verdict{}, err
+	}
+	if c.Output == nil {
+		if code == 0 {
+			return dialect.Verdict{Allowed: true}, nil
+		}
+		return dialect.Verdict{Message: fmt.Sprintf("Plugin returned error code: %d", int32(uint32(code)))}, nil
+	}
+	v, err := parse(c.Output)
+	if err != nil {
+		return v, fmt.Errorf("plugin %q: read its output: %w", inst.Plugin().Name(), err)
+	}
+	return v, nil
+}
+
+// input writes the request as plugins read it. Some of them insist on fields that
+// are empty.
+func input(req *dialect.Request) []byte {
+	o := dialect.NewObject(make([]byte, 0, len(req.Object.Raw)+len(req.OldObject.Raw)+512))
+	o.Text("operation", string(req.Operation))
+	o.Raw("object", req.Object.Raw)
+	o.Raw("oldObject", req.OldObject.Raw)
+	o.Text("namespace", req.Namespace)
+	o.Text("name", req.Name)
+	o.Key("userInfo")
+	o.Append(func(dst []byte) []byte { return dialect.AppendUserInfo(dst, &req.UserInfo) })
+	o.Raw("context", []byte("{}"))
+	return o.End()
+}
+
+// output is the verdict of a plugin.
+type output struct {
+	Allowed          *bool             `json:"allowed"`
+	Message          *string           `json:"message"`
+	Reason           *string           `json:"reason"`
+	Errors           []outputError     `json:"errors"`
+	Warnings         []string          `json:"warnings"`
+	AuditAnnotations map[string]string `json:"auditAnnotations"`
+}
+
+type outputError struct {
+	Field        string          `json:"field"`
+	Message      string          `json:"message"`
+	ErrorType    string          `json:"errorType"`
+	InvalidValue json.RawMessage `json:"invalidValue"`
+}
+
+// errorTypes are Kubernetes' types for those of plugins. What it has no type for
+// is an invalid value, and the plugin's message says why; an unknown type stays.
+var errorTypes = map[string]string{
+	"":                    "FieldValueInvalid",
+	"Required":            "FieldValueRequired",
+	"Invalid":             "FieldValueInvalid",
+	"TooLarge":            "FieldValueInvalid",
+	"TooSmall":            "FieldValueInvalid",
+	"InvalidPattern":      "FieldValueInvalid",
+	"NotSupported":        "FieldValueNotSupported",
+	"Duplicate":           "FieldValueDuplicate",
+	"Immutable":           "FieldValueForbidden",
+	"ConstraintViolation": "FieldValueInvalid",
+}
+
+func parse(raw []byte) (dialect.Verdict, error) {
+	var out output
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return dialect.Verdict{}, err
+	}
+	if out.Allowed == nil {
+		return dialect.Verdict{}, errors.New("allowed is missing")
+	}
+	v := dialect.Verdict{Allowed: *out.Allowed}
+	result := &admissionpb.Result{Warnings: out.Warnings, AuditAnnotations: maps.Clone(out.AuditAnnotations)}
+	if !v.Allowed {
+		if out.Message != nil {
+			v.Message = *out.Message
+		}
+		if out.Reason != nil {
+			result.Reason = *out.Reason
+		}
+		for _, e := range out.Errors {
+			result.FieldErrors = append(result.FieldErrors, e.fieldError())
+		}
+	}
+	if result.Reason != "" || len(result.FieldErrors) != 0 || len(result.Warnings) != 0 || len(result.AuditAnnotations) != 0 {
+		result.Warnings = slices.Clip(result.Warnings)
+		v.Result = result
+	}
+	return v, nil
+}
+
+func (e outputError) fieldError() admissionpb.FieldError {
+	f := admissionpb.FieldError{Field: e.Field, Type: e.ErrorType, Message: e.Message}
+	if known, ok := errorTypes[e.ErrorType]; ok {
+		f.Type = known
+	}
+	if len(e.InvalidValue) != 0 && string(e.InvalidValue) != "null" {
+		value := string(e.InvalidValue)
+		f.BadValue = &value
+	}
+	return f
+}
