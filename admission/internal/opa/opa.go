@@ -355,7 +355,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	if err != nil {
 		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
 	}
-	text := []byte(formatValue(result))
+	text := []byte(encodeValue(result))
 	if len(text) > inst.Limits().ResultBytes {
 		inst.Violate(fmt.Errorf("the result of builtin %d has %d bytes, more than %d", id, len(text), inst.Limits().ResultBytes))
 	}

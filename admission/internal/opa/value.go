@@ -240,21 +240,28 @@ func (n number) rat() *big.Rat {
 	return new(big.Rat)
 }
 
-// formatValue writes a value as Rego does.
+// formatValue writes a value as OPA shows it to people.
 func formatValue(v any) string {
 	var b strings.Builder
-	writeValue(&b, v)
+	writeValue(&b, v, strconv.Quote)
 	return b.String()
 }
 
-func writeValue(b *strings.Builder, v any) {
+// encodeValue writes a value as opa_value_parse reads it.
+func encodeValue(v any) string {
+	var b strings.Builder
+	writeValue(&b, v, quote)
+	return b.String()
+}
+
+func writeValue(b *strings.Builder, v any, quote func(string) string) {
 	list := func(open string, items []any, end string) {
 		b.WriteString(open)
 		for i, item := range items {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeValue(b, item)
+			writeValue(b, item, quote)
 		}
 		b.WriteString(end)
 	}
@@ -291,9 +298,9 @@ func writeValue(b *strings.Builder, v any) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeValue(b, e.key)
+			writeValue(b, e.key, quote)
 			b.WriteString(": ")
-			writeValue(b, e.value)
+			writeValue(b, e.value, quote)
 		}
 		b.WriteString("}")
 	default:
@@ -348,7 +355,7 @@ func writeJSON(b *strings.Builder, v any) {
 		}
 		b.WriteByte('}')
 	default:
-		writeValue(b, v)
+		writeValue(b, v, quote)
 	}
 }
 
