@@ -3,19 +3,18 @@
 package guesttest
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // Pod returns a view of the Pod in manifest, YAML or JSON. The test fails if
@@ -53,30 +52,29 @@ func Node(t testing.TB, manifest string) core.Node {
 // created. The object reaches the plugin as the JSON that manifest stands for.
 func Create(t testing.TB, manifest string) *admission.Request {
 	t.Helper()
-	object, err := yaml.YAMLToJSONStrict([]byte(manifest))
-	if err != nil {
-		t.Fatalf("read object: %v", err)
-	}
-	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON(object); err != nil {
-		t.Fatalf("read object: %v", err)
-	}
-	gvk := u.GroupVersionKind()
-	kind := metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
-	review, err := json.Marshal(&admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create,
-			Kind: kind, RequestKind: &kind, Namespace: u.GetNamespace(), Name: u.GetName(),
-			Object: runtime.RawExtension{Raw: object},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := admission.RequestFromReview(review)
+	request, err := admission.RequestFromReview(reviewOf(t, manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return request
+}
+
+// reviewOf returns the AdmissionReview of the creation of an object.
+func reviewOf(t testing.TB, text string) []byte {
+	t.Helper()
+	objects, err := manifest.Read([]byte(text))
+	if err != nil {
+		t.Fatalf("read object: %v", err)
+	}
+	if len(objects.All) != 1 {
+		t.Fatalf("read object: %d objects, want one", len(objects.All))
+	}
+	review, err := stdjson.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request:  objects.All[0].Admission(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review
 }

@@ -133,6 +133,9 @@ func readObjects(file string) (*manifest.Objects, error) {
 		return nil, err
 	}
 	objects, err := manifest.Read(data)
+	if err == nil {
+		err = objects.Named()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -24,6 +24,16 @@ type Objects struct {
 	Pods  []*corev1.Pod
 }
 
+// Named returns an error if a Pod or a Node has no name.
+func (o *Objects) Named() error {
+	for i := range o.All {
+		if object := &o.All[i]; object.Name == "" && object.APIVersion == "v1" && (object.Kind == "Pod" || object.Kind == "Node") {
+			return fmt.Errorf("object %d: the %s has no metadata.name", i+1, object.Kind)
+		}
+	}
+	return nil
+}
+
 // Object is an object of any kind.
 type Object struct {
 	metav1.TypeMeta
@@ -33,7 +43,8 @@ type Object struct {
 }
 
 // Read reads documents, of which a List stands for its items. Pods without a
-// namespace are in "default". The error names the document.
+// namespace are in "default". An object may have no name, as one that the API
+// server names has none before it is created. The error names the document.
 func Read(data []byte) (*Objects, error) {
 	o := &Objects{}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -86,8 +97,6 @@ func (o *Objects) add(document []byte) error {
 			}
 		}
 		return nil
-	case head.Metadata.Name == "":
-		return fmt.Errorf("the %s has no metadata.name", head.Kind)
 	}
 	switch head.GroupVersionKind() {
 	case corev1.SchemeGroupVersion.WithKind("Node"):

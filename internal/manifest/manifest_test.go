@@ -31,6 +31,19 @@ items:
 	if diff := cmp.Diff([]string{"v1 Pod default/web", "v1 Node /n1", "apps/v1 Deployment shop/web"}, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
+	if err := o.Named(); err != nil {
+		t.Error(err)
+	}
+	o, err = manifest.Read([]byte("{apiVersion: v1, kind: Service}\n---\n{apiVersion: v1, kind: Pod}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Named(); err == nil || err.Error() != "object 2: the Pod has no metadata.name" {
+		t.Errorf("a Pod without a name: %v", err)
+	}
+	if o, err = manifest.Read([]byte("{apiVersion: v1, kind: PodList, items: [{apiVersion: v1, kind: Pod}, {apiVersion: v1, kind: Node}]}")); err != nil {
+		t.Fatal(err)
+	}
 	if len(o.Pods) != 1 || len(o.Nodes) != 1 {
 		t.Errorf("%d Pods and %d Nodes, want one of each", len(o.Pods), len(o.Nodes))
 	}
@@ -41,10 +54,9 @@ func TestMistakes(t *testing.T) {
 		"":                                 "no objects in it",
 		"hello: world":                     "document 1: it has no kind",
 		"{kind: Pod, metadata: {name: p}}": "document 1: the Pod has no apiVersion",
-		"{apiVersion: v1, kind: Node}":     "document 1: the Node has no metadata.name",
 		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":      "document 2: ",
 		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}": `unknown field "container"`,
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod}]}":      "document 1: item 0: the Pod has no metadata.name",
+		"{apiVersion: v1, kind: List, items: [{kind: Pod}]}":                      "document 1: item 0: the Pod has no apiVersion",
 	} {
 		if _, err := manifest.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Read(%q): %v, want %s", text, err, want)

@@ -1,0 +1,164 @@
+//go:build !wasip1
+
+package guesttest
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	adapter "github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/guest/admission"
+)
+
+// Admission is an admission plugin under test, see [Each].
+type Admission struct {
+	native *native
+	module *module
+	loaded *adapter.Engine
+}
+
+// Configure returns the plugin with a configuration, YAML or JSON. The test fails
+// if the plugin refuses it.
+func (a *Admission) Configure(t testing.TB, configuration string) *Admission {
+	t.Helper()
+	p, err := a.TryConfigure(t, configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TryConfigure is Configure for a plugin that may refuse its configuration: the
+// error is what it says.
+func (a *Admission) TryConfigure(t testing.TB, configuration string) (*Admission, error) {
+	t.Helper()
+	data := json(t, configuration)
+	if a.native != nil {
+		n, err := a.native.configured(data)
+		return &Admission{native: n}, err
+	}
+	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{Module: a.module.config(data)})
+	if err != nil {
+		return nil, refusal(t, err)
+	}
+	t.Cleanup(func() { p.Close(context.Background()) })
+	return &Admission{nil, a.module, adapter.NewEngine(p)}, nil
+}
+
+// Verdict is what becomes of a request.
+type Verdict struct {
+	Allowed bool
+	// Failed says that the plugin could not decide; Message says why.
+	Failed bool
+	// Code and Reason are those of a denial, with what the host fills in: 403
+	// Forbidden, or 422 Invalid for field errors.
+	Code   int
+	Reason string
+	// Message is the plugin's own, without its field errors.
+	Message string
+	// FieldErrors are as users see them: "spec.replicas: Required value: …".
+	FieldErrors      []string
+	Warnings         []string
+	AuditAnnotations map[string]string
+}
+
+// Create asks about the creation of the object in manifest, YAML or JSON with
+// apiVersion and kind.
+func (a *Admission) Create(t testing.TB, manifest string) Verdict {
+	t.Helper()
+	return a.validate(t, reviewOf(t, manifest))
+}
+
+// Review asks about an AdmissionReview, as the API server sends it.
+func (a *Admission) Review(t testing.TB, review string) Verdict {
+	t.Helper()
+	return a.validate(t, []byte(review))
+}
+
+func (a *Admission) validate(t testing.TB, review []byte) Verdict {
+	t.Helper()
+	if a.native == nil && a.loaded == nil {
+		a = a.Configure(t, "")
+	}
+	if a.native != nil {
+		request, err := admission.RequestFromReview(review)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(request))
+	}
+	var r admissionv1.AdmissionReview
+	if err := stdjson.Unmarshal(review, &r); err != nil || r.Request == nil {
+		t.Fatalf("read AdmissionReview: %v", err)
+	}
+	return a.hosted(a.loaded.Validate(context.Background(), r.Request))
+}
+
+// verdictOf returns what the API server makes of a plugin's response.
+func verdictOf(r *admission.Response) Verdict {
+	v := Verdict{
+		Allowed: r.Allowed(), Failed: r.Failed(), Message: r.Message(), Warnings: r.Warnings(), AuditAnnotations: r.AuditAnnotations(),
+	}
+	if v.Allowed || v.Failed {
+		if v.Allowed {
+			v.Message = ""
+		}
+		return v
+	}
+	for _, e := range r.FieldErrors() {
+		v.FieldErrors = append(v.FieldErrors, e.Error())
+	}
+	if v.Code = r.Code(); v.Code == 0 {
+		v.Code = http.StatusForbidden
+		if len(v.FieldErrors) != 0 {
+			v.Code = http.StatusUnprocessableEntity
+		}
+	}
+	if v.Reason = string(r.Reason()); v.Reason == "" {
+		v.Reason = string(apierrors.NewGenericServerResponse(v.Code, "", schema.GroupResource{}, "", "", 0, false).ErrStatus.Reason)
+	}
+	return v
+}
+
+// hosted takes the host's answer apart.
+func (a *Admission) hosted(r *admissionv1.AdmissionResponse) Verdict {
+	v := Verdict{Allowed: r.Allowed, Warnings: r.Warnings}
+	for key, value := range r.AuditAnnotations {
+		if v.AuditAnnotations == nil {
+			v.AuditAnnotations = map[string]string{}
+		}
+		v.AuditAnnotations[strings.TrimPrefix(key, a.module.name+".")] = value
+	}
+	if r.Allowed {
+		return v
+	}
+	failure := `plugin "` + a.module.name + `": `
+	if message, failed := strings.CutPrefix(r.Result.Message, failure); failed && r.Result.Code == http.StatusInternalServerError {
+		v.Failed, v.Message = true, strings.TrimPrefix(message, "could not decide: ")
+		return v
+	}
+	v.Code, v.Reason, v.Message = int(r.Result.Code), string(r.Result.Reason), r.Result.Message
+	if r.Result.Details != nil {
+		for _, cause := range r.Result.Details.Causes {
+			text := cause.Message
+			if cause.Field != "" {
+				text = cause.Field + ": " + text
+			}
+			v.FieldErrors = append(v.FieldErrors, text)
+		}
+	}
+	switch all := strings.Join(v.FieldErrors, "; "); {
+	case v.Message == all, v.Message == "no reason given":
+		v.Message = ""
+	case all != "":
+		v.Message = strings.TrimSuffix(v.Message, "; "+all)
+	}
+	return v
+}
