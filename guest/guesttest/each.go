@@ -71,7 +71,11 @@ func (n *native) configured(data []byte) (*native, error) {
 		fresh.Elem().Set(v.Elem())
 		plugin = fresh.Interface()
 	}
-	return &native{plugin}, config.Decode(data, plugin)
+	err := config.Decode(data, plugin)
+	if c, ok := plugin.(interface{ Configure() error }); ok && err == nil {
+		err = c.Configure()
+	}
+	return &native{plugin}, err
 }
 
 // module is a guest that was compiled.

@@ -16,7 +16,15 @@ var (
 	mask abi.Mask
 	// decoders fill the plugins that were registered from a configuration.
 	decoders []func(data []byte) error
+	// configurers are the plugins that want to know when they are configured.
+	configurers []Configurer
 )
+
+// Configurer is implemented by plugins that check their configuration, or work
+// something out of it once. Configure is called when the configuration was decoded
+// or there is none, before any other method; an error makes the plugin fail to
+// load, with the error's text.
+type Configurer interface{ Configure() error }
 
 // Register adds a plugin that implements the functions of m. The configuration
 // is decoded into it, if it is a pointer to a struct.
@@ -34,6 +42,9 @@ func Register[P any](p P, m abi.Mask) {
 	} else {
 		decoders = append(decoders, func(data []byte) error { return config.Decode(data, p) })
 	}
+	if c, ok := any(p).(Configurer); ok {
+		configurers = append(configurers, c)
+	}
 }
 
 // refuse is the decoder of a plugin without a configuration.
@@ -47,17 +58,29 @@ func refuse(data []byte) error {
 // configure fills the registered plugins from data. Only the host calls it, so
 // that a native test may fill the struct itself.
 func configure() abi.Code {
-	data := hostcall.Config()
+	err := decode(hostcall.Config())
+	for _, c := range configurers {
+		if err == nil {
+			err = c.Configure()
+		}
+	}
+	if err != nil {
+		hostcall.StatusReason(err.Error())
+		return abi.Error
+	}
+	return abi.Success
+}
+
+func decode(data []byte) error {
 	if len(data) == 0 {
-		return abi.Success
+		return nil
 	}
 	for _, decode := range decoders {
 		if err := decode(data); err != nil {
-			hostcall.StatusReason(err.Error())
-			return abi.Error
+			return err
 		}
 	}
-	return abi.Success
+	return nil
 }
 
 // calls counts the calls since the Go scheduler last ran.

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -13,6 +14,14 @@ import (
 type zone struct {
 	Label string   `json:"label"`
 	Only  []string `json:"only"`
+}
+
+// Configure refuses what cannot work.
+func (z *zone) Configure() error {
+	if z.Label == "" {
+		return errors.New("label: Required value")
+	}
+	return nil
 }
 
 func (z *zone) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {

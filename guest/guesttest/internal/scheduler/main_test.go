@@ -64,6 +64,14 @@ func TestConfigurationWithMistakes(t *testing.T) {
 	})
 }
 
+func TestConfigurationThatThePluginRefuses(t *testing.T) {
+	guesttest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *guesttest.Scheduler) {
+		if _, err := p.TryConfigure(t, `label: ""`); err == nil || err.Error() != "label: Required value" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // TestUndeclaredField shows why a test runs both ways: the guest does not declare
 // that it reads whether a node is cordoned.
 func TestUndeclaredField(t *testing.T) {
