@@ -1,0 +1,266 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/guest/conformance"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// languages say where the guest of a kind comes from.
+var languages = []struct {
+	name  string
+	guest func(t *testing.T, kind string) string
+}{
+	{"Go", func(t *testing.T, kind string) string {
+		file, err := guestbuild.Build(t.Context(), filepath.Join("guests", kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}},
+	{"C", compileC},
+	{"WebAssembly text", func(t *testing.T, kind string) string { return filepath.Join("testdata", kind+".wasm") }},
+}
+
+// compileC compiles a guest with the command in its first line.
+func compileC(t *testing.T, kind string) string {
+	clang, err := exec.LookPath("clang")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("clang is not installed")
+		}
+		t.Skip("clang is not installed (Debian: clang, lld)")
+	}
+	file := filepath.Join(t.TempDir(), kind+".wasm")
+	build := exec.CommandContext(t.Context(), clang, "--target=wasm32", "-O2", "-fno-builtin", "-nostdlib", "-Wl,--no-entry", "-o", file, kind+".c")
+	build.Dir = "c"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+// run runs the cases of a kind against the guest in each language.
+func run(t *testing.T, kind string, cases func(t *testing.T, rt *host.Runtime, guest string)) {
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close(context.Background()) })
+	for _, language := range languages {
+		t.Run(language.name, func(t *testing.T) { cases(t, rt, language.guest(t, kind)) })
+	}
+}
+
+func meta(o conformance.Object) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels}
+	if o.Pad > 0 {
+		m.Annotations = map[string]string{"pad": strings.Repeat("x", o.Pad)}
+	}
+	return m
+}
+
+func TestScheduler(t *testing.T) {
+	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
+		for _, c := range conformance.Cases().Scheduler {
+			t.Run(c.Name, func(t *testing.T) { schedule(t, rt, guest, c) })
+		}
+	})
+}
+
+func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.SchedulerCase) {
+	var logged strings.Builder
+	p, err := sched.Load(t.Context(), rt, host.Config{
+		Name: "guest", Source: host.File(guest), Guest: []byte(c.Config), Limits: host.Limits{Instances: 1},
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	if c.Refused {
+		var status *host.StatusError
+		if !errors.As(err, &status) || c.Reason != "" && status.Reason != c.Reason {
+			t.Fatalf("configure: got error %v, want the reason %q", err, c.Reason)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	if want := "level=INFO msg=configured plugin=guest function=configure guest.label=" + c.Logged + "\n"; c.Logged != "" && !strings.HasSuffix(logged.String(), want) {
+		t.Errorf("logged %s, want %s", logged.String(), want)
+	}
+	var state fwk.CycleState
+	var pod *corev1.Pod
+	for n, step := range c.Steps {
+		check := func(got *fwk.Status, want conformance.Status) {
+			t.Helper()
+			if want.Code == "" {
+				want.Code = "Success"
+			}
+			if diff := cmp.Diff(want, conformance.Status{Code: got.Code().String(), Reason: got.Message()}); diff != "" {
+				t.Errorf("step %d: status (-want +got):\n%s", n, diff)
+			}
+		}
+		switch {
+		case step.PreFilter != nil:
+			state, pod = framework.NewCycleState(), &corev1.Pod{ObjectMeta: meta(step.PreFilter.Pod)}
+			result, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+			check(status, step.PreFilter.Want)
+			var nodes []string
+			if !result.AllNodes() {
+				nodes = result.NodeNames.UnsortedList()
+			}
+			if diff := cmp.Diff(step.PreFilter.Nodes, nodes); diff != "" {
+				t.Errorf("step %d: nodes (-want +got):\n%s", n, diff)
+			}
+		case step.Filter != nil:
+			for range max(step.Filter.Repeat, 1) {
+				status := p.(fwk.FilterPlugin).Filter(t.Context(), state, pod, framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(step.Filter.Node)}))
+				if !step.Filter.Traps {
+					check(status, step.Filter.Want)
+				} else if !errors.As(status.AsError(), new(*host.TrapError)) {
+					t.Errorf("step %d: got %v, want a trap", n, status)
+				}
+			}
+		case step.Score != nil:
+			score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod, framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(step.Score.Node)}))
+			if check(status, step.Score.Want); score != step.Score.Score {
+				t.Errorf("step %d: score %d, want %d", n, score, step.Score.Score)
+			}
+		case step.NormalizeScore != nil:
+			var scores fwk.NodeScoreList
+			for _, s := range step.NormalizeScore.Scores {
+				scores = append(scores, fwk.NodeScore{Name: s.Name, Score: s.Score})
+			}
+			for i := range step.NormalizeScore.More {
+				scores = append(scores, fwk.NodeScore{Name: fmt.Sprintf("%s-%d", strings.Repeat("node", 20), i)})
+			}
+			check(p.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, pod, scores), conformance.Status{})
+			var got []conformance.Score
+			for i, s := range scores {
+				if i < len(step.NormalizeScore.Scores) {
+					got = append(got, conformance.Score{Name: s.Name, Score: s.Score})
+				} else if s.Score != 100 {
+					t.Fatalf("step %d: %s has the score %d, want 100", n, s.Name, s.Score)
+				}
+			}
+			if diff := cmp.Diff(step.NormalizeScore.Want, got); diff != "" {
+				t.Errorf("step %d: scores (-want +got):\n%s", n, diff)
+			}
+		default:
+			t.Fatalf("step %d is none", n)
+		}
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
+		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Module: host.Config{
+			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine := admission.NewEngine(p)
+		defer engine.Close(context.Background())
+		for _, c := range conformance.Cases().Admission {
+			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
+		}
+	})
+}
+
+func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) {
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Name: c.Object.Name, Operation: admissionv1.Create, Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+	}
+	object, err := json.Marshal(&corev1.Pod{ObjectMeta: meta(c.Object)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if request.Object = (runtime.RawExtension{Raw: object}); c.Operation == string(admissionv1.Delete) {
+		request.Operation, request.OldObject, request.Object = admissionv1.Delete, request.Object, runtime.RawExtension{}
+	}
+	response := engine.Validate(t.Context(), request)
+	if c.Want == "fail" {
+		if response.Allowed || response.Result.Code != 500 || !strings.Contains(response.Result.Message, c.Message) {
+			t.Errorf("got %+v, want a failure: %s", response, c.Message)
+		}
+		return
+	}
+	got := conformance.AdmissionCase{
+		Name: c.Name, Operation: c.Operation, Object: c.Object, Want: "allow", Warnings: response.Warnings,
+	}
+	for key, value := range response.AuditAnnotations {
+		got.Annotations = map[string]string{strings.TrimPrefix(key, "guest."): value}
+	}
+	if !response.Allowed {
+		got.Want, got.Code, got.Message = "deny", response.Result.Code, response.Result.Message
+	}
+	if diff := cmp.Diff(c, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("verdict (-want +got):\n%s", diff)
+	}
+}
+
+func TestHook(t *testing.T) {
+	run(t, "hook", func(t *testing.T, rt *host.Runtime, guest string) {
+		engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{
+			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
+		}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close(context.Background())
+		for _, c := range conformance.Cases().Hook {
+			t.Run(c.Name, func(t *testing.T) {
+				pod := meta(c.Pod)
+				decision, err := engine.Decide(t.Context(), &hookpb.Request{
+					Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer,
+					Pod: hookpb.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookpb.ContainerMeta{Name: "c"},
+					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
+				})
+				if c.Error != "" {
+					if err == nil || !strings.HasSuffix(err.Error(), "hook returned Error: "+c.Error) {
+						t.Errorf("got error %v, want %s", err, c.Error)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := &hookpb.Resources{}
+				if decision != nil && decision.Resources != nil {
+					got = decision.Resources
+				}
+				if diff := cmp.Diff(&hookpb.Resources{CPUShares: c.CPUShares, CFSQuotaUS: c.CFSQuota}, got); diff != "" {
+					t.Errorf("decision (-want +got):\n%s", diff)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,42 @@
+// The admission guest of the conformance suite, by the SDK.
+package main
+
+import (
+	"errors"
+
+	"github.com/kubewasm/kubewasm/guest/admission"
+	"github.com/kubewasm/kubewasm/guest/admission/field"
+)
+
+//kubewasm:name conformance-admission
+
+type guest struct{}
+
+func (guest) Validate(req *admission.Request) *admission.Response {
+	switch req.Name() {
+	case "trap":
+		panic("trap")
+	case "fail":
+		return admission.Errored(errors.New("no data"))
+	case "bad":
+		return admission.Deny("bad name")
+	case "busy":
+		return admission.Deny().WithCode(409)
+	case "field":
+		return admission.Invalid(field.Invalid(field.NewPath("metadata", "name"), "field", "is odd"))
+	case "warn":
+		return admission.Allow().WithWarning("careful").WithAuditAnnotation("k", "v")
+	case "empty":
+		if len(req.Object()) == 0 {
+			return admission.Deny("no object")
+		}
+	}
+	if len(req.Object()) > 100_000 {
+		return admission.Deny().WithCode(413)
+	}
+	return nil
+}
+
+func init() { admission.Register(guest{}) }
+
+func main() {}
