@@ -15,7 +15,7 @@ import (
 )
 
 // Section is the name of the custom section.
-const Section = "kubewasm"
+const Section = abi.MetadataSection
 
 // MaxBytes is how long the section may be.
 const MaxBytes = 64 << 10
@@ -30,9 +30,8 @@ type Metadata struct {
 	Version string `json:"version,omitempty"`
 	// Kinds are the kinds of plugin that the guest is, named as [abi.Kind] does.
 	Kinds []string `json:"kinds,omitempty"`
-	// Projection names the fields that the guest reads: of objects that travel by
-	// ref, "node.metadata.labels"; of hook requests, "pod_labels". None means
-	// everything.
+	// Projection names the fields of objects that the guest reads, as in
+	// "node.metadata.labels"; none means everything.
 	Projection []string `json:"projection,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`

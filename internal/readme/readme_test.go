@@ -59,9 +59,9 @@ func TestPlugins(t *testing.T) {
 	const start, end = "package main\n", "func main() {}\n"
 	// The first plugin stands there whole; the others without what it shows.
 	for i, test := range []struct{ name, main, test string }{
-		{"sched", blocks[0], start + imports("testing", "api/core", "guesttest", "sched") + blocks[1]},
+		{"sched", blocks[0], start + imports("testing", "guesttest") + blocks[1]},
 		{"admission", start + imports("admission", "api/core") + blocks[2] + end, start + imports("testing", "guesttest") + blocks[3]},
-		{"hooks", start + imports("hooks") + blocks[4] + end, start + imports("testing", "hooks") + blocks[5]},
+		{"hooks", start + imports("hooks") + blocks[4] + end, start + imports("testing", "guesttest") + blocks[5]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// A module of its own, as an author's.
@@ -86,6 +86,10 @@ func TestPlugins(t *testing.T) {
 			}
 			run(nil, "test", ".")
 			run([]string{"GOOS=wasip1", "GOARCH=wasm"}, "build", "-buildmode=c-shared", "-o", "guest.wasm", ".")
+			if i == 0 {
+				run(nil, "run", "github.com/kubewasm/kubewasm/guest/kubewasm", "build", ".")
+				run(nil, "run", "github.com/kubewasm/kubewasm/guest/kubewasm", "inspect", "zone.wasm")
+			}
 		})
 	}
 }
