@@ -28,3 +28,29 @@ func ExampleTable() {
 	// slot 0 version 1
 	// slot 0 version 2
 }
+
+// With a projection, only a change of what is read is another version.
+func ExampleParseProjection() {
+	projection, err := codec.ParseProjection([]string{"node.metadata.labels", "node.spec.taints"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var table codec.Table
+	table.Project(projection)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	for _, kubelet := range []string{"v1.37.0", "v1.37.1"} {
+		node = node.DeepCopy()
+		node.Status.NodeInfo.KubeletVersion = kubelet
+		object, err := table.Node(node)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("version", object.Ref.Version())
+	}
+	_, err = codec.ParseProjection([]string{"node.spec.taint"})
+	fmt.Println(err)
+	// Output:
+	// version 1
+	// version 1
+	// field path "node.spec.taint": NodeSpec has no field "taint"; did you mean "taints"?
+}

@@ -26,12 +26,13 @@
 //	func init() { admission.Register(&owner{Label: "owner"}) }
 //	func main() {}
 //
-// It is built with the Go toolchain alone:
+// It is built with the Go toolchain alone, by the command kubewasm:
 //
-//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o owner.wasm .
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
 //
 // and tested with it: under go test a request is made by [RequestFromReview],
-// the method is called, and the response is read.
+// the method is called, and the response is read; or, natively and as WebAssembly
+// in one test, by [github.com/kubewasm/kubewasm/guest/guesttest].
 //
 // Mistakes in single fields are best said with package
 // [github.com/kubewasm/kubewasm/guest/admission/field], whose names are those of

@@ -1,16 +1,30 @@
-// Package guesttest makes the arguments of a plugin's methods from YAML, for
-// native tests of guests:
+// Package guesttest tests guests, natively and as WebAssembly.
+//
+// [Each] runs one test both ways: on the plugin itself, and on the guest that is
+// compiled from the package of the test, in the host that a component embeds.
 //
 //	func TestFilter(t *testing.T) {
-//		z := &zone{Zone: "a"}
-//		node := guesttest.Node(t, `metadata: {name: n1, labels: {topology.kubernetes.io/zone: b}}`)
-//		got := z.Filter(sched.NewCycleState(), core.Pod{}, sched.NewNodeInfo(node))
-//		if got.Code() != sched.CodeUnschedulable {
-//			t.Errorf("got %s", got)
-//		}
+//		guesttest.Each(t, &zone{}, func(t *testing.T, p *guesttest.Scheduler) {
+//			for name, test := range map[string]struct{ config, pod, node, want string }{
+//				"another zone": {`zone: a`, `{}`, `metadata: {labels: {topology.kubernetes.io/zone: b}}`, "Unschedulable: node is in zone b, not in a"},
+//			} {
+//				t.Run(name, func(t *testing.T) {
+//					if got := p.Configure(t, test.config).Filter(t, test.pod, test.node).String(); got != test.want {
+//						t.Errorf("got %s, want %s", got, test.want)
+//					}
+//				})
+//			}
+//		})
 //	}
 //
-// The views that it makes read the same bytes as in WebAssembly. Unlike the
-// other packages of the SDK it imports Kubernetes, so it is for test files only:
-// a guest that imports it does not compile.
+// The type of the second argument says what is tested: a [Scheduler] plugin, an
+// [Admission] plugin or a [Hook]. A panic in WebAssembly fails the test with the Go
+// stack.
+//
+// [Pod], [Node] and [Create] make the arguments of a plugin's methods, for tests
+// that call them directly; the views that they make read the same bytes as in
+// WebAssembly.
+//
+// Unlike the other packages of the SDK this one imports Kubernetes and the host, so
+// it is for test files only: a guest that imports it does not compile.
 package guesttest

@@ -21,12 +21,13 @@
 //	func init() { hooks.Register(offline{}) }
 //	func main() {}
 //
-// It is built with the Go toolchain alone:
+// It is built with the Go toolchain alone, by the command kubewasm:
 //
-//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o offline.wasm .
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
 //
 // and tested with it: under go test a request is made by [RequestOf], the method
-// is called, and the decision is read.
+// is called, and the decision is read; or, natively and as WebAssembly in one test,
+// by [github.com/kubewasm/kubewasm/guest/guesttest].
 //
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.

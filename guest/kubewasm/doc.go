@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 // Command kubewasm builds guests, tells what is in them, and runs them:
 //
 //	go run github.com/kubewasm/kubewasm/guest/kubewasm build ./zone

@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 package main
 
 import (
@@ -32,8 +34,8 @@ var usage = map[string]string{
 // tool is where a command writes to.
 type tool struct{ out, err io.Writer }
 
-// refused says that a plugin said no to something: the exit code tells.
-var refused = errors.New("the plugin refuses")
+// errRefused says that a plugin said no to something: the exit code tells.
+var errRefused = errors.New("the plugin refuses")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -51,7 +53,7 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		switch err := c.run(ctx, t, args[1:]); {
 		case err == nil, errors.Is(err, flag.ErrHelp):
 			return 0
-		case errors.Is(err, refused):
+		case errors.Is(err, errRefused):
 			return 2
 		default:
 			report(t.err, err)

@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 package main
 
 import (
@@ -152,6 +154,27 @@ func TestInspect(t *testing.T) {
 		if code != 0 || !slices.Contains(lines, want) {
 			t.Errorf("exit code %d, not printed: %s\n%s", code, want, out)
 		}
+	}
+}
+
+// TestInspectNamesGrants holds that a guest that wants grants is told apart from
+// one that cannot run.
+func TestInspectNamesGrants(t *testing.T) {
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/grants")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var got examination
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(got.Imports, func(i imported) bool { return i.Name == "waiting_pods" })
+	if i < 0 || got.Imports[i].Grant != "waiting-pods" || got.Imports[i].Optional || got.Problems != nil {
+		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
+	}
+	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
+	if want := `needs the grant "waiting-pods", which the configuration does not give`; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
 	}
 }
 

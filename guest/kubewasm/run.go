@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 package main
 
 import (
@@ -116,7 +118,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		}
 	}
 	if trial.refusals > 0 {
-		return refused
+		return errRefused
 	}
 	return nil
 }

@@ -18,10 +18,11 @@
 //
 //	func main() {}
 //
-// Build it with
+// Build it, with the Go toolchain alone, by
 //
-//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o zone.wasm .
+//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
 //
 // Natively, in a test, its methods are called like any others, with a Pod and a
-// Node made by [github.com/kubewasm/kubewasm/guest/guesttest].
+// Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the
+// same test natively and as WebAssembly.
 package sched
