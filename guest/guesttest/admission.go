@@ -3,6 +3,7 @@
 package guesttest
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	adapter "github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/guest/admission"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
 
 // Admission is an admission plugin under test, see [Each].
@@ -44,7 +46,7 @@ func (a *Admission) TryConfigure(t testing.TB, configuration string) (*Admission
 		n, err := a.native.configured(data)
 		return &Admission{native: n}, err
 	}
-	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{Module: a.module.config(data)})
+	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{Module: a.module.config(data), AllowedToMutate: true})
 	if err != nil {
 		return nil, refusal(t, err)
 	}
@@ -67,6 +69,9 @@ type Verdict struct {
 	FieldErrors      []string
 	Warnings         []string
 	AuditAnnotations map[string]string
+	// Object is the object as Mutate left it: JSON with the members in the order of
+	// their names and no spaces; empty if it changed nothing.
+	Object string
 }
 
 // Create asks about the creation of the object in manifest, YAML or JSON with
@@ -82,7 +87,69 @@ func (a *Admission) Review(t testing.TB, review string) Verdict {
 	return a.validate(t, []byte(review))
 }
 
+// Mutate lets the plugin change the object in manifest, YAML or JSON with apiVersion
+// and kind, that is to be created.
+func (a *Admission) Mutate(t testing.TB, manifest string) Verdict {
+	t.Helper()
+	a, native, hosted := a.request(t, reviewOf(t, manifest))
+	if a.native != nil {
+		patch := admission.NewPatch(native.Object())
+		response := as[admission.Mutator](t, a.native.plugin, "Mutate").Mutate(native, patch)
+		if err := patch.Err(); err != nil && response.Allowed() {
+			response = admission.Errored(err)
+		}
+		v := verdictOf(response)
+		if v.Allowed {
+			v.Object = changed(t, native.Object(), patch.Object())
+		}
+		return v
+	}
+	response := a.loaded.Mutate(context.Background(), hosted)
+	v := a.hosted(response)
+	if len(response.Patch) != 0 {
+		object, err := jsonpatch.Apply(hosted.Object.Raw, response.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Object = changed(t, hosted.Object.Raw, object)
+	}
+	return v
+}
+
+// changed returns the object after a mutation, empty if it is as before.
+func changed(t testing.TB, before, after []byte) string {
+	t.Helper()
+	canonical := func(object []byte) string {
+		var tree any
+		numbers := stdjson.NewDecoder(bytes.NewReader(object))
+		numbers.UseNumber()
+		if err := numbers.Decode(&tree); err != nil {
+			t.Fatalf("read the mutated object: %v", err)
+		}
+		text, err := stdjson.Marshal(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if object := canonical(after); object != canonical(before) {
+		return object
+	}
+	return ""
+}
+
 func (a *Admission) validate(t testing.TB, review []byte) Verdict {
+	t.Helper()
+	a, native, hosted := a.request(t, review)
+	if a.native != nil {
+		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(native))
+	}
+	return a.hosted(a.loaded.Validate(context.Background(), hosted))
+}
+
+// request reads a review for the plugin, which it configures if nobody did: for
+// the native one or for the one in a host.
+func (a *Admission) request(t testing.TB, review []byte) (*Admission, *admission.Request, *admissionv1.AdmissionRequest) {
 	t.Helper()
 	if a.native == nil && a.loaded == nil {
 		a = a.Configure(t, "")
@@ -92,13 +159,13 @@ func (a *Admission) validate(t testing.TB, review []byte) Verdict {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(request))
+		return a, request, nil
 	}
 	var r admissionv1.AdmissionReview
 	if err := stdjson.Unmarshal(review, &r); err != nil || r.Request == nil {
 		t.Fatalf("read AdmissionReview: %v", err)
 	}
-	return a.hosted(a.loaded.Validate(context.Background(), r.Request))
+	return a, nil, r.Request
 }
 
 // verdictOf returns what the API server makes of a plugin's response.

@@ -209,6 +209,10 @@ func TestRun(t *testing.T) {
 			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), "../../examples/admission/required-labels"}, 2,
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
+		"an admission plugin that mutates": {
+			[]string{"-config", file(t, "c.yaml", "label: owner"), "../guesttest/internal/policy"}, 0,
+			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
+		},
 		"a hook": {[]string{"../../examples/hooks/cpu-from-annotation"}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
 	}
 	for name, test := range tests {

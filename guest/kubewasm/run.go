@@ -23,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -248,7 +249,7 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, pod *corev1.Pod
 
 // admit asks about the creation of each object.
 func (t *trial) admit(ctx context.Context) error {
-	p, err := admission.Load(ctx, t.rt, admission.PluginConfig{Module: t.cfg})
+	p, err := admission.Load(ctx, t.rt, admission.PluginConfig{Module: t.cfg, AllowedToMutate: true})
 	if err != nil {
 		return err
 	}
@@ -257,19 +258,45 @@ func (t *trial) admit(ctx context.Context) error {
 	t.fuel.take()
 	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range t.objects.All {
-		object := &t.objects.All[i]
-		response := engine.Validate(ctx, object.Admission())
-		verdict := "allowed"
-		if !response.Allowed {
-			verdict = fmt.Sprintf("denied %d", response.Result.Code)
-			t.refusals++
+		object, request := &t.objects.All[i], t.objects.All[i].Admission()
+		if p.Mutates() {
+			response := engine.Mutate(ctx, request)
+			if !t.admitted(object, response, "mutated") {
+				continue
+			}
+			if len(response.Patch) != 0 {
+				changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
+				if err != nil {
+					return fmt.Errorf("patch %s: %w", describe(object), err)
+				}
+				request.Object.Raw = changed
+			}
 		}
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", describe(object), verdict, t.cost(), message(response))
-		for _, warning := range response.Warnings {
-			fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
+		if p.Validates() {
+			t.admitted(object, engine.Validate(ctx, request), "allowed")
 		}
 	}
 	return nil
+}
+
+// admitted prints the answer to a request, which is word if the plugin allows it,
+// and returns whether it does.
+func (t *trial) admitted(object *manifest.Object, response *admissionv1.AdmissionResponse, word string) bool {
+	text := message(response)
+	switch {
+	case !response.Allowed:
+		word = fmt.Sprintf("denied %d", response.Result.Code)
+		t.refusals++
+	case len(response.Patch) != 0:
+		text = string(response.Patch)
+	case word == "mutated":
+		text = "nothing changes"
+	}
+	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", describe(object), word, t.cost(), text)
+	for _, warning := range response.Warnings {
+		fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
+	}
+	return response.Allowed
 }
 
 func describe(o *manifest.Object) string {

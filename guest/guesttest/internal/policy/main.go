@@ -36,6 +36,22 @@ func (p *policy) Validate(req *admission.Request) *admission.Response {
 	return nil
 }
 
+// Mutate gives every object the label, with the value that the annotation has.
+func (p *policy) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
+	label := field.NewPath("metadata", "labels").Key(p.Label)
+	object := core.PodFromJSON(req.Object()).Metadata()
+	switch object.Labels().Get("case") {
+	case "deny":
+		patch.Set(label, "x")
+		return admission.Deny("not on ", object.Name())
+	case "wrong":
+		patch.Set(field.NewPath("kind", "of"), "x")
+		return nil
+	}
+	patch.Default(label, "none")
+	return nil
+}
+
 func init() { admission.Register(&policy{}) }
 
 func main() {}

@@ -35,3 +35,25 @@ func TestPolicy(t *testing.T) {
 		}
 	})
 }
+
+func TestMutate(t *testing.T) {
+	guesttest.Each(t, &policy{}, func(t *testing.T, p *guesttest.Admission) {
+		p = p.Configure(t, "label: team")
+		for name, test := range map[string]struct {
+			labels string
+			want   guesttest.Verdict
+		}{
+			"a default":      {`{app: web}`, guesttest.Verdict{Allowed: true, Object: `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web","team":"none"},"name":"web"}}`}},
+			"nothing to do":  {`{team: shop}`, guesttest.Verdict{Allowed: true}},
+			"a denial":       {`{case: deny}`, guesttest.Verdict{Code: 403, Reason: "Forbidden", Message: "not on web"}},
+			"a wrong change": {`{case: wrong}`, guesttest.Verdict{Failed: true, Message: "patch: kind: is string, want object"}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				got := p.Mutate(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, labels: `+test.labels+`}}`)
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("verdict (-want +got):\n%s", diff)
+				}
+			})
+		}
+	})
+}
