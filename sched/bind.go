@@ -17,7 +17,7 @@ import (
 // Reserve implements fwk.ReservePlugin.
 func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	p := e.plugin
-	if !p.guest.Functions().Has(abi.Reserve) {
+	if !p.functions.Has(abi.Reserve) {
 		return nil
 	}
 	c, err := p.cycleOf(state, pod)
@@ -34,7 +34,7 @@ func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev
 // Unreserve implements fwk.ReservePlugin. There is nobody to tell of a failure:
 // it is logged.
 func (e *extensions) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	if e.plugin.guest.Functions().Has(abi.Unreserve) {
+	if e.plugin.functions.Has(abi.Unreserve) {
 		e.plugin.informed(abi.Unreserve, state, pod, nodeName)
 	}
 }
@@ -61,7 +61,7 @@ func (p *plugin) tell(c *cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	}
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, nodeName: nodeName}
-	_, err = inst.Call(p.ctx, f, uint64(ref), uint64(object.Ref))
+	_, err = p.invoke(inst, i, f, uint64(ref), uint64(object.Ref))
 	return err
 }
 
@@ -82,7 +82,7 @@ func (e *extensions) Permit(_ context.Context, state fwk.CycleState, pod *corev1
 // PreBindPreFlight implements fwk.PreBindPlugin. A guest that has no function
 // for it handles every Pod, one after the other.
 func (e *extensions) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if !e.plugin.guest.Functions().Has(abi.PreBindPreFlight) {
+	if !e.plugin.functions.Has(abi.PreBindPreFlight) {
 		return nil, nil
 	}
 	var result *fwk.PreBindPreFlightResult
@@ -98,7 +98,7 @@ func (e *extensions) PreBindPreFlight(_ context.Context, state fwk.CycleState, p
 
 // PreBind implements fwk.PreBindPlugin.
 func (e *extensions) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	if !e.plugin.guest.Functions().Has(abi.PreBind) {
+	if !e.plugin.functions.Has(abi.PreBind) {
 		return nil
 	}
 	return e.plugin.inCycle(abi.PreBind, binding, state, pod, nil, call{nodeName: nodeName}, nil)

@@ -115,7 +115,7 @@ func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pod != nil && p.guest.Functions().Has(abi.PreFilter) {
+	if pod != nil && p.functions.Has(abi.PreFilter) {
 		p.note(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
 	if state != nil {
@@ -143,20 +143,32 @@ func (p *plugin) note(c *cycle, s step) *history {
 }
 
 // seen is how much of a cycle an instance has seen.
-type seen struct{ version, steps uint32 }
+type seen struct {
+	ref   abi.Ref
+	steps int
+}
+
+// seenOf returns what the instance has seen in the slot of a cycle. A guest of
+// package peer remembers one cycle at a time.
+func (p *plugin) seenOf(i *instance, ref abi.Ref) *seen {
+	if p.peer {
+		return &i.seen[0]
+	}
+	return &i.seen[ref.Slot()]
+}
 
 // show runs the first n steps of a cycle, as far as the instance has not seen
 // them. Their results are those of the first run, which the framework has
 // already.
 func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
-	s := &i.seen[h.ref.Slot()]
-	if s.version == h.ref.Version() && int(s.steps) >= n {
+	s := p.seenOf(i, h.ref)
+	if s.ref == h.ref && s.steps >= n {
 		return nil
 	}
-	if s.version != h.ref.Version() {
-		*s = seen{version: h.ref.Version()}
+	if s.ref != h.ref {
+		*s = seen{ref: h.ref}
 	}
-	for ; int(s.steps) < n; s.steps++ {
+	for ; s.steps < n; s.steps++ {
 		st := &h.steps[s.steps]
 		if phase == binding && st.function == abi.PreScore {
 			continue // No Score will ask for what it left.
@@ -166,7 +178,7 @@ func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase
 		if phase == binding {
 			i.call.nodes, i.call.snapshot = nil, false
 		}
-		if _, err := st.run(p, inst, h.ref); err != nil {
+		if _, err := st.run(p, inst, i, h.ref); err != nil {
 			return fmt.Errorf("replay %s: %w", st.function, err)
 		}
 	}
@@ -179,11 +191,11 @@ func (s *step) call() call {
 }
 
 // run calls the guest.
-func (s *step) run(p *plugin, inst *host.Instance, ref abi.Ref) (uint64, error) {
+func (s *step) run(p *plugin, inst *host.Instance, i *instance, ref abi.Ref) (uint64, error) {
 	if s.function == abi.AddPod || s.function == abi.RemovePod {
-		return inst.Call(p.ctx, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
+		return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
 	}
-	return inst.Call(p.ctx, s.function, uint64(ref), uint64(s.pod.Ref))
+	return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref))
 }
 
 // take runs a step for the first time, in the scheduling phase. then, if not nil,
@@ -196,11 +208,11 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	}
 	defer p.leave(inst, i)
 	i.call = s.call()
-	result, err := s.run(p, inst, h.ref)
+	result, err := s.run(p, inst, i, h.ref)
 	if err != nil {
 		return p.failed(s.function, err, nil)
 	}
-	i.seen[h.ref.Slot()] = seen{h.ref.Version(), uint32(len(h.steps))}
+	*p.seenOf(i, h.ref) = seen{h.ref, len(h.steps)}
 	if then != nil {
 		then(i)
 	}

@@ -27,7 +27,7 @@ func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, 
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.snapshot = true
-	result, err := inst.Call(p.ctx, f, uint64(ref))
+	result, err := p.invoke(inst, i, f, uint64(ref))
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
@@ -112,7 +112,7 @@ func (e *extensions) ScorePlacement(_ context.Context, state fwk.PlacementCycleS
 
 // PlacementScoreExtensions implements fwk.PlacementScorePlugin.
 func (e *extensions) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
-	if e.plugin.guest.Functions().Has(abi.NormalizePlacementScore) {
+	if e.plugin.functions.Has(abi.NormalizePlacementScore) {
 		return placementExtensions{e.plugin}
 	}
 	return nil

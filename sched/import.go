@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/sched/internal/peer"
 )
 
 // instance is what the plugin knows of an instance of its guest.
@@ -22,6 +23,8 @@ type instance struct {
 	// seen is what happened here of the cycle in each slot.
 	seen [cycleSlots]seen
 	call call
+	// peer is the call as a guest of package peer knows it.
+	peer peer.Call
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/sched/internal/peer"
 )
 
 // Plugin is a guest in the scheduler. Its dynamic type implements the
@@ -58,6 +59,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		handle: handle,
 		policy: opts.failurePolicy,
 		logger: cfg.Logger,
+		config: cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -71,14 +73,18 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	}
 	cfg.Kind = abi.KindScheduler
 	cfg.Imports = p.imports()
+	cfg.Dialects = peer.Dialects(peerScheduler{p}, peer.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
 	cfg.NewState = func() any { return &instance{} }
 	cfg.Probe = p.projecting(opts.projection, p.probe)
 	guest, err := rt.Load(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	p.guest = guest
-	v, err := p.as(guest.Functions())
+	p.guest, p.functions = guest, guest.Functions()
+	if p.peer = guest.Dialect() != ""; p.peer {
+		p.functions = peer.Functions(guest.Exports)
+	}
+	v, err := p.as(p.functions)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
@@ -87,7 +93,12 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 
 // plugin is what all extension points share.
 type plugin struct {
-	guest  *host.Plugin
+	guest *host.Plugin
+	// functions are those of the guest, in every dialect.
+	functions abi.Mask
+	// peer says that the guest is of package peer.
+	peer   bool
+	config []byte
 	handle fwk.Handle
 	ctx    context.Context
 	key    fwk.StateKey
@@ -155,6 +166,9 @@ func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instan
 // leave gives an instance back.
 func (p *plugin) leave(inst *host.Instance, i *instance) {
 	i.call = call{}
+	if p.peer {
+		i.peer = peer.Call{}
+	}
 	inst.Release()
 }
 
@@ -172,14 +186,17 @@ func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Sta
 // nil for success, whatever reason came with it; an error for a code that the
 // framework does not know, since it panics on those.
 func status(result uint32, inst *host.Instance) *fwk.Status {
-	code := abi.Code(int32(result))
+	code, reason := abi.Code(int32(result)), inst.Reason()
+	if said := inst.State().(*instance).peer.Reason; said != "" {
+		reason = said
+	}
 	switch {
 	case code == abi.Success:
 		return nil
 	case !code.Known():
-		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), inst.Reason()))
+		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
 	}
-	if reason := inst.Reason(); reason != "" {
+	if reason != "" {
 		return fwk.NewStatus(fwk.Code(code), reason)
 	}
 	return fwk.NewStatus(fwk.Code(code))
@@ -198,7 +215,7 @@ func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, the
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod}
-	result, err := inst.Call(p.ctx, f, uint64(object.Ref))
+	result, err := p.invoke(inst, i, f, uint64(object.Ref))
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
@@ -212,7 +229,7 @@ func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, the
 func (e *extensions) Name() string { return e.plugin.guest.Name() }
 
 // Functions returns what the guest implements.
-func (e *extensions) Functions() abi.Mask { return e.plugin.guest.Functions() }
+func (e *extensions) Functions() abi.Mask { return e.plugin.functions }
 
 // Swap implements Plugin.
 func (e *extensions) Swap(ctx context.Context, source host.Source, sha256 string) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/sched/internal/peer"
 )
 
 // The extension points of the scheduling queue.
@@ -156,12 +157,19 @@ func le32(b []byte) uint32 {
 // probe asks a new version of the guest for the cluster events that it registers
 // for.
 func (p *plugin) probe(ctx context.Context, inst *host.Instance) error {
-	if !inst.Implements(abi.EventsToRegister) {
+	i := inst.State().(*instance)
+	defer func() { i.call, i.peer = call{}, peer.Call{} }()
+	var result uint64
+	var err error
+	switch n := peer.Export(abi.EventsToRegister); {
+	case inst.Implements(abi.EventsToRegister):
+		result, err = inst.Call(ctx, abi.EventsToRegister)
+	case inst.Module().Export(abi.Marker) == "" && inst.Module().Export("enqueue") != "":
+		_, err = inst.CallExport(ctx, n)
+		i.call.events = peerEvents(i.peer.Events)
+	default:
 		return nil
 	}
-	i := inst.State().(*instance)
-	defer func() { i.call = call{} }()
-	result, err := inst.Call(ctx, abi.EventsToRegister)
 	if err != nil {
 		return err
 	}
@@ -188,7 +196,7 @@ func (e *extensions) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 		list[n].Event = fwk.ClusterEvent{
 			Resource: fwk.EventResource(r.resource.String()), ActionType: fwk.ActionType(r.action &^ abi.ActionHint),
 		}
-		if r.action&abi.ActionHint != 0 && p.guest.Functions().Has(abi.QueueingHint) {
+		if r.action&abi.ActionHint != 0 && p.functions.Has(abi.QueueingHint) {
 			list[n].QueueingHintFn = func(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 				return p.hint(n, pod, oldObj, newObj)
 			}

@@ -26,7 +26,7 @@ func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *cor
 	if state != nil {
 		state.Write(p.key, c)
 	}
-	if !p.guest.Functions().Has(abi.PreFilter) {
+	if !p.functions.Has(abi.PreFilter) {
 		return nil, nil
 	}
 	var result *fwk.PreFilterResult
@@ -43,7 +43,7 @@ func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *cor
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (e *extensions) PreFilterExtensions() fwk.PreFilterExtensions {
-	if e.plugin.guest.Functions()&abi.MaskOf(abi.AddPod, abi.RemovePod) != 0 {
+	if e.plugin.functions&abi.MaskOf(abi.AddPod, abi.RemovePod) != 0 {
 		return podExtensions{e.plugin}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (p podExtensions) RemovePod(_ context.Context, state fwk.CycleState, pod *c
 }
 
 func (p *plugin) changePod(f abi.Function, state fwk.CycleState, pod *corev1.Pod, changed fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
-	if !p.guest.Functions().Has(f) {
+	if !p.functions.Has(f) {
 		return nil
 	}
 	node := nodeInfo.Node()
@@ -170,7 +170,7 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	}
 	defer p.leave(inst, i)
 	i.call.pod, i.call.of, i.call.node, i.call.info, i.call.snapshot = c.pod, pod, object, nodeInfo, true
-	result, err := inst.Call(p.ctx, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
+	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
@@ -179,7 +179,7 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 
 // ScoreExtensions implements fwk.ScorePlugin.
 func (e *extensions) ScoreExtensions() fwk.ScoreExtensions {
-	if e.plugin.guest.Functions().Has(abi.NormalizeScore) {
+	if e.plugin.functions.Has(abi.NormalizeScore) {
 		return scoreExtensions{e.plugin}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (p *plugin) inCycle(f abi.Function, phase phase, state fwk.CycleState, pod 
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
-	result, err := inst.Call(p.ctx, f, uint64(ref), uint64(object.Ref))
+	result, err := p.invoke(inst, i, f, uint64(ref), uint64(object.Ref))
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
