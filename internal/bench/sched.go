@@ -72,7 +72,13 @@ func benchSched(b *bench) error {
 			n -= k
 		}
 	}, "native plugin", native)
-	return failed
+	if failed != nil {
+		return failed
+	}
+	if err := benchCycles(b, rt); err != nil {
+		return err
+	}
+	return benchNodeMemory(b, rt)
 }
 
 type nativePlugin struct{ fwk.FilterPlugin }

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// cycles runs scheduling cycles over nodes: PreFilter, then Filter for each node
+// on as many goroutines as workers.
+type cycles struct {
+	ctx    context.Context
+	plugin interface {
+		fwk.PreFilterPlugin
+		fwk.FilterPlugin
+	}
+	pod     *corev1.Pod
+	workers int
+	failed  atomic.Pointer[fwk.Status]
+}
+
+func (c *cycles) run(infos []fwk.NodeInfo) {
+	state := framework.NewCycleState()
+	if _, status := c.plugin.PreFilter(c.ctx, state, c.pod, infos); !status.IsSuccess() {
+		c.failed.Store(status)
+	}
+	filter := func(infos []fwk.NodeInfo) {
+		for _, n := range infos {
+			if status := c.plugin.Filter(c.ctx, state, c.pod, n); !status.IsSuccess() {
+				c.failed.Store(status)
+			}
+		}
+	}
+	if c.workers == 1 {
+		filter(infos)
+		return
+	}
+	// In chunks, as the framework's own parallelizer does it.
+	chunks := make(chan []fwk.NodeInfo, len(infos))
+	for chunk := range slices.Chunk(infos, 32) {
+		chunks <- chunk
+	}
+	close(chunks)
+	var wg sync.WaitGroup
+	for range c.workers {
+		wg.Go(func() {
+			for chunk := range chunks {
+				filter(chunk)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// nativeCycle does in Go what guests/cycle does.
+type nativeCycle struct {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
+}
+
+const zonesKey = "zones"
+
+type zones []string
+
+func (z zones) Clone() fwk.StateData { return z }
+
+func (nativeCycle) Name() string { return "native" }
+
+func (nativeCycle) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	state.Write(zonesKey, zones(strings.Split(pod.Annotations["kubewasm.dev/zones"], ", ")))
+	return nil, nil
+}
+
+func (nativeCycle) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	v, err := state.Read(zonesKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if !slices.Contains(v.(zones), info.Node().Labels[zoneLabel]) || !nativeFilter(pod, info.Node()) {
+		return fwk.NewStatus(fwk.Unschedulable, "does not fit")
+	}
+	return nil
+}
+
+// benchCycles measures whole scheduling cycles over 1000 Nodes.
+func benchCycles(b *bench, rt *host.Runtime) error {
+	file, err := guestbuild.Build(b.ctx, source("guests/cycle"))
+	if err != nil {
+		return err
+	}
+	plugin, err := sched.Load(b.ctx, rt, host.Config{Name: "cycle", Source: host.File(file)})
+	if err != nil {
+		return err
+	}
+	const nodes = 1000
+	infos := make([]fwk.NodeInfo, nodes)
+	for i := range infos {
+		infos[i] = framework.NewNodeInfo(node(i, 12))
+	}
+	both := plugin.(interface {
+		fwk.PreFilterPlugin
+		fwk.FilterPlugin
+	})
+	one := &cycles{ctx: b.ctx, plugin: both, pod: pod(), workers: 1}
+	two := &cycles{ctx: b.ctx, plugin: both, pod: pod(), workers: 2}
+	native := &cycles{ctx: b.ctx, plugin: nativeCycle{}, pod: pod(), workers: 1}
+	again := func(c *cycles) func(int) {
+		return func(n int) {
+			for range n {
+				c.run(infos)
+			}
+		}
+	}
+	again(two)(3) // Both instances have seen every node.
+	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", target{time: 500 * time.Microsecond}, again(one), "native plugin", again(native))
+	b.compare("the same on two goroutines", target{ratio: 0.6}, again(two), "on one", again(one))
+	b.compare("PreFilter+Filter, 1000 Nodes all new, per cycle", target{time: 3 * time.Millisecond}, func(n int) {
+		for range n {
+			fresh := make([]fwk.NodeInfo, nodes)
+			for i := range fresh {
+				changed := *infos[i].Node()
+				changed.ResourceVersion = fmt.Sprint(time.Now().UnixNano())
+				fresh[i] = framework.NewNodeInfo(&changed)
+			}
+			one.run(fresh)
+		}
+	}, "native plugin", again(native))
+	for _, c := range []*cycles{one, two, native} {
+		if status := c.failed.Load(); status != nil {
+			return fmt.Errorf("filter: %s", status.Message())
+		}
+	}
+	return nil
+}
+
+// benchNodeMemory measures the linear memory of an instance that has seen 5000
+// Nodes, of which it reads labels and taints.
+func benchNodeMemory(b *bench, rt *host.Runtime) error {
+	file, err := guestbuild.Build(b.ctx, source("guests/cycle"))
+	if err != nil {
+		return err
+	}
+	const (
+		nodes = 5000
+		most  = 20e6
+	)
+	measure := func(name, projection string) (float64, error) {
+		before := rt.MemoryInUse()
+		args := fmt.Sprintf(`{"file": %q, "instances": 1, "memoryBytes": 1073741824, "projection": [%s]}`, file, projection)
+		p, err := sched.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(args)}, nil)
+		if err != nil {
+			return 0, err
+		}
+		plugin := p.(sched.Plugin)
+		defer plugin.Close(b.ctx)
+		c := &cycles{ctx: b.ctx, plugin: p.(interface {
+			fwk.PreFilterPlugin
+			fwk.FilterPlugin
+		}), pod: pod(), workers: 1}
+		infos := make([]fwk.NodeInfo, nodes)
+		for i := range infos {
+			infos[i] = framework.NewNodeInfo(node(i, 12))
+		}
+		c.run(infos)
+		c.run(infos)
+		if status := c.failed.Load(); status != nil {
+			return 0, fmt.Errorf("filter: %s", status.Message())
+		}
+		return float64(rt.MemoryInUse() - before), nil
+	}
+	ours, err := measure("projected", `"node.metadata.labels", "node.spec.taints"`)
+	if err != nil {
+		return err
+	}
+	whole, err := measure("whole", "")
+	if err != nil {
+		return err
+	}
+	b.add(fmt.Sprintf("memory of an instance that has seen %d Nodes, labels and taints only", nodes),
+		fmt.Sprintf("%.1f MB", ours/1e6), "whole Nodes", fmt.Sprintf("%.1f MB", whole/1e6),
+		ours/whole, fmt.Sprintf("<= %.0f MB", most/1e6), ours <= most)
+	return nil
+}

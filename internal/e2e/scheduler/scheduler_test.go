@@ -1,0 +1,351 @@
+// Package scheduler tests the scheduler of examples/scheduler against a real
+// control plane.
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// suite is a control plane with a scheduler that runs five guests side by side.
+type suite struct {
+	*cluster.Cluster
+	// stamp is the module that the plugin stamp follows.
+	stamp     string
+	scheduler *cluster.Process
+}
+
+func guest(t *testing.T, dir string) string {
+	t.Helper()
+	file, err := guestbuild.Build(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func start(t *testing.T) *suite {
+	t.Helper()
+	binary := cluster.Build(t, "../../../examples/scheduler", ".", "scheduler")
+	s := &suite{Cluster: cluster.Start(t, nil)}
+	module, err := os.ReadFile(guest(t, "testdata/stamp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stamp = filepath.Join(s.Dir, "stamp.wasm")
+	if err := os.WriteFile(s.stamp, module, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBEWASM_PLUGINS", "zone,image-locality,gang,crowd,stamp")
+	quote := strconv.Quote
+	s.scheduler = s.RunScheduler(t, binary, `profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: zone}, {name: image-locality, weight: 50}, {name: gang}, {name: crowd}, {name: stamp}]
+      disabled: [{name: ImageLocality}]
+  pluginConfig:
+  - {name: zone, args: {file: `+quote(guest(t, "../../../examples/sched/zone"))+`}}
+  - {name: image-locality, args: {file: `+quote(guest(t, "../../../examples/sched/image-locality"))+`}}
+  - name: gang
+    args: {file: `+quote(guest(t, "../../../examples/sched/gang"))+`, grants: [waiting-pods, events], config: {timeout: 120s}}
+  - {name: crowd, args: {file: `+quote(guest(t, "testdata/crowd"))+`, timeout: 100ms}}
+  - {name: stamp, args: {file: `+quote(s.stamp)+`, follow: true}}
+`)
+	return s
+}
+
+// addNode makes a node with room for Pods. Labels are key, value, key, value; the
+// node also has the label "of" with the name of the test.
+func (s *suite) addNode(t *testing.T, of, name string, images []corev1.ContainerImage, labels ...string) {
+	t.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": of}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("500"),
+			},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Images:     images,
+		},
+	}
+	for ; len(labels) > 0; labels = labels[2:] {
+		node.Labels[labels[0]] = labels[1]
+	}
+	status := node.Status
+	made, err := s.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Status = status
+	if _, err := s.Client.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addPod makes a Pod that runs on nodes of the test only.
+func (s *suite) addPod(t *testing.T, of, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  map[string]string{"of": of},
+			Containers:                    []corev1.Container{{Name: "c", Image: "example.com/app:1"}},
+			TerminationGracePeriodSeconds: new(int64), // There is no kubelet to end it.
+		},
+	}
+	if change != nil {
+		change(pod)
+	}
+	if _, err := s.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits until a Pod is as done says.
+func (s *suite) until(t *testing.T, name, what string, done func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var err error
+		pod, err = s.Client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		return err == nil && done(pod), err
+	})
+	if err != nil {
+		t.Fatalf("wait for %s to be %s: %v: it is on node %q with the conditions %v", name, what, err, pod.Spec.NodeName, pod.Status.Conditions)
+	}
+	return pod
+}
+
+// bound waits until a Pod is bound, and returns where.
+func (s *suite) bound(t *testing.T, name string) string {
+	t.Helper()
+	return s.until(t, name, "bound", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }).Spec.NodeName
+}
+
+// refused waits until a Pod could not be scheduled, and returns why.
+func (s *suite) refused(t *testing.T, name string) string {
+	t.Helper()
+	var message string
+	s.until(t, name, "refused", func(p *corev1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				message = c.Message
+				return true
+			}
+		}
+		return false
+	})
+	return message
+}
+
+func TestScheduler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a control plane")
+	}
+	s := start(t)
+	t.Run("Pods are bound where the guests say", func(t *testing.T) {
+		for _, zone := range []string{"a", "b", "c"} {
+			s.addNode(t, "zones", "zone-"+zone, nil, corev1.LabelTopologyZone, zone)
+		}
+		for i := range 12 {
+			zone := string("abc"[i%3])
+			name := fmt.Sprint("in-", zone, i)
+			s.addPod(t, "zones", name, func(p *corev1.Pod) { p.Annotations["kubewasm.dev/zones"] = zone })
+			if got, want := s.bound(t, name), "zone-"+zone; got != want {
+				t.Errorf("%s is on %s, want %s", name, got, want)
+			}
+		}
+	})
+	t.Run("an unschedulable Pod has the guest's reason in its condition", func(t *testing.T) {
+		s.addPod(t, "zones", "elsewhere", func(p *corev1.Pod) { p.Annotations["kubewasm.dev/zones"] = "z" })
+		if got, want := s.refused(t, "elsewhere"), `node is in zone "a", the Pod wants z`; !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+	t.Run("Pods go where their image is", func(t *testing.T) {
+		image := []corev1.ContainerImage{{Names: []string{"example.com/huge:1"}, SizeBytes: 1 << 30}}
+		s.addNode(t, "images", "without-1", nil)
+		s.addNode(t, "images", "with", image)
+		s.addNode(t, "images", "without-2", nil)
+		for i := range 5 {
+			name := fmt.Sprint("huge-", i)
+			s.addPod(t, "images", name, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.com/huge:1" })
+			if got := s.bound(t, name); got != "with" {
+				t.Errorf("%s is on %s", name, got)
+			}
+		}
+	})
+	t.Run("a gang is held until it is complete, and released together", func(t *testing.T) { testGang(t, s) })
+	t.Run("preemption makes room as the guest counts it", func(t *testing.T) { testPreemption(t, s) })
+	t.Run("a guest that loops holds up nobody else", func(t *testing.T) { testLoop(t, s) })
+	t.Run("a module is swapped under load without a failed Pod", func(t *testing.T) { testSwap(t, s) })
+}
+
+func testGang(t *testing.T, s *suite) {
+	s.addNode(t, "gang", "gang-1", nil)
+	add := func(i int) {
+		s.addPod(t, "gang", fmt.Sprint("member-", i), func(p *corev1.Pod) {
+			p.Annotations["kubewasm.dev/gang"], p.Annotations["kubewasm.dev/gang-size"] = "training", "3"
+		})
+	}
+	add(0)
+	add(1)
+	// Both have a node, and wait.
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := s.Client.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, e := range list.Items {
+			if e.Reason == "WaitingForGang" && strings.Contains(e.Note, "2 of 3 Pods of gang training have a node") {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatalf("no event says that the gang waits: %v", err)
+	}
+	for i := range 2 {
+		pod, err := s.Client.CoreV1().Pods("default").Get(t.Context(), fmt.Sprint("member-", i), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod.Spec.NodeName != "" {
+			t.Errorf("%s is bound before the gang is complete", pod.Name)
+		}
+	}
+	add(2)
+	for i := range 3 {
+		s.bound(t, fmt.Sprint("member-", i))
+	}
+}
+
+func testPreemption(t *testing.T, s *suite) {
+	if _, err := s.Client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000,
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.addNode(t, "crowd", "crowd-1", nil)
+	s.addNode(t, "crowd", "crowd-2", nil)
+	crowd := func(p *corev1.Pod) { p.Labels["crowd"] = "" }
+	for i := range 4 {
+		s.addPod(t, "crowd", fmt.Sprint("low-", i), crowd)
+		s.bound(t, fmt.Sprint("low-", i))
+	}
+	s.addPod(t, "crowd", "low-4", crowd)
+	if got := s.refused(t, "low-4"); !strings.Contains(got, "2 node has its crowd") {
+		t.Errorf("got %s", got)
+	}
+	// One that may preempt takes the place of a single one.
+	for i := range 2 {
+		s.addPod(t, "crowd", fmt.Sprint("high-", i), func(p *corev1.Pod) {
+			crowd(p)
+			p.Spec.PriorityClassName = "high"
+		})
+		s.bound(t, fmt.Sprint("high-", i))
+	}
+	list, err := s.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "crowd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := map[string]int{}
+	for _, p := range list.Items {
+		on[p.Spec.NodeName]++
+	}
+	if on["crowd-1"] != 2 || on["crowd-2"] != 2 || on[""] != 1 {
+		t.Errorf("Pods of the crowd by node: %v, want 2 on each and 1 that waits", on)
+	}
+}
+
+func testLoop(t *testing.T, s *suite) {
+	s.addNode(t, "loop", "loop-1", nil)
+	for i := range 3 {
+		s.addPod(t, "loop", fmt.Sprint("endless-", i), func(p *corev1.Pod) { p.Annotations["loop"] = "yes" })
+	}
+	for i := range 20 {
+		s.addPod(t, "loop", fmt.Sprint("plain-", i), nil)
+	}
+	for i := range 20 {
+		s.bound(t, fmt.Sprint("plain-", i))
+	}
+	if got, want := s.refused(t, "endless-0"), "context deadline exceeded"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for i := range 3 {
+		if err := s.Client.CoreV1().Pods("default").Delete(t.Context(), fmt.Sprint("endless-", i), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func testSwap(t *testing.T, s *suite) {
+	s.addNode(t, "stamp", "stamp-1", nil, "stamp", "kubewasm-e2e-stamp-1")
+	s.addNode(t, "stamp", "stamp-2", nil, "stamp", "kubewasm-e2e-stamp-2")
+	module, err := os.ReadFile(s.stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.ReplaceAll(module, []byte("kubewasm-e2e-stamp-1"), []byte("kubewasm-e2e-stamp-2"))
+	if bytes.Equal(module, other) {
+		t.Fatal("the stamp is not in the module")
+	}
+	// Pods come until one is on the second node; the module is replaced when some
+	// are on the first.
+	on := map[string]int{}
+	deadline := time.Now().Add(2 * time.Minute)
+	n := 0
+	for on["stamp-2"] == 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("the module was never swapped; Pods by node: %v", on)
+		}
+		for range 20 {
+			s.addPod(t, "stamp", fmt.Sprint("stamped-", n), func(p *corev1.Pod) { p.Labels["stamped"] = "" })
+			n++
+		}
+		if n == 60 {
+			next := s.stamp + ".next"
+			if err := os.WriteFile(next, other, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(next, s.stamp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clear(on)
+		for i := range n {
+			on[s.bound(t, fmt.Sprint("stamped-", i))]++
+		}
+	}
+	t.Logf("Pods by node: %v", on)
+	if on["stamp-1"] == 0 {
+		t.Error("no Pod was scheduled by the first version")
+	}
+	events, err := s.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.Reason == "FailedScheduling" && strings.HasPrefix(e.Regarding.Name, "stamped-") {
+			t.Errorf("%s: %s", e.Regarding.Name, e.Note)
+		}
+	}
+}
