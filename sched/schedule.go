@@ -168,13 +168,23 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
-	defer p.leave(inst, i)
-	i.call.pod, i.call.of, i.call.node, i.call.info, i.call.snapshot = c.pod, pod, object, nodeInfo, true
+	args := &i.call
+	args.pod, args.of, args.node, args.info, args.snapshot = c.pod, pod, object, nodeInfo, true
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
+	var s *fwk.Status
 	if err != nil {
-		return 0, p.failed(f, err, nil)
+		result, s = 0, p.failed(f, err, nil)
+	} else if uint32(result) != 0 {
+		s = status(uint32(result), inst)
 	}
-	return result, status(uint32(result), inst)
+	if args.looked == nil && args.answers == nil && !p.peer {
+		// To clear it all would cost a tenth of the whole call.
+		args.pod, args.of, args.node, args.info, args.snapshot = nil, nil, nil, nil, false
+		inst.Release()
+	} else {
+		p.leave(inst, i)
+	}
+	return result, s
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.
