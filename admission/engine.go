@@ -36,8 +36,6 @@ type Mutator interface {
 // one plugin at a time is that plugin's Limits.Instances.
 type Engine struct {
 	current atomic.Pointer[policySet]
-	// replacing serialises replacements.
-	replacing sync.Mutex
 }
 
 // policySet are the policies of an engine at a time.
@@ -92,21 +90,24 @@ func (s *policySet) release() {
 	}
 }
 
-// Replace makes policies those of the engine. Requests that begin after it see the
-// new ones, each request sees the one set or the other, and Replace returns when
-// the last that sees the old set has been answered, or with ctx's error when ctx
-// ends first. Then the policies that are not in use any more may be closed, which
-// Replace leaves to the caller.
-func (e *Engine) Replace(ctx context.Context, policies ...Policy) error {
-	e.replacing.Lock()
-	defer e.replacing.Unlock()
+// Swap makes policies those of the engine. Requests that begin after it see the
+// new ones, and each request sees the one set or the other. The channel is closed
+// when the last request that sees the old set has been answered: then policies
+// that are not in use any more may be closed, which Swap leaves to the caller.
+func (e *Engine) Swap(policies ...Policy) (drained <-chan struct{}) {
 	old := e.current.Swap(newPolicySet(policies))
 	old.retired.Store(true)
 	if old.users.Load() == 0 {
 		old.once.Do(func() { close(old.drained) })
 	}
+	return old.drained
+}
+
+// Replace is Swap that waits until the old policies are not in use any more, or
+// returns ctx's error when ctx ends first.
+func (e *Engine) Replace(ctx context.Context, policies ...Policy) error {
 	select {
-	case <-old.drained:
+	case <-e.Swap(policies...):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,0 +1,130 @@
+// Package admissionmetrics counts what the policies of an admission engine decide,
+// for Prometheus.
+//
+// A [Metrics] is the Observer of policies, a wrapper for the handlers of a server,
+// and a collector of a registry:
+//
+//	metrics := admissionmetrics.New()
+//	prometheus.MustRegister(metrics)
+//	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
+//		PolicyRules: admission.PolicyRules{Observer: metrics}, …
+//	})
+//
+// What it has:
+//
+//	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  what policies said
+//	kubewasm_admission_patches_total             policy                          changes of objects
+//	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
+//	kubewasm_admission_requests_total            webhook, code                   requests to a handler
+//	kubewasm_admission_request_duration_seconds  webhook                         how long they took
+//	kubewasm_admission_panics_total                                              faults of the server
+//
+// webhook is validate or mutate, verdict allow, deny or error. No label holds what
+// a guest or a client says. Calls of guests are counted by package hostmetrics.
+package admissionmetrics
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/admission"
+)
+
+// Metrics counts verdicts and requests. It is safe for use by several goroutines.
+type Metrics struct {
+	verdicts, patches, requests *prometheus.CounterVec
+	verdictTime, requestTime    *prometheus.HistogramVec
+	panics                      prometheus.Counter
+}
+
+// buckets reach from the verdict of a small guest to the longest timeout of a
+// webhook, in seconds.
+var buckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// New returns metrics that have counted nothing.
+func New() *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_admission_" + name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubewasm_admission_" + name, Help: help, Buckets: buckets}, labels)
+	}
+	return &Metrics{
+		verdicts:    counter("verdicts_total", "Verdicts of policies.", "policy", "webhook", "mode", "verdict"),
+		patches:     counter("patches_total", "Changes of objects by policies.", "policy"),
+		requests:    counter("requests_total", "Requests to the webhook by the HTTP code of the answer.", "webhook", "code"),
+		verdictTime: histogram("verdict_duration_seconds", "How long policies took.", "policy", "webhook"),
+		requestTime: histogram("request_duration_seconds", "How long requests took.", "webhook"),
+		panics:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubewasm_admission_panics_total", Help: "Panics that were recovered."}),
+	}
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.verdicts, m.patches, m.requests, m.verdictTime, m.requestTime, m.panics}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+}
+
+// Decided implements admission.Observer.
+func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
+	webhook := "validate"
+	if d.Mutating {
+		webhook = "mutate"
+	}
+	m.verdicts.WithLabelValues(d.Policy, webhook, d.Mode.String(), string(d.Verdict)).Inc()
+	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())
+	if d.Patched {
+		m.patches.WithLabelValues(d.Policy).Inc()
+	}
+}
+
+// Forget drops the series of a policy that is gone.
+func (m *Metrics) Forget(policy string) {
+	labels := prometheus.Labels{"policy": policy}
+	m.verdicts.DeletePartialMatch(labels)
+	m.patches.DeletePartialMatch(labels)
+	m.verdictTime.DeletePartialMatch(labels)
+}
+
+// Panicked counts a panic; it is for admission.Handler.Panicked.
+func (m *Metrics) Panicked() { m.panics.Inc() }
+
+// Wrap returns h, counting its requests under the name of a webhook.
+func (m *Metrics) Wrap(webhook string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start, recorder := time.Now(), &recorder{ResponseWriter: w, code: http.StatusOK}
+		h.ServeHTTP(recorder, r)
+		m.requests.WithLabelValues(webhook, strconv.Itoa(recorder.code)).Inc()
+		m.requestTime.WithLabelValues(webhook).Observe(time.Since(start).Seconds())
+	})
+}
+
+// recorder notes the code of an answer.
+type recorder struct {
+	http.ResponseWriter
+	code int
+}
+
+func (r *recorder) WriteHeader(code int) {
+	r.code = code
+	r.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,0 +1,222 @@
+package manage
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/admission"
+)
+
+// Auth says who may use the management API. The zero value lets nobody in.
+type Auth struct {
+	// Token returns the bearer token that opens the API; nil or an empty one
+	// opens it to none. It is asked for each request, so that a file may change.
+	Token func() (string, error)
+	// ClientNames are the common and DNS names of client certificates that open
+	// the API. The server must have verified them.
+	ClientNames []string
+}
+
+// allows reports whether r may use the API.
+func (a *Auth) allows(r *http.Request) bool {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && a.Token != nil {
+		want, err := a.Token()
+		if want = strings.TrimSpace(want); err == nil && want != "" {
+			x, y := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(want))
+			return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+		}
+	}
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	cert := r.TLS.PeerCertificates[0]
+	return slices.ContainsFunc(append(slices.Clone(cert.DNSNames), cert.Subject.CommonName), func(name string) bool {
+		return name != "" && slices.Contains(a.ClientNames, name)
+	})
+}
+
+// maxLoadBytes is the longest request to load a plugin: a module of 48 MiB in
+// base64.
+const maxLoadBytes = 64 << 20
+
+// loadTimeout is how long a plugin may take to be loaded.
+const loadTimeout = 2 * time.Minute
+
+// API returns the management API, for the paths /plugins and below:
+//
+//	GET    /plugins                    the policies
+//	POST   /plugins                    load a plugin, in place of one of its name
+//	DELETE /plugins/{name}             remove a plugin
+//	POST   /plugins/{name}/enable      ask a policy again
+//	POST   /plugins/{name}/disable     ask it no more
+//	GET    /plugins/{name}/versions    what was in service
+//	POST   /plugins/{name}/rollback    bring an earlier version back: {"version": "…"}
+//
+// Requests and answers are JSON; a refusal is {"error": "…"}. What loads a plugin:
+//
+//	{"metadata": {"name": "…", "version": "1.0.0", "sha256": "…", "limits": {"timeoutMs": 500}},
+//	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
+//
+// and, beyond what the Stellar operator's API has, settings, match, mode, order,
+// allowedToMutate, gatekeeper and contextAwareResources as in [PluginSpec].
+func (m *Manager) API(auth Auth) http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, f func(r *http.Request) (int, any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !auth.allows(r) {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
+				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxLoadBytes)
+			code, body, err := f(r)
+			if err != nil {
+				code, body = codeOf(err), map[string]string{"error": err.Error()}
+			}
+			answer(w, code, body)
+		})
+	}
+	status := func(code int, text string, err error) (int, any, error) {
+		return code, map[string]string{"status": text}, err
+	}
+	handle("GET /plugins", func(*http.Request) (int, any, error) {
+		return http.StatusOK, map[string]any{"plugins": m.List()}, nil
+	})
+	handle("POST /plugins", func(r *http.Request) (int, any, error) {
+		return status(http.StatusCreated, "created", m.load(r))
+	})
+	handle("DELETE /plugins/{name}", func(r *http.Request) (int, any, error) {
+		return status(http.StatusOK, "removed", m.Remove(r.PathValue("name")))
+	})
+	handle("POST /plugins/{name}/enable", func(r *http.Request) (int, any, error) {
+		return status(http.StatusOK, "enabled", m.SetEnabled(r.PathValue("name"), true))
+	})
+	handle("POST /plugins/{name}/disable", func(r *http.Request) (int, any, error) {
+		return status(http.StatusOK, "disabled", m.SetEnabled(r.PathValue("name"), false))
+	})
+	handle("GET /plugins/{name}/versions", func(r *http.Request) (int, any, error) {
+		versions, err := m.Versions(r.PathValue("name"))
+		return http.StatusOK, map[string]any{"versions": versions}, err
+	})
+	handle("POST /plugins/{name}/rollback", func(r *http.Request) (int, any, error) {
+		var body struct {
+			Version string `json:"version"`
+		}
+		if r.ContentLength != 0 {
+			if err := decode(r, &body); err != nil {
+				return 0, nil, err
+			}
+		}
+		v, err := m.Rollback(r.Context(), r.PathValue("name"), body.Version)
+		return http.StatusOK, map[string]string{"status": "rolled back", "version": v.Version, "digest": v.Digest}, err
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(data, '\n')) // The client is gone, and nobody else to tell.
+}
+
+// codeOf returns the HTTP code of an error.
+func codeOf(err error) int {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrDeclared):
+		return http.StatusConflict
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
+}
+
+func decode(r *http.Request, to any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("read request: %w", err)
+	}
+	return nil
+}
+
+// loadRequest is what loads a plugin.
+type loadRequest struct {
+	Metadata struct {
+		Name        string `json:"name"`
+		Version     string `json:"version"`
+		Description string `json:"description"`
+		Author      string `json:"author"`
+		SHA256      string `json:"sha256"`
+		Limits      struct {
+			TimeoutMs      int64  `json:"timeoutMs"`
+			MaxMemoryBytes uint64 `json:"maxMemoryBytes"`
+			MaxFuel        int64  `json:"maxFuel"`
+		} `json:"limits"`
+	} `json:"metadata"`
+	WasmBinary []byte   `json:"wasm_binary"`
+	Operations []string `json:"operations"`
+	Enabled    *bool    `json:"enabled"`
+	FailOpen   bool     `json:"fail_open"`
+
+	Settings              json.RawMessage  `json:"settings"`
+	Match                 *admission.Match `json:"match"`
+	Mode                  string           `json:"mode"`
+	Order                 int              `json:"order"`
+	AllowedToMutate       bool             `json:"allowedToMutate"`
+	Gatekeeper            bool             `json:"gatekeeper"`
+	ContextAwareResources []Resource       `json:"contextAwareResources"`
+}
+
+func (m *Manager) load(r *http.Request) error {
+	var body loadRequest
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	md := &body.Metadata
+	spec := PluginSpec{
+		Name: md.Name, Version: md.Version, Description: md.Description, SHA256: md.SHA256, Enabled: body.Enabled,
+		Settings: body.Settings, AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, ContextAwareResources: body.ContextAwareResources,
+		Rules:  Rules{Mode: body.Mode, Order: body.Order},
+		Limits: Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: metav1.Duration{Duration: time.Duration(md.Limits.TimeoutMs) * time.Millisecond}},
+	}
+	if body.FailOpen {
+		spec.FailurePolicy = admission.Ignore.String()
+	}
+	switch {
+	case body.Match != nil && len(body.Operations) != 0:
+		return errors.New("operations and match are both there, want one")
+	case body.Match != nil:
+		spec.Match = *body.Match
+	case len(body.Operations) == 0:
+		return errors.New("operations is empty")
+	default:
+		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}}}
+		for _, operation := range body.Operations {
+			rule.Operations = append(rule.Operations, admissionregistrationv1.OperationType(operation))
+		}
+		spec.Match.Rules = []admissionregistrationv1.RuleWithOperations{rule}
+	}
+	// A client that goes away does not leave half a change behind.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), loadTimeout)
+	defer cancel()
+	return m.Load(ctx, spec, body.WasmBinary)
+}

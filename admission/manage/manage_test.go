@@ -1,0 +1,509 @@
+package manage_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// says is a guest that denies everything with a text.
+func says(text string) []byte {
+	const prefix = "\x00asm\x01\x00\x00\x00"
+	section := func(id byte, body string) string { return string([]byte{id, byte(len(body))}) + body }
+	name := func(s string) string { return string([]byte{byte(len(s))}) + s }
+	module := prefix +
+		// Types: (i32, i32) -> (), () -> i64.
+		section(1, "\x02\x60\x02\x7f\x7f\x00\x60\x00\x01\x7e") +
+		section(2, "\x01"+name("kubewasm")+name("status_reason")+"\x00\x00") +
+		section(3, "\x02\x01\x01") +
+		section(5, "\x01\x00\x01") +
+		section(7, "\x03"+name("memory")+"\x02\x00"+name("kubewasm_abi_v1")+"\x00\x01"+name("validate")+"\x00\x02") +
+		// The marker returns 1 << 32; validate gives its reason and returns deny.
+		section(10, "\x02"+"\x08\x00\x42\x80\x80\x80\x80\x10\x0b"+"\x0a\x00\x41\x00\x41"+string([]byte{byte(len(text))})+"\x10\x00\x42\x02\x0b") +
+		section(11, "\x01\x00\x41\x00\x0b"+name(text))
+	return []byte(module)
+}
+
+func digest(module []byte) string {
+	sum := sha256.Sum256(module)
+	return hex.EncodeToString(sum[:])
+}
+
+type fixture struct {
+	*manage.Manager
+	engine *admission.Engine
+	dir    string
+}
+
+// start returns a manager with a directory for files.
+func start(t *testing.T, change func(*manage.Config)) *fixture {
+	t.Helper()
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{engine: admission.NewEngine(), dir: t.TempDir()}
+	cfg := manage.Config{Runtime: rt, Engine: f.engine, Interval: 10 * time.Millisecond}
+	if change != nil {
+		change(&cfg)
+	}
+	if f.Manager, err = manage.New(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// t.Context has ended.
+		if err := f.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *fixture) write(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(f.dir, name)
+	if err := os.WriteFile(file+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// ask returns the message of the denial of a request, empty if it is allowed.
+func (f *fixture) ask(kind string) string {
+	r := &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create}
+	r.Kind.Kind, r.Resource.Version, r.Resource.Resource = kind, "v1", strings.ToLower(kind)+"s"
+	r.Object.Raw = []byte(`{}`)
+	response := f.engine.Validate(context.Background(), r)
+	if response.Allowed {
+		return strings.Join(response.Warnings, "; ")
+	}
+	return response.Result.Message
+}
+
+// until waits for a message.
+func (f *fixture) until(t *testing.T, kind, want string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for got := f.ask(kind); got != want; got = f.ask(kind) {
+		if time.Now().After(deadline) {
+			t.Fatalf("message is %q, want %q", got, want)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestFileDeclaresPolicies(t *testing.T) {
+	f := start(t, nil)
+	if err := f.Ready(); err != nil {
+		t.Error(err)
+	}
+	f.write(t, "a.wasm", string(says("a")))
+	f.write(t, "b.wasm", string(says("b")))
+	config := func(b string) string {
+		return `
+plugins:
+- name: a
+  source: {file: ` + f.dir + `/a.wasm}
+- name: pods-only
+  source: {file: ` + f.dir + `/b.wasm}
+  order: -1
+  match:
+    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+` + b
+	}
+	file := f.write(t, "policies.yaml", config(""))
+	if err := f.FollowFile(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.ask("Pod"); got != "pods-only: b; a: a" {
+		t.Errorf("message is %q", got)
+	}
+	if got := f.ask("Node"); got != "a: a" {
+		t.Errorf("message is %q", got)
+	}
+
+	f.write(t, "a.wasm", string(says("other")))
+	f.until(t, "Node", "a: other")
+
+	f.write(t, "policies.yaml", config("- {name: c, enabled: false, source: {bytes: "+base64.StdEncoding.EncodeToString(says("c"))+"}}\n- {name: d, source: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}"))
+	f.until(t, "Node", "a: other; d: d")
+
+	f.write(t, "policies.yaml", "plugins: [{name: a, mode: Monitor, source: {file: "+f.dir+"/a.wasm}}]")
+	f.until(t, "Node", "")
+
+	f.write(t, "policies.yaml", "plugins: [{name: a}]") // No file to use: all stays.
+	f.write(t, "policies.yaml", `
+groups:
+- name: both
+  expression: x() || !z()
+  message: neither
+  members:
+    x: {name: both.x, source: {file: `+f.dir+`/a.wasm}}
+    z: {name: both.z, source: {file: `+f.dir+`/b.wasm}}
+- name: one
+  expression: x()
+  message: no
+  members:
+    x: {name: one.x, source: {file: `+f.dir+`/a.wasm}}
+`)
+	f.until(t, "Node", "no")
+}
+
+func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
+	f := start(t, nil)
+	f.write(t, "good.wasm", string(says("good")))
+	f.write(t, "bad.wasm", "\x00asm no module")
+	file := f.write(t, "policies.yaml", `
+plugins:
+- {name: good, source: {file: `+f.dir+`/good.wasm}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [nodes]}]}}
+- {name: bad, source: {file: `+f.dir+`/bad.wasm}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [pods]}]}}
+- {name: open, source: {file: `+f.dir+`/none.wasm}, failurePolicy: Ignore}
+`)
+	err := f.FollowFile(t.Context(), file)
+	if err == nil || !strings.Contains(err.Error(), `plugin "bad": load module`) || !strings.Contains(err.Error(), `plugin "open": fetch module`) {
+		t.Errorf("error is %v", err)
+	}
+	if err := f.Ready(); err != nil {
+		t.Error(err)
+	}
+	// What is guarded by a policy that is not there does not pass.
+	if got := f.ask("Pod"); !strings.HasPrefix(got, `policy "bad" is not available: plugin "bad": load module`) {
+		t.Errorf("message is %q", got)
+	}
+	if got := f.ask("Node"); got != "good: good" {
+		t.Errorf("message is %q", got)
+	}
+	if got := f.ask("Secret"); !strings.HasPrefix(got, `policy "open" is not available`) || !strings.HasSuffix(got, "(ignored)") {
+		t.Errorf("warning is %q", got)
+	}
+	f.write(t, "bad.wasm", string(says("better")))
+	f.until(t, "Pod", "bad: better")
+	f.write(t, "bad.wasm", "worse")
+	deadline := time.Now().Add(20 * time.Second)
+	for f.List()[1].Error == "" && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := f.List()[1]; !strings.Contains(got.Error, "load module") || got.Digest != digest(says("better")) {
+		t.Errorf("policy is %+v", got)
+	}
+	if got := f.ask("Pod"); got != "bad: better" {
+		t.Errorf("message is %q", got)
+	}
+}
+
+func TestParseFileNamesEveryMistake(t *testing.T) {
+	_, err := manage.ParseFile([]byte(`
+plugins:
+- {name: A, source: {file: x}}
+- {name: b, mode: Hope, failurePolicy: Pray}
+- {name: b, source: {file: x, https: y}}
+- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}]}
+groups:
+- {name: g}
+`))
+	want := []string{
+		`configuration: plugin "A": a name is at most 63 lower-case letters, digits, '-' and '.'`,
+		`plugin "b": source is missing`,
+		`plugin "b": mode is "Hope", want Protect or Monitor`,
+		`failurePolicy is "Pray", want Fail or Ignore`,
+		`there are two policies "b"`,
+		`plugin "b": source has 2 of file, bytes, https, configMap and secret, want one`,
+		`plugin "c": source https needs sha256`,
+		`plugin "c": contextAwareResources has apiVersion "", kind "Pod"`,
+		`group "g": has no members`,
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	if _, err := manage.ParseFile([]byte("plugins: [{name: a, sauce: {}}]")); err == nil || !strings.Contains(err.Error(), "sauce") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestSources(t *testing.T) {
+	module := says("from afar")
+	objects := func(kind string) host.ObjectGetter {
+		return host.ObjectGetterFunc(func(_ context.Context, namespace, name string) (map[string][]byte, error) {
+			if namespace != "policies" || name != "p" {
+				return nil, errors.New("not found")
+			}
+			return map[string][]byte{"policy.wasm": says(kind)}, nil
+		})
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(module) }))
+	defer server.Close()
+	f := start(t, func(c *manage.Config) {
+		c.ConfigMaps, c.Secrets, c.HTTPS.Client = objects("configmap"), objects("secret"), server.Client()
+	})
+	for source, want := range map[string]string{
+		`{configMap: {namespace: policies, name: p, key: policy.wasm}}`:   "configmap",
+		`{secret: {namespace: policies, name: p, key: policy.wasm}}`:      "secret",
+		`{https: "` + server.URL + `/p.wasm"}, sha256: ` + digest(module): "from afar",
+	} {
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: " + source + "}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Apply(t.Context(), parsed); err != nil {
+			t.Error(err)
+		}
+		if got := f.ask("Pod"); got != want {
+			t.Errorf("%s: message is %q", source, got)
+		}
+	}
+	parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: {https: \"" + server.URL + "\"}, sha256: \"" + strings.Repeat("0", 64) + "\"}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong *host.DigestError
+	if err := f.Apply(t.Context(), parsed); !errors.As(err, &wrong) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// client calls the API.
+type client struct {
+	t     *testing.T
+	url   string
+	token string
+	http  *http.Client
+}
+
+func (c *client) do(method, path string, body any) (int, map[string]any) {
+	c.t.Helper()
+	var data []byte
+	if text, ok := body.(string); ok {
+		data = []byte(text)
+	} else if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader(data))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var answer map[string]any
+	if err := json.Unmarshal(out, &answer); err != nil {
+		c.t.Fatalf("%s: %v", out, err)
+	}
+	return resp.StatusCode, answer
+}
+
+func (c *client) want(method, path string, body any, code int, want map[string]any) {
+	c.t.Helper()
+	got, answer := c.do(method, path, body)
+	if diff := cmp.Diff(want, answer); got != code || diff != "" {
+		c.t.Errorf("%s %s: %d, want %d (-want +got):\n%s", method, path, got, code, diff)
+	}
+}
+
+func loadBody(name, version string, module []byte, more map[string]any) map[string]any {
+	body := map[string]any{
+		"metadata":    map[string]any{"name": name, "version": version, "description": "says it", "author": "me", "limits": map[string]any{"timeoutMs": 500, "maxFuel": 1000000}},
+		"wasm_binary": base64.StdEncoding.EncodeToString(module), "operations": []string{"CREATE", "UPDATE"},
+	}
+	for key, value := range more {
+		body[key] = value
+	}
+	return body
+}
+
+func TestAPI(t *testing.T) {
+	state := t.TempDir()
+	withState := func(c *manage.Config) { c.Directory = state }
+	f := start(t, withState)
+	token := func() (string, error) { return "secret\n", nil }
+	server := httptest.NewServer(f.API(manage.Auth{Token: token}))
+	defer server.Close()
+	c := &client{t, server.URL, "secret", server.Client()}
+
+	c.want("GET", "/plugins", nil, 200, map[string]any{"plugins": []any{}})
+	c.want("POST", "/plugins", loadBody("p", "1.0.0", says("one"), nil), 201, map[string]any{"status": "created"})
+	if got := f.ask("Pod"); got != "one" {
+		t.Errorf("message is %q", got)
+	}
+	if _, got := c.do("GET", "/plugins", nil); len(got["plugins"].([]any)) != 1 {
+		t.Errorf("plugins are %v", got)
+	} else {
+		p := got["plugins"].([]any)[0].(map[string]any)
+		delete(p, "loadedAt")
+		if diff := cmp.Diff(map[string]any{
+			"name": "p", "version": "1.0.0", "description": "says it", "operations": []any{"CREATE", "UPDATE"}, "enabled": true,
+			"origin": "api", "digest": digest(says("one")), "mode": "Protect", "failurePolicy": "Fail",
+		}, p); diff != "" {
+			t.Errorf("plugin (-want +got):\n%s", diff)
+		}
+	}
+	refused := func(body any, code int, want string) {
+		t.Helper()
+		got, answer := c.do("POST", "/plugins", body)
+		if text, _ := answer["error"].(string); got != code || !strings.Contains(text, want) {
+			t.Errorf("%d %v, want %d %s", got, answer, code, want)
+		}
+		if got := f.ask("Pod"); got != "one" {
+			t.Errorf("message is %q", got)
+		}
+	}
+	refused("{", 400, "read request")
+	refused(`{"metadata":{"name":"p"},"wasm":""}`, 400, `unknown field "wasm"`)
+	refused(loadBody("p", "2", []byte("\x00asm"), nil), 400, "load module")
+	refused(loadBody("p", "2", nil, nil), 400, "the module is empty")
+	refused(loadBody("../p", "2", says("x"), nil), 400, "a name is at most 63")
+	refused(loadBody("p", "2", says("x"), map[string]any{"operations": []string{}}), 400, "operations is empty")
+	refused(loadBody("p", "2", says("x"), map[string]any{"operations": []string{"PATCH"}}), 400, `has "PATCH"`)
+	refused(loadBody("p", "2", says("x"), map[string]any{"metadata": map[string]any{"name": "p", "sha256": strings.Repeat("0", 64)}}), 400, "sha256 of the module is")
+
+	c.want("POST", "/plugins", loadBody("p", "2.0.0", says("two"), map[string]any{"fail_open": true}), 201, map[string]any{"status": "created"})
+	if got := f.ask("Pod"); got != "two" {
+		t.Errorf("message is %q", got)
+	}
+	c.want("POST", "/plugins/p/disable", nil, 200, map[string]any{"status": "disabled"})
+	if got := f.ask("Pod"); got != "" {
+		t.Errorf("message is %q", got)
+	}
+	c.want("POST", "/plugins/p/enable", nil, 200, map[string]any{"status": "enabled"})
+	c.want("POST", "/plugins/p/rollback", nil, 200, map[string]any{"status": "rolled back", "version": "1.0.0", "digest": digest(says("one"))})
+	if got := f.ask("Pod"); got != "one" {
+		t.Errorf("message is %q", got)
+	}
+	if _, got := c.do("GET", "/plugins/p/versions", nil); len(got["versions"].([]any)) != 2 {
+		t.Errorf("versions are %v", got)
+	}
+	c.want("POST", "/plugins/p/rollback", `{"version":"2.0.0"}`, 200, map[string]any{"status": "rolled back", "version": "2.0.0", "digest": digest(says("two"))})
+	c.want("POST", "/plugins/p/rollback", `{"version":"3"}`, 404, map[string]any{"error": `policy "p": version "3" to roll back to: not found`})
+	c.want("POST", "/plugins", loadBody("q", "1", says("q"), map[string]any{"enabled": false}), 201, map[string]any{"status": "created"})
+
+	t.Run("what was loaded is there after a restart", func(t *testing.T) {
+		again := start(t, withState)
+		if got := again.ask("Pod"); got != "two" {
+			t.Errorf("message is %q", got)
+		}
+		if got := again.List(); len(got) != 2 || got[0].Version != "2.0.0" || got[1].Enabled {
+			t.Errorf("policies are %+v", got)
+		}
+		if v, err := again.Rollback(t.Context(), "p", "1.0.0"); err != nil || v.Digest != digest(says("one")) {
+			t.Errorf("rolled back to %+v, %v", v, err)
+		}
+		if got := again.ask("Pod"); got != "one" {
+			t.Errorf("message is %q", got)
+		}
+	})
+	t.Run("a module that was changed is not loaded", func(t *testing.T) {
+		file := filepath.Join(state, "modules", digest(says("q"))+".wasm")
+		if err := os.WriteFile(file, says("z"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := start(t, withState)
+		if got := again.List()[1].Error; !strings.Contains(got, "sha256 is") {
+			t.Errorf("error is %q", got)
+		}
+	})
+	c.want("DELETE", "/plugins/p", nil, 200, map[string]any{"status": "removed"})
+	c.want("DELETE", "/plugins/p", nil, 404, map[string]any{"error": `policy "p": not found`})
+	c.want("POST", "/plugins/p/enable", nil, 404, map[string]any{"error": `policy "p": not found`})
+	c.want("DELETE", "/plugins/q", nil, 200, map[string]any{"status": "removed"})
+	if files, _ := filepath.Glob(state + "/*/*"); len(files) != 0 {
+		t.Errorf("left over: %v", files)
+	}
+	parsed, err := manage.ParseFile([]byte("plugins: [{name: f, source: {bytes: " + base64.StdEncoding.EncodeToString(says("f")) + "}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Apply(t.Context(), parsed); err != nil {
+		t.Fatal(err)
+	}
+	c.want("DELETE", "/plugins/f", nil, 409, map[string]any{"error": `policy "f": is declared in the configuration file`})
+	c.want("POST", "/plugins", loadBody("f", "", says("g"), nil), 409, map[string]any{"error": `plugin "f": is declared in the configuration file`})
+}
+
+func TestAPILetsNobodyInByDefault(t *testing.T) {
+	f := start(t, nil)
+	empty := func() (string, error) { return "", nil }
+	broken := func() (string, error) { return "x", errors.New("no file") }
+	for name, test := range map[string]struct {
+		auth  manage.Auth
+		token string
+	}{
+		"nothing is configured":      {manage.Auth{}, "x"},
+		"no token is sent":           {manage.Auth{Token: func() (string, error) { return "x", nil }}, ""},
+		"another token is sent":      {manage.Auth{Token: func() (string, error) { return "x", nil }}, "y"},
+		"the token is empty":         {manage.Auth{Token: empty}, " "},
+		"the token cannot be read":   {manage.Auth{Token: broken}, "x"},
+		"a name, and no certificate": {manage.Auth{ClientNames: []string{"admin"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(f.API(test.auth))
+			defer server.Close()
+			c := &client{t, server.URL, test.token, server.Client()}
+			for _, path := range []string{"/plugins", "/plugins/p/versions"} {
+				c.want("GET", path, nil, 401, map[string]any{"error": "not authorized"})
+			}
+			c.want("POST", "/plugins", loadBody("p", "1", says("x"), nil), 401, map[string]any{"error": "not authorized"})
+		})
+	}
+}
+
+func TestAPIByClientCertificate(t *testing.T) {
+	f := start(t, nil)
+	for name, code := range map[string]int{"admin": 200, "other": 401, "": 401} {
+		r := httptest.NewRequest("GET", "/plugins", nil)
+		cert := &x509.Certificate{Subject: pkix.Name{CommonName: name}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+		w := httptest.NewRecorder()
+		f.API(manage.Auth{ClientNames: []string{"admin", ""}}).ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("%q gets %d, want %d", name, w.Code, code)
+		}
+		r.TLS.VerifiedChains = nil
+		w = httptest.NewRecorder()
+		f.API(manage.Auth{ClientNames: []string{"admin"}}).ServeHTTP(w, r)
+		if w.Code != 401 {
+			t.Errorf("%q, not verified, gets %d", name, w.Code)
+		}
+	}
+}

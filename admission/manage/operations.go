@@ -1,0 +1,240 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+)
+
+// Info is what there is to know of a policy.
+type Info struct {
+	Name        string `json:"name"`
+	Version     string `json:"version,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Operations are those of its rules, all if it has none.
+	Operations []string `json:"operations"`
+	Enabled    bool     `json:"enabled"`
+	// Group says that it is a group.
+	Group bool `json:"group,omitempty"`
+	// Origin is file or api.
+	Origin string `json:"origin"`
+	// Dialect is the ABI of the guest, empty for that of package abi.
+	Dialect string `json:"dialect,omitempty"`
+	// Digest is the SHA-256 of the module in service.
+	Digest        string    `json:"digest,omitempty"`
+	Mode          string    `json:"mode"`
+	FailurePolicy string    `json:"failurePolicy"`
+	LoadedAt      time.Time `json:"loadedAt"`
+	// Error is why what was asked for last is not in service.
+	Error string `json:"error,omitempty"`
+}
+
+// List returns the policies, in the order in which they came.
+func (m *Manager) List() []Info {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	entries := make([]*entry, 0, len(m.entries))
+	for _, e := range m.entries {
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
+	list := make([]Info, len(entries))
+	for i, e := range entries {
+		list[i] = e.info()
+	}
+	return list
+}
+
+func (e *entry) info() Info {
+	i := Info{
+		Name: e.name, Enabled: !e.disabled, Origin: e.origin, Digest: e.digest, LoadedAt: e.loadedAt, Group: e.group != nil,
+		Mode: admission.Protect.String(), FailurePolicy: admission.Fail.String(),
+	}
+	var rules Rules
+	if e.plugin != nil {
+		i.Version, i.Description, rules = e.plugin.Version, e.plugin.Description, e.plugin.Rules
+	} else {
+		rules = e.group.Rules
+	}
+	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, i.Mode), cmp.Or(rules.FailurePolicy, i.FailurePolicy)
+	for _, rule := range rules.Match.Rules {
+		for _, operation := range rule.Operations {
+			if !slices.Contains(i.Operations, string(operation)) {
+				i.Operations = append(i.Operations, string(operation))
+			}
+		}
+	}
+	if i.Operations == nil {
+		i.Operations = []string{"*"}
+	}
+	if p, ok := e.policy.(*admission.Plugin); ok {
+		i.Dialect = p.Dialect()
+	}
+	if e.err != nil {
+		i.Error = e.err.Error()
+	}
+	return i
+}
+
+// find returns a policy. changing is held.
+func (m *Manager) find(name string) (*entry, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e, ok := m.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
+	}
+	return e, nil
+}
+
+// Load loads a plugin from the bytes of its module, in place of an earlier one of
+// the same name. spec has no source. When it returns an error, what there was is
+// in service.
+func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) error {
+	spec.Source = &Source{Bytes: module}
+	if len(module) == 0 {
+		return fmt.Errorf("plugin %q: the module is empty", spec.Name)
+	}
+	if err := errors.Join(spec.check("plugin")...); err != nil {
+		return err
+	}
+	spec.Source = nil
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	e, err := m.find(spec.Name)
+	switch {
+	case err != nil:
+		e = &entry{name: spec.Name, origin: fromAPI}
+	case e.origin == fromFile:
+		return fmt.Errorf("plugin %q: %w", spec.Name, ErrDeclared)
+	}
+	policy, err := m.loadPlugin(ctx, &spec, module)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	e.plugin, e.disabled = &spec, !enabled(spec.Enabled)
+	m.mu.Unlock()
+	m.publish(m.install(e, policy, module))
+	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
+	return m.save(e, module)
+}
+
+// Remove takes a plugin away that Load loaded.
+func (m *Manager) Remove(name string) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	e, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	if e.origin == fromFile {
+		return fmt.Errorf("policy %q: %w", name, ErrDeclared)
+	}
+	m.mu.Lock()
+	gone := m.drop(e)
+	m.mu.Unlock()
+	m.publish(gone)
+	if m.store == nil {
+		return nil
+	}
+	return m.store.remove(name)
+}
+
+// SetEnabled says whether a policy is asked. A policy of the configuration file is
+// what the file says when that changes.
+func (m *Manager) SetEnabled(name string, on bool) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	e, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	e.disabled = !on
+	m.mu.Unlock()
+	m.publish()
+	m.log(slog.LevelInfo, "policy is switched", "policy", name, "enabled", on)
+	return m.save(e, nil)
+}
+
+// Versions returns the versions of a plugin that were in service, with their
+// settings, the latest first: that is the one that is in service now.
+func (m *Manager) Versions(name string) ([]Version, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e, ok := m.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
+	}
+	list := slices.Clone(e.versions)
+	slices.Reverse(list)
+	return list, nil
+}
+
+// Rollback brings an earlier version of a plugin back: the one with that version
+// or digest or, if wanted is empty, the one before the one in service. A plugin of
+// the configuration file stays so until the file or its source changes.
+func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	e, err := m.find(name)
+	if err != nil {
+		return Version{}, err
+	}
+	i := len(e.versions) - 2
+	if wanted != "" {
+		for i = len(e.versions) - 1; i >= 0; i-- {
+			if v := &e.versions[i]; v.Version == wanted || v.Digest == wanted {
+				break
+			}
+		}
+	}
+	if i < 0 {
+		return Version{}, fmt.Errorf("policy %q: version %q to roll back to: %w", name, wanted, ErrNotFound)
+	}
+	v := e.versions[i]
+	module := v.module
+	if module == nil {
+		if module, err = m.store.module(v.Digest); err != nil {
+			return Version{}, fmt.Errorf("policy %q: %w", name, err)
+		}
+	}
+	spec := v.Spec
+	policy, err := m.loadPlugin(ctx, &spec, module)
+	if err != nil {
+		return Version{}, err
+	}
+	m.mu.Lock()
+	e.plugin = &spec
+	m.mu.Unlock()
+	m.publish(m.install(e, policy, module))
+	m.log(slog.LevelInfo, "policy is rolled back", "policy", name, "digest", v.Digest)
+	return v, m.save(e, module)
+}
+
+// save keeps what the API has done to a policy. changing is held.
+func (m *Manager) save(e *entry, module []byte) error {
+	if m.store == nil || e.origin != fromAPI {
+		return nil
+	}
+	m.mu.RLock()
+	k := kept{Spec: *e.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
+	m.mu.RUnlock()
+	if err := m.store.write(k, module); err != nil {
+		return fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)
+	}
+	// The module lies there now.
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range e.versions {
+		e.versions[i].module = nil
+	}
+	return nil
+}

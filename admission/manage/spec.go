@@ -1,0 +1,330 @@
+package manage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// File is a configuration file.
+type File struct {
+	// Plugins and Groups are the policies. Their names are unique.
+	Plugins []PluginSpec `json:"plugins,omitempty"`
+	Groups  []GroupSpec  `json:"groups,omitempty"`
+}
+
+// PluginSpec says which module a plugin is, what it is allowed and when it is
+// asked.
+type PluginSpec struct {
+	// Name is the plugin's name: lower-case letters, digits, '-' and '.', at most
+	// 63.
+	Name string `json:"name"`
+	// Version and Description are for people.
+	Version     string `json:"version,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Enabled says whether the plugin is asked. Default true.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Source is where the module comes from. What is sent to the management API
+	// has none.
+	Source *Source `json:"source,omitempty"`
+	// SHA256 is the digest that the module must have, in hexadecimal; required
+	// for https. A module without one is followed: when the source changes, the
+	// plugin does.
+	SHA256 string `json:"sha256,omitempty"`
+	// Settings are the configuration of the guest.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	Rules    `json:",inline"`
+	// AllowedToMutate, Gatekeeper and ContextAwareResources are those of
+	// admission.PluginConfig.
+	AllowedToMutate       bool       `json:"allowedToMutate,omitempty"`
+	Gatekeeper            bool       `json:"gatekeeper,omitempty"`
+	ContextAwareResources []Resource `json:"contextAwareResources,omitempty"`
+	// Limits bound what the guest may use.
+	Limits Limits `json:"limits,omitempty"`
+	// Grants are those of host.Config.
+	Grants []string `json:"grants,omitempty"`
+}
+
+// GroupSpec is a group of plugins under an expression.
+type GroupSpec struct {
+	Name    string `json:"name"`
+	Enabled *bool  `json:"enabled,omitempty"`
+	// Members are the plugins by their names in the expression; they have no
+	// rules of their own.
+	Members    map[string]PluginSpec `json:"members"`
+	Expression string                `json:"expression"`
+	Message    string                `json:"message"`
+	Rules      `json:",inline"`
+}
+
+// Rules say when a policy is asked and what its verdict counts for, as
+// admission.PolicyRules.
+type Rules struct {
+	Match admission.Match `json:"match,omitempty"`
+	Order int             `json:"order,omitempty"`
+	// Mode is Protect or Monitor. Default Protect.
+	Mode string `json:"mode,omitempty"`
+	// FailurePolicy is Fail or Ignore. Default Fail.
+	FailurePolicy string `json:"failurePolicy,omitempty"`
+}
+
+// Resource is a kind of objects.
+type Resource struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// Limits are those of host.Limits; what is 0 has its default.
+type Limits struct {
+	MemoryBytes uint64          `json:"memoryBytes,omitempty"`
+	Fuel        int64           `json:"fuel,omitempty"`
+	Timeout     metav1.Duration `json:"timeout,omitempty"`
+	Instances   int             `json:"instances,omitempty"`
+	OutputBytes int             `json:"outputBytes,omitempty"`
+	ResultBytes int             `json:"resultBytes,omitempty"`
+}
+
+// Source is where a module comes from: one of these.
+type Source struct {
+	// File is a path.
+	File string `json:"file,omitempty"`
+	// Bytes are the module itself, in base64.
+	Bytes []byte `json:"bytes,omitempty"`
+	// HTTPS is a URL, which needs a digest.
+	HTTPS string `json:"https,omitempty"`
+	// ConfigMap and Secret are keys of objects.
+	ConfigMap *ObjectKey `json:"configMap,omitempty"`
+	Secret    *ObjectKey `json:"secret,omitempty"`
+}
+
+// ObjectKey is a key of a ConfigMap or a Secret.
+type ObjectKey struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Key       string `json:"key"`
+}
+
+// ParseFile reads a configuration file in YAML or JSON. Errors are everything
+// that is wrong with it, but for what only the modules can tell.
+func ParseFile(data []byte) (*File, error) {
+	var f File
+	if err := yaml.UnmarshalStrict(data, &f); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	var errs []error
+	names := map[string]bool{}
+	name := func(name string) {
+		if names[name] {
+			errs = append(errs, fmt.Errorf("there are two policies %q", name))
+		}
+		names[name] = true
+	}
+	for i := range f.Plugins {
+		name(f.Plugins[i].Name)
+		errs = append(errs, f.Plugins[i].check("plugin")...)
+	}
+	for i := range f.Groups {
+		name(f.Groups[i].Name)
+		errs = append(errs, f.Groups[i].check()...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return &f, nil
+}
+
+var nameRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+
+func checkName(what, name string) error {
+	if !nameRE.MatchString(name) {
+		return fmt.Errorf("%s %.80q: a name is at most 63 lower-case letters, digits, '-' and '.'", what, name)
+	}
+	return nil
+}
+
+func (s *PluginSpec) check(what string) (errs []error) {
+	if err := checkName(what, s.Name); err != nil {
+		errs = append(errs, err)
+	}
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s %q: %s", what, s.Name, fmt.Sprintf(format, args...)))
+	}
+	if s.Source == nil {
+		fail("source is missing")
+	} else if n := s.Source.count(); n != 1 {
+		fail("source has %d of file, bytes, https, configMap and secret, want one", n)
+	} else if s.Source.HTTPS != "" && s.SHA256 == "" {
+		fail("source https needs sha256")
+	}
+	if _, err := s.policyRules(); err != nil {
+		fail("%v", err)
+	}
+	for _, r := range s.ContextAwareResources {
+		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.Kind == "" || r.APIVersion == "" {
+			fail("contextAwareResources has apiVersion %q, kind %q", r.APIVersion, r.Kind)
+		}
+	}
+	return errs
+}
+
+func (g *GroupSpec) check() (errs []error) {
+	if err := checkName("group", g.Name); err != nil {
+		errs = append(errs, err)
+	}
+	if len(g.Members) == 0 {
+		errs = append(errs, fmt.Errorf("group %q: has no members", g.Name))
+	}
+	for alias, member := range g.Members {
+		errs = append(errs, member.check("group "+g.Name+": member "+alias)...)
+	}
+	if _, err := g.policyRules(); err != nil {
+		errs = append(errs, fmt.Errorf("group %q: %w", g.Name, err))
+	}
+	// A map has no order; an error message should.
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+func (s *Source) count() int {
+	n := 0
+	for _, set := range []bool{s.File != "", len(s.Bytes) != 0, s.HTTPS != "", s.ConfigMap != nil, s.Secret != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// policyRules returns the rules without what the manager adds.
+func (r *Rules) policyRules() (admission.PolicyRules, error) {
+	rules := admission.PolicyRules{Match: r.Match, Order: r.Order}
+	var errs []error
+	switch r.Mode {
+	case "", admission.Protect.String():
+	case admission.Monitor.String():
+		rules.Mode = admission.Monitor
+	default:
+		errs = append(errs, fmt.Errorf("mode is %q, want Protect or Monitor", r.Mode))
+	}
+	switch r.FailurePolicy {
+	case "", admission.Fail.String():
+	case admission.Ignore.String():
+		rules.FailurePolicy = admission.Ignore
+	default:
+		errs = append(errs, fmt.Errorf("failurePolicy is %q, want Fail or Ignore", r.FailurePolicy))
+	}
+	return rules, errors.Join(errs...)
+}
+
+// source returns the source of a module.
+func (m *Manager) source(s *Source) host.Source {
+	switch {
+	case len(s.Bytes) != 0:
+		return host.Bytes(s.Bytes)
+	case s.File != "":
+		return host.File(s.File)
+	case s.HTTPS != "":
+		return host.HTTPS(s.HTTPS, m.cfg.HTTPS)
+	case s.ConfigMap != nil:
+		return host.ConfigMapKey(m.cfg.ConfigMaps, s.ConfigMap.Namespace, s.ConfigMap.Name, s.ConfigMap.Key)
+	}
+	return host.SecretKey(m.cfg.Secrets, s.Secret.Namespace, s.Secret.Name, s.Secret.Key)
+}
+
+// pluginConfig returns what a plugin is loaded with.
+func (m *Manager) pluginConfig(s *PluginSpec, module []byte) (admission.PluginConfig, error) {
+	rules, err := s.policyRules()
+	if err != nil {
+		return admission.PluginConfig{}, fmt.Errorf("plugin %q: %w", s.Name, err)
+	}
+	cfg := admission.PluginConfig{
+		Module: host.Config{
+			Name: s.Name, Source: host.Bytes(module), SHA256: s.SHA256, Guest: s.Settings, Grants: s.Grants,
+			Logger: m.cfg.Logger, Observer: m.cfg.HostObserver,
+			Limits: host.Limits{
+				MemoryBytes: s.Limits.MemoryBytes, Fuel: s.Limits.Fuel, Timeout: s.Limits.Timeout.Duration,
+				Instances: s.Limits.Instances, OutputBytes: s.Limits.OutputBytes, ResultBytes: s.Limits.ResultBytes,
+			},
+		},
+		PolicyRules: m.complete(rules), AllowedToMutate: s.AllowedToMutate, Gatekeeper: s.Gatekeeper, Cluster: m.cfg.Cluster,
+	}
+	for _, r := range s.ContextAwareResources {
+		cfg.ContextAwareResources = append(cfg.ContextAwareResources, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind))
+	}
+	return cfg, nil
+}
+
+// complete adds what all policies of a manager have.
+func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
+	rules.Namespaces = m.cfg.Namespaces
+	if m.cfg.Observer != nil {
+		rules.Observer = m.cfg.Observer
+	}
+	return rules
+}
+
+func enabled(b *bool) bool { return b == nil || *b }
+
+// Config says what a Manager has.
+type Config struct {
+	// Runtime loads the modules, and Engine gets the policies; both are required,
+	// and the Manager is alone in changing the engine.
+	Runtime *host.Runtime
+	Engine  *admission.Engine
+	// ConfigMaps and Secrets read modules from objects; nil cannot.
+	ConfigMaps, Secrets host.ObjectGetter
+	// HTTPS bounds downloads.
+	HTTPS host.HTTPSOptions
+	// Cluster and Namespaces are for all policies, see package admission.
+	Cluster    admission.Cluster
+	Namespaces admission.NamespaceLabels
+	// Directory, if it is there, keeps what was loaded by the API.
+	Directory string
+	// Versions is how many versions of a plugin are kept to roll back to. Default
+	// 5.
+	Versions int
+	// Interval is how often sources and the configuration file are looked at
+	// that do not tell of changes. Default 30 s.
+	Interval time.Duration
+	// Observer and HostObserver are told what policies and guests do.
+	Observer     admission.Observer
+	HostObserver host.Observer
+	// Forget is called with the name of a policy that is gone, for metrics; nil is
+	// not called.
+	Forget func(policy string)
+	// Logger takes what happens, and what guests say; nil drops it.
+	Logger *slog.Logger
+}
+
+const (
+	defaultVersions = 5
+	closeTimeout    = time.Minute
+)
+
+// fetch reads the module of a plugin.
+func (m *Manager) fetch(ctx context.Context, s *PluginSpec) ([]byte, error) {
+	source := m.source(s.Source)
+	if checker, ok := source.(host.Checker); ok {
+		if err := checker.Check(s.SHA256); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", s.Name, err)
+		}
+	}
+	module, err := source.Fetch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
+	}
+	return module, nil
+}

@@ -1,0 +1,39 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+)
+
+// Unavailable returns a policy that fails on every request that rules match, for
+// reason: it stands for one that should be there and could not be loaded, so that
+// requests which it should guard do not pass unseen, while others do. mutates says
+// that it stands for a mutator.
+func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
+	match, err := rules.compile()
+	if err != nil {
+		return nil, fmt.Errorf("policy %q: configuration: %w", name, err)
+	}
+	return &unavailable{name: name, policyRules: rules, match: match, mutator: mutates, reason: reason}, nil
+}
+
+type unavailable struct {
+	name        string
+	policyRules PolicyRules
+	match       *matcher
+	mutator     bool
+	reason      error
+}
+
+func (u *unavailable) Name() string                { return u.name }
+func (u *unavailable) Close(context.Context) error { return nil }
+func (u *unavailable) rules() *PolicyRules         { return &u.policyRules }
+func (u *unavailable) matcher() *matcher           { return u.match }
+func (u *unavailable) validates() bool             { return !u.mutator }
+func (u *unavailable) mutates() bool               { return u.mutator }
+
+func (u *unavailable) decide(context.Context, *dialect.Request, bool) verdict {
+	return failed(fmt.Errorf("policy %q is not available: %w", u.name, u.reason))
+}

@@ -1,0 +1,244 @@
+// Package webhook serves an admission engine over TLS, as an API server calls it.
+//
+//	server := webhook.Server{Config: webhook.Config{
+//		Addr: ":8443", CertFile: "tls.crt", KeyFile: "tls.key", Engine: engine,
+//	}}
+//	err := server.Run(ctx)
+//
+// # Paths
+//
+//	/validate, /mutate            all policies
+//	/validate/{name}, /mutate/…   one of them
+//	/healthz                      200 while the process runs
+//	/readyz                       200 while it takes requests
+//	/metrics                      what Config.Metrics has
+//	/plugins…                     what Config.Manage has
+//
+// Certificate, key and client CA are read again when their files change; what
+// cannot be used leaves what is in use. When ctx ends, /readyz fails first, then
+// after Config.DrainDelay no connection is accepted any more, and what runs is
+// waited for.
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+)
+
+// Config says what a server serves. Zero fields have the defaults below.
+type Config struct {
+	// Addr is the address to listen on. Default ":8443".
+	Addr string
+	// CertFile and KeyFile are the certificate and its key in PEM. Required.
+	CertFile, KeyFile string
+	// ClientCAFile, if it is there, is a bundle in PEM: who calls a webhook must
+	// have a certificate that one of it has signed. Probes and metrics are
+	// served to everybody.
+	ClientCAFile string
+	// Engine decides. Required.
+	Engine *admission.Engine
+	// Ready returns why the server should get no requests yet, nil if it should;
+	// a nil func is always ready.
+	Ready func() error
+	// Metrics serves /metrics; nil serves none.
+	Metrics http.Handler
+	// Counter counts requests; nil counts none.
+	Counter *admissionmetrics.Metrics
+	// Manage serves /plugins; nil serves none. It authenticates by itself.
+	Manage http.Handler
+	// MaxBodyBytes is the longest review. Default admission.DefaultMaxBodyBytes.
+	MaxBodyBytes int64
+	// DrainDelay is how long the server goes on to serve when it is to end and
+	// has said so by /readyz: as long as others take to notice. Default 5 s.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests that run are waited for. Default 30 s,
+	// the longest timeout of a webhook.
+	DrainTimeout time.Duration
+	// Logger takes what goes wrong; nil drops it.
+	Logger *slog.Logger
+}
+
+const (
+	defaultAddr         = ":8443"
+	defaultDrainDelay   = 5 * time.Second
+	defaultDrainTimeout = 30 * time.Second
+)
+
+// Server is a server of webhooks. It runs once.
+type Server struct {
+	Config Config
+	// Listening is called with the address when the server accepts connections;
+	// nil is not called.
+	Listening func(net.Addr)
+
+	listening, draining atomic.Bool
+}
+
+// Run serves until ctx ends, and returns when everything is answered. The error is
+// nil then.
+func (s *Server) Run(ctx context.Context) error {
+	c := &s.Config
+	var errs []error
+	for _, f := range []struct{ name, value string }{{"certFile", c.CertFile}, {"keyFile", c.KeyFile}} {
+		if f.value == "" {
+			errs = append(errs, fmt.Errorf("%s is empty", f.name))
+		}
+	}
+	if c.Engine == nil {
+		errs = append(errs, errors.New("engine is missing"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	certificates, err := newCertificates(c.CertFile, c.KeyFile, c.ClientCAFile)
+	if err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	addr := c.Addr
+	if addr == "" {
+		addr = defaultAddr
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	server := &http.Server{
+		Handler:           s.Handler(),
+		TLSConfig:         certificates.config(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       admission.MaxTimeout + 10*time.Second,
+		WriteTimeout:      admission.MaxTimeout + 10*time.Second,
+		IdleTimeout:       5 * time.Minute,
+		ErrorLog:          errorLog(c.Logger),
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go certificates.follow(watching, c.Logger)
+
+	served := make(chan error, 1)
+	go func() { served <- server.ServeTLS(listener, "", "") }()
+	s.listening.Store(true)
+	if s.Listening != nil {
+		s.Listening(listener.Addr())
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("webhook server: %w", err)
+	case <-ctx.Done():
+	}
+	return s.drain(server)
+}
+
+// drain ends the server without an answer that is missing.
+func (s *Server) drain(server *http.Server) error {
+	s.draining.Store(true)
+	delay, timeout := s.Config.DrainDelay, s.Config.DrainTimeout
+	if delay == 0 {
+		delay = defaultDrainDelay
+	}
+	if timeout == 0 {
+		timeout = defaultDrainTimeout
+	}
+	// Requests go on arriving until everybody knows.
+	time.Sleep(delay)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("webhook server: wait for requests: %w", errors.Join(err, server.Close()))
+	}
+	return nil
+}
+
+// Handler returns what the server serves, for a server of one's own.
+func (s *Server) Handler() http.Handler {
+	c := &s.Config
+	mux := http.NewServeMux()
+	handler := func(h *admission.Handler) http.Handler {
+		h.MaxBodyBytes, h.Logger = c.MaxBodyBytes, c.Logger
+		if c.Counter != nil {
+			h.Panicked = c.Counter.Panicked
+		}
+		return h
+	}
+	for _, webhook := range []string{"validate", "mutate"} {
+		all := &admission.Handler{Validator: c.Engine}
+		if webhook == "mutate" {
+			all = &admission.Handler{Mutator: c.Engine}
+		}
+		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			policy, ok := c.Engine.Only(r.PathValue("name"))
+			if !ok {
+				http.Error(w, "there is no such policy", http.StatusNotFound)
+				return
+			}
+			h := &admission.Handler{Validator: policy}
+			if webhook == "mutate" {
+				h = &admission.Handler{Mutator: policy}
+			}
+			handler(h).ServeHTTP(w, r)
+		})
+		mux.Handle("/"+webhook, s.guard(webhook, handler(all)))
+		mux.Handle("/"+webhook+"/{name}", s.guard(webhook, one))
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		ok(w)
+	})
+	if c.Metrics != nil {
+		mux.Handle("GET /metrics", c.Metrics)
+	}
+	if c.Manage != nil {
+		mux.Handle("/plugins", c.Manage)
+		mux.Handle("/plugins/", c.Manage)
+	}
+	return mux
+}
+
+func ok(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintln(w, "ok")
+}
+
+func (s *Server) ready() error {
+	switch {
+	case s.draining.Load():
+		return errors.New("the server is about to end")
+	case !s.listening.Load():
+		return errors.New("the server does not listen yet")
+	case s.Config.Ready != nil:
+		return s.Config.Ready()
+	}
+	return nil
+}
+
+// guard counts the requests of a webhook, and asks for a client certificate if
+// there is a CA for them.
+func (s *Server) guard(webhook string, h http.Handler) http.Handler {
+	guarded := h
+	if s.Config.ClientCAFile != "" {
+		guarded = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+				http.Error(w, "a client certificate is required", http.StatusUnauthorized)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	if s.Config.Counter == nil {
+		return guarded
+	}
+	return s.Config.Counter.Wrap(webhook, guarded)
+}
