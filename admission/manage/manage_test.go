@@ -170,11 +170,11 @@ groups:
     z: {name: both.z, source: {file: `+f.dir+`/b.wasm}}
 - name: one
   expression: x()
-  message: no
+  message: refused
   members:
     x: {name: one.x, source: {file: `+f.dir+`/a.wasm}}
 `)
-	f.until(t, "Node", "no")
+	f.until(t, "Node", "refused")
 }
 
 func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
