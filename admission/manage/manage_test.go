@@ -174,7 +174,7 @@ groups:
   members:
     x: {name: one.x, source: {file: `+f.dir+`/a.wasm}}
 `)
-	f.until(t, "Node", "refused")
+	f.until(t, "Node", "one: refused")
 }
 
 func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
