@@ -1,0 +1,132 @@
+// Command webhook is an admission webhook whose policies are WebAssembly modules.
+//
+//	webhook -cert tls.crt -key tls.key -policies policies.yaml
+//
+// What the policies are stands in the file policies.yaml, which is followed. With
+// -api-token-file there is a management API as well, for the paths /plugins; with
+// -state-dir, what it loads is there after a restart. In a cluster, or with
+// -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces by
+// their labels, and look at objects.
+//
+// The directory manifests installs it in a cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "webhook:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	server                                        webhook.Config
+	policies, stateDir, cacheDir, tokenFile, kube string
+	memoryBytes                                   uint64
+}
+
+func parse(args []string) (*options, error) {
+	o := new(options)
+	flags := flag.NewFlagSet("webhook", flag.ContinueOnError)
+	flags.StringVar(&o.server.Addr, "addr", ":8443", "`address` to listen on")
+	flags.StringVar(&o.server.CertFile, "cert", "", "`file` of the certificate, PEM")
+	flags.StringVar(&o.server.KeyFile, "key", "", "`file` of its key, PEM")
+	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; none asks for no certificate")
+	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
+	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
+	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
+	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
+	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API; none switches the API off")
+	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
+	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for no limit")
+	return o, flags.Parse(args)
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, MemoryBytes: o.memoryBytes})
+	if err != nil {
+		return err
+	}
+	defer rt.Close(context.Background())
+
+	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
+	registry.MustRegister(verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	engine := admission.NewEngine()
+	cfg := manage.Config{
+		Runtime: rt, Engine: engine, Directory: o.stateDir,
+		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
+	}
+	if err := connect(ctx, o.kube, &cfg); err != nil {
+		return err
+	}
+	manager, err := manage.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := manager.Close(closing); err != nil {
+			logger.Error("end", "err", err)
+		}
+	}()
+	following, unfollow := context.WithCancel(ctx)
+	defer unfollow()
+	if o.policies != "" {
+		// A policy that is refused keeps its own requests out, and no others.
+		if err := manager.FollowFile(following, o.policies); err != nil {
+			logger.Error("apply policies", "err", err)
+		}
+	}
+
+	server := webhook.Server{Config: o.server}
+	server.Config.Engine, server.Config.Ready, server.Config.Logger = engine, manager.Ready, logger
+	server.Config.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	server.Config.Counter = verdicts
+	if o.tokenFile != "" {
+		server.Config.Manage = api(manager, o.tokenFile)
+	}
+	return server.Run(ctx)
+}
+
+// api is the management API, opened by the token in a file, which may change.
+func api(manager *manage.Manager, tokenFile string) http.Handler {
+	return manager.API(manage.Auth{Token: func() (string, error) {
+		token, err := os.ReadFile(tokenFile)
+		return string(token), err
+	}})
+}
