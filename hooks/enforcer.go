@@ -166,6 +166,9 @@ func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
 	}
 }
 
+// DryRun reports whether nothing is written.
+func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
+
 // Hierarchies returns those of the applier.
 func (e *Enforcer) Hierarchies() []string { return e.applier.Hierarchies() }
 

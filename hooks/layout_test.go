@@ -35,3 +35,16 @@ func TestLayout(t *testing.T) {
 		}
 	}
 }
+
+func TestLayoutKnowsTheClassOfAPod(t *testing.T) {
+	for _, l := range []hooks.Layout{{}, {Root: "/node"}, {Driver: hooks.Systemd}, {Driver: hooks.Systemd, Root: "/node"}} {
+		for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+			if got := l.Class(l.Pod(class, "8dbc5577-d0e2")); got != class {
+				t.Errorf("the class of %s is %s, want %s", l.Pod(class, "8dbc5577-d0e2"), got, class)
+			}
+		}
+		if got := l.Class("system.slice/x"); got != hookpb.QOSUnspecified {
+			t.Errorf("the class of another cgroup is %s", got)
+		}
+	}
+}

@@ -153,3 +153,23 @@ func mapDifference(name string, a, b map[string]string) (field string, values [2
 	}
 	return name + "[" + key + "]", [2]string{strconv.Quote(a[key]), strconv.Quote(b[key])}, false
 }
+
+// Overlay returns base with what top sets in its place; both may be nil, and
+// neither is changed.
+func Overlay(base, top *hookpb.Resources) *hookpb.Resources {
+	if base == nil || top == nil {
+		if base == nil {
+			return top
+		}
+		return base
+	}
+	merged := *base
+	for i := range numberFields {
+		mergeField(numberFields[i].in(&merged), *numberFields[i].in(top))
+	}
+	for i := range listFields {
+		mergeField(listFields[i].in(&merged), *listFields[i].in(top))
+	}
+	merged.Unified = mergeMap(maps.Clone(base.Unified), top.Unified)
+	return &merged
+}

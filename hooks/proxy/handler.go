@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+)
+
+// Config configures a Handler.
+type Config struct {
+	// Engine decides, State keeps what it decides, Enforcer brings that to the
+	// cgroups: it must be the state's. Required, and the same as those of the
+	// standalone mode where both run.
+	Engine   *hooks.Engine
+	State    *hooks.State
+	Enforcer *hooks.Enforcer
+	// Carries are the fields that the transport carries to the runtime when a
+	// container is created or updated. What is no resource of a cgroup and is not
+	// carried is lost, which is logged.
+	Carries hooks.Fields
+	// Timeout is how long an answer may take: less than the runtime waits, which
+	// for NRI is 2 s, or it drops the plugin. Default 1.5 s.
+	Timeout time.Duration
+	// Logger receives what cannot be told to the runtime; nil drops it.
+	Logger *slog.Logger
+}
+
+// Handler answers a runtime. It is safe for use by several goroutines.
+type Handler struct {
+	cfg Config
+
+	mu sync.Mutex
+	// promised is what was decided on containers that have no cgroup yet, by the
+	// UID of the pod and the name of the container.
+	promised map[string]map[string]*hookpb.Resources
+}
+
+// DefaultTimeout is how long an answer may take, unless the configuration says
+// otherwise.
+const DefaultTimeout = 1500 * time.Millisecond
+
+// New checks the configuration.
+func New(cfg Config) (*Handler, error) {
+	var errs []error
+	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil} {
+		if missing {
+			errs = append(errs, fmt.Errorf("%s is missing", name))
+		}
+	}
+	if cfg.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout is %s, less than 0", cfg.Timeout))
+	}
+	if len(errs) != 0 {
+		slices.SortFunc(errs, func(a, b error) int {
+			if a.Error() < b.Error() {
+				return -1
+			}
+			return 1
+		})
+		return nil, fmt.Errorf("proxy: configuration: %w", errors.Join(errs...))
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{cfg: cfg, promised: map[string]map[string]*hookpb.Resources{}}, nil
+}
+
+// carrying are the stages whose answers a runtime takes.
+func carrying(stage hookpb.Stage) bool {
+	switch stage {
+	case hookpb.PreCreateContainer, hookpb.PreUpdateContainerResources, hookpb.Reconcile:
+		return true
+	}
+	return false
+}
+
+// Handle answers an event: it asks the plugins, keeps what they decide in the
+// state, writes to the cgroup what the transport does not carry, and returns what
+// it does. cgroup is the path of what the request is about, empty if it has none
+// yet: what is decided then is written when an event names it.
+//
+// The stage Reconcile is for a transport that (re)connects and lists what runs.
+//
+// An error is that of [hooks.Engine.Decide]. What the kernel refuses is no error
+// of the event: the enforcer tries again.
+//
+// # Notes
+//
+//   - A pod's cgroup is the kubelet's, not the runtime's: all that is decided on
+//     it is written here.
+//   - What a runtime has been told it writes itself, but that is not awaited: the
+//     enforcer compares, and writes what differs.
+func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+	decideCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	d, err := h.cfg.Engine.Decide(decideCtx, req)
+	switch req.Stage {
+	case hookpb.PostStopContainer, hookpb.PostStopPodSandbox, hookpb.PreRemoveRunPodSandbox:
+		// It is over, whatever they decide.
+		h.forget(req, cgroup)
+		return new(hookpb.Decision), err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h.cfg.Enforcer.DryRun() {
+		h.cfg.Logger.Info("dry run: the runtime is not told", slog.String("stage", req.Stage.String()), slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+			slog.String("container", req.Container.Name), slog.String("decided", hooks.FieldsOf(d).String()))
+		h.put(ctx, req, cgroup, d.Resources)
+		return new(hookpb.Decision), nil
+	}
+
+	var carries hooks.Fields
+	if req.Level == hookpb.LevelContainer && carrying(req.Stage) {
+		carries = h.cfg.Carries
+	}
+	carried := carries.Select(d)
+	if lost := hooks.FieldsOf(d) &^ carries &^ hooks.ResourceFields; lost != 0 && req.Stage == hookpb.PreCreateContainer {
+		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
+	}
+	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer {
+		h.promise(req, d.Resources) // Its cgroup is not made yet.
+		return carried, nil
+	}
+	h.put(ctx, req, cgroup, d.Resources)
+	return carried, nil
+}
+
+// put makes resources the desired state of a cgroup, over what was promised, and
+// enforces it.
+func (h *Handler) put(ctx context.Context, req *hookpb.Request, cgroup string, r *hookpb.Resources) {
+	if cgroup == "" {
+		return
+	}
+	if req.Level == hookpb.LevelContainer {
+		r = hooks.Overlay(h.redeem(req, false), r)
+	}
+	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
+	if report := h.cfg.Enforcer.Enforce(ctx, cgroup); len(report.Gone) == 0 && req.Level == hookpb.LevelContainer {
+		h.redeem(req, true)
+	}
+}
+
+// promise keeps what was decided on a container until its cgroup is there.
+func (h *Handler) promise(req *hookpb.Request, r *hookpb.Resources) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	containers := h.promised[req.Pod.UID]
+	if r == nil {
+		delete(containers, req.Container.Name)
+		return
+	}
+	if containers == nil {
+		containers = map[string]*hookpb.Resources{}
+		h.promised[req.Pod.UID] = containers
+	}
+	containers[req.Container.Name] = r
+}
+
+// redeem returns what was promised to a container.
+func (h *Handler) redeem(req *hookpb.Request, done bool) *hookpb.Resources {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	containers := h.promised[req.Pod.UID]
+	r := containers[req.Container.Name]
+	if done {
+		delete(containers, req.Container.Name)
+		if len(containers) == 0 {
+			delete(h.promised, req.Pod.UID)
+		}
+	}
+	return r
+}
+
+// forget drops what is known of a container or a pod that is over.
+func (h *Handler) forget(req *hookpb.Request, cgroup string) {
+	if req.Level == hookpb.LevelContainer {
+		h.redeem(req, true)
+		if cgroup != "" {
+			h.cfg.State.Remove(cgroup)
+			h.cfg.Enforcer.Forget(cgroup)
+		}
+		return
+	}
+	h.mu.Lock()
+	delete(h.promised, req.Pod.UID)
+	h.mu.Unlock()
+	h.cfg.State.RemovePod(req.Pod.UID)
+	h.cfg.Engine.Forget(req.Pod.UID)
+}

@@ -1,0 +1,207 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+)
+
+// Config says how to ask the runtime.
+type Config struct {
+	// Endpoint is the runtime's socket. Default unix:///run/containerd/containerd.sock.
+	Endpoint string
+	// Layout says where the cgroups are, as for the reconciler.
+	Layout hooks.Layout
+	// Timeout is how long one answer may take. Default 5 s.
+	Timeout time.Duration
+}
+
+// Discovery is a [standalone.Discovery]. Close it in the end.
+type Discovery struct {
+	cfg    Config
+	conn   *grpc.ClientConn
+	client runtimeapi.RuntimeServiceClient
+}
+
+var _ standalone.Discovery = (*Discovery)(nil)
+
+// maxAnswer is the longest answer: that of the kubelet's own client.
+const maxAnswer = 16 << 20
+
+// New returns a Discovery. It connects when it is asked, and again when the
+// runtime was restarted.
+func New(cfg Config) (*Discovery, error) {
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = "unix:///run/containerd/containerd.sock"
+	}
+	if !strings.Contains(cfg.Endpoint, "://") {
+		cfg.Endpoint = "unix://" + cfg.Endpoint
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	conn, err := grpc.NewClient(cfg.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, fmt.Errorf("cri: %w", err)
+	}
+	return &Discovery{cfg: cfg, conn: conn, client: runtimeapi.NewRuntimeServiceClient(conn)}, nil
+}
+
+// Close closes the connection.
+func (d *Discovery) Close() error { return d.conn.Close() }
+
+// The labels by which the kubelet names containers
+// (k8s.io/kubernetes/pkg/kubelet/types).
+const containerNameLabel = "io.kubernetes.container.name"
+
+// Pods lists the sandboxes that are ready and their containers that are not
+// ended.
+//
+// The class is told by the cgroup where the runtime tells that, and the resources
+// are those that it holds of a container: an update by NRI may have changed them.
+func (d *Discovery) Pods(ctx context.Context) ([]standalone.Pod, error) {
+	pods, err := d.pods(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discover pods: cri: %w", err)
+	}
+	return pods, nil
+}
+
+func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
+	call := func(f func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+		defer cancel()
+		return f(ctx)
+	}
+	var sandboxes *runtimeapi.ListPodSandboxResponse
+	var containers *runtimeapi.ListContainersResponse
+	err := call(func(ctx context.Context) (err error) {
+		sandboxes, err = d.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+			Filter: &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}},
+		})
+		if err != nil {
+			return err
+		}
+		containers, err = d.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var pods []standalone.Pod
+	at := map[string]int{}
+	for _, s := range sandboxes.GetItems() {
+		if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		pod := standalone.Pod{
+			Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName(), UID: s.GetMetadata().GetUid(),
+			Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		}
+		var status *runtimeapi.PodSandboxStatusResponse
+		err := call(func(ctx context.Context) (err error) {
+			status, err = d.client.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId(), Verbose: true})
+			return err
+		})
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if parent := cgroupParent(status.GetInfo()); parent != "" {
+			pod.Cgroup = d.cfg.Layout.Parent(parent)
+			pod.QOSClass = d.cfg.Layout.Class(pod.Cgroup)
+		}
+		at[s.GetId()] = len(pods)
+		pods = append(pods, pod)
+	}
+	for _, c := range containers.GetContainers() {
+		i, ok := at[c.GetPodSandboxId()]
+		if !ok || c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			continue
+		}
+		container := standalone.Container{ID: c.GetId(), Name: c.GetMetadata().GetName(), Annotations: c.GetAnnotations()}
+		if name := c.GetLabels()[containerNameLabel]; name != "" {
+			container.Name = name
+		}
+		var status *runtimeapi.ContainerStatusResponse
+		err := call(func(ctx context.Context) (err error) {
+			status, err = d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+			return err
+		})
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		container.Resources = resources(status.GetStatus().GetResources().GetLinux())
+		pods[i].Containers = append(pods[i].Containers, container)
+	}
+	return pods, errors.Join(ctx.Err())
+}
+
+// isGone reports whether what was listed has ended since.
+func isGone(err error) bool { return status.Code(err) == codes.NotFound }
+
+// cgroupParent finds the pod's cgroup in what containerd and CRI-O tell when they
+// are asked to be verbose; no field of the interface has it.
+func cgroupParent(info map[string]string) string {
+	var verbose struct {
+		Config struct {
+			Linux struct {
+				CgroupParent string `json:"cgroup_parent"`
+			} `json:"linux"`
+		} `json:"config"`
+		RuntimeSpec struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"runtimeSpec"`
+	}
+	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
+		return ""
+	}
+	if parent := verbose.Config.Linux.CgroupParent; parent != "" {
+		return parent
+	}
+	return verbose.RuntimeSpec.Annotations["io.kubernetes.cri-o.CgroupParent"]
+}
+
+// resources converts what the runtime holds; 0 is not specified.
+func resources(l *runtimeapi.LinuxContainerResources) *hookpb.Resources {
+	if l == nil {
+		return nil
+	}
+	r := &hookpb.Resources{Unified: l.GetUnified()}
+	for _, f := range []struct {
+		into **int64
+		v    int64
+	}{
+		{&r.CPUShares, l.GetCpuShares()}, {&r.CFSQuotaUS, l.GetCpuQuota()}, {&r.CFSPeriodUS, l.GetCpuPeriod()},
+		{&r.MemoryLimitBytes, l.GetMemoryLimitInBytes()}, {&r.OOMScoreAdj, l.GetOomScoreAdj()},
+	} {
+		if f.v != 0 {
+			*f.into = &f.v
+		}
+	}
+	if cpus := l.GetCpusetCpus(); cpus != "" {
+		r.CPUSetCPUs = &cpus
+	}
+	if mems := l.GetCpusetMems(); mems != "" {
+		r.CPUSetMems = &mems
+	}
+	return r
+}

@@ -1,0 +1,145 @@
+package nri
+
+import (
+	"os"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+)
+
+// Carries are the fields that NRI has for the creation of a container. Those for
+// an update are the resources among them, but for the OOM score.
+const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPeriod | hooks.FieldCPUSetCPUs | hooks.FieldCPUSetMems |
+	hooks.FieldMemoryLimit | hooks.FieldOOMScoreAdj | hooks.FieldUnified | hooks.FieldContainerAnnotations | hooks.FieldContainerEnvs |
+	hooks.FieldContainerMounts | hooks.FieldContainerDevices
+
+// resources converts what the runtime knows; 0 is not specified.
+func resources(lists ...*api.LinuxResources) *hookpb.Resources {
+	r := new(hookpb.Resources)
+	set := func(into **int64, v int64) {
+		if v != 0 {
+			*into = &v
+		}
+	}
+	text := func(into **string, v string) {
+		if v != "" {
+			*into = &v
+		}
+	}
+	for _, l := range lists { // The last one counts.
+		cpu := l.GetCpu()
+		set(&r.CPUShares, int64(cpu.GetShares().GetValue()))
+		set(&r.CFSQuotaUS, cpu.GetQuota().GetValue())
+		set(&r.CFSPeriodUS, int64(cpu.GetPeriod().GetValue()))
+		text(&r.CPUSetCPUs, cpu.GetCpus())
+		text(&r.CPUSetMems, cpu.GetMems())
+		set(&r.MemoryLimitBytes, l.GetMemory().GetLimit().GetValue())
+		if len(l.GetUnified()) != 0 {
+			r.Unified = l.GetUnified()
+		}
+	}
+	return r
+}
+
+func envs(list []string) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(list))
+	for _, env := range list {
+		name, value, _ := strings.Cut(env, "=")
+		m[name] = value
+	}
+	return m
+}
+
+// adjustable is what an adjustment and an update have in common.
+type adjustable interface {
+	SetLinuxCPUShares(uint64)
+	SetLinuxCPUQuota(int64)
+	SetLinuxCPUPeriod(int64)
+	SetLinuxCPUSetCPUs(string)
+	SetLinuxCPUSetMems(string)
+	SetLinuxMemoryLimit(int64)
+	AddLinuxUnified(key, value string)
+}
+
+// adjust sets resources and reports whether there were any.
+func adjust(a adjustable, r *hookpb.Resources) (some bool) {
+	if r == nil {
+		return false
+	}
+	number := func(v *int64, set func(int64)) {
+		if v != nil {
+			set(*v)
+			some = true
+		}
+	}
+	text := func(v *string, set func(string)) {
+		if v != nil && *v != "" {
+			set(*v)
+			some = true
+		}
+	}
+	number(r.CPUShares, func(v int64) { a.SetLinuxCPUShares(uint64(v)) })
+	number(r.CFSQuotaUS, a.SetLinuxCPUQuota)
+	number(r.CFSPeriodUS, a.SetLinuxCPUPeriod)
+	number(r.MemoryLimitBytes, a.SetLinuxMemoryLimit)
+	text(r.CPUSetCPUs, a.SetLinuxCPUSetCPUs)
+	text(r.CPUSetMems, a.SetLinuxCPUSetMems)
+	for key, value := range r.Unified {
+		a.AddLinuxUnified(key, value)
+		some = true
+	}
+	return some
+}
+
+// adjustment converts a decision on a container that is created, nil for none.
+func adjustment(d *hookpb.Decision) *api.ContainerAdjustment {
+	if hooks.FieldsOf(d) == 0 {
+		return nil
+	}
+	a := &api.ContainerAdjustment{}
+	adjust(a, d.Resources)
+	if d.Resources != nil && d.Resources.OOMScoreAdj != nil {
+		score := int(*d.Resources.OOMScoreAdj)
+		a.SetLinuxOomScoreAdj(&score)
+	}
+	for key, value := range d.ContainerAnnotations {
+		a.AddAnnotation(key, value)
+	}
+	for name, value := range d.ContainerEnvs {
+		a.AddEnv(name, value)
+	}
+	for _, m := range d.ContainerMounts {
+		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: m.Options})
+	}
+	for _, v := range d.ContainerDevices {
+		device := &api.LinuxDevice{Path: v.Path, Type: v.Type, Major: v.Major, Minor: v.Minor}
+		if v.FileMode != nil {
+			device.FileMode = api.FileMode(os.FileMode(*v.FileMode))
+		}
+		if v.UID != nil {
+			device.Uid = api.UInt32(uint32(*v.UID))
+		}
+		if v.GID != nil {
+			device.Gid = api.UInt32(uint32(*v.GID))
+		}
+		a.AddDevice(device)
+	}
+	return a
+}
+
+// update converts a decision on a container that there is, nil for none. Without
+// its identifier NRI would drop it without a word.
+func update(id string, d *hookpb.Decision) *api.ContainerUpdate {
+	u := &api.ContainerUpdate{}
+	if d == nil || !adjust(u, d.Resources) {
+		return nil
+	}
+	u.SetContainerId(id)
+	return u
+}

@@ -1,0 +1,267 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/proxy"
+)
+
+// Config configures a Plugin.
+type Config struct {
+	// Engine, State and Enforcer are those of [proxy.Config]. Required.
+	Engine   *hooks.Engine
+	State    *hooks.State
+	Enforcer *hooks.Enforcer
+	// Layout says where a container's cgroup is that the runtime names none for.
+	Layout hooks.Layout
+	// Name is the plugin's for the runtime. Default "kubewasm".
+	Name string
+	// Index is two digits, the plugin's place among those of NRI. Default "50".
+	Index string
+	// Socket is the runtime's. Default /var/run/nri/nri.sock.
+	Socket string
+	// Timeout is how long an answer may take, which must be less than the
+	// runtime's own (2 s by default): a plugin that misses that is dropped.
+	// Default proxy.DefaultTimeout.
+	Timeout time.Duration
+	// Backoff is how long to wait before the first attempt to connect again, and
+	// twice as long each time after that, up to MaxBackoff. Defaults 100 ms, 10 s.
+	Backoff, MaxBackoff time.Duration
+	// Logger receives what goes wrong; nil drops it.
+	Logger *slog.Logger
+}
+
+// Plugin is a plugin of NRI.
+type Plugin struct {
+	cfg     Config
+	handler *proxy.Handler
+	logger  *slog.Logger
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Plugin, error) {
+	for into, v := range map[*string]string{&cfg.Name: "kubewasm", &cfg.Index: "50", &cfg.Socket: api.DefaultSocketPath} {
+		if *into == "" {
+			*into = v
+		}
+	}
+	for into, v := range map[*time.Duration]time.Duration{&cfg.Backoff: 100 * time.Millisecond, &cfg.MaxBackoff: 10 * time.Second} {
+		if *into == 0 {
+			*into = v
+		}
+	}
+	var errs []error
+	if err := api.CheckPluginIndex(cfg.Index); err != nil {
+		errs = append(errs, fmt.Errorf("nri: configuration: index %q: %w", cfg.Index, err))
+	}
+	handler, err := proxy.New(proxy.Config{
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Timeout: cfg.Timeout, Logger: cfg.Logger,
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	p := &Plugin{cfg: cfg, handler: handler, logger: cfg.Logger}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
+	}
+	return p, nil
+}
+
+// Run warms the guests, connects and answers until ctx ends, and returns its
+// error. It connects again whenever the connection ends.
+func (p *Plugin) Run(ctx context.Context) error {
+	if err := p.cfg.Engine.Warm(ctx); err != nil {
+		return fmt.Errorf("nri: %w", err)
+	}
+	backoff := p.cfg.Backoff
+	for {
+		start := time.Now()
+		err := p.serve(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if time.Since(start) > p.cfg.MaxBackoff {
+			backoff = p.cfg.Backoff // It served for a while.
+		}
+		p.logger.Warn("the connection to the runtime ended; it is made again", slog.Duration("after", backoff), slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, p.cfg.MaxBackoff)
+	}
+}
+
+// serve answers on one connection.
+func (p *Plugin) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s, err := stub.New(&events{p},
+		stub.WithPluginName(p.cfg.Name), stub.WithPluginIdx(p.cfg.Index), stub.WithSocketPath(p.cfg.Socket), stub.WithLogger(logger{p.logger}),
+		// Without it the stub ends the process.
+		stub.WithOnClose(func() { cancel(errors.New("the runtime closed the connection")) }),
+	)
+	if err != nil {
+		return err
+	}
+	if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// events are what the runtime calls.
+type events struct{ p *Plugin }
+
+func (e *events) pod(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbox) error {
+	req := e.p.podRequest(stage, pod)
+	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
+	return err
+}
+
+func (p *Plugin) podRequest(stage hookpb.Stage, pod *api.PodSandbox) *hookpb.Request {
+	cgroup := p.cfg.Layout.Parent(pod.GetLinux().GetCgroupParent())
+	return &hookpb.Request{
+		Stage: stage, Level: hookpb.LevelPod, QOSClass: p.cfg.Layout.Class(cgroup),
+		Pod:       hookpb.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
+		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: cgroup,
+		Resources: resources(pod.GetLinux().GetPodResources()),
+	}
+}
+
+// container asks about a container; asked are resources that an update asks for.
+func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookpb.Decision, error) {
+	req := p.podRequest(stage, pod)
+	req.Level = hookpb.LevelContainer
+	req.Container = hookpb.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
+	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
+	req.Resources = resources(c.GetLinux().GetResources(), asked)
+	if score := c.GetLinux().GetOomScoreAdj(); score != nil {
+		req.Resources.OOMScoreAdj = new(score.GetValue())
+	}
+	cgroup := p.cfg.Layout.Path(c.GetLinux().GetCgroupsPath())
+	if cgroup == "" {
+		var err error
+		if cgroup, err = p.cfg.Layout.Of(req); err != nil {
+			return nil, err
+		}
+	}
+	return p.handler.Handle(ctx, req, cgroup)
+}
+
+// Synchronize is called on each connection with what runs: all of it is decided
+// on again, so nothing is lost while nobody was connected.
+func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
+	byID := map[string]*api.PodSandbox{}
+	for _, pod := range pods {
+		byID[pod.GetId()] = pod
+		if err := e.pod(ctx, hookpb.Reconcile, pod); err != nil {
+			// What cannot be decided now must not keep the plugin out.
+			e.p.logger.Warn("synchronize", slog.Any("error", err))
+		}
+	}
+	for _, c := range containers {
+		pod := byID[c.GetPodSandboxId()]
+		if pod == nil || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue
+		}
+		d, err := e.p.container(ctx, hookpb.Reconcile, pod, c, nil)
+		if err != nil {
+			e.p.logger.Warn("synchronize", slog.Any("error", err))
+			continue
+		}
+		if u := update(c.GetId(), d); u != nil {
+			u.SetIgnoreFailure() // It may have ended since.
+			updates = append(updates, u)
+		}
+	}
+	return updates, nil
+}
+
+// RunPodSandbox is called when a pod has its sandbox.
+func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return e.pod(ctx, hookpb.PreRunPodSandbox, pod)
+}
+
+// StopPodSandbox is called when a sandbox stops.
+func (e *events) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return e.pod(ctx, hookpb.PostStopPodSandbox, pod)
+}
+
+// RemovePodSandbox is called when a sandbox is removed.
+func (e *events) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
+	return e.pod(ctx, hookpb.PreRemoveRunPodSandbox, pod)
+}
+
+// CreateContainer is called before a container is made.
+func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	d, err := e.p.container(ctx, hookpb.PreCreateContainer, pod, c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return adjustment(d), nil, nil
+}
+
+// StartContainer is called before a container starts: its cgroup is there.
+func (e *events) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	_, err := e.p.container(ctx, hookpb.PreStartContainer, pod, c, nil)
+	return err
+}
+
+// PostStartContainer is called after a container has started.
+func (e *events) PostStartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	_, err := e.p.container(ctx, hookpb.PostStartContainer, pod, c, nil)
+	return err
+}
+
+// UpdateContainer is called before the resources of a container change.
+func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	d, err := e.p.container(ctx, hookpb.PreUpdateContainerResources, pod, c, asked)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc([]*api.ContainerUpdate{update(c.GetId(), d)}, func(u *api.ContainerUpdate) bool { return u == nil }), nil
+}
+
+// StopContainer is called when a container has stopped.
+func (e *events) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	_, err := e.p.container(ctx, hookpb.PostStopContainer, pod, c, nil)
+	return nil, err
+}
+
+// logger writes what NRI's stub says.
+type logger struct{ *slog.Logger }
+
+func (l logger) write(ctx context.Context, level slog.Level, format string, args []any) {
+	if l.Enabled(ctx, level) {
+		l.Log(ctx, level, fmt.Sprintf(format, args...))
+	}
+}
+
+func (l logger) Debugf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelDebug, format, args)
+}
+
+// Infof is for what NRI finds worth telling about each connection.
+func (l logger) Infof(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelDebug, format, args)
+}
+
+func (l logger) Warnf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelWarn, format, args)
+}
+
+func (l logger) Errorf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelError, format, args)
+}

@@ -1,0 +1,87 @@
+package runtimehook
+
+import (
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
+)
+
+// Carries are the fields that the protocol has.
+const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPeriod | hooks.FieldCPUSetCPUs | hooks.FieldCPUSetMems |
+	hooks.FieldMemoryLimit | hooks.FieldOOMScoreAdj | hooks.FieldUnified | hooks.FieldContainerAnnotations | hooks.FieldContainerEnvs
+
+// fields pairs the numbers of both messages.
+func fields(r *hookpb.Resources, p *pb.LinuxContainerResources) []struct {
+	ours   **int64
+	theirs *int64
+} {
+	return []struct {
+		ours   **int64
+		theirs *int64
+	}{
+		{&r.CFSPeriodUS, &p.CpuPeriod}, {&r.CFSQuotaUS, &p.CpuQuota}, {&r.CPUShares, &p.CpuShares},
+		{&r.MemoryLimitBytes, &p.MemoryLimitInBytes}, {&r.OOMScoreAdj, &p.OomScoreAdj},
+	}
+}
+
+// resources converts those of a request: 0 is not specified.
+func resources(p *pb.LinuxContainerResources) *hookpb.Resources {
+	if p == nil {
+		return nil
+	}
+	r := &hookpb.Resources{Unified: p.Unified}
+	for _, f := range fields(r, p) {
+		if *f.theirs != 0 {
+			*f.ours = new(*f.theirs)
+		}
+	}
+	if p.CpusetCpus != "" {
+		r.CPUSetCPUs = &p.CpusetCpus
+	}
+	if p.CpusetMems != "" {
+		r.CPUSetMems = &p.CpusetMems
+	}
+	return r
+}
+
+// echo returns the resources of a request with what was decided in its place.
+func echo(p *pb.LinuxContainerResources, d *hookpb.Resources) *pb.LinuxContainerResources {
+	if d == nil {
+		return p
+	}
+	out := new(pb.LinuxContainerResources)
+	if p != nil {
+		out = proto.Clone(p).(*pb.LinuxContainerResources)
+	}
+	for _, f := range fields(d, out) {
+		if *f.ours != nil {
+			*f.theirs = **f.ours
+		}
+	}
+	// An empty list is ignored, as everywhere.
+	if d.CPUSetCPUs != nil && *d.CPUSetCPUs != "" {
+		out.CpusetCpus = *d.CPUSetCPUs
+	}
+	if d.CPUSetMems != nil && *d.CPUSetMems != "" {
+		out.CpusetMems = *d.CPUSetMems
+	}
+	out.Unified = overlay(out.Unified, d.Unified)
+	return out
+}
+
+// overlay returns base with the entries of top.
+func overlay(base, top map[string]string) map[string]string {
+	if len(top) == 0 {
+		return base
+	}
+	merged := maps.Clone(base)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, top)
+	return merged
+}

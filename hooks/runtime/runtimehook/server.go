@@ -1,0 +1,226 @@
+package runtimehook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/proxy"
+	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
+)
+
+// Config configures a Server.
+type Config struct {
+	// Engine, State and Enforcer are those of [proxy.Config]. Required.
+	Engine   *hooks.Engine
+	State    *hooks.State
+	Enforcer *hooks.Enforcer
+	// Layout says where a container's cgroup is.
+	Layout hooks.Layout
+	// Socket is the path of the socket to serve on. Required.
+	Socket string
+	// Registration is the file by which the runtime proxy finds the server,
+	// below /etc/runtime/hookserver.d; empty writes none.
+	Registration string
+	// FailurePolicy is what the proxy does when the server cannot be reached:
+	// hooks.Fail, or hooks.Ignore.
+	FailurePolicy hooks.FailurePolicy
+	// Timeout is that of [proxy.Config].
+	Timeout time.Duration
+	// Logger receives what goes wrong; nil drops it.
+	Logger *slog.Logger
+}
+
+// Server serves RuntimeHookService.
+type Server struct {
+	pb.UnimplementedRuntimeHookServiceServer
+	cfg     Config
+	handler *proxy.Handler
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Server, error) {
+	var errs []error
+	if cfg.Socket == "" {
+		errs = append(errs, errors.New("runtimehook: configuration: socket is missing"))
+	}
+	if cfg.FailurePolicy != hooks.Fail && cfg.FailurePolicy != hooks.Ignore {
+		errs = append(errs, fmt.Errorf("runtimehook: configuration: failure policy is %s, want Fail or Ignore", cfg.FailurePolicy))
+	}
+	handler, err := proxy.New(proxy.Config{
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Timeout: cfg.Timeout, Logger: cfg.Logger,
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, handler: handler}, nil
+}
+
+// registration is the file that Koordinator's runtime proxy reads.
+type registration struct {
+	RemoteEndpoint string   `json:"remote-endpoint"`
+	FailurePolicy  string   `json:"failure-policy"`
+	RuntimeHooks   []string `json:"runtime-hooks"`
+}
+
+// registered are the stages in the proxy's names.
+var registered = []hookpb.Stage{
+	hookpb.PreRunPodSandbox, hookpb.PostStopPodSandbox, hookpb.PreCreateContainer, hookpb.PreStartContainer,
+	hookpb.PostStartContainer, hookpb.PostStopContainer, hookpb.PreUpdateContainerResources,
+}
+
+// Run warms the plugins, serves until ctx ends and returns its error. The server
+// registers when it listens, and takes the registration back before it stops.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.cfg.Engine.Warm(ctx); err != nil {
+		return fmt.Errorf("runtimehook: %w", err)
+	}
+	// What an earlier process left.
+	if err := os.Remove(s.cfg.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("runtimehook: %w", err)
+	}
+	listener, err := net.Listen("unix", s.cfg.Socket)
+	if err != nil {
+		return fmt.Errorf("runtimehook: %w", err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterRuntimeHookServiceServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer server.GracefulStop()
+	if s.cfg.Registration != "" {
+		if err := s.register(); err != nil {
+			return fmt.Errorf("runtimehook: register: %w", err)
+		}
+		defer os.Remove(s.cfg.Registration)
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-served:
+		return fmt.Errorf("runtimehook: %w", err)
+	}
+}
+
+// register writes the registration at once, since the proxy watches it.
+func (s *Server) register() error {
+	r := registration{RemoteEndpoint: s.cfg.Socket, FailurePolicy: s.cfg.FailurePolicy.String()}
+	for _, stage := range registered {
+		r.RuntimeHooks = append(r.RuntimeHooks, stage.String())
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	// The proxy reads *.json.
+	next := filepath.Join(filepath.Dir(s.cfg.Registration), "."+filepath.Base(s.cfg.Registration)+".next")
+	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, s.cfg.Registration)
+}
+
+// pod answers an event of a pod.
+func (s *Server) pod(ctx context.Context, stage hookpb.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
+	cgroup := s.cfg.Layout.Parent(in.CgroupParent)
+	req := &hookpb.Request{
+		Stage: stage, Level: hookpb.LevelPod, QOSClass: s.cfg.Layout.Class(cgroup), Pod: podMeta(in.PodMeta),
+		PodLabels: in.Labels, PodAnnotations: in.Annotations, CgroupParent: cgroup, Resources: resources(in.Resources),
+	}
+	if _, err := s.handler.Handle(ctx, req, cgroup); err != nil {
+		return nil, refused(err)
+	}
+	return &pb.PodSandboxHookResponse{Labels: in.Labels, Annotations: in.Annotations, CgroupParent: in.CgroupParent, Resources: in.Resources}, nil
+}
+
+// container answers an event of a container.
+func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	parent := s.cfg.Layout.Parent(in.PodCgroupParent)
+	req := &hookpb.Request{
+		Stage: stage, Level: hookpb.LevelContainer, QOSClass: s.cfg.Layout.Class(parent), Pod: podMeta(in.PodMeta),
+		Container: hookpb.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
+		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: in.ContainerEnvs,
+		CgroupParent: parent, Resources: resources(in.ContainerResources),
+	}
+	cgroup := ""
+	if req.Container.ID != "" {
+		var err error
+		if cgroup, err = s.cfg.Layout.Of(req); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
+	d, err := s.handler.Handle(ctx, req, cgroup)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return &pb.ContainerResourceHookResponse{
+		ContainerAnnotations: overlay(in.ContainerAnnotations, d.ContainerAnnotations),
+		ContainerResources:   echo(in.ContainerResources, d.Resources),
+		PodCgroupParent:      in.PodCgroupParent,
+		ContainerEnvs:        overlay(in.ContainerEnvs, d.ContainerEnvs),
+	}, nil
+}
+
+func podMeta(m *pb.PodSandboxMetadata) hookpb.PodMeta {
+	return hookpb.PodMeta{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()}
+}
+
+// refused makes a status of an error that the proxy shows to the kubelet.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	}
+	return status.Error(codes.Aborted, err.Error())
+}
+
+// PreRunPodSandboxHook is called before the sandbox of a pod is made.
+func (s *Server) PreRunPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
+	return s.pod(ctx, hookpb.PreRunPodSandbox, in)
+}
+
+// PostStopPodSandboxHook is called after a sandbox has stopped.
+func (s *Server) PostStopPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
+	return s.pod(ctx, hookpb.PostStopPodSandbox, in)
+}
+
+// PreCreateContainerHook is called before a container is made.
+func (s *Server) PreCreateContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	return s.container(ctx, hookpb.PreCreateContainer, in)
+}
+
+// PreStartContainerHook is called before a container starts that was made.
+func (s *Server) PreStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	return s.container(ctx, hookpb.PreStartContainer, in)
+}
+
+// PostStartContainerHook is called after a container has started.
+func (s *Server) PostStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	return s.container(ctx, hookpb.PostStartContainer, in)
+}
+
+// PostStopContainerHook is called after a container has stopped.
+func (s *Server) PostStopContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	return s.container(ctx, hookpb.PostStopContainer, in)
+}
+
+// PreUpdateContainerResourcesHook is called before the resources of a container
+// change.
+func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+	return s.container(ctx, hookpb.PreUpdateContainerResources, in)
+}
