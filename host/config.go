@@ -109,10 +109,10 @@ type Limits struct {
 	// millisecond, together with the caller's context. Default 5 s.
 	Timeout time.Duration
 	// BuildTimeout is how long the module may take to compile; the caller of Load
-	// or Swap waits no longer. A Go guest of 16 MB takes 11 s, a module that is
-	// made for it can take minutes with some kilobytes. What has begun goes on in
-	// the background to the end of the function that is being compiled. Default 5
-	// min.
+	// or Swap waits no longer. A Go guest of 16 MB takes 11 s; a module that is
+	// made to take longer than others of its size is refused. What has begun goes
+	// on in the background to the end of the function that is being compiled.
+	// Default 5 min.
 	BuildTimeout time.Duration
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.

@@ -643,12 +643,40 @@ func binaryGuests() []binaryGuest {
 		guest("feature-shared-memory", "has a shared memory", `load error "load module"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 3, 1, 1), exportSection, codeSection)),
 		guest("feature-two-memories", "has two memories", `load error "memories"`, wasmModule(typeSection, functionSection, wasmSection(5, 2, 0, 1, 0, 1), exportSection, codeSection)),
 		guest("stack-of-phis", "recurses with 2,000 locals that a branch which is never taken sets, so a frame costs little fuel", `call trap "out of stack"`, guestOf(deepFrames(2000)...)),
-		guest("stack-of-locals", "recurses with 20,000 locals", `call trap "out of stack"`, guestOf(deepFrames(20_000)...)),
+		guest("stack-of-locals", "recurses with 4,000 locals", `call trap "out of stack"`, guestOf(deepFrames(4_000)...)),
+		guest("bomb-locals", "has 40,000 locals that a branch sets, each a value of two when compiled", `load error "too complex to compile"`, guestOf(deepFrames(40_000)...)),
+		guest("bomb-loops", "has three thousand loops within one another in 9 KB", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x03, 0x40}, 3000), bytes.Repeat([]byte{0x0b}, 3000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-blocks", "has thirty thousand blocks within one another in 90 KB", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x02, 0x40}, 30_000), bytes.Repeat([]byte{0x0b}, 30_000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-ifs", "has ten thousand ifs within one another in 60 KB", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x20, 0, 0x50, 0x04, 0x40}, 10_000), bytes.Repeat([]byte{0x0b}, 10_000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-returns", "has ten thousand ifs that return", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x20, 0, 0x50, 0x04, 0x40, 0x41, 0, 0x0f, 0x0b}, 10_000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-branches", "has forty thousand branches out of one block", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0, 0x02, 0x40}, bytes.Repeat([]byte{0x20, 0, 0x50, 0x0d, 0}, 40_000), []byte{0x0b, 0x41, 0, 0x0b})...)),
+		guest("bomb-calls", "calls itself from five thousand places", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x20, 0, 0x20, 0, 0x20, 0, 0x10, 1, 0x1a}, 5000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-fills", "has five thousand memory.fill, each with a check of the fuel", `load error "too complex to compile"`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x41, 0, 0x41, 0, 0x41, 0, 0xfc, 0x0b, 0}, 5000), []byte{0x41, 0, 0x0b})...)),
+		guest("bomb-branch-table", "has a table of a thousand branches that carry a thousand values each, in 6 KB", `load error "too complex to compile"`, bombOfTargets(1000)),
+		guest("bomb-parameters", "has ten thousand functions of ten thousand parameters each in 50 KB", `load error "too complex to compile"`, bombOfParameters(10_000)),
+		guest("bomb-functions", "has three hundred thousand functions in 1.2 MB", `load error "too complex to compile"`, guestWith(300_000, []byte{0, 0x0b})),
 		guest("many-functions", "has thirty thousand functions in 120 KB", `call result 0`, guestWith(30_000, []byte{0, 0x0b})),
 		guest("many-blocks", "has a thousand blocks within one another", `call result 0`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x02, 0x40}, 1000), bytes.Repeat([]byte{0x0b}, 1000), []byte{0x41, 0, 0x0b})...)),
 		guest("many-loops", "has a thousand loops within one another, each with a check of the fuel", `call result 0`, guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x03, 0x40}, 1000), bytes.Repeat([]byte{0x0b}, 1000), []byte{0x41, 0, 0x0b})...)),
 		guest("many-branches", "has a table of ten thousand branches", `call result 0`, guestOf(slices.Concat([]byte{0}, []byte{0x02, 0x40, 0x41, 0, 0x0e, 0x90, 0x4e}, make([]byte, 10_001), []byte{0x0b, 0x41, 0, 0x0b})...)),
 	}
+}
+
+// bombOfTargets is a guest with a br_table of n targets that carry n values each.
+func bombOfTargets(n int) []byte {
+	count := binary.AppendUvarint(nil, uint64(n))
+	types := wasmSection(1, slices.Concat([]byte{4, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f, 0x60, 0, 0, 0x60, 0}, count, bytes.Repeat([]byte{0x7e}, n))...)
+	code := slices.Concat([]byte{0, 0x02, 3}, bytes.Repeat([]byte{0x42, 0}, n), []byte{0x41, 0, 0x0e}, count, make([]byte, n+1), []byte{0x0b}, bytes.Repeat([]byte{0x1a}, n), []byte{0x41, 0, 0x0b})
+	return wasmModule(types, functionSection, memorySection, exportSection, wasmSection(10, slices.Concat([]byte{2}, wasmSized(markerBody), wasmSized(code))...))
+}
+
+// bombOfParameters is a guest with n functions of n parameters each.
+func bombOfParameters(n int) []byte {
+	params, functions := binary.AppendUvarint(nil, uint64(n)), binary.AppendUvarint(nil, uint64(n+2))
+	return wasmModule(
+		wasmSection(1, slices.Concat([]byte{3, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f, 0x60}, params, bytes.Repeat([]byte{0x7e}, n), []byte{0})...),
+		wasmSection(3, slices.Concat(functions, []byte{0, 1}, bytes.Repeat([]byte{2}, n))...), memorySection, exportSection,
+		wasmSection(10, slices.Concat(functions, wasmSized(markerBody), wasmSized(filterBody), bytes.Repeat(wasmSized([]byte{0, 0x0b}), n))...))
 }
 
 // deepFrames is a function that calls itself with n locals, each of which has

@@ -18,6 +18,9 @@ var (
 	// ErrTooManyLocals is a guest that declares more local variables than
 	// [MaxLocals] or [maxTotalLocals] allow.
 	ErrTooManyLocals = errors.New("too many locals")
+	// ErrTooComplex is a guest that wazero would take seconds to compile, beyond
+	// what its size justifies, or that has more functions than [MaxFunctions].
+	ErrTooComplex = errors.New("too complex to compile")
 	// ErrIndex is a guest that names a function, global, type or local which it
 	// does not have.
 	ErrIndex = errors.New("index out of range")

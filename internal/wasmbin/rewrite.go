@@ -29,6 +29,8 @@ type Options struct {
 	// can hold together; 0 leaves them. An element takes eight bytes of the
 	// host's memory, which no limit of the guest's memory covers.
 	MaxTableElements uint32
+	// LimitComplexity refuses guests that are made to be slow to compile.
+	LimitComplexity bool
 	// DefineMemory gives a guest that imports its memory one of its own, with
 	// the limits that it asks for, and exports it as "memory" unless the guest
 	// has an export of that name.
@@ -120,8 +122,8 @@ type GlobalExport struct {
 // deterministic, and keeps neither bin nor parts of it.
 //
 // Errors are a [DecodeError] for what is malformed, and [ErrReserved],
-// [ErrMemoryLimit], [ErrTableLimit], [ErrTooManyLocals], [ErrIndex] or
-// [ErrUnsupported] for what is refused. What is not valid otherwise stays so,
+// [ErrMemoryLimit], [ErrTableLimit], [ErrTooManyLocals], [ErrTooComplex],
+// [ErrIndex] or [ErrUnsupported] for what is refused. What is not valid otherwise stays so,
 // for wazero to refuse: the rewriting checks the indexes that it would make
 // valid by adding a function, a global, a type or a local.
 func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
@@ -129,9 +131,9 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	rw := &rewriter{Module: m, size: len(bin), opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.reserved, rw.defineMemory, rw.capMemory, rw.capTables, rw.describe,
+		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.capTables, rw.describe,
 		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -162,6 +164,7 @@ func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err erro
 // which Rewrite lists them.
 type rewriter struct {
 	*Module
+	size      int // of the binary
 	opts      Options
 	info      *Info
 	types     []FuncType
@@ -366,12 +369,20 @@ func (rw *rewriter) bodies() *bodyRewriter {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	if rw.opts.Meter && rw.opts.StackBytes > 0 {
-		var err error
-		if b.plan, err = rw.planStack(); err != nil {
+	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0
+	if limitsStack || rw.opts.LimitComplexity {
+		plan, complexities, err := rw.survey()
+		if err != nil {
 			return err
 		}
-		b.marks = make([]uint32, len(rw.Codes))
+		if rw.opts.LimitComplexity {
+			if err := rw.checkComplexity(plan, complexities); err != nil {
+				return err
+			}
+		}
+		if limitsStack {
+			b.plan, b.marks = plan, make([]uint32, len(rw.Codes))
+		}
 	}
 	for i := range rw.Codes {
 		rw.info.CodeSize += len(rw.Codes[i].Body)

@@ -366,7 +366,7 @@ func runSpecScript(t *testing.T, file string, features api.CoreFeatures, tally *
 		t.Fatal(err)
 	}
 	metered := func(bin []byte) ([]byte, error) {
-		out, _, err := Rewrite(bin, Options{Meter: true, StackBytes: maxStack})
+		out, _, err := Rewrite(bin, Options{Meter: true, StackBytes: maxStack, LimitComplexity: true})
 		return out, err
 	}
 	compiler := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(features)

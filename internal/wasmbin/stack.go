@@ -36,10 +36,11 @@ type stackPlan struct {
 	// taken is, for each function that the module defines, how much stack there
 	// is at most since the last charge, its own frame included.
 	taken []uint32
-	// callees and charged are the direct calls of function i, from starts[i] to
-	// starts[i+1].
+	// callees are whom function i calls directly, from starts[i] to starts[i+1],
+	// times how often it does so, and charged which of these calls are.
 	starts  []uint32
 	callees []uint32
+	times   []uint32
 	charged []bool
 	// frames are the frames, and tails says which functions call in tail
 	// position.
@@ -47,34 +48,43 @@ type stackPlan struct {
 	tails  []bool
 }
 
-// planStack reads all bodies. It checks nothing: what is out of range is found
+// survey reads all bodies, to plan the charges for the stack and to estimate what
+// compiling each function takes. It checks nothing: what is out of range is found
 // when the bodies are rewritten.
-func (rw *rewriter) planStack() (*stackPlan, error) {
+func (rw *rewriter) survey() (*stackPlan, []complexity, error) {
 	n := len(rw.Codes)
 	p := &stackPlan{
 		imports: rw.yield, taken: make([]uint32, n), starts: make([]uint32, n+1),
 		frames: make([]uint32, n), tails: make([]bool, n),
 	}
-	m := &frameMeasurer{types: rw.types, functions: rw.functions}
-	seen := make([]uint32, n) // by which function, from 1
+	m := &surveyor{types: rw.types, functions: rw.functions}
+	complexities := make([]complexity, n)
+	seen := make([]uint32, n) // where in callees, from 1
 	for i := range rw.Codes {
 		m.callees = m.callees[:0]
 		frame, tail, err := m.measure(&rw.Codes[i], rw.Functions[i])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		complexities[i] = m.complexity
+		complexities[i].locals = nil
 		p.frames[i], p.tails[i] = frame, tail
 		for _, callee := range m.callees {
-			if callee -= p.imports; callee < uint32(n) && seen[callee] != uint32(i)+1 {
-				seen[callee] = uint32(i) + 1
-				p.callees = append(p.callees, callee)
+			if callee -= p.imports; callee >= uint32(n) {
+				continue
 			}
+			if at := seen[callee]; at > p.starts[i] {
+				p.times[at-1]++
+				continue
+			}
+			p.callees, p.times = append(p.callees, callee), append(p.times, 1)
+			seen[callee] = uint32(len(p.callees))
 		}
 		p.starts[i+1] = uint32(len(p.callees))
 	}
 	p.charged = make([]bool, len(p.callees))
 	p.charge(p.order())
-	return p, nil
+	return p, complexities, nil
 }
 
 // order charges a call in each circle, and returns the functions in an order in
@@ -150,29 +160,55 @@ func (p *stackPlan) charges(function int, marks []uint32) {
 	}
 }
 
-// frameMeasurer estimates frames.
-type frameMeasurer struct {
+// surveyor looks at bodies.
+type surveyor struct {
 	types     []FuncType
 	functions []uint32
 	scanner   scanner
 	blocks    []blockHeight
 	callees   []uint32
+
+	complexity complexity
 }
 
 // blockHeight is how many operands there are below a block that is open, and how
 // many it takes and leaves.
-type blockHeight struct{ below, params, results int }
+type blockHeight struct {
+	below, params, results int
+	loop                   bool
+}
+
+// arity is how many values a branch to the block carries.
+func (b *blockHeight) arity() uint64 {
+	if b.loop {
+		return uint64(b.params)
+	}
+	return uint64(b.results)
+}
 
 // measure returns a bound for the frame of a function, and whether it calls in
 // tail position; callees gets whom it calls otherwise.
-func (m *frameMeasurer) measure(c *Code, typ uint32) (bytes uint32, tail bool, err error) {
+func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err error) {
 	own := m.types[typ]
 	vectors := slices.Contains(own.Params, V128) || slices.Contains(own.Results, V128) || slices.Contains(c.Locals, byte(V128))
 	s := &m.scanner
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
-	m.blocks = append(m.blocks[:0], blockHeight{})
+	m.blocks = append(m.blocks[:0], blockHeight{results: len(own.Results)})
+	x := &m.complexity
+	x.begin(len(own.Params) + int(c.NumLocals))
+	x.passed = uint64(len(own.Params) + len(own.Results))
 	height, most := 0, 0
+	carry := func(labels ...uint32) (n uint64) {
+		for _, label := range labels {
+			if i := len(m.blocks) - 1 - int(label); i >= 0 {
+				n += m.blocks[i].arity()
+			}
+		}
+		return n
+	}
 	call := func(t FuncType) {
+		x.passed += uint64(len(t.Params) + len(t.Results))
+		x.call(max(height-len(t.Params), 0))
 		most = max(most, height+len(t.Results)) // What is passed still lies on top.
 		height += len(t.Results) - len(t.Params)
 		vectors = vectors || slices.Contains(t.Params, V128) || slices.Contains(t.Results, V128)
@@ -187,21 +223,36 @@ func (m *frameMeasurer) measure(c *Code, typ uint32) (bytes uint32, tail bool, e
 		top := &m.blocks[len(m.blocks)-1]
 		switch s.op {
 		case opBlock, opLoop, opTryTable, opIf:
-			if s.op == opIf {
+			switch s.op {
+			case opIf:
 				height--
+				x.branches += weightIf
+			case opLoop:
+				x.branches += weightLoop
+				x.merge()
+			case opTryTable:
+				x.branches += weightBranch + weightTarget*uint64(len(s.to))
+				x.carried += carry(s.to...)
+			default:
+				x.branches += weightBlock
 			}
-			b := blockHeight{}
+			b := blockHeight{loop: s.op == opLoop}
 			if s.block >= 0 {
 				t := typeOf(uint32(s.block))
 				b.params, b.results = len(t.Params), len(t.Results)
 			} else if s.block != -64 { // of no type at all
 				b.results = 1
 			}
+			x.passed += uint64(b.params + b.results)
 			b.below = height - b.params
 			m.blocks = append(m.blocks, b)
 		case opElse:
+			x.branches += weightElse
 			height = top.below + top.params
 		case opEnd:
+			if !top.loop {
+				x.merge()
+			}
 			height = top.below + top.results
 			m.blocks = m.blocks[:len(m.blocks)-1]
 		case opCall:
@@ -213,9 +264,37 @@ func (m *frameMeasurer) measure(c *Code, typ uint32) (bytes uint32, tail bool, e
 			m.callees = append(m.callees, s.imm)
 		case opCallIndirect, opCallRef:
 			height--
+			x.branches += weightCall
 			call(typeOf(s.imm))
 		case opReturnCall, opReturnCallIndirect, opReturnCallRef:
 			tail = true
+		case opBrIf, opBrOnNull, opBrOnNonNull:
+			x.branches += weightBranch
+			x.passed += carry(s.imm)
+			height += heightOf(s.op)
+		case opBr, opReturn:
+			x.branches += weightLeave
+			if s.op == opReturn {
+				s.imm = uint32(len(m.blocks) - 1)
+			}
+			x.passed += carry(s.imm)
+		case opBrTable:
+			x.branches += weightTarget * uint64(len(s.to))
+			if n := carry(s.to...); n > uint64(len(s.to)) { // One value for each is nothing.
+				x.carried += n
+			}
+			height--
+		case opUnreachable:
+			x.branches += weightTrap
+		case opMemoryCopy, opMemoryFill, opMemoryInit, opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
+			x.branches += weightBulk
+			height += heightOf(s.op)
+		case opLocalGet:
+			x.get(s.imm)
+			height++
+		case opLocalSet, opLocalTee:
+			x.set(s.imm)
+			height += heightOf(s.op)
 		default:
 			if s.op>>8 == prefixVec {
 				vectors = true

@@ -217,7 +217,7 @@ func TestFramesAreCounted(t *testing.T) {
 			if err := rw.describe(); err != nil {
 				t.Fatal(err)
 			}
-			plan, err := rw.planStack()
+			plan, _, err := rw.survey()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,174 @@
+package wasmbin
+
+import "fmt"
+
+// wazero's compiler takes time that grows faster than the code: with the square
+// of the branches of a function, and with the values that meet where branches
+// do. Some kilobytes can keep it busy for a minute, and nothing can stop it. So
+// the rewriter estimates the time beforehand, in units of about a nanosecond,
+// from what was measured: BenchmarkComplexity compiles what is just accepted.
+const (
+	// baseComplexity and complexityPerByte are what a module may take, beyond
+	// the time that any code takes. A Go guest of 3 MB has a seventh of it, one
+	// of 26 MB that links all Kubernetes types a sixth.
+	baseComplexity    = 800_000_000
+	complexityPerByte = 1_000
+
+	// MaxFunctions is the greatest number of functions that a guest may define: at
+	// five microseconds each, they take a second. A Go guest of 26 MB has 13,000.
+	MaxFunctions = 200_000
+
+	// The weights of what branches, which are added up and squared for each
+	// function.
+	weightLoop   = 10 // With the check of the fuel at its head.
+	weightIf     = 4
+	weightElse   = 2
+	weightTrap   = 6  // unreachable: a way out of its own
+	weightBulk   = 16 // With the check of the fuel behind it.
+	weightCall   = 12 // One that is charged for the stack.
+	weightBranch = 4  // A conditional one; its other way goes on in a block of its own.
+	weightLeave  = 2  // br, return
+	weightBlock  = 2
+	weightTarget = 1 // of br_table
+
+	// What a value costs that is one of several where ways meet, what it costs
+	// for each other such value, and what it costs to be carried by a br_table,
+	// which has a block for each target then.
+	costMeeting   = 500
+	costMeetings  = 2
+	costLive      = 400 // A value that is live across a call.
+	costCarried   = 5_000
+	costPassed    = 200 // A parameter or result of a function, a call or a block.
+	maxComplexity = 1 << 60
+)
+
+// complexity collects what one function takes.
+type complexity struct {
+	branches uint64 // weighted
+	carried  uint64
+	passed   uint64
+	merges   uint64 // where ways meet
+	meeting  uint64 // locals that are read behind such a place
+	calls    uint64
+	across   uint64 // locals that are read behind a call
+	below    uint64 // operands below calls, added up
+
+	epoch  uint32 // counts the places where ways met
+	locals []localState
+}
+
+// localState says when a local was last set, and whether it was counted already.
+type localState struct {
+	epoch       uint32
+	calls       uint64
+	met, across bool
+}
+
+// begin begins a function with so many locals.
+func (c *complexity) begin(locals int) {
+	state := c.locals[:0]
+	if cap(state) < locals {
+		state = make([]localState, locals)
+	}
+	state = state[:locals]
+	clear(state)
+	*c = complexity{locals: state}
+}
+
+func (c *complexity) merge() {
+	c.merges++
+	c.epoch++
+}
+
+// call notes a call with so many operands below its own.
+func (c *complexity) call(below int) {
+	c.calls++
+	c.below += uint64(below)
+}
+
+// get notes that a local is read. One that was set since ways met last is no
+// value of several, and one that was set since the last call need not outlive
+// it.
+func (c *complexity) get(local uint32) {
+	if uint64(local) >= uint64(len(c.locals)) {
+		return
+	}
+	l := &c.locals[local]
+	if !l.met && l.epoch != c.epoch {
+		l.met = true
+		c.meeting++
+	}
+	if !l.across && l.calls != c.calls {
+		l.across = true
+		c.across++
+	}
+}
+
+func (c *complexity) set(local uint32) {
+	if uint64(local) < uint64(len(c.locals)) {
+		c.locals[local].epoch, c.locals[local].calls = c.epoch, c.calls
+	}
+}
+
+// total is the estimate for the function.
+func (c *complexity) total() uint64 {
+	sum := uint64(0)
+	for _, product := range [][3]uint64{
+		{c.branches, c.branches, 1},
+		{c.meeting * c.meeting, c.merges, costMeetings},
+		{c.meeting, c.merges, costMeeting},
+		{c.across, c.calls, costLive},
+		{c.below, costLive, 1},
+		{c.carried, costCarried, 1},
+		{c.passed, costPassed, 1},
+	} {
+		p := uint64(1)
+		for _, f := range product {
+			if f != 0 && p > maxComplexity/f {
+				return maxComplexity
+			}
+			p *= f
+		}
+		sum += p
+	}
+	return min(sum, maxComplexity)
+}
+
+// countFunctions refuses a module of too many functions, before anything looks at
+// them.
+func (rw *rewriter) countFunctions() error {
+	if n := len(rw.Codes); n > MaxFunctions && rw.opts.LimitComplexity {
+		return fmt.Errorf("%w: %d functions, possible are %d", ErrTooComplex, n, MaxFunctions)
+	}
+	return nil
+}
+
+// checkComplexity refuses a module whose functions take too long together; it
+// names the one that takes longest.
+func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
+	sum, worst, at := complexityOf(plan, of)
+	if limit := uint64(baseComplexity) + complexityPerByte*uint64(rw.size); sum > limit {
+		return fmt.Errorf("%w: beyond what any module of %d bytes takes, this one would take the compiler about %d ms, possible are %d; function %d, with its branches, the values that they carry and its parameters, takes %d",
+			ErrTooComplex, rw.size, sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
+	}
+	return nil
+}
+
+// complexityOf adds up what all functions take, and finds the one that takes
+// most.
+func complexityOf(plan *stackPlan, of []complexity) (sum, worst uint64, at int) {
+	for i := range of {
+		c := &of[i]
+		for call := plan.starts[i]; call < plan.starts[i+1]; call++ {
+			if plan.charged[call] {
+				c.branches += weightCall * uint64(plan.times[call])
+			}
+		}
+		total := c.total()
+		sum = min(sum+total, maxComplexity)
+		if total > worst {
+			worst, at = total, i
+		}
+	}
+	return sum, worst, at
+}

@@ -1,0 +1,177 @@
+package wasmbin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// bomb is a module that is slow to compile. It grows with n: with accepted it is
+// just not refused, with refused wazero would take several seconds.
+type bomb struct {
+	build             func(m *module, n int)
+	accepted, refused int
+}
+
+func bombs() map[string]bomb {
+	none, one := types(), types(I32)
+	repeat := func(n int, parts ...any) []byte { return bytes.Repeat(asm(parts...), n) }
+	wide := func(n int) []ValType { return slices.Repeat(types(I64), n) }
+	local := func(op byte, i int) []byte { return appendUvarint([]byte{op}, uint64(i)) }
+	eachLocal := func(n int, f func(i int) []byte) (out []byte) {
+		for i := range n {
+			out = append(out, f(i+1)...)
+		}
+		return out
+	}
+	memory := func(m *module) { m.Memories = []Limits{{Min: 1}} }
+	return map[string]bomb{
+		"loops within one another":  {func(m *module, n int) { m.fn("", none, none, none, repeat(n, opLoop, 0x40), repeat(n, opEnd)) }, 2_500, 3_000},
+		"loops one after the other": {func(m *module, n int) { m.fn("", one, none, none, repeat(n, opLoop, 0x40, get(0), opBrIf, 0, opEnd)) }, 2_000, 5_000},
+		"blocks within one another": {func(m *module, n int) { m.fn("", none, none, none, repeat(n, opBlock, 0x40), repeat(n, opEnd)) }, 14_000, 30_000},
+		"ifs within one another":    {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40), repeat(n, opEnd)) }, 7_000, 10_000},
+		"ifs one after the other":   {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opEnd)) }, 7_000, 10_000},
+		"ifs with two arms": {func(m *module, n int) {
+			m.fn("", one, one, none, repeat(n, get(0), opIf, int(I32), i32c(1), opElse, get(0), opEnd, set(0)), get(0))
+		}, 4_000, 10_000},
+		"ifs that return":             {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opReturn, opEnd)) }, 4_500, 10_000},
+		"ifs that trap":               {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opUnreachable, opEnd)) }, 2_500, 10_000},
+		"branches out of one block":   {func(m *module, n int) { m.fn("", one, none, none, opBlock, 0x40, repeat(n, get(0), opBrIf, 0), opEnd) }, 7_000, 40_000},
+		"functions":                   {func(m *module, n int) { many(m, n, m.typ(none, none)) }, 200_000, 300_000},
+		"functions of 1,000 params":   {func(m *module, n int) { many(m, n, m.typ(wide(1_000), none)) }, 3_000, 10_000},
+		"functions of 10,000 params":  {func(m *module, n int) { many(m, n, m.typ(wide(10_000), none)) }, 300, 10_000},
+		"functions of 10,000 results": {func(m *module, n int) { m.fn("", none, wide(10_000), none, opUnreachable); many(m, n, 0) }, 300, 10_000},
+		"calls of 1,000 results": {func(m *module, n int) {
+			m.fn("", none, wide(1_000), none, opUnreachable)
+			m.fn("", none, none, none, repeat(n, opCall, 0), opUnreachable)
+		}, 60, 10_000},
+		"calls of itself": {func(m *module, n int) { m.fn("", one, one, none, repeat(n, get(0), opCall, 0, set(0)), get(0)) }, 2_000, 5_000},
+		"calls through a table": {func(m *module, n int) {
+			m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: 1}}}
+			m.fn("", one, none, none, repeat(n, get(0), get(0), opCallIndirect, 0, 0))
+		}, 2_000, 5_000},
+		"operands below calls": {func(m *module, n int) {
+			memory(m)
+			m.fn("", one, one, none, repeat(n, get(0), 0x28, 0, 0), repeat(n, get(0), opCall, 1, 0x1a), repeat(n-1, opI32Add))
+			m.fn("", one, one, none, get(0))
+		}, 1_000, 3_000},
+		"locals that outlive calls": {func(m *module, n int) {
+			m.fn("", one, none, slices.Repeat(one, n), eachLocal(n, func(i int) []byte { return asm(get(0), local(opLocalSet, i)) }), repeat(n, opCall, 1), eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }))
+			m.fn("", none, none, none)
+		}, 1_000, 5_000},
+		"locals that a branch sets": {func(m *module, n int) {
+			m.fn("", one, none, slices.Repeat(one, n), get(0), opIf, 0x40, eachLocal(n, func(i int) []byte { return asm(get(0), local(opLocalSet, i)) }), opEnd, eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }))
+		}, 10_000, 30_000},
+		"locals in a hundred loops": {func(m *module, n int) {
+			m.fn("", one, none, slices.Repeat(one, n), repeat(100, opLoop, 0x40), eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), i32c(1), opI32Add, local(opLocalSet, i)) }), get(0), opBrIf, 0, repeat(100, opEnd))
+		}, 1_000, 3_000},
+		"targets of a table": {func(m *module, n int) {
+			m.fn("", one, none, none, opBlock, 0x40, get(0), opBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), opEnd)
+		}, 25_000, 60_000},
+		"targets that carry 1,000": {func(m *module, n int) {
+			idx := int(m.typ(none, wide(1_000)))
+			m.fn("", one, none, none, opBlock, appendVarint(nil, int64(idx)), repeat(1_000, i64c(1)), get(0), opBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), opEnd, repeat(1_000, 0x1a))
+		}, 100, 1_000},
+		"bulk operations": {func(m *module, n int) {
+			memory(m)
+			m.fn("", one, none, none, repeat(n, get(0), get(0), get(0), 0xfc, 0x0a, 0, 0))
+		}, 1_500, 4_000},
+		"growing the memory": {func(m *module, n int) { memory(m); m.fn("", one, none, none, repeat(n, get(0), 0x40, 0, 0x1a)) }, 1_500, 4_000},
+		"many functions that are slow": {func(m *module, n int) {
+			for range n {
+				m.fn("", one, none, none, repeat(1_000, get(0), opIf, 0x40, opEnd))
+			}
+		}, 40, 200},
+	}
+}
+
+// many adds n functions of a type that do nothing.
+func many(m *module, n int, typ uint32) {
+	m.Functions = append(m.Functions, slices.Repeat([]uint32{typ}, n)...)
+	m.Codes = append(m.Codes, slices.Repeat([]Code{{Body: []byte{opUnreachable, opEnd}}}, n)...)
+}
+
+func TestComplexityIsLimited(t *testing.T) {
+	for name, bomb := range bombs() {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{bomb.accepted, bomb.refused} {
+				var m module
+				bomb.build(&m, n)
+				_, _, err := Rewrite(m.Encode(), Options{Meter: true, StackBytes: maxStack, LimitComplexity: true})
+				switch {
+				case n == bomb.accepted && err != nil:
+					t.Errorf("%d: %v", n, err)
+				case n == bomb.refused && !errors.Is(err, ErrTooComplex):
+					t.Errorf("%d: got %v", n, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkComplexity measures how long wazero compiles what is just accepted.
+func BenchmarkComplexity(b *testing.B) {
+	for name, bomb := range bombs() {
+		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
+			var m module
+			bomb.build(&m, bomb.accepted)
+			bin, _ := rewriteFor(b, m.Encode(), Options{Meter: true, StackBytes: maxStack, LimitComplexity: true})
+			for b.Loop() {
+				r := wazero.NewRuntime(b.Context())
+				if _, err := r.CompileModule(b.Context(), bin); err != nil {
+					b.Fatal(err)
+				}
+				_ = r.Close(b.Context())
+			}
+		})
+	}
+}
+
+// TestOrdinaryGuestsAreNotTooComplex holds that guests of Go, TinyGo, C, Zig and
+// Rust take less than a fifth of what they may.
+func TestOrdinaryGuestsAreNotTooComplex(t *testing.T) {
+	guests := map[string][]byte{"Go": goGuest(t), "TinyGo": tinyGoGuest(t)}
+	dir, err := wazeroDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{
+		"examples/allocation/tinygo/testdata/greet.wasm",
+		"examples/basic/testdata/add.wasm",
+		"imports/wasi_snapshot_preview1/testdata/cargo-wasi/wasi.wasm",
+		"imports/wasi_snapshot_preview1/testdata/zig-cc/wasi.wasm",
+		"imports/wasi_snapshot_preview1/testdata/tinygo/wasi.wasm",
+		"internal/integration_test/bench/testdata/case.wasm",
+	} {
+		bin, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		guests[file] = bin
+	}
+	for name, bin := range guests {
+		rw := &rewriter{Module: decodeFor(t, bin), opts: Options{Meter: true}, info: &Info{}}
+		rw.yield = rw.imported(ExternFunc)
+		if err := rw.describe(); err != nil {
+			t.Fatal(err)
+		}
+		plan, complexities, err := rw.survey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, _, _ := complexityOf(plan, complexities)
+		limit := uint64(baseComplexity) + complexityPerByte*uint64(len(bin))
+		if share := fmt.Sprintf("%s, %d bytes: %d%%", name, len(bin), 100*sum/limit); sum > limit/5 {
+			t.Error(share)
+		} else {
+			t.Log(share)
+		}
+	}
+}
