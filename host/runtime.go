@@ -15,8 +15,9 @@ import (
 // Runtime holds what the plugins of a process share. It is safe for use by
 // several goroutines.
 type Runtime struct {
-	cache  wazero.CompilationCache
-	memory snapmem.Allocator
+	cache     wazero.CompilationCache
+	rewritten rewriteCache
+	memory    snapmem.Allocator
 
 	// building counts the versions that are being built, also those that nobody
 	// waits for any more.
@@ -29,8 +30,9 @@ type Runtime struct {
 
 // RuntimeConfig configures a Runtime. The zero value works.
 type RuntimeConfig struct {
-	// CacheDir is a directory for compiled modules, which makes loading one
-	// again some fifty times faster. It is created with mode 0700; one that
+	// CacheDir is a directory for rewritten and compiled modules, which makes
+	// loading one again some fifty times faster. Nothing removes old files. It is
+	// created with mode 0700; one that
 	// others can write to, or that belongs to another user, is refused, since
 	// its files are machine code. Empty means no cache beyond the process.
 	CacheDir string
@@ -64,6 +66,9 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		return nil, fmt.Errorf("open compilation cache: %w", err)
 	}
 	rt.cache = cache
+	if rt.rewritten, err = newRewriteCache(cfg.CacheDir); err != nil {
+		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
+	}
 	return rt, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -151,7 +150,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
-	module, v.info, err = wasmbin.Rewrite(module, wasmbin.Options{
+	module, v.info, err = v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
@@ -163,7 +162,6 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
-	module = snapmem.MergeSegments(module)
 	if err := v.compile(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}

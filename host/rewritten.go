@@ -1,0 +1,137 @@
+package host
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kubewasm/kubewasm/internal/snapmem"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// rewritingVersion changes whenever the same module would be rewritten to another
+// one: TestRewritingVersion holds it.
+const rewritingVersion = 1
+
+// rewrite makes a module ready for wazero.
+func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
+	module, info, err := wasmbin.Rewrite(module, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return snapmem.MergeSegments(module), info, nil
+}
+
+// rewriteCache keeps what rewrite returns in files beside wazero's machine code,
+// which it is as trustworthy as. A file that is not exactly what was written
+// counts as missing.
+type rewriteCache struct{ dir string } // Empty means none.
+
+// newRewriteCache makes the directory of the cache within that of the compiled
+// modules.
+func newRewriteCache(dir string) (rewriteCache, error) {
+	c := rewriteCache{filepath.Join(dir, "kubewasm-rewritten")}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return c, err
+	}
+	return c, checkPrivate(c.dir)
+}
+
+// rewrite returns what is kept for the module of that digest, or rewrites it and
+// keeps that.
+func (c rewriteCache) rewrite(module []byte, digest string, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
+	if c.dir == "" {
+		return rewrite(module, opts)
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%d %s %+v", rewritingVersion, digest, opts))
+	if out, info, err := c.read(key); err == nil {
+		return out, info, nil
+	}
+	out, info, err := rewrite(module, opts)
+	if err == nil {
+		_ = c.write(key, out, info) // The next load takes as long as this one.
+	}
+	return out, info, err
+}
+
+// A file holds the SHA-256 of its key and all that follows, the length of the
+// info in 4 bytes, the info as JSON and the module.
+const cacheHeader = sha256.Size + 4
+
+var errCacheFile = errors.New("not a file of the cache")
+
+func (c rewriteCache) path(key [sha256.Size]byte) string {
+	return filepath.Join(c.dir, hex.EncodeToString(key[:]))
+}
+
+func sumOf(key [sha256.Size]byte, content []byte) []byte {
+	h := sha256.New()
+	h.Write(key[:])
+	h.Write(content)
+	return h.Sum(nil)
+}
+
+func (c rewriteCache) read(key [sha256.Size]byte) ([]byte, *wasmbin.Info, error) {
+	f, err := os.Open(c.path(key))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	// Rewriting makes a module larger by a sixth, and never by as much as this.
+	if !stat.Mode().IsRegular() || stat.Size() < cacheHeader || stat.Size() > 4*MaxModuleBytes {
+		return nil, nil, errCacheFile
+	}
+	data := make([]byte, stat.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, nil, err
+	}
+	sum, content := data[:sha256.Size], data[sha256.Size:]
+	if !bytes.Equal(sum, sumOf(key, content)) {
+		return nil, nil, errCacheFile
+	}
+	length := uint64(binary.LittleEndian.Uint32(content))
+	if content = content[4:]; length > uint64(len(content)) {
+		return nil, nil, errCacheFile
+	}
+	info := new(wasmbin.Info)
+	if err := json.Unmarshal(content[:length], info); err != nil {
+		return nil, nil, err
+	}
+	return content[length:], info, nil
+}
+
+// write makes the file under another name first: whoever reads finds all of it
+// or nothing.
+func (c rewriteCache) write(key [sha256.Size]byte, module []byte, info *wasmbin.Info) (err error) {
+	text, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	content := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(text)+len(module)), uint32(len(text)))
+	content = append(append(content, text...), module...)
+	f, err := os.CreateTemp(c.dir, "new-*") // Mode 0600.
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(append(sumOf(key, content), content...))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), c.path(key))
+}
