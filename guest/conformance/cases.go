@@ -94,6 +94,10 @@ type AdmissionCase struct {
 	// request and of the object.
 	Operation string `json:"operation,omitempty"`
 	Object    Object `json:"object"`
+	// Mutate says that mutate is to be called and not validate. If Changed is set,
+	// the object must be that afterwards, in JSON, and as before otherwise.
+	Mutate  bool   `json:"mutate,omitempty"`
+	Changed string `json:"changed,omitempty"`
 	// Want is "allow", "deny" or "fail"; for a denial Code, Message and
 	// FieldErrors.
 	Want        string            `json:"want"`

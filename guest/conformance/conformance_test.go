@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -181,7 +182,7 @@ func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.Schedu
 
 func TestAdmission(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
-		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Module: host.Config{
+		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Module: host.Config{
 			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
 		}})
 		if err != nil {
@@ -206,7 +207,11 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 	if request.Object = (runtime.RawExtension{Raw: object}); c.Operation == string(admissionv1.Delete) {
 		request.Operation, request.OldObject, request.Object = admissionv1.Delete, request.Object, runtime.RawExtension{}
 	}
-	response := engine.Validate(t.Context(), request)
+	ask := engine.Validate
+	if c.Mutate {
+		ask = engine.Mutate
+	}
+	response := ask(t.Context(), request)
 	if c.Want == "fail" {
 		if response.Allowed || response.Result.Code != 500 || !strings.Contains(response.Result.Message, c.Message) {
 			t.Errorf("got %+v, want a failure: %s", response, c.Message)
@@ -214,7 +219,16 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 		return
 	}
 	got := conformance.AdmissionCase{
-		Name: c.Name, Operation: c.Operation, Object: c.Object, Want: "allow", Warnings: response.Warnings,
+		Name: c.Name, Operation: c.Operation, Object: c.Object, Mutate: c.Mutate, Want: "allow", Warnings: response.Warnings,
+	}
+	if len(response.Patch) != 0 {
+		changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Changed = string(changed); jsonpatch.Equal(changed, []byte(c.Changed)) {
+			got.Changed = c.Changed // The order of members is nobody's business.
+		}
 	}
 	for key, value := range response.AuditAnnotations {
 		got.Annotations = map[string]string{strings.TrimPrefix(key, "guest."): value}

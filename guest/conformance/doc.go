@@ -44,6 +44,11 @@
 // none. Any other is denied with the status 413 if its object has more than 100,000
 // bytes, and allowed otherwise.
 //
+// mutate looks at the name of the request, too. "bad" is denied with the reason "bad
+// name". "patch" gives the object the annotation k=v, and no other, by a patch;
+// "whole" hands over, as the whole object, a v1 Pod that has nothing but the name
+// "whole" and the label k=v. Otherwise nothing is changed.
+//
 // # The hook guest
 //
 // hook looks at the pod's label "tier". "batch" decides 128 CPU shares. "idle"

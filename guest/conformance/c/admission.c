@@ -5,9 +5,12 @@ IMPORT("k8s.io/admission", "request") u32 request(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "object") u32 object(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "result") void result(const void *ptr, u32 len);
 
+IMPORT("k8s.io/admission", "patch") void patch(const void *ptr, u32 len);
+IMPORT("k8s.io/admission", "mutated_object") void mutated_object(const void *ptr, u32 len);
+
 enum { ALLOW, ERROR, DENY };
 
-EXPORT("kubewasm_abi_v1") u64 marker(void) { return 1ull << 32; }
+EXPORT("kubewasm_abi_v1") u64 marker(void) { return 1ull << 32 | 1ull << 33; }
 
 // A Result is made of few bytes, so they stand here as they are: the field
 // number and type of each message, its length, its contents.
@@ -21,11 +24,16 @@ static const u8 odd[] =
     "\x1a\x06" "is odd"             // message (3)
     "\x22\x07" "\"field\"";         // badValue (4)
 
-EXPORT("validate") u64 validate(void) {
+// requested returns the name of the request.
+static span requested(void) {
   u32 n = request(0, 0);
   u8 *buf = grow(n);
   if (request(buf, n) != n) __builtin_trap();
-  span name = field((span){buf, buf + n}, 5);
+  return field((span){buf, buf + n}, 5);
+}
+
+EXPORT("validate") u64 validate(void) {
+  span name = requested();
   if (IS(name, "trap")) __builtin_trap();
   if (IS(name, "fail")) {
     SAY("no data");
@@ -50,5 +58,18 @@ EXPORT("validate") u64 validate(void) {
     return DENY;
   }
   if (size > 100000) return 413ull << 32 | DENY;
+  return ALLOW;
+}
+
+EXPORT("mutate") u64 mutate(void) {
+  static const char add[] = "[{\"op\":\"add\",\"path\":\"/metadata/annotations\",\"value\":{\"k\":\"v\"}}]";
+  static const char pod[] = "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"whole\",\"labels\":{\"k\":\"v\"}}}";
+  span name = requested();
+  if (IS(name, "bad")) {
+    SAY("bad name");
+    return DENY;
+  }
+  if (IS(name, "patch")) patch(add, sizeof add - 1);
+  if (IS(name, "whole")) mutated_object(pod, sizeof pod - 1);
   return ALLOW;
 }

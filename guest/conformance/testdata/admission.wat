@@ -4,6 +4,8 @@
   (import "k8s.io/admission" "request" (func $request (param i32 i32) (result i32)))
   (import "k8s.io/admission" "object" (func $object (param i32 i32) (result i32)))
   (import "k8s.io/admission" "result" (func $result (param i32 i32)))
+  (import "k8s.io/admission" "patch" (func $patch (param i32 i32)))
+  (import "k8s.io/admission" "mutated_object" (func $mutated_object (param i32 i32)))
   (memory (export "memory") 1)
   (global $heap i32 (i32.const 1024))
   (data (i32.const 0) "trap")
@@ -16,6 +18,10 @@
   (data (i32.const 56) "warn")
   (data (i32.const 64) "empty")
   (data (i32.const 72) "no object")
+  (data (i32.const 256) "patch")
+  (data (i32.const 264) "whole")
+  (data (i32.const 272) "[{\22op\22:\22add\22,\22path\22:\22/metadata/annotations\22,\22value\22:{\22k\22:\22v\22}}]")
+  (data (i32.const 384) "{\22apiVersion\22:\22v1\22,\22kind\22:\22Pod\22,\22metadata\22:{\22name\22:\22whole\22,\22labels\22:{\22k\22:\22v\22}}}")
   ;; warnings (3); auditAnnotations (4): key (1), value (2).
   (data (i32.const 96) "\1a\07careful\22\06\0a\01k\12\01v")
   ;; fieldErrors (2), 51 bytes: field (1), type (2), message (3), badValue (4).
@@ -94,14 +100,33 @@
     (if (i32.gt_s (local.get $want) (i32.const 0))
       (then (if (i32.eq (memory.grow (local.get $want)) (i32.const -1)) (then unreachable)))))
 
-  (func (export "kubewasm_abi_v1") (result i64) (i64.shl (i64.const 1) (i64.const 32)))
+  (func (export "kubewasm_abi_v1") (result i64) (i64.shl (i64.const 3) (i64.const 32)))
 
-  (func (export "validate") (result i64)
-    (local $n i32) (local $name i32) (local $length i32)
+  ;; requested returns the name of the request and its length.
+  (func $requested (result i32 i32)
+    (local $n i32)
     (local.set $n (call $request (i32.const 0) (i32.const 0)))
     (call $room (local.get $n))
     (drop (call $request (global.get $heap) (local.get $n)))
-    (call $field (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 5))
+    (call $field (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 5)))
+
+  (func (export "mutate") (result i64)
+    (local $name i32) (local $length i32)
+    (call $requested)
+    (local.set $length) (local.set $name)
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 24) (i32.const 3))
+      (then
+        (call $status_reason (i32.const 32) (i32.const 8))
+        (return (i64.const 2))))
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 256) (i32.const 5))
+      (then (call $patch (i32.const 272) (i32.const 63))))
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 264) (i32.const 5))
+      (then (call $mutated_object (i32.const 384) (i32.const 79))))
+    (i64.const 0))
+
+  (func (export "validate") (result i64)
+    (local $n i32) (local $name i32) (local $length i32)
+    (call $requested)
     (local.set $length) (local.set $name)
     (if (call $equal (local.get $name) (local.get $length) (i32.const 0) (i32.const 4))
       (then unreachable))

@@ -37,6 +37,18 @@ func (guest) Validate(req *admission.Request) *admission.Response {
 	return nil
 }
 
+func (guest) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
+	switch req.Name() {
+	case "bad":
+		return admission.Deny("bad name")
+	case "patch":
+		patch.Set(field.NewPath("metadata", "annotations"), map[string]string{"k": "v"})
+	case "whole":
+		patch.SetObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"whole","labels":{"k":"v"}}}`))
+	}
+	return nil
+}
+
 func init() { admission.Register(guest{}) }
 
 func main() {}
