@@ -359,3 +359,23 @@ func BenchmarkProjection(b *testing.B) {
 		})
 	}
 }
+
+// FuzzParseProjection holds that a Projection that is made can be used.
+func FuzzParseProjection(f *testing.F) {
+	for _, path := range []string{"node.metadata.labels", "pod", "pod.spec.containers.env.valueFrom", "node..", ".", "pod.spec.volumes.hostPath.path"} {
+		f.Add(path)
+	}
+	node, pod := largeNode(), &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "e"}}}}}}
+	f.Fuzz(func(t *testing.T, path string) {
+		p, err := ParseProjection([]string{path})
+		if err != nil {
+			return
+		}
+		if _, err := p.Node(node); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Pod(pod); err != nil {
+			t.Error(err)
+		}
+	})
+}
