@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -19,7 +20,7 @@ import (
 // Config says which module a plugin is, what it is allowed, and what the host
 // offers it.
 type Config struct {
-	// Name is the plugin's name in logs, errors and metrics. Required.
+	// Name is the plugin's name in logs, errors and metrics, in UTF-8. Required.
 	Name string
 	// Source is where the module comes from. Required.
 	Source Source
@@ -195,6 +196,9 @@ func (c *Config) validate() error {
 	var errs []error
 	if c.Name == "" {
 		errs = append(errs, errors.New("name is empty"))
+	}
+	if !utf8.ValidString(c.Name) {
+		errs = append(errs, fmt.Errorf("name %q is not UTF-8", c.Name))
 	}
 	if err := checkSource(c.Source, c.SHA256); err != nil {
 		errs = append(errs, err)

@@ -114,6 +114,7 @@ func TestDialect(t *testing.T) {
 type recorder struct{ calls []host.Call }
 
 func (r *recorder) Called(_ context.Context, c host.Call)  { r.calls = append(r.calls, c) }
+func (r *recorder) Refused(context.Context, string, error) {}
 func (r *recorder) Built(context.Context, host.Build)      {}
 func (r *recorder) Restarted(plugin string, replaced bool) {}
 

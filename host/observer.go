@@ -19,6 +19,10 @@ type Observer interface {
 	// Built is told of a version that was built for Load or Swap, or could not
 	// be. ctx is the caller's.
 	Built(ctx context.Context, b Build)
+	// Refused is told of a caller of [Plugin.Acquire] that got no instance, and
+	// why: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed], or why
+	// a new instance failed. ctx is the caller's.
+	Refused(ctx context.Context, plugin string, err error)
 	// Restarted is told of an instance that began anew: reset from the snapshot,
 	// or replaced since that could not be done.
 	Restarted(plugin string, replaced bool)
@@ -53,6 +57,12 @@ func (l observerList) Called(ctx context.Context, c Call) {
 func (l observerList) Built(ctx context.Context, b Build) {
 	for _, o := range l {
 		o.Built(ctx, b)
+	}
+}
+
+func (l observerList) Refused(ctx context.Context, plugin string, err error) {
+	for _, o := range l {
+		o.Refused(ctx, plugin, err)
 	}
 }
 

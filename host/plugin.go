@@ -75,9 +75,18 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // end.
 //
 // Errors, for errors.Is: [ErrClosed]; [ErrSaturated] together with ctx's error
-// if ctx ends first; [ErrDisabled]; [ErrMemory]. A new instance may also fail as in
+// if ctx ends first; [ErrDisabled]; [ErrMemory] if there is no memory for a new
+// instance and no other to wait for. A new instance may also fail as in
 // [Runtime.Load].
 func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
+	inst, err := p.acquire(ctx)
+	if err != nil && p.cfg.Observer != nil {
+		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
+	}
+	return inst, err
+}
+
+func (p *Plugin) acquire(ctx context.Context) (*Instance, error) {
 	if err := p.breaker.allow(); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 	}
@@ -90,13 +99,30 @@ func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
 		if err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 		}
-		if inst == nil {
-			if inst, err = v.instantiate(ctx); err != nil {
+		for inst == nil {
+			if inst, err = v.instantiate(ctx); err == nil {
+				break
+			}
+			if !errors.Is(err, ErrMemory) {
 				v.pool.forget()
 				return nil, err
 			}
+			// Others of the plugin have memory, and will be free.
+			full := err
+			switch inst, err = v.pool.waitInstead(ctx); {
+			case err == nil:
+				continue
+			case (errors.Is(err, ErrClosed) || errors.Is(err, errNobody)) && p.current.Load() != v:
+			case errors.Is(err, errNobody):
+				return nil, full
+			default:
+				return nil, fmt.Errorf("plugin %q: %w; %w", p.cfg.Name, err, full)
+			}
+			break
 		}
-		return inst, nil
+		if inst != nil {
+			return inst, nil
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -50,6 +51,38 @@ func (p *pool) acquire(ctx context.Context) (*Instance, error) {
 		p.mu.Unlock()
 		return nil, nil
 	}
+	return p.wait(ctx)
+}
+
+// errNobody says that there is no other instance to wait for.
+var errNobody = errors.New("the plugin has no other instance")
+
+// waitInstead is for a caller that was given leave to make an instance and could
+// not, for want of memory: it gives the leave up and waits for an instance of
+// another caller, or for the leave to try again. The error is [errNobody] if there
+// is none.
+func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
+	p.mu.Lock()
+	if p.count == 1 || p.closed {
+		// Whoever waits may try, and find the same.
+		p.mu.Unlock()
+		p.forget()
+		return nil, errNobody
+	}
+	p.count--
+	if n := len(p.idle); n > 0 {
+		inst := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return inst, nil
+	}
+	return p.wait(ctx)
+}
+
+// wait waits for an instance, or for the leave to make one. p.mu is held, and
+// released.
+func (p *pool) wait(ctx context.Context) (*Instance, error) {
 	wait := make(chan *Instance, 1)
 	p.waiters = append(p.waiters, wait)
 	p.mu.Unlock()

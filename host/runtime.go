@@ -37,8 +37,9 @@ type RuntimeConfig struct {
 	// its files are machine code. Empty means no cache beyond the process.
 	CacheDir string
 	// MemoryBytes is the most linear memory that the instances of all plugins
-	// may have together. A guest that grows beyond it gets -1 from memory.grow,
-	// an instance that does not fit is an [ErrMemory]. What counts is the length
+	// and their snapshots, one for each plugin, may have together. A guest that
+	// grows beyond it gets -1 from memory.grow, an instance that does not fit is
+	// an [ErrMemory] unless the plugin has others to wait for. What counts is the length
 	// that guests see, of which instances share most. 0 means no limit; a
 	// process with a limit of its own should set it, since this memory is not in
 	// Go's heap and GOMEMLIMIT does not see it.

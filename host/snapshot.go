@@ -31,7 +31,10 @@ func (v *version) takeSnapshot(inst *Instance) error {
 		return nil
 	}
 	memory, _ := inst.memory.Read(0, inst.memory.Size())
-	image := v.plugin.runtime.memory.NewImage(memory)
+	image, err := v.plugin.runtime.memory.NewImage(memory)
+	if err != nil {
+		return fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	}
 	v.snapshot = &snapshot{image: image, memory: image.Bytes(), random: inst.random, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
 	inst.bindGlobals()
 	for i, g := range inst.globals {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,8 +76,9 @@ type restarts struct {
 	reset, discarded atomic.Int64
 }
 
-func (r *restarts) Called(context.Context, host.Call) {}
-func (r *restarts) Built(context.Context, host.Build) {}
+func (r *restarts) Called(context.Context, host.Call)      {}
+func (r *restarts) Refused(context.Context, string, error) {}
+func (r *restarts) Built(context.Context, host.Build)      {}
 func (r *restarts) Restarted(_ string, discarded bool) {
 	if discarded {
 		r.discarded.Add(1)
@@ -114,8 +116,8 @@ func TestResetAfterGrowth(t *testing.T) {
 				}
 				for range 4 {
 					inst := acquire(t, p)
-					if used := rt.MemoryInUse(); used != page {
-						t.Errorf("%d bytes are in use, want a page", used)
+					if used := rt.MemoryInUse(); used != 2*page {
+						t.Errorf("%d bytes are in use, want a page and the snapshot", used)
 					}
 					if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got != 0x10001 {
 						t.Errorf("the guest counts %#x, error %v", got, err)
@@ -123,8 +125,8 @@ func TestResetAfterGrowth(t *testing.T) {
 					if _, err := inst.Call(t.Context(), abi.Filter, 0, 8, 0); err == nil {
 						t.Error("no trap")
 					}
-					if used := rt.MemoryInUse(); used != 2*page {
-						t.Errorf("%d bytes are in use, want two pages", used)
+					if used := rt.MemoryInUse(); used != 3*page {
+						t.Errorf("%d bytes are in use, want two pages and the snapshot", used)
 					}
 					inst.Release()
 				}
@@ -174,9 +176,29 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 
 	// Nothing is left: no instance, no plugin.
 	first := acquire(t, small)
-	if _, err := small.Acquire(t.Context()); !errors.Is(err, host.ErrMemory) || !strings.Contains(err.Error(), "655360 of 655360 in use") {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = small.Acquire(ended)
+	if !errors.Is(err, host.ErrMemory) || !errors.Is(err, host.ErrSaturated) || !strings.Contains(err.Error(), "655360 of 655360 in use") {
 		t.Errorf("got %v", err)
 	}
+	// But another instance of the plugin is in use, and waited for.
+	waited := make(chan error)
+	go func() {
+		inst, err := small.Acquire(t.Context())
+		if err == nil {
+			inst.Release()
+		}
+		waited <- err
+	}()
+	for small.Stats().Waiting == 0 {
+		runtime.Gosched()
+	}
+	first.Release()
+	if err := <-waited; err != nil {
+		t.Errorf("a caller that waited: %v", err)
+	}
+	first = acquire(t, small)
 	if _, err := rt.Load(t.Context(), config("good")); !errors.Is(err, host.ErrMemory) {
 		t.Errorf("got %v", err)
 	}
@@ -316,7 +338,7 @@ func TestManyInstancesOfARealGuest(t *testing.T) {
 // ExampleRuntime_MemoryInUse limits what all plugins of a process may have.
 func ExampleRuntime_MemoryInUse() {
 	ctx := context.Background()
-	rt, err := host.NewRuntime(host.RuntimeConfig{MemoryBytes: 2 * page})
+	rt, err := host.NewRuntime(host.RuntimeConfig{MemoryBytes: 3 * page})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -331,6 +353,6 @@ func ExampleRuntime_MemoryInUse() {
 	_ = plugin.Close(ctx)
 	fmt.Println(rt.MemoryInUse())
 	// Output:
-	// 65536
+	// 131072
 	// 0
 }

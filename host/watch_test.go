@@ -458,4 +458,5 @@ func (b built) Built(_ context.Context, build host.Build) { b <- build }
 
 func (built) Called(context.Context, host.Call) {}
 
-func (built) Restarted(string, bool) {}
+func (built) Refused(context.Context, string, error) {}
+func (built) Restarted(string, bool)                 {}

@@ -20,6 +20,7 @@ type Collector struct {
 	calls         *prometheus.CounterVec
 	callDuration  *prometheus.HistogramVec
 	callFuel      *prometheus.CounterVec
+	refusals      *prometheus.CounterVec
 	restarts      *prometheus.CounterVec
 	builds        *prometheus.CounterVec
 	buildDuration *prometheus.HistogramVec
@@ -42,6 +43,7 @@ var (
 type plugin struct {
 	functions atomic.Pointer[map[string]*function]
 
+	refusals      [len(refusalLabels)]prometheus.Counter
 	restarts      [len(restartLabels)]prometheus.Counter
 	builds        [len(kindLabels)][len(buildLabels)]prometheus.Counter
 	buildDuration prometheus.Observer
@@ -93,6 +95,10 @@ func New(rt *host.Runtime) *Collector {
 			Name: "kubewasm_call_fuel_total",
 			Help: "Fuel that calls of guests took: WebAssembly instructions.",
 		}, []string{"plugin", "function"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_acquire_failures_total",
+			Help: "Callers that got no instance, by the reason.",
+		}, []string{"plugin", "reason"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_instance_restarts_total",
 			Help: "Instances that began anew: reset from the snapshot, or replaced since that could not be done.",
@@ -140,19 +146,29 @@ func (c *Collector) Built(_ context.Context, b host.Build) {
 	}
 }
 
+// Refused implements [host.Observer].
+func (c *Collector) Refused(_ context.Context, name string, err error) {
+	c.plugin(name, func(p *plugin) { p.refusals[refusalOf(err)].Inc() })
+}
+
 // Restarted implements [host.Observer].
 func (c *Collector) Restarted(name string, replaced bool) {
 	how := howReset
 	if replaced {
 		how = howReplaced
 	}
+	c.plugin(name, func(p *plugin) { p.restarts[how].Inc() })
+}
+
+// plugin calls f with the series of a plugin, and makes them if there are none.
+func (c *Collector) plugin(name string, f func(*plugin)) {
 	p, ok := (*c.plugins.Load())[name]
 	if !ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		p = c.addPlugin(name)
 	}
-	p.restarts[how].Inc()
+	f(p)
 }
 
 // Forget removes the series of a plugin. Those of a plugin that is closed go by
@@ -205,6 +221,9 @@ func (c *Collector) addPlugin(name string) *plugin {
 	label := labelOf(name)
 	p := &plugin{buildDuration: c.buildDuration.WithLabelValues(label)}
 	p.functions.Store(&map[string]*function{})
+	for r, reason := range refusalLabels {
+		p.refusals[r] = c.refusals.WithLabelValues(label, reason)
+	}
 	for h, how := range restartLabels {
 		p.restarts[h] = c.restarts.WithLabelValues(label, how)
 	}
@@ -257,7 +276,7 @@ type vector interface {
 }
 
 func (c *Collector) vectors() []vector {
-	return []vector{c.calls, c.callDuration, c.callFuel, c.restarts, c.builds, c.buildDuration}
+	return []vector{c.calls, c.callDuration, c.callFuel, c.refusals, c.restarts, c.builds, c.buildDuration}
 }
 
 // Describe implements prometheus.Collector.

@@ -158,7 +158,7 @@ func TestCallsAreCountedByResult(t *testing.T) {
 		"a call that returns":                {module: "spins", want: "ok"},
 		"a trapping instruction":             {module: "spins", pod: 9, want: "trap"},
 		"an exit":                            {module: "traps", pod: 2, want: "trap"},
-		"a stack that is exhausted":          {module: "traps", pod: 3, want: "trap"},
+		"a stack that is exhausted":          {module: "traps", pod: 3, want: "stack"},
 		"a loop that runs out of fuel":       {module: "spins", pod: 1, limits: host.Limits{Fuel: 10_000}, want: "fuel"},
 		"a loop that runs into its timeout":  {module: "spins", pod: 1, limits: host.Limits{Timeout: time.Millisecond}, want: "timeout"},
 		"a loop that the caller cancels":     {module: "spins", pod: 4, logger: slog.New(cancelOnLog{slog.DiscardHandler, cancel}), want: "canceled"},
@@ -465,23 +465,46 @@ func TestPluginsOfOneNameAreTakenTogether(t *testing.T) {
 }
 
 func TestNamesThatAreNotUTF8(t *testing.T) {
+	// A host refuses them, and who else calls the collector must not make it
+	// panic.
 	c := newComponent(t)
-	cfg := c.config("noop")
-	cfg.Name = "a\xffb"
+	c.metrics.Called(t.Context(), host.Call{Plugin: "a\xffb", Function: "filter"})
+	const series = "kubewasm_calls_total{function=\"filter\",plugin=\"a\uFFFDb\",result=\"ok\"}"
+	if got := c.scrape(t)[series]; got != 1 {
+		t.Errorf("%v calls, want 1", got)
+	}
+}
+
+func TestRefusedCallersAreCounted(t *testing.T) {
+	c := newComponent(t)
+	cfg := c.config("spins")
+	cfg.Limits.Instances = 1
+	cfg.Disable = host.Disable{After: 1, Backoff: time.Hour}
 	p := c.load(t, cfg)
-	if _, err := call(t.Context(), t, p, 0, 0); err != nil {
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	c.scrape(t)
-	if got := c.scrape(t)["kubewasm_plugin_instances{plugin=\"a\uFFFDb\"}"]; got != 1 {
-		t.Errorf("%v instances, want 1", got)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Acquire(ended); !errors.Is(err, host.ErrSaturated) {
+		t.Errorf("got %v", err)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 9, 0); err == nil {
+		t.Error("no trap")
 	}
-	c.scrape(t)
-	if got := c.scrape(t); len(got) != 0 {
-		t.Errorf("series of a closed plugin: %v", got)
+	inst.Release()
+	for range 2 {
+		if _, err := p.Acquire(t.Context()); !errors.Is(err, host.ErrDisabled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	want := page{
+		`kubewasm_acquire_failures_total{plugin="spins",reason="saturated"}`: 1,
+		`kubewasm_acquire_failures_total{plugin="spins",reason="disabled"}`:  2,
+	}
+	if diff := cmp.Diff(want, c.scrape(t).with("kubewasm_acquire_failures_total", "")); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 

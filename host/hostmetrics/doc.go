@@ -14,6 +14,7 @@
 //	kubewasm_calls_total                   plugin, function, result   calls of guests
 //	kubewasm_call_duration_seconds         plugin, function           how long they took
 //	kubewasm_call_fuel_total               plugin, function           instructions they executed
+//	kubewasm_acquire_failures_total        plugin, reason             callers that got no instance
 //	kubewasm_instance_restarts_total       plugin, how                instances that began anew
 //	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
 //	kubewasm_build_duration_seconds        plugin                     how long that took
@@ -34,6 +35,7 @@
 //	ok        the guest returned, whatever its answer
 //	trap      it did not: it panicked, exited, or executed a trapping instruction
 //	fuel      it used up its fuel
+//	stack     it used up its stack
 //	timeout   Limits.Timeout or the caller's deadline passed
 //	canceled  the caller lost interest
 //	abi       it broke a rule of the ABI
@@ -48,11 +50,15 @@
 //	status    it refused its configuration
 //	other     anything else: the source, a probe, other functions than before
 //
+// A caller gets no instance because all are in use until its context ends
+// (saturated), the plugin is disabled, there is no memory for another one
+// (memory), the plugin is closed, or a new instance fails (other).
+//
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 38
-// series, and 27 for each of its functions that was called. All results of a
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 43
+// series, and 28 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.
 //

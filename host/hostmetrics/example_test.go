@@ -63,6 +63,7 @@ func Example() {
 	// kubewasm_calls_total{function="filter",plugin="odd",result="canceled"} 0
 	// kubewasm_calls_total{function="filter",plugin="odd",result="fuel"} 0
 	// kubewasm_calls_total{function="filter",plugin="odd",result="ok"} 3
+	// kubewasm_calls_total{function="filter",plugin="odd",result="stack"} 0
 	// kubewasm_calls_total{function="filter",plugin="odd",result="timeout"} 0
 	// kubewasm_calls_total{function="filter",plugin="odd",result="trap"} 0
 	// kubewasm_plugin_instances{plugin="odd"} 1

@@ -14,12 +14,13 @@ const (
 	callOK callResult = iota
 	callTrap
 	callFuel
+	callStack
 	callTimeout
 	callCanceled
 	callABI
 )
 
-var callLabels = [...]string{"ok", "trap", "fuel", "timeout", "canceled", "abi"}
+var callLabels = [...]string{"ok", "trap", "fuel", "stack", "timeout", "canceled", "abi"}
 
 func callResultOf(err error) callResult {
 	switch {
@@ -29,12 +30,43 @@ func callResultOf(err error) callResult {
 		return callABI
 	case errors.Is(err, host.ErrFuel):
 		return callFuel
+	case errors.Is(err, host.ErrStack):
+		return callStack
 	case errors.Is(err, context.DeadlineExceeded):
 		return callTimeout
 	case errors.Is(err, context.Canceled):
 		return callCanceled
 	default:
 		return callTrap
+	}
+}
+
+// refusal is why a caller got no instance: the index of its label.
+type refusal int
+
+const (
+	refusedSaturated refusal = iota
+	refusedDisabled
+	refusedMemory
+	refusedClosed
+	refusedOther
+)
+
+var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "other"}
+
+func refusalOf(err error) refusal {
+	switch {
+	// A caller that waited for want of memory is one for whom there was none.
+	case errors.Is(err, host.ErrMemory):
+		return refusedMemory
+	case errors.Is(err, host.ErrSaturated):
+		return refusedSaturated
+	case errors.Is(err, host.ErrDisabled):
+		return refusedDisabled
+	case errors.Is(err, host.ErrClosed):
+		return refusedClosed
+	default:
+		return refusedOther
 	}
 }
 

@@ -76,6 +76,14 @@ func (o *Observer) Built(ctx context.Context, b host.Build) {
 	end(span, b.Start.Add(b.Duration), b.Err)
 }
 
+// Refused implements [host.Observer]. It notes the error on the caller's span,
+// since there is no call that would have one.
+func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.RecordError(err, trace.WithAttributes(PluginKey.String(plugin)))
+	}
+}
+
 // Restarted implements [host.Observer]. It records nothing: an instance begins
 // anew in the time of nobody's call, and the call that made it do so has a span.
 func (o *Observer) Restarted(string, bool) {}

@@ -2,27 +2,33 @@ package snapmem
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 )
 
 // Image is the memory of a guest that was started, and what others begin from.
 // It never changes. It is safe for use by several goroutines.
 type Image struct {
-	bytes []byte
-	file  imageFile
+	budget *Budget // nil for an image that does not count
+	bytes  []byte
+	file   imageFile
 	// scratch holds slices that stand in for memories at instantiation. One
 	// that was used before has its pages, a new one would fault at each.
 	scratch sync.Pool
 }
 
 // NewImage copies memory. Close the image after all memories that have it are
-// free.
-func (a *Allocator) NewImage(memory []byte) *Image {
-	i := &Image{}
+// free. The error is [ErrBudget].
+func (a *Allocator) NewImage(memory []byte) (*Image, error) {
+	size := uint64(len(memory))
+	if !a.Budget.take(size) {
+		return nil, fmt.Errorf("%w: %d bytes wanted for an image, %d of %d in use", ErrBudget, size, a.Budget.Used(), a.Budget.Limit())
+	}
+	i := &Image{budget: a.Budget}
 	if a.Plain || !i.file.create(memory, &i.bytes) {
 		i.bytes = bytes.Clone(memory)
 	}
-	return i
+	return i, nil
 }
 
 // Bytes returns the memory, which must not be written to. It is not valid after
@@ -33,7 +39,13 @@ func (i *Image) Bytes() []byte { return i.bytes }
 func (i *Image) Size() uint64 { return uint64(len(i.bytes)) }
 
 // Close frees the image. Only the first call counts.
-func (i *Image) Close() { i.file.close(&i.bytes) }
+func (i *Image) Close() {
+	if i.budget != nil {
+		i.budget.give(i.Size())
+	}
+	i.file.close(&i.bytes)
+	i.bytes = nil
+}
 
 // takeScratch returns size bytes that are 0: a start section may look at them.
 func (i *Image) takeScratch(size uint64) []byte {

@@ -54,7 +54,10 @@ func started(t testing.TB, a *Allocator, min, max uint64) (*instance, *Image) {
 	for n := 0; n < len(i.bytes); n += 4096 {
 		i.bytes[n] = byte(n>>12) | 1
 	}
-	image := a.NewImage(i.bytes)
+	image, err := a.NewImage(i.bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := i.Adopt(image); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +192,10 @@ func TestResetOfAFixedMemory(t *testing.T) {
 // image could not be put into a file.
 func TestAnImageThatIsNotMapped(t *testing.T) {
 	each(t, 0, func(t *testing.T, a *Allocator) {
-		image := (&Allocator{Plain: true}).NewImage(bytes.Repeat([]byte("image..."), page/8))
+		image, err := (&Allocator{Budget: a.Budget, Plain: true}).NewImage(bytes.Repeat([]byte("image..."), page/8))
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer image.Close()
 		mem, err := a.NewFrom(image, page, 4*page)
 		if err != nil {
@@ -208,7 +214,8 @@ func TestAnImageThatIsNotMapped(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	each(t, 10*page, func(t *testing.T, a *Allocator) {
+	each(t, 14*page, func(t *testing.T, a *Allocator) {
+		// The image has four pages, too.
 		first, image := started(t, a, 3*page, 20*page)
 		defer image.Close()
 		mem, err := a.NewFrom(image, 3*page, 20*page)
@@ -219,8 +226,8 @@ func TestBudget(t *testing.T) {
 		if !second.Reset(second) {
 			t.Fatal("no reset")
 		}
-		if got := a.Budget.Used(); got != 8*page {
-			t.Errorf("%d bytes are in use, want %d", got, 8*page)
+		if got := a.Budget.Used(); got != 12*page {
+			t.Errorf("%d bytes are in use, want %d", got, 12*page)
 		}
 		for _, err := range []error{
 			func() error { _, err := a.New(3*page, 20*page); return err }(),
@@ -239,13 +246,13 @@ func TestBudget(t *testing.T) {
 		if _, ok := first.Grow(1); ok {
 			t.Error("a memory grew beyond the budget")
 		}
-		if !second.Reset(second) || a.Budget.Used() != 8*page {
+		if !second.Reset(second) || a.Budget.Used() != 12*page {
 			t.Errorf("%d bytes are in use after a reset", a.Budget.Used())
 		}
 		first.Free()
 		first.Free() // wazero's and ours.
-		if got := a.Budget.Used(); got != 4*page {
-			t.Errorf("%d bytes are in use, want %d", got, 4*page)
+		if got := a.Budget.Used(); got != 8*page {
+			t.Errorf("%d bytes are in use, want %d", got, 8*page)
 		}
 		second.Free()
 	})
