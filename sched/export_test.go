@@ -1,8 +1,17 @@
 package sched
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/kubewasm/kubewasm/host"
+)
 
 // Crossings returns how many objects the guest of p has fetched.
 func Crossings(p Plugin) uint64 {
 	return reflect.ValueOf(p).Field(0).Interface().(*extensions).plugin.crossings.Load()
+}
+
+// Stats returns the state of the guest of p.
+func Stats(p Plugin) host.Stats {
+	return reflect.ValueOf(p).Field(0).Interface().(*extensions).plugin.guest.Stats()
 }

@@ -79,7 +79,10 @@ func nextNode(e *slot[*nodeInfo], ref uint64) {
 		e.view = &nodeInfo{}
 	}
 	d := e.view
-	d.ref, d.checked = abi.Ref(ref), 0
+	d.ref = abi.Ref(ref)
+	if d.more != nil {
+		d.more.checked = 0
+	}
 	d.node = core.NodeFromRef(d.node, abi.Ref(ref))
 }
 

@@ -11,10 +11,17 @@ import (
 type NodeInfo struct{ d *nodeInfo }
 
 // nodeInfo is what was read of a node, remembered as long as it stays as it is.
+// There is one for each node, so it is small.
 type nodeInfo struct {
 	node core.Node
 	// ref is what the host knows the node by, 0 in native tests.
 	ref abi.Ref
+	// more is what is known beside the Node, nil if nobody has asked.
+	more *moreInfo
+}
+
+// moreInfo is what is known about a node beside the Node.
+type moreInfo struct {
 	// checked is the call in which version was last compared with the host's.
 	checked uint64
 	version uint64
@@ -88,7 +95,7 @@ func NewNodeInfo(node core.Node) NodeInfo { return NodeInfo{&nodeInfo{node: node
 
 // NodeInfoOf returns the NodeInfo of a node, for native tests.
 func NodeInfoOf(node core.Node, usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
-	return NodeInfo{&nodeInfo{node: node, usage: usage, images: images, pods: pods, podCount: len(pods)}}
+	return NodeInfo{&nodeInfo{node: node, more: &moreInfo{usage: usage, images: images, pods: pods, podCount: len(pods)}}}
 }
 
 // Node returns the Node object.
@@ -105,8 +112,7 @@ func (n NodeInfo) Usage() *NodeUsage {
 	if n.d == nil {
 		return &NodeUsage{}
 	}
-	n.d.fill()
-	return &n.d.usage
+	return &n.d.fill().usage
 }
 
 // ImageStates returns the images that the node has, sorted by name.
@@ -114,11 +120,12 @@ func (n NodeInfo) ImageStates() []ImageState {
 	if n.d == nil {
 		return nil
 	}
-	if n.d.check(); n.d.ref != 0 && !n.d.imagesRead {
-		n.d.imagesRead = true
-		n.d.images = readImages(n.d.images[:0], hostNodeImages(n.d.ref))
+	m := n.d.check()
+	if n.d.ref != 0 && !m.imagesRead {
+		m.imagesRead = true
+		m.images = readImages(m.images[:0], hostNodeImages(n.d.ref))
 	}
-	return n.d.images
+	return m.images
 }
 
 // NumPods returns how many Pods the node has.
@@ -126,8 +133,7 @@ func (n NodeInfo) NumPods() int {
 	if n.d == nil {
 		return 0
 	}
-	n.d.fill()
-	return n.d.podCount
+	return n.d.fill().podCount
 }
 
 // Pods returns the Pods of the node.
@@ -135,37 +141,45 @@ func (n NodeInfo) Pods() []core.Pod {
 	if n.d == nil {
 		return nil
 	}
-	n.d.fill()
-	for i := len(n.d.pods); i < n.d.podCount; i++ {
-		n.d.pods = append(n.d.pods, core.PodFromProto(append([]byte(nil), hostNodePod(n.d.ref, i)...)))
+	m := n.d.fill()
+	for i := len(m.pods); i < m.podCount; i++ {
+		m.pods = append(m.pods, core.PodFromProto(append([]byte(nil), hostNodePod(n.d.ref, i)...)))
 	}
-	return n.d.pods
+	return m.pods
 }
 
 // calls counts the calls of the host: within one call nothing changes.
 var calls uint64
 
-// check forgets what was read of another version.
-func (d *nodeInfo) check() {
-	if d.ref == 0 || d.checked == calls {
-		return
+// check returns what is known about the node, without what was read of another
+// version.
+func (d *nodeInfo) check() *moreInfo {
+	if d.more == nil {
+		d.more = &moreInfo{}
 	}
-	d.checked = calls
-	if version := hostNodeInfoVersion(d.ref); version != d.version {
-		d.version, d.read, d.imagesRead = version, false, false
-		clear(d.pods)
-		d.pods = d.pods[:0]
+	m := d.more
+	if d.ref == 0 || m.checked == calls {
+		return m
 	}
+	m.checked = calls
+	if version := hostNodeInfoVersion(d.ref); version != m.version {
+		m.version, m.read, m.imagesRead = version, false, false
+		clear(m.pods)
+		m.pods = m.pods[:0]
+	}
+	return m
 }
 
-func (d *nodeInfo) fill() {
-	if d.check(); d.ref == 0 || d.read {
-		return
+// fill is check for what node_info answers.
+func (d *nodeInfo) fill() *moreInfo {
+	m := d.check()
+	if d.ref == 0 || m.read {
+		return m
 	}
-	d.read = true
-	u := &d.usage
+	m.read = true
+	u := &m.usage
 	ports, claims := u.UsedPorts[:0], u.PVCRefCounts[:0]
-	d.podCount = 0
+	m.podCount = 0
 	for r := wire.NewReader(hostNodeInfo(d.ref)); r.Next(); {
 		switch r.Field {
 		case 1:
@@ -176,14 +190,14 @@ func (d *nodeInfo) fill() {
 			u.Allocatable.parse(r.Bytes())
 		case 4:
 			var p HostPort
-			for m := wire.NewReader(r.Bytes()); m.Next(); {
-				switch m.Field {
+			for f := wire.NewReader(r.Bytes()); f.Next(); {
+				switch f.Field {
 				case 1:
-					p.IP = string(m.Bytes())
+					p.IP = string(f.Bytes())
 				case 2:
-					p.Protocol = string(m.Bytes())
+					p.Protocol = string(f.Bytes())
 				case 3:
-					p.Port = int32(m.Int64())
+					p.Port = int32(f.Int64())
 				}
 			}
 			ports = append(ports, p)
@@ -191,10 +205,11 @@ func (d *nodeInfo) fill() {
 			name, count := entry(r.Bytes())
 			claims = append(claims, PVCRefCount{string(name), int32(count)})
 		case 6:
-			d.podCount = int(r.Int64())
+			m.podCount = int(r.Int64())
 		}
 	}
 	u.UsedPorts, u.PVCRefCounts = ports, claims
+	return m
 }
 
 // entry reads an entry of a map from strings to numbers.
