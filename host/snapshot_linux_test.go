@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"testing"
@@ -87,8 +88,9 @@ func TestPrivateMemoryOfManyInstances(t *testing.T) {
 	}
 }
 
-// TestNothingLeaks holds that neither calls with resets nor swaps leave memory or
-// mappings behind.
+// TestNothingLeaks holds that neither calls with resets nor swaps leave memory,
+// mappings or goroutines behind: 100,000 calls and 200 swaps or, if KUBEWASM_LEAKS
+// is set, 1,000,000 and 1,000.
 func TestNothingLeaks(t *testing.T) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
@@ -131,11 +133,17 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	calls(1000)
 	swaps(20)
-	maps, memory, used := mappings(t), smaps(t, "Private_Dirty"), rt.MemoryInUse()
-	calls(100_000)
-	swaps(200)
+	nCalls, nSwaps := 100_000, 200
+	if os.Getenv("KUBEWASM_LEAKS") != "" {
+		nCalls, nSwaps = 1_000_000, 1_000
+	}
+	maps, memory, used, goroutines := mappings(t), smaps(t, "Private_Dirty"), rt.MemoryInUse(), runtime.NumGoroutine()
+	calls(nCalls)
+	swaps(nSwaps)
 	moreMaps, moreMemory := mappings(t)-maps, smaps(t, "Private_Dirty")-memory
-	t.Logf("%d mappings, %d KiB more than before", moreMaps, moreMemory>>10)
+	t.Logf("after %d calls and %d swaps: %d mappings, %d before; %d KiB of private memory, %d before; %d goroutines, %d before",
+		nCalls, nSwaps, maps+moreMaps, maps, (memory+moreMemory)>>10, memory>>10, runtime.NumGoroutine(), goroutines)
+	waitForGoroutines(t, goroutines)
 	// Go's heap and wazero's machine code come and go with mappings of their own.
 	if moreMaps > 20 {
 		t.Errorf("%d mappings more than before", moreMaps)

@@ -154,6 +154,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
+		CheckElements:    true,
 		StackBytes:       int32(v.limits.StackBytes),
 		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
 		MaxTableElements: maxTableElements,

@@ -15,6 +15,9 @@ var (
 	// ErrTableLimit is a guest whose tables begin larger, together, than
 	// [Options.MaxTableElements].
 	ErrTableLimit = errors.New("table limit exceeded")
+	// ErrElements is a guest with an element segment that lies beyond its table,
+	// if [Options.CheckElements] is set.
+	ErrElements = errors.New("element segment out of range")
 	// ErrTooManyLocals is a guest that declares more local variables than
 	// [MaxLocals] or [maxTotalLocals] allow.
 	ErrTooManyLocals = errors.New("too many locals")

@@ -29,6 +29,11 @@ type Options struct {
 	// can hold together; 0 leaves them. An element takes eight bytes of the
 	// host's memory, which no limit of the guest's memory covers.
 	MaxTableElements uint32
+	// CheckElements refuses guests with an active element segment that lies
+	// beyond its table, as far as the binary tells: the offset is a constant and
+	// the table the guest's own. By the specification their instantiation traps;
+	// wazero leaves the segment out.
+	CheckElements bool
 	// LimitComplexity refuses guests that are made to be slow to compile.
 	LimitComplexity bool
 	// DefineMemory gives a guest that imports its memory one of its own, with
@@ -65,7 +70,8 @@ type Info struct {
 	MutatesTables, DropsSegments bool
 	// Customs are the names of the custom sections that were kept, Dropped of
 	// those that were left out because they describe offsets or function
-	// indexes of the old binary, DWARF above all.
+	// indexes of the old binary, DWARF above all, and of a malformed name
+	// section.
 	Customs, Dropped []string
 }
 
@@ -122,7 +128,7 @@ type GlobalExport struct {
 // deterministic, and keeps neither bin nor parts of it.
 //
 // Errors are a [DecodeError] for what is malformed, and [ErrReserved],
-// [ErrMemoryLimit], [ErrTableLimit], [ErrTooManyLocals], [ErrTooComplex],
+// [ErrMemoryLimit], [ErrTableLimit], [ErrElements], [ErrTooManyLocals], [ErrTooComplex],
 // [ErrIndex] or [ErrUnsupported] for what is refused. What is not valid otherwise stays so,
 // for wazero to refuse: the rewriting checks the indexes that it would make
 // valid by adding a function, a global, a type or a local.
@@ -133,7 +139,7 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 	}
 	rw := &rewriter{Module: m, size: len(bin), opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.capTables, rw.describe,
+		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
 		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -281,6 +287,30 @@ func (rw *rewriter) capTables() error {
 	}
 	for _, t := range rw.Tables {
 		rw.info.Tables = append(rw.info.Tables, t.Limits)
+	}
+	return nil
+}
+
+// checkElements refuses active segments beyond their tables.
+func (rw *rewriter) checkElements() error {
+	if !rw.opts.CheckElements {
+		return nil
+	}
+	imported := rw.imported(ExternTable)
+	for i := range rw.Elements {
+		e := &rw.Elements[i]
+		table := uint64(e.Table) - uint64(imported) // Beyond all tables if it is imported.
+		if !e.active() || table >= uint64(len(rw.Tables)) || len(e.Offset) < 2 || e.Offset[0] != opI32Const {
+			continue
+		}
+		offset, n := varint(e.Offset[1:], 5)
+		if n == 0 || len(e.Offset) != 1+n+1 {
+			continue // More than a constant.
+		}
+		end := uint64(uint32(offset)) + uint64(len(e.Funcs)+len(e.Exprs))
+		if size := rw.Tables[table].Limits.Min; end > uint64(size) {
+			return fmt.Errorf("%w: segment %d ends at %d, table %d has %d elements", ErrElements, i, end, e.Table, size)
+		}
 	}
 	return nil
 }
@@ -522,10 +552,14 @@ func (rw *rewriter) customs() error {
 			continue
 		}
 		if c.Name == nameSection {
-			var err error
-			if c.Data, err = remapNames(c.Data, rw.remap); err != nil {
-				return err
+			// The specification: a mistake in a custom section does not invalidate
+			// the module. Without names, traces have numbers.
+			data, err := remapNames(c.Data, rw.remap)
+			if err != nil {
+				rw.info.Dropped = append(rw.info.Dropped, c.Name)
+				continue
 			}
+			c.Data = data
 		}
 		rw.info.Customs = append(rw.info.Customs, c.Name)
 		kept = append(kept, c)

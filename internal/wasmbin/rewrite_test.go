@@ -401,7 +401,7 @@ func TestNamesAreRemapped(t *testing.T) {
 	}
 }
 
-func TestNameSectionsThatAreMalformedAreRefused(t *testing.T) {
+func TestNameSectionsThatAreMalformedAreDropped(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"a subsection cut off":  {1, 9, 1},
 		"a count too great":     {1, 2, 9, 0},
@@ -410,11 +410,50 @@ func TestNameSectionsThatAreMalformedAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module
-			m.Customs = []Custom{{Name: nameSection, Data: data}}
-			_, _, err := Rewrite(m.Encode(), Options{})
-			var de *DecodeError
-			if !errors.As(err, &de) || !strings.Contains(err.Error(), "name section") {
-				t.Errorf("Rewrite: %v, want a DecodeError of the name section", err)
+			m.Customs = []Custom{{Name: nameSection, Data: data}, {Name: "other", Data: data}}
+			bin, info := rewriteFor(t, m.Encode(), Options{})
+			if diff := cmp.Diff([]string{nameSection}, info.Dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+			if got := decodeFor(t, bin).Customs; len(got) != 1 || got[0].Name != "other" {
+				t.Errorf("kept %v", got)
+			}
+		})
+	}
+}
+
+func TestElementsBeyondTheirTable(t *testing.T) {
+	for name, test := range map[string]struct {
+		offset Expr
+		table  uint32
+		elems  int
+		min    uint32
+		refuse bool
+	}{
+		"up to the end":                {append(i32c(1), opEnd), 0, 2, 3, false},
+		"one beyond":                   {append(i32c(2), opEnd), 0, 2, 3, true},
+		"nothing, at the end":          {append(i32c(3), opEnd), 0, 0, 3, false},
+		"nothing, beyond the end":      {append(i32c(4), opEnd), 0, 0, 3, true},
+		"an offset that is negative":   {append(i32c(-1), opEnd), 0, 1, 3, true},
+		"of a table that is not there": {append(i32c(9), opEnd), 1, 1, 3, false},
+		"behind a global":              {append(asm(opGlobalGet, 0), opEnd), 0, 9, 3, false},
+		"behind a sum":                 {append(asm(i32c(9), i32c(1), opI32Add), opEnd), 0, 9, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m module
+			m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: test.min}}}
+			m.Globals = []Global{{GlobalType{I32, false}, append(i32c(0), opEnd)}}
+			m.fn("", nil, nil, nil)
+			e := Element{Offset: test.offset, Funcs: make([]uint32, test.elems)}
+			if e.Table = test.table; e.Table != 0 {
+				e.Flags = 2
+			}
+			m.Elements = []Element{e}
+			if _, _, err := Rewrite(m.Encode(), Options{CheckElements: true}); errors.Is(err, ErrElements) != test.refuse {
+				t.Errorf("got %v", err)
+			}
+			if _, _, err := Rewrite(m.Encode(), Options{}); err != nil {
+				t.Errorf("without the check: %v", err)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-;; does: has an element segment that ends beyond its table, which wazero leaves out
-;; wants: call result 0
+;; does: has an element segment that ends beyond its table, which wazero would leave out
+;; wants: load error "element segment out of range"
 (module
   (memory (export "memory") 1)
   (table 1 funcref)
