@@ -167,7 +167,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1
 		}
 		return nil, refuse(http.StatusBadRequest, "read body: %v", err)
 	}
-	request, err := decodeReview(body.Bytes())
+	request, err := DecodeReview(body.Bytes())
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}

@@ -22,14 +22,15 @@ const (
 	reviewVersion = "admission.k8s.io/v1"
 )
 
-// decodeReview decodes the envelope of a review, in place: the request refers to
-// body.
+// DecodeReview decodes the envelope of an AdmissionReview in JSON, for a server
+// that is not a [Handler]. The objects and most strings of the request are parts
+// of body, which must not be written to afterwards.
 //
 // It takes what encoding/json takes with the names matched exactly, which is how
 // Kubernetes decodes, with the same outcome; but it refuses a member of the review
 // or the request that occurs twice, which no API server sends and which decoders
 // read differently. FuzzDecodeReview compares.
-func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
+func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	d := decoder{}
 	if !json.Valid(body) {
 		// The rare case pays for a good message.

@@ -26,20 +26,20 @@ func FuzzDecodeReview(f *testing.F) {
 	f.Add([]byte(start + `"object":{"a":[1.50e1]},"oldObject":null,"options": [ ] ,"Name":"x","name":null,"dryRun":null}}`))
 	f.Add([]byte(start + `"userInfo":{"groups":{}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := decodeReview(body)
+		got, err := DecodeReview(body)
 		var want envelope
 		wantErr := utiljson.Unmarshal(body, &want)
 		if wantErr == nil && (want.APIVersion != reviewVersion || want.Kind != reviewKind || want.Request == nil || want.Request.UID == "") {
 			if err == nil {
-				t.Fatalf("decodeReview takes %q", body)
+				t.Fatalf("DecodeReview takes %q", body)
 			}
 			return
 		}
 		switch {
 		case err == nil && wantErr != nil:
-			t.Fatalf("decodeReview takes %q, Kubernetes does not: %v", body, wantErr)
+			t.Fatalf("DecodeReview takes %q, Kubernetes does not: %v", body, wantErr)
 		case err != nil && wantErr == nil && !strings.HasSuffix(err.Error(), "occurs twice"):
-			t.Fatalf("decodeReview does not take %q: %v", body, err)
+			t.Fatalf("DecodeReview does not take %q: %v", body, err)
 		case err == nil:
 			if diff := cmp.Diff(want.Request, got); diff != "" {
 				t.Fatalf("request of %q (-kubernetes +got):\n%s", body, diff)
@@ -103,7 +103,7 @@ func BenchmarkDecodeReview(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(body)))
 		for b.Loop() {
-			if _, err := decodeReview(body); err != nil {
+			if _, err := DecodeReview(body); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -1,0 +1,356 @@
+// Command policies measures the same admission policy in all the ways in which a
+// cluster can have it, from the bytes of an AdmissionReview of 5 KB to the verdict,
+// in one run and in turns: natively, as CEL in the API server, in OPA's own
+// evaluator, and as guests of package admission in Go, C and Rego.
+//
+//	cd internal/bench/policies && go run .
+//
+// Figures are CPU time of the process, garbage collection included. It is a module
+// of its own, so that nobody else depends on OPA and CEL. It needs clang.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	apiserver "k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	celgo "github.com/google/cel-go/cel"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/rego/compile"
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "policies:", err)
+		os.Exit(1)
+	}
+}
+
+// contender is one way to have the policy.
+type contender struct {
+	name string
+	// decide reports whether the review in body is allowed.
+	decide func(body []byte) (bool, error)
+
+	times  []float64 // Nanoseconds of CPU for an operation, one for each round.
+	allocs float64
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "policies")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		return err
+	}
+	defer rt.Close(ctx)
+	pod, err := os.ReadFile("../../../admission/testdata/pod.json")
+	if err != nil {
+		return err
+	}
+	allow, deny := review(string(pod)), review(strings.Replace(string(pod), `"owner":`, `"Owner":`, 1))
+
+	opa, err := opaPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	cel, err := celPolicy()
+	if err != nil {
+		return err
+	}
+	contenders := []*contender{{name: "native Go", decide: native}, {name: "CEL as in the API server", decide: cel}, {name: "Rego, OPA's evaluator", decide: opa}}
+	var engines []*admission.Engine
+	for _, g := range []struct {
+		name  string
+		build func(ctx context.Context, dir string) (string, error)
+		guest string
+	}{
+		{"Go guest", goGuest, `{"labels":["app","owner"],"registries":["registry.example.com/"]}`},
+		{"C guest", cGuest, ``},
+		{"Rego module", regoGuest, `{"labels":["app","owner"]}`},
+	} {
+		file, err := g.build(ctx, dir)
+		if err != nil {
+			return err
+		}
+		plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Module: host.Config{Name: "policy", Source: host.File(file), Guest: []byte(g.guest)}})
+		if err != nil {
+			return err
+		}
+		engine := admission.NewEngine(plugin)
+		engines = append(engines, engine)
+		contenders = append(contenders, &contender{name: g.name, decide: func(body []byte) (bool, error) {
+			request, err := admission.DecodeReview(body)
+			if err != nil {
+				return false, err
+			}
+			return engine.Validate(ctx, request).Allowed, nil
+		}})
+	}
+	for _, c := range contenders {
+		for want, body := range map[bool][]byte{true: allow, false: deny} {
+			if got, err := c.decide(body); err != nil || got != want {
+				return fmt.Errorf("%s: allowed is %t, want %t: %w", c.name, got, want, errors.Join(err))
+			}
+		}
+	}
+	if err := measure(contenders, allow); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "POLICY, %.1f KB OF BYTES TO VERDICT\tCPU\tALLOCS\tOF NATIVE\tTARGET\n", float64(len(allow))/1e3)
+	of := func(i int) float64 { return median(contenders[i].times) }
+	targets := []string{"", "", "", short(of(3) <= of(0), "<= native"), short(of(4) <= 60e3, "<= 60us"), short(of(5) <= of(2)/2, "<= half of OPA's")}
+	for i, c := range contenders {
+		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.2fx\t%s\n", c.name, round(of(i)), c.allocs, of(i)/of(0), targets[i])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return overTLS(ctx, out, allow, engines[0], contenders[3])
+}
+
+func short(ok bool, target string) string {
+	if ok {
+		return target + ": ok"
+	}
+	return target + ": short"
+}
+
+func round(ns float64) time.Duration { return time.Duration(ns).Round(100 * time.Nanosecond) }
+
+const rounds = 15
+
+// measure runs the contenders in turns.
+func measure(contenders []*contender, body []byte) error {
+	for range rounds {
+		for _, c := range contenders {
+			const n = 300
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := cpuTime()
+			for range n {
+				if _, err := c.decide(body); err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+			}
+			c.times = append(c.times, float64(cpuTime()-start)/n)
+			runtime.ReadMemStats(&after)
+			c.allocs = float64(after.Mallocs-before.Mallocs) / n
+		}
+	}
+	return nil
+}
+
+// cpuTime is what the process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // The arguments are constants.
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)/2]
+}
+
+// review is the body that an API server sends.
+func review(object string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
+		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+		`"requestKind":{"group":"","version":"v1","kind":"Pod"},"requestResource":{"group":"","version":"v1","resource":"pods"},` +
+		`"name":"web-7d4b9c6f5d-x2x9z","namespace":"shop","operation":"CREATE","userInfo":{"username":"system:serviceaccount:kube-system:replicaset-controller",` +
+		`"uid":"2a4d7c1e-9f57-4f4b-9a3c-0d2f6a1b7c11","groups":["system:serviceaccounts","system:serviceaccounts:kube-system","system:authenticated"]},` +
+		`"object":` + object + `,"oldObject":null,"dryRun":false,"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}}}`)
+}
+
+// native is what a webhook in Go does.
+func native(body []byte) (bool, error) {
+	var r admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &r); err != nil {
+		return false, err
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(r.Request.Object.Raw, &pod); err != nil {
+		return false, err
+	}
+	for _, key := range []string{"app", "owner"} {
+		if _, ok := pod.Labels[key]; !ok {
+			return false, nil
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if !strings.HasPrefix(c.Image, "registry.example.com/") {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func opaPolicy(ctx context.Context) (func([]byte) (bool, error), error) {
+	source, err := os.ReadFile("guest/policy.rego")
+	if err != nil {
+		return nil, err
+	}
+	query, err := rego.New(rego.Query("data.policy.main"), rego.Module("policy.rego", string(source)),
+		rego.Store(inmem.NewFromObject(map[string]any{"labels": []any{"app", "owner"}}))).PrepareForEval(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(body []byte) (bool, error) {
+		var input any
+		if err := json.Unmarshal(body, &input); err != nil {
+			return false, err
+		}
+		results, err := query.Eval(ctx, rego.EvalInput(input))
+		if err != nil || len(results) != 1 {
+			return false, errors.Join(err, fmt.Errorf("%d results", len(results)))
+		}
+		return results[0].Expressions[0].Value.(map[string]any)["response"].(map[string]any)["allowed"].(bool), nil
+	}, nil
+}
+
+// condition is an expression of a ValidatingAdmissionPolicy.
+type condition string
+
+func (c condition) GetExpression() string      { return string(c) }
+func (c condition) ReturnTypes() []*celgo.Type { return []*celgo.Type{celgo.BoolType} }
+
+func celPolicy() (func([]byte) (bool, error), error) {
+	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	evaluator := compiler.CompileCondition([]plugincel.ExpressionAccessor{
+		condition(`has(object.metadata.labels) && ['app', 'owner'].all(l, l in object.metadata.labels)`),
+		condition(`object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))`),
+	}, plugincel.OptionalVariableDeclarations{HasAuthorizer: false}, environment.StoredExpressions)
+	if errs := evaluator.CompilationErrors(); len(errs) != 0 {
+		return nil, errors.Join(errs...)
+	}
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	gvr := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	return func(body []byte) (bool, error) {
+		var r admissionv1.AdmissionReview
+		if err := utiljson.Unmarshal(body, &r); err != nil {
+			return false, err
+		}
+		object := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(r.Request.Object.Raw, &object.Object); err != nil {
+			return false, err
+		}
+		attributes := apiserver.NewAttributesRecord(object, nil, gvk, r.Request.Namespace, r.Request.Name, gvr, "", apiserver.Create, nil, false, nil)
+		versioned := &apiserver.VersionedAttributes{Attributes: attributes, VersionedKind: gvk}
+		versioned.VersionedObject.Set(object)
+		results, _, err := evaluator.ForInput(context.Background(), versioned, r.Request, plugincel.OptionalVariableBindings{}, nil, apiservercel.RuntimeCELCostBudget)
+		if err != nil {
+			return false, err
+		}
+		for _, result := range results {
+			if result.Error != nil {
+				return false, result.Error
+			}
+			if result.EvalResult.Value() != true {
+				return false, nil
+			}
+		}
+		return true, nil
+	}, nil
+}
+
+func goGuest(ctx context.Context, _ string) (string, error) {
+	return guestbuild.Build(ctx, "../../../examples/admission/required-labels")
+}
+
+func cGuest(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "c.wasm")
+	out, err := exec.CommandContext(ctx, "clang", "--target=wasm32", "-O3", "-nostdlib", "-Wl,--no-entry", "-o", file, "guest/policy.c").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("clang: %w\n%s", err, out)
+	}
+	return file, nil
+}
+
+func regoGuest(ctx context.Context, dir string) (string, error) {
+	module, err := compile.File(ctx, "policy/main", "guest/policy.rego")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "rego.wasm")
+	return file, os.WriteFile(file, module, 0o600)
+}
+
+// overTLS compares the whole webhook over TLS with one that always allows.
+func overTLS(ctx context.Context, out io.Writer, body []byte, engine *admission.Engine, verdict *contender) error {
+	serve := func(v admission.Validator) (*contender, func()) {
+		server := httptest.NewTLSServer(&admission.Handler{Validator: v})
+		client := server.Client()
+		client.Transport.(*http.Transport).TLSClientConfig.MinVersion = tls.VersionTLS13
+		return &contender{decide: func(body []byte) (bool, error) {
+			resp, err := client.Post(server.URL+"/validate?timeout=10s", "application/json", bytes.NewReader(body))
+			if err != nil {
+				return false, err
+			}
+			defer resp.Body.Close()
+			answer, err := io.ReadAll(resp.Body)
+			return bytes.Contains(answer, []byte(`"allowed":true`)), err
+		}}, server.Close
+	}
+	always, stop := serve(admission.NewEngine())
+	defer stop()
+	always.name = "always allows"
+	whole, stop := serve(engine)
+	defer stop()
+	whole.name = "Go guest"
+	plugged := &contender{name: "verdict", decide: func(body []byte) (bool, error) {
+		request, err := admission.DecodeReview(body)
+		if err != nil {
+			return false, err
+		}
+		return engine.Validate(ctx, request).Allowed, nil
+	}}
+	// Client and server wait for each other, and a processor that has nothing to
+	// do looks for work for a while: with several, that is counted, and the more
+	// the longer the other computes.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if err := measure([]*contender{always, whole, plugged}, body); err != nil {
+		return err
+	}
+	a, w, v := median(always.times), median(whole.times), median(plugged.times)
+	fmt.Fprintf(out, "\nOver TLS, client and server: %s that %s, %s with the %s; %.2fx of the one plus the verdict of %s (%s)\n",
+		round(a), always.name, round(w), whole.name, w/(a+v), round(v), short(w <= 1.1*(a+v), "<= 1.1x"))
+	return nil
+}
