@@ -1,0 +1,382 @@
+package webhook_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/webhook"
+)
+
+// pair is a certificate with its key.
+type pair struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	der  []byte
+}
+
+// issue makes a certificate that parent has signed, or itself if that is nil.
+func issue(t *testing.T, name string, parent *pair) *pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: parent == nil,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	p := &pair{key: key}
+	if parent == nil {
+		parent = &pair{cert: template, key: key}
+	}
+	if p.der, err = x509.CreateCertificate(rand.Reader, template, parent.cert, key.Public(), parent.key); err != nil {
+		t.Fatal(err)
+	}
+	if p.cert, err = x509.ParseCertificate(p.der); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func write(t *testing.T, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// server is a server that runs.
+type server struct {
+	dir, url string
+	ca       *pair
+	stop     func() error
+	config   *webhook.Config
+}
+
+func (s *server) install(t *testing.T, p *pair) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(s.dir, "tls.crt"), "CERTIFICATE", p.der)
+	write(t, filepath.Join(s.dir, "tls.key"), "PRIVATE KEY", key)
+}
+
+// client trusts the server, and shows a certificate if there is one.
+func (s *server) client(t *testing.T, own *pair) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(s.ca.cert)
+	config := &tls.Config{RootCAs: pool}
+	if own != nil {
+		config.Certificates = []tls.Certificate{{Certificate: [][]byte{own.der}, PrivateKey: own.key}}
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+// run runs a server until the test ends, or stop is called.
+func run(t *testing.T, change func(*server, *webhook.Config)) *server {
+	t.Helper()
+	s := &server{dir: t.TempDir(), ca: issue(t, "server ca", nil)}
+	s.install(t, issue(t, "first", s.ca))
+	s.config = &webhook.Config{
+		Addr: "127.0.0.1:0", CertFile: filepath.Join(s.dir, "tls.crt"), KeyFile: filepath.Join(s.dir, "tls.key"),
+		Engine: admission.NewEngine(), DrainDelay: time.Millisecond,
+	}
+	if change != nil {
+		change(s, s.config)
+	}
+	listening := make(chan net.Addr, 1)
+	w := &webhook.Server{Config: *s.config, Listening: func(a net.Addr) { listening <- a }}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stopped := false
+	s.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	t.Cleanup(func() {
+		if err := s.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case addr := <-listening:
+		s.url = "https://" + addr.String()
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+const review = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":{}}}`
+
+func post(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	resp, err := c.Post(url, "application/json", strings.NewReader(review))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func unavailable(t *testing.T, name string, mutates bool, observer admission.Observer) admission.Policy {
+	t.Helper()
+	p, err := admission.Unavailable(name, admission.PolicyRules{Observer: observer}, mutates, context.Canceled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPaths(t *testing.T) {
+	ready := make(chan error, 1)
+	ready <- nil
+	var metrics *admissionmetrics.Metrics
+	s := run(t, func(_ *server, c *webhook.Config) {
+		metrics = admissionmetrics.New()
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(metrics)
+		c.Counter, c.Metrics = metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+		c.Engine = admission.NewEngine(unavailable(t, "v", false, metrics), unavailable(t, "m", true, metrics))
+		c.Ready = func() error {
+			err := <-ready
+			ready <- err
+			return err
+		}
+		c.Manage = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "managed "+r.URL.Path) })
+	})
+	c := s.client(t, nil)
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\n", "/plugins": "managed /plugins", "/plugins/p/enable": "managed /plugins/p/enable"} {
+		if code, body := get(t, c, s.url+path); code != 200 || body != want {
+			t.Errorf("%s answers %d %q", path, code, body)
+		}
+	}
+	<-ready
+	ready <- context.DeadlineExceeded
+	if code, body := get(t, c, s.url+"/readyz"); code != 503 || body != context.DeadlineExceeded.Error()+"\n" {
+		t.Errorf("/readyz answers %d %q", code, body)
+	}
+	for path, want := range map[string]string{
+		"/validate":   `policy \"v\" is not available: context canceled`,
+		"/mutate":     `policy \"m\" is not available: context canceled`,
+		"/validate/v": `policy \"v\" is not available: context canceled`,
+		"/mutate/m":   `policy \"m\" is not available: context canceled`,
+		"/mutate/v":   `policy v cannot be asked for this`,
+	} {
+		if code, body := post(t, c, s.url+path); code != 200 || !strings.Contains(body, want) || !strings.Contains(body, `"uid":"u"`) {
+			t.Errorf("%s answers %d %s", path, code, body)
+		}
+	}
+	if code, body := post(t, c, s.url+"/validate/x"); code != 404 || body != "there is no such policy\n" {
+		t.Errorf("an unknown policy answers %d %q", code, body)
+	}
+	if code, _ := get(t, c, s.url+"/validate"); code != 405 {
+		t.Errorf("GET answers %d", code)
+	}
+	_, body := get(t, c, s.url+"/metrics")
+	for _, want := range []string{
+		`kubewasm_admission_requests_total{code="200",webhook="validate"} 2`,
+		`kubewasm_admission_requests_total{code="404",webhook="validate"} 1`,
+		`kubewasm_admission_verdicts_total{mode="Protect",policy="v",verdict="error",webhook="validate"} 2`,
+		`kubewasm_admission_panics_total 0`,
+		`kubewasm_admission_verdict_duration_seconds_count{policy="m",webhook="mutate"} 2`,
+	} {
+		if !strings.Contains(body, want+"\n") {
+			t.Errorf("metrics have no %s:\n%s", want, body)
+		}
+	}
+	metrics.Forget("v")
+	if _, body := get(t, c, s.url+"/metrics"); strings.Contains(body, `policy="v"`) {
+		t.Errorf("metrics have v still:\n%s", body)
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	trusted, other := issue(t, "client ca", nil), issue(t, "other ca", nil)
+	s := run(t, func(s *server, c *webhook.Config) {
+		c.ClientCAFile = filepath.Join(s.dir, "ca.crt")
+		write(t, c.ClientCAFile, "CERTIFICATE", trusted.der)
+	})
+	if code, _ := get(t, s.client(t, nil), s.url+"/healthz"); code != 200 {
+		t.Errorf("a probe gets %d", code)
+	}
+	if code, body := post(t, s.client(t, nil), s.url+"/validate"); code != 401 || body != "a client certificate is required\n" {
+		t.Errorf("no certificate gets %d %q", code, body)
+	}
+	apiserver := issue(t, "apiserver", trusted)
+	if code, body := post(t, s.client(t, apiserver), s.url+"/validate"); code != 200 {
+		t.Errorf("the certificate gets %d %q", code, body)
+	}
+	stranger := issue(t, "apiserver", other)
+	// A client shows no certificate that the server does not ask for.
+	if code, _ := post(t, s.client(t, stranger), s.url+"/validate"); code != 401 {
+		t.Errorf("another CA gets %d", code)
+	}
+	// The CA changes.
+	write(t, filepath.Join(s.dir, "ca.crt"), "CERTIFICATE", other.der)
+	until(t, func() bool {
+		resp, err := s.client(t, stranger).Post(s.url+"/validate", "application/json", strings.NewReader(review))
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == 200
+	})
+}
+
+func until(t *testing.T, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !f() {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestCertificateIsReadAgain(t *testing.T) {
+	s := run(t, nil)
+	name := func() string {
+		resp, err := s.client(t, nil).Get(s.url + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	if got := name(); got != "first" {
+		t.Errorf("certificate is %s", got)
+	}
+	s.install(t, issue(t, "second", s.ca))
+	until(t, func() bool { return name() == "second" })
+	// What is no certificate leaves the one that is.
+	if err := os.WriteFile(filepath.Join(s.dir, "tls.crt"), []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := name(); got != "second" {
+		t.Errorf("certificate is %s", got)
+	}
+	s.install(t, issue(t, "third", s.ca))
+	until(t, func() bool { return name() == "third" })
+}
+
+func TestDrain(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	s := run(t, func(_ *server, c *webhook.Config) {
+		c.DrainDelay = 300 * time.Millisecond
+		c.Manage = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(begun)
+			<-end
+			w.WriteHeader(http.StatusNoContent)
+		})
+	})
+	c := s.client(t, nil)
+	answered := make(chan int, 1)
+	go func() {
+		resp, err := c.Get(s.url + "/plugins")
+		if err != nil {
+			answered <- -1
+			return
+		}
+		resp.Body.Close()
+		answered <- resp.StatusCode
+	}()
+	<-begun
+	ended := make(chan error, 1)
+	go func() { ended <- s.stop() }()
+	// It says that it will end, and goes on to answer.
+	until(t, func() bool { code, _ := get(t, c, s.url+"/readyz"); return code == 503 })
+	if code, _ := post(t, c, s.url+"/validate"); code != 200 {
+		t.Errorf("a request while it drains gets %d", code)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the server has ended before its last answer: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	close(end)
+	if code := <-answered; code != http.StatusNoContent {
+		t.Errorf("the request that ran gets %d", code)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if resp, err := c.Get(s.url + "/healthz"); err == nil {
+		resp.Body.Close()
+		t.Error("the server still answers")
+	}
+}
+
+func TestConfigThatIsWrong(t *testing.T) {
+	err := (&webhook.Server{}).Run(t.Context())
+	if want := "webhook server: certFile is empty\nkeyFile is empty\nengine is missing"; err == nil || err.Error() != want {
+		t.Errorf("error is %v", err)
+	}
+	s := &webhook.Server{Config: webhook.Config{CertFile: "none.crt", KeyFile: "none.key", Engine: admission.NewEngine()}}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none.crt") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestAnswersAreReviews(t *testing.T) {
+	s := run(t, nil)
+	_, body := post(t, s.client(t, nil), s.url+"/validate?timeout=5s")
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Response == nil || !answer.Response.Allowed {
+		t.Errorf("answer is %s, %v", body, err)
+	}
+}
