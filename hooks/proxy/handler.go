@@ -37,9 +37,18 @@ type Handler struct {
 	cfg Config
 
 	mu sync.Mutex
-	// promised is what was decided on containers that have no cgroup yet, by the
-	// UID of the pod and the name of the container.
-	promised map[string]map[string]*hookpb.Resources
+	// containers are by the UID of the pod and their name.
+	containers map[string]map[string]container
+}
+
+// container is what is known of a container from the time before it had a cgroup.
+type container struct {
+	// asked is what the kubelet asks for. Later events have what the runtime made
+	// of that and of our answer: a plugin that divides a quota would divide it
+	// again.
+	asked *hookpb.Resources
+	// promised is what was decided and is not in the cgroup yet.
+	promised *hookpb.Resources
 }
 
 // DefaultTimeout is how long an answer may take, unless the configuration says
@@ -72,7 +81,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{cfg: cfg, promised: map[string]map[string]*hookpb.Resources{}}, nil
+	return &Handler{cfg: cfg, containers: map[string]map[string]container{}}, nil
 }
 
 // carrying are the stages whose answers a runtime takes.
@@ -98,9 +107,18 @@ func carrying(stage hookpb.Stage) bool {
 //
 //   - A pod's cgroup is the kubelet's, not the runtime's: all that is decided on
 //     it is written here.
+//   - A request has the resources that the kubelet asks for. Of a runtime's
+//     events only those before a creation and an update tell them: those of other
+//     events are not looked at, and the plugins see what was asked before, or
+//     nothing.
 //   - What a runtime has been told it writes itself, but that is not awaited: the
 //     enforcer compares, and writes what differs.
 func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+	if req.Level == hookpb.LevelContainer {
+		asked := *req
+		asked.Resources = h.asked(req)
+		req = &asked
+	}
 	decideCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
 	d, err := h.cfg.Engine.Decide(decideCtx, req)
@@ -130,7 +148,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
 	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer {
-		h.promise(req, d.Resources) // Its cgroup is not made yet.
+		h.change(req, func(c *container) { c.promised = d.Resources }) // Its cgroup is not made yet.
 		return carried, nil
 	}
 	h.put(ctx, req, cgroup, d.Resources)
@@ -144,49 +162,59 @@ func (h *Handler) put(ctx context.Context, req *hookpb.Request, cgroup string, r
 		return
 	}
 	if req.Level == hookpb.LevelContainer {
-		r = hooks.Overlay(h.redeem(req, false), r)
+		r = hooks.Overlay(h.container(req).promised, r)
 	}
 	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
 	if report := h.cfg.Enforcer.Enforce(ctx, cgroup); len(report.Gone) == 0 && req.Level == hookpb.LevelContainer {
-		h.redeem(req, true)
+		h.change(req, func(c *container) { c.promised = nil })
 	}
 }
 
-// promise keeps what was decided on a container until its cgroup is there.
-func (h *Handler) promise(req *hookpb.Request, r *hookpb.Resources) {
+// asked returns what the kubelet asks for a container.
+func (h *Handler) asked(req *hookpb.Request) (r *hookpb.Resources) {
+	switch req.Stage {
+	case hookpb.PreCreateContainer:
+		r = req.Resources
+	case hookpb.PreUpdateContainerResources:
+		r = hooks.Overlay(h.container(req).asked, req.Resources)
+	default:
+		return h.container(req).asked
+	}
+	h.change(req, func(c *container) { c.asked = r })
+	return r
+}
+
+func (h *Handler) container(req *hookpb.Request) container {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	containers := h.promised[req.Pod.UID]
-	if r == nil {
+	return h.containers[req.Pod.UID][req.Container.Name]
+}
+
+// change changes what is known of a container.
+func (h *Handler) change(req *hookpb.Request, f func(*container)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	containers := h.containers[req.Pod.UID]
+	c := containers[req.Container.Name]
+	f(&c)
+	if c == (container{}) {
 		delete(containers, req.Container.Name)
+		if len(containers) == 0 {
+			delete(h.containers, req.Pod.UID)
+		}
 		return
 	}
 	if containers == nil {
-		containers = map[string]*hookpb.Resources{}
-		h.promised[req.Pod.UID] = containers
+		containers = map[string]container{}
+		h.containers[req.Pod.UID] = containers
 	}
-	containers[req.Container.Name] = r
-}
-
-// redeem returns what was promised to a container.
-func (h *Handler) redeem(req *hookpb.Request, done bool) *hookpb.Resources {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	containers := h.promised[req.Pod.UID]
-	r := containers[req.Container.Name]
-	if done {
-		delete(containers, req.Container.Name)
-		if len(containers) == 0 {
-			delete(h.promised, req.Pod.UID)
-		}
-	}
-	return r
+	containers[req.Container.Name] = c
 }
 
 // forget drops what is known of a container or a pod that is over.
 func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 	if req.Level == hookpb.LevelContainer {
-		h.redeem(req, true)
+		h.change(req, func(c *container) { *c = container{} })
 		if cgroup != "" {
 			h.cfg.State.Remove(cgroup)
 			h.cfg.Enforcer.Forget(cgroup)
@@ -194,7 +222,7 @@ func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 		return
 	}
 	h.mu.Lock()
-	delete(h.promised, req.Pod.UID)
+	delete(h.containers, req.Pod.UID)
 	h.mu.Unlock()
 	h.cfg.State.RemovePod(req.Pod.UID)
 	h.cfg.Engine.Forget(req.Pod.UID)

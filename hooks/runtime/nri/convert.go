@@ -17,7 +17,7 @@ const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPerio
 	hooks.FieldContainerMounts | hooks.FieldContainerDevices
 
 // resources converts what the runtime knows; 0 is not specified.
-func resources(lists ...*api.LinuxResources) *hookpb.Resources {
+func resources(l *api.LinuxResources) *hookpb.Resources {
 	r := new(hookpb.Resources)
 	set := func(into **int64, v int64) {
 		if v != 0 {
@@ -29,17 +29,15 @@ func resources(lists ...*api.LinuxResources) *hookpb.Resources {
 			*into = &v
 		}
 	}
-	for _, l := range lists { // The last one counts.
-		cpu := l.GetCpu()
-		set(&r.CPUShares, int64(cpu.GetShares().GetValue()))
-		set(&r.CFSQuotaUS, cpu.GetQuota().GetValue())
-		set(&r.CFSPeriodUS, int64(cpu.GetPeriod().GetValue()))
-		text(&r.CPUSetCPUs, cpu.GetCpus())
-		text(&r.CPUSetMems, cpu.GetMems())
-		set(&r.MemoryLimitBytes, l.GetMemory().GetLimit().GetValue())
-		if len(l.GetUnified()) != 0 {
-			r.Unified = l.GetUnified()
-		}
+	cpu := l.GetCpu()
+	set(&r.CPUShares, int64(cpu.GetShares().GetValue()))
+	set(&r.CFSQuotaUS, cpu.GetQuota().GetValue())
+	set(&r.CFSPeriodUS, int64(cpu.GetPeriod().GetValue()))
+	text(&r.CPUSetCPUs, cpu.GetCpus())
+	text(&r.CPUSetMems, cpu.GetMems())
+	set(&r.MemoryLimitBytes, l.GetMemory().GetLimit().GetValue())
+	if len(l.GetUnified()) != 0 {
+		r.Unified = l.GetUnified()
 	}
 	return r
 }

@@ -146,7 +146,10 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 	req.Level = hookpb.LevelContainer
 	req.Container = hookpb.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
 	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
-	req.Resources = resources(c.GetLinux().GetResources(), asked)
+	req.Resources = resources(c.GetLinux().GetResources())
+	if asked != nil {
+		req.Resources = resources(asked)
+	}
 	if score := c.GetLinux().GetOomScoreAdj(); score != nil {
 		req.Resources.OOMScoreAdj = new(score.GetValue())
 	}

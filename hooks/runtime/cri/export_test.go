@@ -1,0 +1,6 @@
+package cri
+
+var (
+	Resources    = resources
+	CgroupParent = cgroupParent
+)

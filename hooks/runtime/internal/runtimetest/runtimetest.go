@@ -1,0 +1,177 @@
+// Package runtimetest is what tests of the transports share: an agent with a
+// guest that does what a pod's annotation says, and a container runtime that does
+// with cgroups what runc does, by runc's own package.
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// Scripted is the guest, from a package two directories below hooks.
+const Scripted = "../../testdata/scripted"
+
+// Agent is what the running modes share.
+type Agent struct {
+	Engine   *hooks.Engine
+	State    *hooks.State
+	Enforcer *hooks.Enforcer
+}
+
+// NewAgent loads the guest in dir as the plugin "p".
+func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent {
+	t.Helper()
+	file, err := guestbuild.Build(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(cache, "kubewasm", "runtimetest")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close(context.Background()) })
+	plugin := hooks.PluginConfig{Module: host.Config{Name: "p", Source: host.File(file)}}
+	if change != nil {
+		change(&plugin)
+	}
+	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close(context.Background()) })
+	a := &Agent{Engine: engine}
+	a.Restart(t)
+	return a
+}
+
+// Restart empties the state, as the end of the process does.
+func (a *Agent) Restart(t testing.TB) {
+	t.Helper()
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgrouptest.Mount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.State = new(hooks.State)
+	enforcer := hooks.NewEnforcer(a.State, applier, hooks.EnforcerConfig{})
+	a.Enforcer = enforcer
+	t.Cleanup(func() {
+		enforcer.Close()
+		applier.Close()
+	})
+}
+
+// Runtime makes containers.
+type Runtime struct {
+	t    testing.TB
+	Tree *cgrouptest.Tree
+	// Layout is that of the node.
+	Layout hooks.Layout
+}
+
+// NewRuntime makes a subtree of the kernel's cgroups for a node.
+func NewRuntime(t testing.TB) *Runtime {
+	t.Helper()
+	r := &Runtime{t: t, Tree: cgrouptest.New(t)}
+	r.Layout = hooks.Layout{Root: r.Tree.Root}
+	return r
+}
+
+// Pod makes the cgroup of a pod, which the kubelet does.
+func (r *Runtime) Pod(class hookpb.QOSClass, uid string) string {
+	r.t.Helper()
+	cgroup := r.Layout.Pod(class, uid)
+	r.Tree.Make(cgroup[len(r.Tree.Root)+1:])
+	return cgroup
+}
+
+// Create makes the cgroup of a container with a process in it, and gives them
+// their resources.
+func (r *Runtime) Create(pod, id string, resources *hookpb.Resources) (cgroup string, pid int) {
+	r.t.Helper()
+	cgroup = r.Layout.Container(pod, id)
+	r.Tree.Make(cgroup[len(r.Tree.Root)+1:])
+	pid = r.Tree.Process(cgroup)
+	r.Update(cgroup, resources)
+	if resources.OOMScoreAdj != nil {
+		file := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+		if err := os.WriteFile(file, []byte(strconv.FormatInt(*resources.OOMScoreAdj, 10)), 0); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return cgroup, pid
+}
+
+// Update gives a container resources, as runc does.
+func (r *Runtime) Update(cgroup string, from *hookpb.Resources) {
+	r.t.Helper()
+	paths := map[string]string{}
+	if r.Tree.V2 {
+		paths[""] = filepath.Join(cgrouptest.Mount, cgroup)
+	} else {
+		for _, c := range []string{"cpu", "cpuset", "memory"} {
+			paths[c] = filepath.Join(cgrouptest.Mount, c, cgroup)
+		}
+	}
+	resources := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true}
+	if len(from.Unified) != 0 {
+		resources.Unified = from.Unified
+	}
+	number := func(v *int64) int64 {
+		if v == nil {
+			return 0
+		}
+		return *v
+	}
+	resources.CpuShares = uint64(number(from.CPUShares))
+	if r.Tree.V2 {
+		resources.CpuWeight = cgroups.ConvertCPUSharesToCgroupV2Value(resources.CpuShares)
+	}
+	resources.CpuQuota, resources.CpuPeriod = number(from.CFSQuotaUS), uint64(number(from.CFSPeriodUS))
+	resources.Memory = number(from.MemoryLimitBytes)
+	if from.CPUSetCPUs != nil {
+		resources.CpusetCpus = *from.CPUSetCPUs
+	}
+	if from.CPUSetMems != nil {
+		resources.CpusetMems = *from.CPUSetMems
+	}
+	m, err := manager.NewWithPaths(&cgroups.Cgroup{Path: "/" + cgroup, Resources: resources}, paths)
+	if err == nil {
+		err = m.Set(resources)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Files returns what the kernel has for a cgroup, by the names of its files.
+func (r *Runtime) Files(cgroup string) map[string]string {
+	r.t.Helper()
+	names := []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes"}
+	if r.Tree.V2 {
+		names = []string{"cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.max", "memory.high", "memory.low", "memory.min", "io.weight"}
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		if r.Tree.Has(cgroup, name) {
+			files[name] = r.Tree.Read(cgroup, name)
+		}
+	}
+	return files
+}

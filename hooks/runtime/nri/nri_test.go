@@ -1,0 +1,295 @@
+package nri_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
+	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
+)
+
+// peer is a container runtime's side of NRI, NRI's own, with what it runs.
+type peer struct {
+	*adaptation.Adaptation
+	socket string
+
+	mu         sync.Mutex
+	pods       []*api.PodSandbox
+	containers []*api.Container
+	synced     chan []*api.ContainerUpdate
+}
+
+func newPeer(t *testing.T, socket string) *peer {
+	t.Helper()
+	p := &peer{socket: socket, synced: make(chan []*api.ContainerUpdate, 10)}
+	var err error
+	p.Adaptation, err = adaptation.New("test", "v1", func(ctx context.Context, sync adaptation.SyncCB) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		updates, err := sync(ctx, p.pods, p.containers)
+		p.synced <- updates
+		return err
+	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.synced // With the plugins that it starts itself: none.
+	return p
+}
+
+func (p *peer) wait(t *testing.T) []*api.ContainerUpdate {
+	t.Helper()
+	select {
+	case updates := <-p.synced:
+		p.BlockPluginSync().Unblock() // Until it is one of the plugins.
+		return updates
+	case <-time.After(10 * time.Second):
+		t.Fatal("the plugin does not connect")
+		return nil
+	}
+}
+
+// run runs a plugin until the test ends.
+func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) {
+	t.Helper()
+	plugin, err := nri.New(nri.Config{
+		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: layout, Socket: socket, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { plugin.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+// relay is a socket between the plugin and a runtime: NRI leaves the connections
+// open when it stops, which in a runtime the end of the process closes.
+type relay struct {
+	socket string
+	mu     sync.Mutex
+	target string
+	conns  []net.Conn
+}
+
+func newRelay(t *testing.T) *relay {
+	t.Helper()
+	r := &relay{socket: filepath.Join(t.TempDir(), "relay.sock")}
+	l, err := net.Listen("unix", r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close()
+		r.cut()
+	})
+	go func() {
+		for {
+			plugin, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.mu.Lock()
+			runtime, err := net.Dial("unix", r.target)
+			if err != nil {
+				plugin.Close()
+			} else {
+				r.conns = append(r.conns, plugin, runtime)
+				go io.Copy(plugin, runtime)
+				go io.Copy(runtime, plugin)
+			}
+			r.mu.Unlock()
+		}
+	}()
+	return r
+}
+
+// to makes new connections lead to a socket.
+func (r *relay) to(socket string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = socket
+	return socket
+}
+
+// cut ends the connections.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.conns, r.target = nil, ""
+}
+
+func sandbox(cgroup, script string) *api.PodSandbox {
+	return &api.PodSandbox{
+		Id: "s1", Namespace: "shop", Name: "web", Uid: "u1", Annotations: map[string]string{"p/Container": script},
+		Linux: &api.LinuxPodSandbox{CgroupParent: "/" + cgroup},
+	}
+}
+
+func nginx(cgroup string) *api.Container {
+	return &api.Container{
+		Id: "c1", PodSandboxId: "s1", Name: "nginx", State: api.ContainerState_CONTAINER_RUNNING, Env: []string{"A=1", "B=2=3"},
+		Linux: &api.LinuxContainer{CgroupsPath: "/" + cgroup + "/c1", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(100_000)}}},
+	}
+}
+
+func TestPlugin(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	runtime := newPeer(t, socket)
+	run(t, agent, socket, node.Layout)
+	runtime.wait(t)
+	cgroup := node.Pod(hookpb.QOSBurstable, "u1")
+
+	t.Run("a creation", func(t *testing.T) {
+		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
+			Pod: sandbox(cgroup, strings.Join([]string{
+				"cpu_shares 77", "cpuset_cpus 0", "memory_limit_bytes 4096", "oom_score_adj -3", "unified io.weight \"default 5\"", "divide_quota 2",
+				"env C 4", "annotation note x", "mount /a /b", "device /dev/x c", "cpu_burst_us 1000",
+			}, "\n")), Container: nginx(cgroup),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := resp.Adjust
+		cpu := a.GetLinux().GetResources().GetCpu()
+		if cpu.GetShares().GetValue() != 77 || cpu.GetCpus() != "0" || cpu.GetQuota().GetValue() != 50_000 || a.GetLinux().GetResources().GetMemory().GetLimit().GetValue() != 4096 {
+			t.Errorf("resources are %v", a.GetLinux().GetResources())
+		}
+		if a.GetLinux().GetOomScoreAdj().GetValue() != -3 || a.GetLinux().GetResources().GetUnified()["io.weight"] != "default 5" {
+			t.Errorf("the rest is %v", a.GetLinux())
+		}
+		if len(a.GetEnv()) != 1 || a.GetEnv()[0].GetKey() != "C" || a.GetAnnotations()["note"] != "x" {
+			t.Errorf("environment %v and annotations %v", a.GetEnv(), a.GetAnnotations())
+		}
+		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/b" || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 195 {
+			t.Errorf("mounts %v and devices %v", a.GetMounts(), a.GetLinux().GetDevices())
+		}
+	})
+	t.Run("an update", func(t *testing.T) {
+		resp, err := runtime.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
+			Pod: sandbox(cgroup, "cpu_shares 78\ndivide_quota 2"), Container: nginx(cgroup), LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(60_000), Period: api.UInt64(100_000)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resp.Update) != 1 || resp.Update[0].ContainerId != "c1" {
+			t.Fatalf("updates are %v", resp.Update)
+		}
+		cpu := resp.Update[0].GetLinux().GetResources().GetCpu()
+		if cpu.GetShares().GetValue() != 78 || cpu.GetQuota().GetValue() != 30_000 || cpu.GetPeriod().GetValue() != 100_000 {
+			t.Errorf("the update is %v", cpu)
+		}
+	})
+	t.Run("nothing decided", func(t *testing.T) {
+		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, ""), Container: nginx(cgroup)})
+		if err != nil {
+			t.Errorf("got %v, error %v", resp, err)
+		}
+	})
+	t.Run("a plugin that fails", func(t *testing.T) {
+		_, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "error it is Monday"), Container: nginx(cgroup)})
+		if err == nil || !strings.Contains(err.Error(), "it is Monday") {
+			t.Errorf("got error %v", err)
+		}
+	})
+	// A plugin that misses the runtime's timeout is dropped: the next call shows
+	// that this one was not.
+	t.Run("a plugin without an end", func(t *testing.T) {
+		if _, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "loop"), Container: nginx(cgroup)}); err == nil {
+			t.Error("no error")
+		}
+		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "cpu_shares 5"), Container: nginx(cgroup)})
+		if err != nil || resp.GetAdjust().GetLinux().GetResources().GetCpu().GetShares().GetValue() != 5 {
+			t.Errorf("got %v, error %v", resp, err)
+		}
+	})
+	t.Run("the end of a container and its pod", func(t *testing.T) {
+		if err := runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {
+			t.Error(err)
+		}
+		agent.State.Put(hooks.Desired{Cgroup: cgroup + "/c1", PodUID: "u1", Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
+		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(cgroup, ""), Container: nginx(cgroup)}); err != nil {
+			t.Error(err)
+		}
+		if err := runtime.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {
+			t.Error(err)
+		}
+		if agent.State.Len() != 0 {
+			t.Errorf("the state is %v", agent.State.All())
+		}
+	})
+	runtime.Stop()
+}
+
+// A runtime that is restarted lists what runs, and all of it is decided on again.
+func TestPluginConnectsAgain(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
+	relay := newRelay(t)
+	// The plugin is there before the runtime is.
+	run(t, agent, relay.socket, node.Layout)
+	first := newPeer(t, relay.to(filepath.Join(t.TempDir(), "first.sock")))
+	first.wait(t)
+	first.Stop()
+	relay.cut()
+
+	pod := node.Pod(hookpb.QOSBurstable, "u1")
+	cgroup, _ := node.Create(pod, "c1", &hookpb.Resources{CPUShares: new(int64(512))})
+	second := newPeer(t, filepath.Join(t.TempDir(), "second.sock"))
+	second.mu.Lock()
+	gone := nginx(pod)
+	gone.Id, gone.State = "c0", api.ContainerState_CONTAINER_STOPPED
+	second.pods, second.containers = []*api.PodSandbox{sandbox(pod, "cpu_shares 77\ncpu_burst_us 0\ncfs_quota_us 20000")}, []*api.Container{gone, nginx(pod)}
+	second.mu.Unlock()
+	relay.to(second.socket)
+	var updates []*api.ContainerUpdate
+	for len(updates) == 0 {
+		updates = second.wait(t)
+	}
+	if len(updates) != 1 || updates[0].ContainerId != "c1" || updates[0].GetLinux().GetResources().GetCpu().GetShares().GetValue() != 77 {
+		t.Errorf("updates are %v", updates)
+	}
+	if _, ok := agent.State.Get(cgroup); !ok {
+		t.Errorf("the state is %v", agent.State.All())
+	}
+	second.Stop()
+}
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	_, err := nri.New(nri.Config{Index: "5", Timeout: -1})
+	var missing []string
+	for _, want := range []string{`index "5"`, "engine is missing", "state is missing", "enforcer is missing", "timeout is -1ns"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			missing = append(missing, want)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), missing); diff != "" {
+		t.Errorf("%v has no word of: %s", err, diff)
+	}
+}
