@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
+	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
+	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// mode is a running mode.
+type mode interface{ Run(context.Context) error }
+
+// agent is the engine, what was decided, and the modes that share both.
+type agent struct {
+	runtime  *host.Runtime
+	engine   *hooks.Engine
+	state    hooks.State
+	applier  *hooks.Applier
+	enforcer *hooks.Enforcer
+	modes    []mode
+	closers  []io.Closer
+}
+
+// newAgent loads the plugins and makes the modes, without starting any.
+func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
+	a := new(agent)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.close())
+		}
+	}()
+	plugins, errPlugins := cfg.plugins()
+	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, hooks.Cgroupfs, hooks.Systemd)
+	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, hooks.WeightQuadratic, hooks.WeightLinear)
+	if err := errors.Join(errPlugins, errDriver, errWeight); err != nil {
+		return nil, err
+	}
+	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
+		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
+	}
+	if a.runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cfg.CacheDir}); err != nil {
+		return nil, err
+	}
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, Logger: logger}); err != nil {
+		return nil, err
+	}
+	root := cfg.Cgroup.Root
+	if root == "" {
+		root = "/sys/fs/cgroup"
+	}
+	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc}); err != nil {
+		return nil, err
+	}
+	a.enforcer = hooks.NewEnforcer(&a.state, a.applier, hooks.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger})
+	layout := hooks.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
+	return a, a.makeModes(cfg, layout, logger)
+}
+
+func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger) error {
+	if s := cfg.Standalone; s != nil {
+		discovery, err := a.discovery(cfg, layout)
+		if err != nil {
+			return err
+		}
+		m, err := standalone.New(standalone.Config{
+			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Discovery: discovery, Layout: layout, Resync: s.Resync.Duration, Logger: logger,
+		})
+		if err != nil {
+			return err
+		}
+		a.modes = append(a.modes, m)
+	}
+	if n := cfg.NRI; n != nil {
+		m, err := nri.New(nri.Config{Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: n.Socket, Index: n.Index, Logger: logger})
+		if err != nil {
+			return err
+		}
+		a.modes = append(a.modes, m)
+	}
+	if h := cfg.RuntimeHook; h != nil {
+		policy, err := parse("runtimeHook.failurePolicy", h.FailurePolicy, policies...)
+		if err != nil {
+			return err
+		}
+		m, err := runtimehook.New(runtimehook.Config{
+			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: h.Socket, Registration: h.Registration, FailurePolicy: policy, Logger: logger,
+		})
+		if err != nil {
+			return err
+		}
+		a.modes = append(a.modes, m)
+	}
+	return nil
+}
+
+func (a *agent) discovery(cfg *config, layout hooks.Layout) (standalone.Discovery, error) {
+	s := cfg.Standalone
+	n := 0
+	for _, given := range []bool{s.Kubelet != nil, s.CRI != "", s.File != ""} {
+		if given {
+			n++
+		}
+	}
+	if n != 1 {
+		return nil, fmt.Errorf("standalone has %d of kubelet, cri and file, want one", n)
+	}
+	switch {
+	case s.Kubelet != nil:
+		return standalone.Kubelet(standalone.KubeletConfig{URL: s.Kubelet.URL, TokenFile: s.Kubelet.TokenFile, CAFile: s.Kubelet.CAFile, Insecure: s.Kubelet.Insecure})
+	case s.CRI != "":
+		d, err := cri.New(cri.Config{Endpoint: s.CRI, Layout: layout})
+		if err == nil {
+			a.closers = append(a.closers, d)
+		}
+		return d, err
+	}
+	return standalone.File(s.File), nil
+}
+
+// close frees what there is.
+func (a *agent) close() error {
+	var errs []error
+	for _, c := range a.closers {
+		errs = append(errs, c.Close())
+	}
+	if a.enforcer != nil {
+		a.enforcer.Close()
+	}
+	if a.applier != nil {
+		errs = append(errs, a.applier.Close())
+	}
+	if a.engine != nil {
+		errs = append(errs, a.engine.Close(context.Background()))
+	}
+	if a.runtime != nil {
+		errs = append(errs, a.runtime.Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}

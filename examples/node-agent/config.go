@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// config is the configuration file.
+type config struct {
+	// CacheDir keeps compiled plugins, so that a restart takes milliseconds.
+	CacheDir string `json:"cacheDir"`
+	// DryRun logs what would be written, and writes nothing.
+	DryRun bool `json:"dryRun"`
+	// Cgroup says where the cgroups are.
+	Cgroup struct {
+		Root string `json:"root"`
+		// Driver is the kubelet's: cgroupfs or systemd.
+		Driver string `json:"driver"`
+		// KubeletRoot is the kubelet's cgroupRoot.
+		KubeletRoot string `json:"kubeletRoot"`
+		Scope       string `json:"scope"`
+		// Weight is how the runtime converts shares: quadratic or linear.
+		Weight string `json:"weight"`
+		Proc   string `json:"proc"`
+	} `json:"cgroup"`
+	// Standalone reconciles; without it, nothing does.
+	Standalone *struct {
+		Resync metav1.Duration `json:"resync"`
+		// One of these says what runs.
+		Kubelet *struct {
+			URL       string `json:"url"`
+			TokenFile string `json:"tokenFile"`
+			CAFile    string `json:"caFile"`
+			Insecure  bool   `json:"insecure"`
+		} `json:"kubelet"`
+		CRI  string `json:"cri"`
+		File string `json:"file"`
+	} `json:"standalone"`
+	// NRI answers containerd or CRI-O.
+	NRI *struct {
+		Socket string `json:"socket"`
+		Index  string `json:"index"`
+	} `json:"nri"`
+	// RuntimeHook answers Koordinator's runtime proxy.
+	RuntimeHook *struct {
+		Socket        string `json:"socket"`
+		Registration  string `json:"registration"`
+		FailurePolicy string `json:"failurePolicy"`
+	} `json:"runtimeHook"`
+	Plugins []pluginConfig `json:"plugins"`
+}
+
+// pluginConfig is hooks.PluginConfig in the words of the file.
+type pluginConfig struct {
+	Name          string          `json:"name"`
+	File          string          `json:"file"`
+	SHA256        string          `json:"sha256"`
+	Config        json.RawMessage `json:"config"`
+	Order         int             `json:"order"`
+	Stages        []string        `json:"stages"`
+	Levels        []string        `json:"levels"`
+	Owns          []string        `json:"owns"`
+	Projection    []string        `json:"projection"`
+	Timeout       metav1.Duration `json:"timeout"`
+	FailurePolicy string          `json:"failurePolicy"`
+	DryRun        bool            `json:"dryRun"`
+	Selector      struct {
+		Namespaces []string `json:"namespaces"`
+		QOSClasses []string `json:"qosClasses"`
+		Labels     string   `json:"labels"`
+	} `json:"selector"`
+}
+
+func readConfig(file string) (*config, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	cfg := new(config)
+	if err := yaml.UnmarshalStrict(b, cfg); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cfg, nil
+}
+
+// parse finds a value by its name; an empty name is the zero value.
+func parse[E fmt.Stringer](what, name string, values ...E) (zero E, err error) {
+	var names []string
+	for _, v := range values {
+		if v.String() == name {
+			return v, nil
+		}
+		names = append(names, v.String())
+	}
+	if name == "" {
+		return zero, nil
+	}
+	return zero, fmt.Errorf("%s %q is none of %s", what, name, strings.Join(names, ", "))
+}
+
+// known lists the values of an enum from the first on.
+func known[E interface {
+	~int32
+	Known() bool
+}](first E) (values []E) {
+	for v := first; v.Known(); v++ {
+		values = append(values, v)
+	}
+	return values
+}
+
+var policies = []hooks.FailurePolicy{hooks.Fail, hooks.Ignore, hooks.KeepLast}
+
+// plugins converts the plugins and reports every mistake.
+func (c *config) plugins() ([]hooks.PluginConfig, error) {
+	var plugins []hooks.PluginConfig
+	var errs []error
+	for i := range c.Plugins {
+		p := &c.Plugins[i]
+		fail := func(err error) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name, err))
+			}
+		}
+		plugin := hooks.PluginConfig{
+			Module: host.Config{
+				Name: p.Name, Source: host.File(p.File), SHA256: p.SHA256, Guest: p.Config,
+				Limits: host.Limits{Timeout: p.Timeout.Duration},
+				// One that keeps failing must not cost each container its timeout.
+				Disable: host.Disable{After: 10, MaxBackoff: time.Minute},
+			},
+			Order: p.Order, Owns: p.Owns, Projection: p.Projection, DryRun: p.DryRun,
+			Selector: hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
+		}
+		var err error
+		plugin.FailurePolicy, err = parse("failure policy", p.FailurePolicy, policies...)
+		fail(err)
+		for _, name := range p.Stages {
+			stage, err := parse("stage", name, known(hookpb.PreRunPodSandbox)...)
+			fail(err)
+			plugin.Stages = append(plugin.Stages, stage)
+		}
+		for _, name := range p.Levels {
+			level, err := parse("level", name, known(hookpb.LevelQOS)...)
+			fail(err)
+			plugin.Levels = append(plugin.Levels, level)
+		}
+		for _, name := range p.Selector.QOSClasses {
+			class, err := parse("QoS class", name, hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort)
+			fail(err)
+			plugin.Selector.QOSClasses = append(plugin.Selector.QOSClasses, class)
+		}
+		plugins = append(plugins, plugin)
+	}
+	return plugins, errors.Join(errs...)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// plugins builds the guests of deploy/agent.yaml.
+func plugins(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{"group-identity", "cpuset-from-annotation", "batch-resource", "cpu-normalization"} {
+		file, err := guestbuild.Build(t.Context(), "../hooks/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/etc/kubewasm/plugins/"+name+".wasm"] = file
+	}
+	return files
+}
+
+// tree makes the cgroups of a node, of cgroup v2 in a directory, with a pod of
+// each class.
+func tree(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	make := func(cgroup string) {
+		dir := filepath.Join(root, cgroup)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{
+			"cpu.weight": "100\n", "cpu.max": "max 100000\n", "cpu.bvt_warp_ns": "0\n", "cpuset.cpus": "\n", "memory.max": "max\n",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpu cpuset memory\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, cgroup := range []string{
+		"", "burstable", "besteffort", "podg", "podg/gc", "burstable/podb", "burstable/podb/bc", "besteffort/pode", "besteffort/pode/ec",
+	} {
+		make("kubepods/" + cgroup)
+	}
+	return root
+}
+
+const pods = `
+kind: PodList
+items:
+- metadata: {namespace: shop, name: g, uid: g, annotations: {kubewasm.dev/cpuset: "0-1"}}
+  spec: {containers: [{name: c, resources: {limits: {cpu: "2", memory: 1Gi}}}]}
+  status: {qosClass: Guaranteed, containerStatuses: [{name: c, containerID: "containerd://gc", state: {running: {}}}]}
+- metadata: {namespace: shop, name: b, uid: b}
+  spec: {containers: [{name: c, resources: {requests: {cpu: 500m}, limits: {cpu: 1200m}}}]}
+  status: {qosClass: Burstable, containerStatuses: [{name: c, containerID: "containerd://bc", state: {running: {}}}]}
+- metadata: {namespace: shop, name: e, uid: e, annotations: {batch.kubewasm.dev/cpu.c: "500m", batch.kubewasm.dev/memory.c: "4096"}}
+  spec: {containers: [{name: c}]}
+  status: {qosClass: BestEffort, containerStatuses: [{name: c, containerID: "containerd://ec", state: {running: {}}}]}
+`
+
+// The configuration that is handed out, on a node of files, with its four
+// plugins: only what is this machine's is put in its place.
+func TestTheAgentAsItIsHandedOut(t *testing.T) {
+	b, err := os.ReadFile("deploy/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	root, list := tree(t), filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	replace := func(from, to string) {
+		t.Helper()
+		if !strings.Contains(text, from) {
+			t.Fatalf("deploy/agent.yaml has no %s", from)
+		}
+		text = strings.ReplaceAll(text, from, to)
+	}
+	for from, to := range plugins(t) {
+		replace(from, to)
+	}
+	replace("/var/cache/kubewasm", filepath.Join(t.TempDir(), "cache"))
+	replace("/sys/fs/cgroup", root)
+	replace("driver: systemd", "driver: cgroupfs")
+	kubelet := text[strings.Index(text, "  kubelet:"):strings.Index(text, "nri:")]
+	replace(kubelet, "  file: "+list+"\n")
+	replace("nri:\n", fmt.Sprintf("nri:\n  socket: %s\n", filepath.Join(t.TempDir(), "nri.sock")))
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := run(t.Context(), []string{"-config", file, "-check"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- run(ctx, []string{"-config", file}) }()
+	for name, want := range map[string]string{
+		"besteffort/cpu.bvt_warp_ns":      "-1",
+		"burstable/cpu.bvt_warp_ns":       "2",
+		"besteffort/pode/cpu.bvt_warp_ns": "-1",
+		"podg/gc/cpuset.cpus":             "0-1",
+		"burstable/podb/bc/cpu.max":       "100000 100000",
+		"burstable/podb/cpu.max":          "100000 100000",
+		"besteffort/pode/ec/cpu.max":      "50000 100000",
+		"besteffort/pode/ec/memory.max":   "4096",
+		"besteffort/pode/cpu.max":         "50000 100000",
+		"besteffort/pode/ec/cpu.weight":   "59",
+	} {
+		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			b, err := os.ReadFile(filepath.Join(root, "kubepods", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.TrimSpace(string(b)) == want {
+				break
+			}
+			if time.Since(start) > 20*time.Second {
+				t.Fatalf("%s is %q, want %s", name, b, want)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the agent ended with %v", err)
+	}
+}
+
+func TestTheConfigurationReportsEveryMistake(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	text := `
+cgroup: {driver: docker, weight: cubic}
+plugins:
+- {name: a, file: a.wasm, stages: [Lunch], levels: [Node], failurePolicy: Panic, selector: {qosClasses: [Best]}}
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := readConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	for _, want := range []string{
+		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
+		`level "Node" is none of QOS, Pod, Container`, `failure policy "Panic" is none of Fail, Ignore, KeepLast`, `QoS class "Best" is none of Guaranteed`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v\nwant one with %s", err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
+		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), []string{"-config", file, "-check"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %s", text, err, want)
+		}
+	}
+}
+
+// The manifests are objects of the kinds that they say.
+func TestManifests(t *testing.T) {
+	b, err := os.ReadFile("deploy/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for document := range strings.SplitSeq(string(b), "\n---\n") {
+		var object struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := schema.ParseGroupVersion(object.APIVersion); err != nil || object.Metadata.Name != "kubewasm-node-agent" {
+			t.Errorf("%+v: %v", object, err)
+		}
+		kinds = append(kinds, object.Kind)
+	}
+	if got := strings.Join(kinds, " "); got != "ServiceAccount ClusterRole ClusterRoleBinding DaemonSet" {
+		t.Errorf("the kinds are %s", got)
+	}
+}
