@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -197,7 +198,7 @@ func status(result uint32, inst *host.Instance) *fwk.Status {
 		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
 	}
 	if reason != "" {
-		return fwk.NewStatus(fwk.Code(code), reason)
+		return fwk.NewStatus(fwk.Code(code), strings.Split(reason, "\x00")...)
 	}
 	return fwk.NewStatus(fwk.Code(code))
 }

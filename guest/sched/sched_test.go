@@ -26,6 +26,7 @@ func TestStatus(t *testing.T) {
 		"unschedulable":                {Unschedulable("node ", "n1", " is full"), CodeUnschedulable, "node n1 is full", "Unschedulable: node n1 is full", false},
 		"unschedulable without reason": {Unschedulable(), CodeUnschedulable, "", "Unschedulable", false},
 		"unresolvable":                 {UnschedulableAndUnresolvable("gone"), CodeUnschedulableAndUnresolvable, "gone", "UnschedulableAndUnresolvable: gone", false},
+		"two reasons":                  {twoReasons(), CodeUnschedulable, "no cpu, no memory", "Unschedulable: no cpu, no memory", false},
 		"skip":                         {Skip(), CodeSkip, "", "Skip", false},
 		"any code":                     {NewStatus(CodePending, "later"), CodePending, "later", "Pending: later", false},
 	}
@@ -37,6 +38,13 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+func twoReasons() *Status {
+	s := Unschedulable()
+	s.AppendReason("no cpu")
+	s.AppendReason("no memory")
+	return s
 }
 
 func TestCycleState(t *testing.T) {

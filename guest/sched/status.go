@@ -48,6 +48,15 @@ func UnschedulableAndUnresolvable(reason ...string) *Status {
 // about the Pod, so that it is not called in this cycle.
 func Skip() *Status { return &Status{code: CodeSkip} }
 
+// AppendReason adds another reason. The scheduler counts how many nodes have each
+// reason of a Pod's condition.
+func (s *Status) AppendReason(reason string) {
+	if s.reason != "" {
+		s.reason += "\x00"
+	}
+	s.reason += reason
+}
+
 // AsStatus returns a Status with the code CodeError and the text of err, nil if err
 // is nil.
 func AsStatus(err error) *Status {
@@ -65,12 +74,12 @@ func (s *Status) Code() Code {
 	return s.code
 }
 
-// Reason returns the reason, empty for nil.
+// Reason returns the reason, empty for nil; several with a comma between them.
 func (s *Status) Reason() string {
 	if s == nil {
 		return ""
 	}
-	return s.reason
+	return strings.ReplaceAll(s.reason, "\x00", ", ")
 }
 
 // String returns "Unschedulable: node is outside zone a".
