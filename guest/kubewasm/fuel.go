@@ -31,6 +31,9 @@ func (*fuelCounter) Built(context.Context, host.Build) {}
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}
 
+// Refused implements host.Observer.
+func (*fuelCounter) Refused(context.Context, string, error) {}
+
 // take returns the sums since the last take.
 func (c *fuelCounter) take() (fuel int64, took time.Duration) {
 	c.mu.Lock()
