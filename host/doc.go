@@ -20,6 +20,8 @@
 // caller, begins anew before it serves another call. [Plugin.Swap] replaces the
 // module while calls go on.
 //
+// A guest of another, older ABI is of a [Dialect], which the caller describes.
+//
 // The package knows no Kubernetes: the adapters sched, admission and hooks
 // offer their host functions as [Import] values.
 package host
