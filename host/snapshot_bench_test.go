@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// zone is the configuration of a real guest, Go's, with an import for the one
-// thing that it asks for.
+// zone is the configuration of a real guest, Go's, with the one thing that it asks
+// for.
 func zone(t testing.TB) host.Config {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
@@ -23,18 +23,24 @@ func zone(t testing.TB) host.Config {
 	cfg := host.Config{Name: "zone", Source: host.File(file), Kind: abi.KindScheduler}
 	node := nodeBytes()
 	refuse := func(inst *host.Instance) []byte { return nil }
-	cfg.Imports = []host.Import{
-		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
-			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
-			Func: func(inst *host.Instance, stack []uint64) {
-				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), node))
-			},
+	cfg.Imports = []host.Import{{
+		Module: abi.ModuleObjects, Name: abi.ImportObject,
+		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+		Func: func(inst *host.Instance, stack []uint64) {
+			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), node))
 		},
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeScores, refuse),
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeNames, refuse),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultScores, func(*host.Instance, []byte) {}),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultNodeNames, func(*host.Instance, []byte) {}),
+	}}
+	// The SDK imports all that a plugin may need; Filter calls none of it.
+	for _, name := range []string{
+		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+	} {
+		cfg.Imports = append(cfg.Imports, host.GuestReads(abi.ModuleScheduler, name, refuse))
+	}
+	for _, name := range []string{
+		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
+		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+	} {
+		cfg.Imports = append(cfg.Imports, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}
 	return cfg
 }
