@@ -1,13 +1,20 @@
 // Package sched runs guests as plugins of kube-scheduler.
 //
 // [New] makes a factory for app.WithPlugin: the scheduler's configuration then
-// names the module in the plugin's arguments. [Load] makes a plugin of a module
-// directly.
+// names the module in the plugin's arguments, see [Args]. [Load] makes a plugin of
+// a module directly. Several plugins may run side by side, each under its own
+// name.
 //
 // A plugin implements exactly those interfaces of
 // k8s.io/kube-scheduler/framework that its guest does, since the framework
-// looks at types. Filter and Score run on as many instances of the guest as
-// there are; an instance that has not seen a scheduling cycle is shown its
-// PreFilter first. Pods and Nodes cross to an instance once for each of their
-// versions.
+// looks at types: all extension points of v0.37 may be among them. Filter and
+// Score run on as many instances of the guest as there are. An instance that has
+// not seen a scheduling cycle is shown what happened in it first; so are the
+// copies of a cycle in which preemption tries out which Pods to remove. Pods and
+// Nodes cross to an instance once for each of their versions.
+//
+// [Plugin.Swap] replaces the module while the scheduler runs. A scheduling cycle
+// ends on the module that it began on.
+//
+// Guests that were made for kube-scheduler-wasm-extension run unmodified.
 package sched
