@@ -185,6 +185,8 @@ plugins:
 			}
 		})
 	})
+	t.Run("a custom resource", f.testCustomResource)
+	t.Run("the manifests of the example", f.testManifests)
 	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }
 

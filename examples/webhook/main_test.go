@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+)
+
+// policies returns the policies of the manifests, with guests that were just built.
+func policies(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("manifests/policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object struct{ Data map[string]string }
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	file := object.Data["policies.yaml"]
+	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node"} {
+		guest, err := guestbuild.Build(t.Context(), "../admission/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file = strings.Replace(file, "/plugins/"+name+".wasm", guest, 1)
+	}
+	return file
+}
+
+// certificate writes a certificate for 127.0.0.1 and returns who trusts it.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, data := range map[string][]byte{"tls.crt": cert, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), "token": []byte("secret\n"), "policies.yaml": []byte(policies(t))} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return pool
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestWebhook(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddress(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{
+			"-addr", addr, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"),
+			"-api-token-file", filepath.Join(dir, "token"), "-state-dir", filepath.Join(dir, "state"), "-drain-delay", "1ms",
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	do := func(method, path, token string, body []byte) (int, []byte) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+addr+path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return 0, nil
+		}
+		defer resp.Body.Close()
+		out, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, out
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if code, _ := do("GET", "/readyz", "", nil); code == 200 {
+			break
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatal(err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not become ready")
+		}
+	}
+	review := func(path, resource, object string) *admissionv1.AdmissionResponse {
+		t.Helper()
+		group, version := "", "v1"
+		if resource == "stellarnodes" {
+			group, version = "stellar.org", "v1alpha1"
+		}
+		code, out := do("POST", path, "", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",`+
+			`"resource":{"group":"`+group+`","version":"`+version+`","resource":"`+resource+`"},"namespace":"shop","object":`+object+`}}`))
+		var answer admissionv1.AdmissionReview
+		if err := json.Unmarshal(out, &answer); err != nil || code != 200 || answer.Response == nil {
+			t.Fatalf("%d %s", code, out)
+		}
+		return answer.Response
+	}
+	const pod = `{"metadata":{"labels":{"team":"shop"}},"spec":{"containers":[{"name":"web","image":"registry.example.com/web:1"}]}}`
+	mutated := review("/mutate", "pods", pod)
+	object, err := jsonpatch.Apply([]byte(pod), mutated.Patch)
+	if err != nil || !strings.Contains(string(object), `"resources":{"requests":{"cpu":"100m","memory":"128Mi"}}`) {
+		t.Errorf("object is %s, %v", object, err)
+	}
+	if got := review("/validate", "pods", string(object)); !got.Allowed {
+		t.Errorf("answer is %+v", got.Result)
+	}
+	if got := review("/validate", "pods", `{"spec":{"containers":[{"image":"nginx"}]}}`); got.Allowed || !strings.HasPrefix(got.Result.Message, "required-labels: ") {
+		t.Errorf("answer is %+v", got.Result)
+	}
+	if got := review("/validate", "stellarnodes", `{"spec":{"nodeType":"Validator","network":"Mainnet","version":"1"}}`); got.Allowed || got.Result.Message != "stellar-node: spec.validatorConfig.seedSecretRef: Required value" {
+		t.Errorf("answer is %+v", got.Result)
+	}
+
+	guest, err := guestbuild.Build(t.Context(), "../admission/required-labels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": "owner", "version": "1.0.0"}, "wasm_binary": base64.StdEncoding.EncodeToString(module),
+		"operations": []string{"CREATE"}, "settings": map[string]any{"labels": []string{"owner"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out := do("POST", "/plugins", "guess", load); code != 401 {
+		t.Errorf("another token gets %d %s", code, out)
+	}
+	if code, out := do("POST", "/plugins", "secret", load); code != 201 {
+		t.Errorf("the API answers %d %s", code, out)
+	}
+	if got := review("/validate", "pods", string(object)); got.Allowed || !strings.HasPrefix(got.Result.Message, "owner: metadata.labels[owner]: Required value") {
+		t.Errorf("answer is %+v", got.Result)
+	}
+	if code, out := do("GET", "/metrics", "", nil); code != 200 || !strings.Contains(string(out), `kubewasm_admission_verdicts_total{mode="Protect",policy="owner",verdict="deny",webhook="validate"} 1`) {
+		t.Errorf("metrics answer %d %s", code, out)
+	}
+}

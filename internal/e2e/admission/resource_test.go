@@ -1,0 +1,132 @@
+package admission_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+)
+
+// documents reads the objects of a file.
+func documents(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		if err := d.Decode(u); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		objects = append(objects, u)
+	}
+}
+
+// testCustomResource: a CRD, and the guest whose views come from it.
+func (f *fixture) testCustomResource(t *testing.T) {
+	client, err := dynamic.NewForConfig(f.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crd := documents(t, examples+"admission/stellar-node/stellarnodes.yaml")[0]
+	if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.policies(t, "plugins: [{name: stellar-node, settings: {registries: [docker.io/stellar/]}, source: {file: "+guest(t, examples+"admission/stellar-node")+"}}]")
+	f.validating(t, "/validate/stellar-node", nil)
+	nodes := client.Resource(schema.GroupVersionResource{Group: "stellar.org", Version: "v1alpha1", Resource: "stellarnodes"}).Namespace("shop")
+	node := func(name string, replicas int64, seed string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "stellar.org/v1alpha1", "kind": "StellarNode", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{
+				"nodeType": "Validator", "network": "Testnet", "version": "v21", "replicas": replicas,
+				"validatorConfig": map[string]any{"seedSecretRef": seed},
+			},
+		}}
+	}
+	eventually(t, "a denial", func() bool {
+		_, err = nodes.Create(t.Context(), node("two", 2, ""), metav1.CreateOptions{})
+		return apierrors.IsInvalid(err)
+	})
+	want := `admission webhook "validate.kubewasm.dev" denied the request: spec.validatorConfig.seedSecretRef: Required value; ` +
+		"spec.replicas: Invalid value: 2: two Pods with one seed vote against each other"
+	if err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+	stored, err := nodes.Create(t.Context(), node("one", 1, "seed"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedField(stored.Object, "Mainnet", "spec", "network"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes.Update(t.Context(), stored, metav1.UpdateOptions{}); err == nil || !strings.HasSuffix(err.Error(), "spec.network: Forbidden: is immutable") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// testManifests: an API server takes what installs the example.
+func (f *fixture) testManifests(t *testing.T) {
+	client, err := dynamic.NewForConfig(f.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(f.Client.Discovery()))
+	files, err := filepath.Glob(examples + "webhook/manifests/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		objects = append(objects, documents(t, file)...)
+	}
+	// The namespace comes first.
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		if (a.GetKind() == "Namespace") != (b.GetKind() == "Namespace") && a.GetKind() == "Namespace" {
+			return -1
+		}
+		return 0
+	})
+	for _, object := range objects {
+		gvk := object.GroupVersionKind()
+		if gvk.Group == "cert-manager.io" || strings.HasPrefix(gvk.Group, "kustomize") {
+			continue // Not of the API server.
+		}
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		namespace := ""
+		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			namespace = "kubewasm-webhook" // kustomize puts it there.
+		}
+		if gvk.Kind == "Namespace" {
+			options.DryRun = nil
+		}
+		if _, err := client.Resource(mapping.Resource).Namespace(namespace).Create(t.Context(), object, options); err != nil {
+			t.Errorf("%s %s: %v", gvk.Kind, object.GetName(), err)
+		}
+	}
+}
