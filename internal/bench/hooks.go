@@ -1,34 +1,44 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// benchHooks measures one decision about a container.
+// benchHooks measures decisions about a container, and what brings them to the
+// cgroups and keeps them there.
 func benchHooks(b *bench) error {
-	file, err := guestbuild.Build(b.ctx, source("../../examples/hooks/cpu-from-annotation"))
-	if err != nil {
-		return err
-	}
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		return err
 	}
 	defer rt.Close(b.ctx)
-	engine, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Module: host.Config{Name: "cpu-from-annotation", Source: host.File(file)},
-	}}})
-	if err != nil {
+	if err := benchDecisions(b, rt); err != nil {
 		return err
 	}
+	return benchReconcile(b, rt)
+}
+
+// hookRequest is a request as a node sends it.
+func hookRequest() *hookpb.Request {
 	p := pod()
 	request := &hookpb.Request{
 		Stage: hookpb.PreStartContainer, Level: hookpb.LevelContainer, QOSClass: hookpb.QOSBurstable,
@@ -41,6 +51,22 @@ func benchHooks(b *bench) error {
 	for i := range 24 {
 		request.ContainerEnvs[fmt.Sprintf("SHOP_FEATURE_%d_SETTING", i)] = "a value of the usual length " + strconv.Itoa(i)
 	}
+	return request
+}
+
+// benchDecisions measures one decision, of a guest in Go and of one in C, that see
+// everything or what they read.
+func benchDecisions(b *bench, rt *host.Runtime) error {
+	inGo, err := guestbuild.Build(b.ctx, source("../../examples/hooks/cpu-from-annotation"))
+	if err != nil {
+		return err
+	}
+	inC, err := buildHookInC(b)
+	if err != nil {
+		return err
+	}
+	request := hookRequest()
+	size := float64(len(hookpb.AppendRequest(nil, request))) / 1e3
 	var failed error
 	check := func(d *hookpb.Decision, err error) {
 		if err == nil && (d == nil || d.Resources == nil || *d.Resources.CPUShares != 1536) {
@@ -50,17 +76,365 @@ func benchHooks(b *bench) error {
 			failed = err
 		}
 	}
-	what := fmt.Sprintf("decision on a %.1f KB request, Go guest", float64(len(hookpb.AppendRequest(nil, request)))/1e3)
-	b.compare(what, target{time: 5 * time.Microsecond}, func(n int) {
-		for range n {
-			check(engine.Decide(b.ctx, request))
-		}
-	}, "native function", func(n int) {
+	native := func(n int) {
 		for range n {
 			check(nativeDecide(request))
 		}
-	})
+	}
+	for _, g := range []struct {
+		language, file string
+		limit          time.Duration
+	}{{"Go", inGo, 5 * time.Microsecond}, {"C", inC, time.Microsecond}} {
+		if g.file == "" {
+			continue // There is no clang.
+		}
+		for _, projection := range [][]string{nil, {"pod_annotations[kubewasm.dev/cpu]"}} {
+			engine, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
+				Module: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Projection: projection,
+			}}})
+			if err != nil {
+				return err
+			}
+			what := fmt.Sprintf("decision on a %.1f KB request, %s guest", size, g.language)
+			if projection != nil {
+				what += ", projected"
+			}
+			b.compare(what, target{time: g.limit}, func(n int) {
+				for range n {
+					check(engine.Decide(b.ctx, request))
+				}
+			}, "native function", native)
+			if err := engine.Close(b.ctx); err != nil {
+				return err
+			}
+		}
+	}
 	return failed
+}
+
+// buildHookInC compiles the guest in C, or returns no file where there is no
+// compiler.
+func buildHookInC(b *bench) (file string, err error) {
+	if _, err := exec.LookPath("clang"); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: no clang, so no guest in C")
+		return "", nil
+	}
+	dir, err := os.MkdirTemp("", "kubewasm-bench-")
+	if err != nil {
+		return "", err
+	}
+	context.AfterFunc(b.ctx, func() { os.RemoveAll(dir) })
+	file = filepath.Join(dir, "hook.wasm")
+	out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", file, source("guests/hook/hook.c")).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the guest in C: %w: %s", err, out)
+	}
+	return file, nil
+}
+
+// cgroupMount is where the kernel's cgroups are.
+const cgroupMount = "/sys/fs/cgroup"
+
+// cgroupTree makes cgroups of the kernel in each hierarchy: root and those below
+// it. remove removes them.
+func cgroupTree(root string, cgroups []string) (remove func(), err error) {
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	if err != nil {
+		return nil, err
+	}
+	defer applier.Close()
+	var made []string
+	remove = func() {
+		for _, dir := range slices.Backward(made) {
+			syscall.Rmdir(dir)
+		}
+	}
+	for _, h := range applier.Hierarchies() {
+		for _, cgroup := range append([]string{root}, cgroups...) {
+			dir := filepath.Join(h, cgroup)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				remove()
+				return nil, err
+			}
+			made = append(made, dir)
+			// A cpuset of cgroup v1 is empty at first; on v2, controllers are handed
+			// down one by one.
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+				if text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file)); err == nil {
+					os.WriteFile(filepath.Join(dir, file), text, 0)
+				}
+			}
+			if applier.Version() == hooks.V2 {
+				os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpu +cpuset +memory"), 0)
+			}
+		}
+	}
+	return remove, nil
+}
+
+// benchReconcile measures the keeping of cgroups, on cgroups of the kernel.
+func benchReconcile(b *bench, rt *host.Runtime) error {
+	const pods = 200
+	root := "kubewasm-bench-" + strconv.Itoa(os.Getpid())
+	var cgroups []string
+	for i := range pods {
+		pod := root + "/pod" + strconv.Itoa(i)
+		cgroups = append(cgroups, pod, pod+"/c")
+	}
+	remove, err := cgroupTree(root, cgroups)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: no cgroups to be made, so nothing is reconciled:", err)
+		return nil
+	}
+	defer remove()
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	if err != nil {
+		return err
+	}
+	defer applier.Close()
+	var state hooks.State
+	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1 << 30}})
+	defer enforcer.Close()
+	// Five files of each cgroup, on v1; cgroup v2 has quota and period in one.
+	for _, cgroup := range cgroups {
+		state.Put(hooks.Desired{Cgroup: cgroup, Resources: &hookpb.Resources{
+			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(50_000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0"), MemoryLimitBytes: new(int64(1 << 30)),
+		}})
+	}
+	if report := enforcer.Enforce(b.ctx); report.Err != nil {
+		return report.Err
+	}
+	settled := enforcer.Enforce(b.ctx)
+	if len(settled.Changes) != 0 || settled.Err != nil {
+		return fmt.Errorf("the cgroups do not settle: %v, %v", settled.Changes, settled.Err)
+	}
+	// Koordinator's way: stat and read each file by its path.
+	files := map[string]string{}
+	for _, h := range applier.Hierarchies() {
+		for _, cgroup := range cgroups {
+			for _, name := range []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.weight", "cpu.max", "cpuset.cpus", "memory.limit_in_bytes", "memory.max"} {
+				path := filepath.Join(h, cgroup, name)
+				if text, err := os.ReadFile(path); err == nil {
+					files[path] = string(text)
+				}
+			}
+		}
+	}
+	var failed error
+	b.compare(fmt.Sprintf("reconcile %d pods, %d files, no drift", pods, settled.Files), target{time: 5 * time.Millisecond}, func(n int) {
+		for range n {
+			if r := enforcer.Enforce(b.ctx); len(r.Changes) != 0 || r.Files != settled.Files {
+				failed = fmt.Errorf("without drift: %+v", r)
+			}
+		}
+	}, "stat and read each", func(n int) {
+		for range n {
+			for path, want := range files {
+				if _, err := os.Stat(path); err != nil {
+					failed = err
+				}
+				if text, err := os.ReadFile(path); err != nil || string(text) != want {
+					failed = fmt.Errorf("%s is %q: %v", path, text, err)
+				}
+			}
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	enforcer.Close()
+	if err := benchDrift(b, rt, root, pods); err != nil {
+		return err
+	}
+	return benchHookMemory(b, rt)
+}
+
+// listed is a Discovery of pods that are known.
+type listed []standalone.Pod
+
+func (l listed) Pods(context.Context) ([]standalone.Pod, error) { return l, nil }
+
+// podsBelow are pods with a container each, in the cgroups of a tree.
+func podsBelow(root string, n int) (pods listed) {
+	p := pod()
+	for i := range n {
+		cgroup := root + "/pod" + strconv.Itoa(i)
+		pods = append(pods, standalone.Pod{
+			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookpb.QOSBurstable, Cgroup: cgroup,
+			Containers: []standalone.Container{{Name: "web", ID: "c", Cgroup: cgroup + "/c"}},
+		})
+	}
+	return pods
+}
+
+// hookEngine loads the guest that the decisions are measured with.
+func hookEngine(b *bench, rt *host.Runtime) (*hooks.Engine, error) {
+	file, err := guestbuild.Build(b.ctx, source("../../examples/hooks/cpu-from-annotation"))
+	if err != nil {
+		return nil, err
+	}
+	return hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "cpu-from-annotation", Source: host.File(file)}}}})
+}
+
+// benchDrift measures the time from another's write to its repair by a reconciler
+// of a whole node, beside a watch of one directory by hand.
+func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
+	engine, err := hookEngine(b, rt)
+	if err != nil {
+		return err
+	}
+	defer engine.Close(b.ctx)
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	if err != nil {
+		return err
+	}
+	defer applier.Close()
+	var state hooks.State
+	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1 << 30}})
+	defer enforcer.Close()
+	r, err := standalone.New(standalone.Config{
+		Engine: engine, State: &state, Enforcer: enforcer, Discovery: podsBelow(root, pods), Layout: hooks.Layout{Root: root},
+		Debounce: time.Nanosecond, // Each repair for itself.
+		Resync:   time.Hour,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	name, drift, repaired := "cpu.shares", "77", "1536"
+	if applier.Version() == hooks.V2 {
+		name, repaired = "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(1536), 10)
+	}
+	dir := filepath.Join(applier.Hierarchies()[0], root, "pod0")
+	ours, theirs := filepath.Join(dir, "c", name), filepath.Join(dir, name)
+
+	inotify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer inotify.Close()
+	running.Go(func() {
+		for range inotify.Events {
+			if text, err := os.ReadFile(theirs); err == nil && strings.TrimSpace(string(text)) == drift {
+				os.WriteFile(theirs, []byte(repaired), 0)
+			}
+		}
+	})
+	if err := inotify.Add(dir); err != nil {
+		return err
+	}
+	defer inotify.Close() // Before the wait.
+
+	var failed error
+	drifts := func(path string) func(int) {
+		return func(n int) {
+			for range n {
+				if err := os.WriteFile(path, []byte(drift), 0); err != nil {
+					failed = err
+					return
+				}
+				for start := time.Now(); ; runtime.Gosched() {
+					if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == repaired {
+						break
+					}
+					if time.Since(start) > 5*time.Second {
+						failed = fmt.Errorf("%s is not repaired", path)
+						return
+					}
+				}
+			}
+		}
+	}
+	// Until all is decided and watched.
+	drifts(ours)(1)
+	b.compare(fmt.Sprintf("drift to repaired, %d pods watched", pods), target{time: time.Millisecond}, drifts(ours), "a watch of one directory", drifts(theirs))
+	return failed
+}
+
+// benchHookMemory measures what an agent of a full node has in memory, beside
+// what the same pods take alone. The cgroups are files of a directory.
+func benchHookMemory(b *bench, rt *host.Runtime) error {
+	const pods, limit = 500, 50 << 20
+	dir, err := os.MkdirTemp("", "kubewasm-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for i := range pods {
+		for _, cgroup := range []string{"", "/c"} {
+			at := filepath.Join(dir, "node/pod"+strconv.Itoa(i)+cgroup)
+			if err := os.MkdirAll(at, 0o755); err != nil {
+				return err
+			}
+			for name, text := range map[string]string{"cpu.weight": "100\n", "cpu.max": "max 100000\n"} {
+				if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc + m.StackInuse)
+	}
+	empty := heap()
+	list := podsBelow("node", pods)
+	for i := range list {
+		// Each pod of the kubelet's answer has strings of its own.
+		list[i].Labels, list[i].Annotations = cloneMap(list[i].Labels), cloneMap(list[i].Annotations)
+	}
+	alone := heap() - empty
+	engine, err := hookEngine(b, rt)
+	if err != nil {
+		return err
+	}
+	defer engine.Close(b.ctx)
+	if err := engine.Warm(b.ctx); err != nil {
+		return err
+	}
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: dir, Version: hooks.V2})
+	if err != nil {
+		return err
+	}
+	defer applier.Close()
+	var state hooks.State
+	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{})
+	defer enforcer.Close()
+	r, err := standalone.New(standalone.Config{Engine: engine, State: &state, Enforcer: enforcer, Discovery: list, Layout: hooks.Layout{Root: "node"}})
+	if err != nil {
+		return err
+	}
+	if report, err := r.Sync(b.ctx); err != nil || len(report.Changes) == 0 {
+		return fmt.Errorf("memory of %d pods: %d changes, %w", pods, len(report.Changes), err)
+	}
+	all := heap() - empty
+	for _, p := range rt.Plugins() {
+		stats := p.Stats()
+		all += float64(stats.MemoryBytes) * float64(stats.Instances)
+	}
+	runtime.KeepAlive(list)
+	b.rows = append(b.rows, row{
+		what: fmt.Sprintf("memory of an agent, %d pods decided and kept", pods), ours: fmt.Sprintf("%.1f MB", all/1e6),
+		against: "the pods alone", theirs: fmt.Sprintf("%.1f MB", alone/1e6), ratio: fmt.Sprintf("%.3gx", all/alone),
+		target: fmt.Sprintf("<= %d MB", limit>>20), ok: all <= limit,
+	})
+	return nil
+}
+
+func cloneMap(m map[string]string) map[string]string {
+	c := make(map[string]string, len(m))
+	for k, v := range m {
+		c[strings.Clone(k)] = strings.Clone(v)
+	}
+	return c
 }
 
 // nativeDecide does what the guest does.
