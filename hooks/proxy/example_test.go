@@ -1,0 +1,68 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/proxy"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// A handler tells the runtime what it can carry: here the quota, and not the
+// shares.
+func Example() {
+	ctx := context.Background()
+	root, err := os.MkdirTemp("", "cgroup")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	plugin, err := guestbuild.Build(ctx, "../../examples/hooks/cpu-from-annotation") // Or a file that is there.
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "cpu", Source: host.File(plugin)}}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close(ctx)
+	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root, Version: hooks.V2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer applier.Close()
+	state := new(hooks.State)
+	enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{})
+	defer enforcer.Close()
+
+	handler, err := proxy.New(proxy.Config{
+		Engine: engine, State: state, Enforcer: enforcer,
+		Carries: hooks.FieldCFSQuota | hooks.FieldCFSPeriod,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	carried, err := handler.Handle(ctx, &hookpb.Request{
+		Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer,
+		Pod: hookpb.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookpb.ContainerMeta{Name: "nginx"},
+		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},
+	}, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the runtime is told:", hooks.FieldsOf(carried))
+	fmt.Println("quota:", *carried.Resources.CFSQuotaUS)
+	// Output:
+	// the runtime is told: cfs_quota_us, cfs_period_us
+	// quota: 150000
+}

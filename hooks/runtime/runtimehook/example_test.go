@@ -1,0 +1,29 @@
+package runtimehook_test
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
+)
+
+// serveHooks answers Koordinator's runtime proxy until the process is told to end.
+// The engine, the state and the enforcer are those of the other modes.
+func serveHooks(engine *hooks.Engine, state *hooks.State, enforcer *hooks.Enforcer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	server, err := runtimehook.New(runtimehook.Config{
+		Engine: engine, State: state, Enforcer: enforcer,
+		Socket:        "/var/run/kubewasm/hooks.sock",
+		Registration:  "/etc/runtime/hookserver.d/kubewasm.json",
+		FailurePolicy: hooks.Ignore,
+	})
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}
+
+func Example() { _ = serveHooks }
