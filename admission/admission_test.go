@@ -257,7 +257,7 @@ func TestGuestsThatBreakTheRules(t *testing.T) {
 		{"6", failed("validate trapped: call k8s.io/admission.result: parse admission result: malformed message: read field 1: unexpected EOF")},
 		{"7", failed("validate trapped: call k8s.io/admission.result: bytes [65530, 65630) are out of bounds of the guest's memory of 65536 bytes")},
 		{"8", denied(400, "Teapot", "no reason given")},
-		{"9", failed("validate trapped: stack overflow")},
+		{"9", failed("validate trapped: out of stack: 16777216 bytes")},
 	}
 	for _, policy := range []admission.FailurePolicy{admission.Fail, admission.Ignore} {
 		cfg := config(t, "rulebreaker", rulebreaker)

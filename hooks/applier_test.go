@@ -561,11 +561,11 @@ func TestRealCgroupErrors(t *testing.T) {
 		want *hooks.FileError
 	}{
 		{"a limit beyond the parent's", hookpb.Resources{CFSQuotaUS: new(int64(300_000))},
-			&hooks.FileError{Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
+			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
 		{"a cpuset beyond the parent's", hookpb.Resources{CPUSetCPUs: new("0")},
-			&hooks.FileError{Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
+			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
 		{"a file that this kernel does not have", hookpb.Resources{CPUBvt: new(int64(2))},
-			&hooks.FileError{Op: "read", File: "cpu/" + pod + "/web/cpu.bvt_warp_ns", Err: syscall.ENOENT}},
+			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUBvt, Op: "read", File: "cpu/" + pod + "/web/cpu.bvt_warp_ns", Err: syscall.ENOENT}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod, Resources: &hookpb.Resources{CFSQuotaUS: new(int64(100_000))}}); err != nil {
