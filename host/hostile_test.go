@@ -413,8 +413,8 @@ func (p *pauseTicker) baseline(n int) time.Duration {
 // duration.
 const hammerTime = 5 * time.Second
 
-// TestHammerOfTrapsAndCloses lets calls, traps, timeouts, cancellations, resets and closes of
-// plugins meet. What counts is that each answer is the right one and that Close
+// TestHammerOfTrapsAndCloses lets calls, traps, timeouts, cancellations, resets, swaps and closes
+// of plugins meet. What counts is that each answer is the right one and that Close
 // returns, which it does only if no instance is lost.
 func TestHammerOfTrapsAndCloses(t *testing.T) {
 	duration := hammerTime
@@ -483,6 +483,23 @@ func TestHammerOfTrapsAndCloses(t *testing.T) {
 			closes.Add(1)
 		}
 	})
+	// The same module twice, with another digest.
+	spins, err := testdata("spins").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := []host.Source{host.Bytes(spins), host.Bytes(append(bytes.Clone(spins), wasmSection(0, 1, 'v', 1)...))}
+	var swaps atomic.Int64
+	group.Go(func() {
+		for n := 0; ctx.Err() == nil && !t.Failed(); n++ {
+			switch err := current.Load().Swap(t.Context(), versions[n%2], ""); {
+			case err == nil:
+				swaps.Add(1)
+			case !errors.Is(err, host.ErrClosed):
+				t.Errorf("swap: %v", err)
+			}
+		}
+	})
 	group.Wait()
 	for name, count := range counts {
 		if count.Load() == 0 && !t.Failed() {
@@ -490,7 +507,7 @@ func TestHammerOfTrapsAndCloses(t *testing.T) {
 		}
 		t.Logf("%s: %d", name, count.Load())
 	}
-	t.Logf("%d calls, %d plugins closed in %s", calls.Load(), closes.Load(), duration)
+	t.Logf("%d calls, %d swaps, %d plugins closed in %s", calls.Load(), swaps.Load(), closes.Load(), duration)
 	if err := rt.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
