@@ -1,0 +1,152 @@
+package sched_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// changed returns a module with other bytes in place of some.
+func changed(t *testing.T, file, old, replacement string) host.Source {
+	t.Helper()
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(old) != len(replacement) || !bytes.Contains(module, []byte(old)) {
+		t.Fatalf("%q cannot become %q", old, replacement)
+	}
+	return host.Bytes(bytes.ReplaceAll(module, []byte(old), []byte(replacement)))
+}
+
+// TestACycleEndsOnItsVersion swaps the module in the middle of a cycle.
+func TestACycleEndsOnItsVersion(t *testing.T) {
+	p := loadScripted(t, all, abi.Unschedulable, 0)
+	old := &cycle{t, p, pod("p", ""), framework.NewCycleState()}
+	n := node("n", "a")
+	if got := text(old.filter(n)); got != "Unschedulable: because" {
+		t.Fatalf("got %s", got)
+	}
+	if err := p.Swap(t.Context(), changed(t, "testdata/scripted.wasm", "because", "renewed"), ""); err != nil {
+		t.Fatal(err)
+	}
+	fresh := &cycle{t, p, pod("q", ""), framework.NewCycleState()}
+	for range 3 {
+		if got := text(old.filter(n)); got != "Unschedulable: because" {
+			t.Errorf("the cycle that had begun: got %s", got)
+		}
+		if got := text(fresh.filter(n)); got != "Unschedulable: renewed" {
+			t.Errorf("the cycle that began after the swap: got %s", got)
+		}
+	}
+	if got := sched.Stats(p).Retired; got != 1 {
+		t.Errorf("%d versions are retired, want 1", got)
+	}
+	// The version goes with its last cycle.
+	runtime.KeepAlive(old)
+	old = nil
+	for deadline := time.Now().Add(20 * time.Second); sched.Stats(p).Retired != 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatal("the old version stays, though no cycle needs it")
+		}
+	}
+}
+
+func TestAVersionWithOtherEventsIsRefused(t *testing.T) {
+	p := load(t, host.Config{
+		Name: "events", Source: host.File("testdata/peer/present.wasm"), Grants: []string{sched.GrantEvents, sched.GrantWaitingPods},
+	})
+	// Add and UpdateNodeLabel becomes Add alone.
+	other := changed(t, "testdata/peer/present.wasm", "\x01\x00\x00\x00\x09\x00\x00\x00\x00", "\x01\x00\x00\x00\x01\x00\x00\x00\x00")
+	if err := p.Swap(t.Context(), other, ""); err == nil || !strings.Contains(err.Error(), "registers for other cluster events") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// TestSideBySide holds that plugins of one module have their own names,
+// configurations and logs.
+func TestSideBySide(t *testing.T) {
+	file := buildZone(t)
+	var out bytes.Buffer
+	var plugins []sched.Plugin
+	for _, zone := range []string{"a", "b"} {
+		args := fmt.Sprintf(`{"file": %q, "config": {"defaultZones": [%q]}}`, file, zone)
+		p, err := sched.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugins = append(plugins, p.(sched.Plugin))
+	}
+	plain := pod("p", "")
+	delete(plain.Annotations, "kubewasm.dev/zones")
+	// One CycleState serves both.
+	state := framework.NewCycleState()
+	for i, p := range plugins {
+		zone := string("ab"[i])
+		if p.Name() != "zone-"+zone {
+			t.Errorf("name is %s", p.Name())
+		}
+		c := &cycle{t, p, plain, state}
+		if _, status := c.preFilter(); !status.IsSuccess() {
+			t.Fatal(status.AsError())
+		}
+	}
+	for i, p := range plugins {
+		c := &cycle{t, p, plain, state}
+		for _, zone := range []string{"a", "b"} {
+			if got, want := c.filter(node("n-"+zone, zone)).IsSuccess(), zone == string("ab"[i]); got != want {
+				t.Errorf("%s: a node in zone %s fits is %v, want %v", p.Name(), zone, got, want)
+			}
+		}
+	}
+}
+
+// TestEveryMistakeOfTheArguments holds that a user does not have to correct them
+// one by one.
+func TestEveryMistakeOfTheArguments(t *testing.T) {
+	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope"],
+		"objects": ["pods"], "projection": ["node.metadat"], "disable": {"after": 0}, "fuel": -1}`
+	_, err := sched.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+	for _, want := range []string{
+		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
+		`field path "node.metadat"`, "disable.after must be more than 0", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %s:\n%v", want, err)
+		}
+	}
+}
+
+func TestDisabledPluginAndSource(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := `{"grants": ["events", "waiting-pods", "objects"], "disable": {"after": 1, "backoff": "1h"}}`
+	p, err := sched.New("extensions", shared, sched.WithSource(host.File(file)))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := noted("bad", "filter", "panic")
+	var last string
+	for range 4 {
+		last = text(p.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), bad, framework.NewNodeInfo(zoned("n", "a"))))
+	}
+	if !strings.Contains(last, "plugin is disabled for another") {
+		t.Errorf("got %s", last)
+	}
+}
