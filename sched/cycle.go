@@ -89,6 +89,7 @@ type stateStore interface {
 
 // newCycle starts a cycle. pod is nil for a group.
 func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
+	p.objects.Advance()
 	c := &cycle{pinned: p.pin(), of: pod}
 	if pod != nil {
 		var err error

@@ -109,6 +109,8 @@ type plugin struct {
 	objects codec.Table
 	infos   nodeInfos
 	cycles  cycleCounter
+	// calls counts those outside of cycles.
+	calls atomic.Uint64
 	// crossings counts the objects that guests fetched.
 	crossings atomic.Uint64
 	// pinned is the version that cycles began on last.
@@ -203,8 +205,21 @@ func status(result uint32, inst *host.Instance) *fwk.Status {
 	return fwk.NewStatus(fwk.Code(code))
 }
 
+// advanceEvery is how many calls outside of cycles count as one cycle for the
+// objects that are forgotten.
+const advanceEvery = 16
+
+// outside notes a call outside of a cycle: a guest that never sees one must not
+// keep every Pod that there ever was.
+func (p *plugin) outside() {
+	if p.calls.Add(1)%advanceEvery == 0 {
+		p.objects.Advance()
+	}
+}
+
 // onPod runs f for a Pod outside of a cycle.
 func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, then func(*instance) *fwk.Status) *fwk.Status {
+	p.outside()
 	object, err := p.objects.Pod(pod)
 	if err != nil {
 		return fwk.AsStatus(err)

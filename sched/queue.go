@@ -74,6 +74,7 @@ func (e *extensions) Less(a, b fwk.QueuedEntityInfo) bool {
 
 // compare asks the guest: a number below 0 if a comes first, above 0 if b does.
 func (p *plugin) compare(a, b fwk.QueuedEntityInfo, first, second *corev1.Pod) (int, error) {
+	p.outside()
 	x, err := p.objects.Pod(first)
 	if err != nil {
 		return 0, err
@@ -208,6 +209,7 @@ func (e *extensions) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 // hint asks the guest whether an event may make a Pod schedulable. If it does not
 // answer the Pod is tried: it would be stuck otherwise.
 func (p *plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	p.outside()
 	object, err := p.objects.Pod(pod)
 	if err != nil {
 		return fwk.Queue, err

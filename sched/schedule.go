@@ -18,7 +18,6 @@ import (
 // PreFilter implements fwk.PreFilterPlugin.
 func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p := e.plugin
-	p.objects.Advance()
 	c, err := p.newCycle(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)

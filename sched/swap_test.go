@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -148,5 +149,33 @@ func TestDisabledPluginAndSource(t *testing.T) {
 	}
 	if !strings.Contains(last, "plugin is disabled for another") {
 		t.Errorf("got %s", last)
+	}
+}
+
+// TestPodsThatAreGoneAreForgotten holds that the slots in use do not grow with the
+// Pods that there ever were, whatever the guest implements.
+func TestPodsThatAreGoneAreForgotten(t *testing.T) {
+	p := loadScripted(t, abi.MaskOf(abi.Score, abi.PreEnqueue, abi.QueueSort), abi.Success, 0)
+	// The score of the guest is minus the slot of the node.
+	slot := func(name string, pod *corev1.Pod) int64 {
+		score, status := p.(fwk.ScorePlugin).Score(t.Context(), framework.NewCycleState(), pod, framework.NewNodeInfo(node(name, "")))
+		if !status.IsSuccess() {
+			t.Fatal(status.AsError())
+		}
+		return -score
+	}
+	for i := range 10_000 {
+		a, b := noted(fmt.Sprint("a", i)), noted(fmt.Sprint("b", i))
+		switch i % 3 {
+		case 0:
+			p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), a)
+		case 1:
+			p.(fwk.QueueSortPlugin).Less(queued{pod: a}, queued{pod: b})
+		case 2:
+			slot("n", a)
+		}
+	}
+	if got := slot("another", noted("last")); got > 6000 {
+		t.Errorf("the slot of a new node is %d", got)
 	}
 }
