@@ -115,8 +115,8 @@ func BenchmarkPerfScheduling(b *testing.B) {
 		}
 		return file
 	}
-	config := func(plugin, args string) string {
-		return write(plugin+".yaml", `apiVersion: kubescheduler.config.k8s.io/v1
+	config := func(name, plugin, args string) string {
+		return write(name+".yaml", `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
@@ -137,9 +137,9 @@ status:
   phase: Running
 `)
 	variants := []struct{ name, config string }{
-		{"without", config("", "")},
-		{"guest", config("{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations]}}\n")},
-		{"native", config("{name: native}", "")},
+		{"without", config("without", "", "")},
+		{"guest", config("guest", "{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations]}}\n")},
+		{"native", config("native", "{name: native}", "")},
 	}
 	var cases strings.Builder
 	for round := range number(b, "KUBEWASM_ROUNDS", 3) {
