@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	upstream "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -336,6 +337,63 @@ func FuzzHandler(f *testing.F) {
 			}
 		default:
 			t.Fatalf("status is %d: %s", w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzWebhook: whatever reviews hold, guests behind the handlers do no harm, a
+// validating webhook never patches, and what a mutating one answers is a patch
+// that the API server can apply.
+func FuzzWebhook(f *testing.F) {
+	for _, object := range []string{
+		`{"metadata":{"annotations":{"label":"a=b","trail":""}}}`, `{"metadata":{"annotations":{"set-object":"{\"a\":[1]}"}}}`,
+		`{"metadata":{"annotations":{"deny":"\u0000\ud800","warn":"\n|\u2028","audit":"=\u0000"}}}`,
+		`{"metadata":[]}`, `{"metadata":{"labels":null,"annotations":{"label":"x="}}}`, `[]`, `null`, `"x"`, `{"metadata":{"annotations":{"proto":""}}}`,
+	} {
+		f.Add(object, `{}`, "CREATE", "u")
+	}
+	f.Add(strings.Repeat("[", 9000)+strings.Repeat("]", 9000), `1`, "DELETE", "\x00")
+	cfg := config(f, "scripted", scripted)
+	cfg.AllowedToMutate = true
+	cfg.Module.Guest = []byte(`{"mark":"m"}`)
+	engine := admission.NewEngine(load(f, cfg))
+	handlers := []*admission.Handler{{Validator: engine}, {Mutator: engine}}
+	f.Fuzz(func(t *testing.T, object, old, operation, uid string) {
+		body, err := json.Marshal(map[string]any{
+			"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+			"request": map[string]any{"uid": "u" + uid, "operation": operation, "kind": map[string]string{"version": "v1", "kind": "Pod"},
+				"object": json.RawMessage(object), "oldObject": json.RawMessage(old)},
+		})
+		if err != nil {
+			return // No JSON: FuzzHandler has that.
+		}
+		var sent admissionv1.AdmissionReview
+		if err := json.Unmarshal(body, &sent); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range handlers {
+			r := httptest.NewRequest(http.MethodPost, "/?timeout=10s", bytes.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			var got admissionv1.AdmissionReview
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.Response == nil || got.Response.UID != sent.Request.UID {
+				t.Fatalf("answer to %s is %d %s", body, w.Code, w.Body)
+			}
+			patch := got.Response.Patch
+			if (patch != nil) != (got.Response.PatchType != nil) || patch != nil && (h.Mutator == nil || !got.Response.Allowed) {
+				t.Fatalf("answer to %s is %s", body, w.Body)
+			}
+			if patch == nil {
+				continue
+			}
+			operations, err := upstream.DecodePatch(patch)
+			if err != nil {
+				t.Fatalf("patch %s: %v", patch, err)
+			}
+			if _, err := operations.Apply(sent.Request.Object.Raw); err != nil {
+				t.Fatalf("patch %s of %s: %v", patch, object, err)
+			}
 		}
 	})
 }
