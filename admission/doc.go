@@ -1,9 +1,10 @@
-// Package admission runs WebAssembly plugins that decide whether an API server
-// admits a request.
+// Package admission runs WebAssembly policies that decide whether an API server
+// admits a request, and what becomes of its object.
 //
-// A [Plugin] is a guest with the function validate, an [Engine] asks plugins and
+// A [Plugin] is a guest with the function validate, mutate or both; a [Group] is
+// several of them under a boolean expression. An [Engine] asks these policies and
 // makes one answer of their verdicts, and a [Handler] serves the engine to API
-// servers as a validating admission webhook:
+// servers as an admission webhook:
 //
 //	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: dir})
 //	…
@@ -15,11 +16,37 @@
 //		},
 //	})
 //	…
-//	http.Handle("/validate", &admission.Handler{Validator: admission.NewEngine(plugin)})
+//	engine := admission.NewEngine(plugin)
+//	http.Handle("/validate", &admission.Handler{Validator: engine})
+//	http.Handle("/mutate", &admission.Handler{Mutator: engine})
+//
+// Package webhook is a whole server with TLS, package manage keeps the policies of
+// an engine by a configuration file and a management API, and package
+// admissionmetrics counts verdicts.
 //
 // Only the envelope of an AdmissionReview is decoded. The object goes to the
 // guest as the bytes that came in, and a guest sees nothing but the request: it
-// reads no other object and has no credentials.
+// has no credentials, and reads no other object unless [PluginConfig] lets it.
+//
+// # Guests of other ABIs
+//
+// These run as they are, and are told from others by their imports and exports:
+//
+//	stellar          plugins of the Stellar operator's webhook, within its limits
+//	kubewarden-wapc  policies of Kubewarden that speak waPC
+//	kubewarden-wasi  policies of Kubewarden that are programs
+//	opa              Rego that OPA has compiled, for OPA or for Gatekeeper
+//
+// What Kubewarden's policies may ask the host for is their log and, by
+// PluginConfig.Cluster, objects of the kinds in ContextAwareResources; registries
+// and other networks are not offered. Policies in Rego have the builtins that
+// need no network, files or keys; one that needs another is refused.
+//
+// # Dry runs
+//
+// No host function that a guest is offered has an effect that outlasts the
+// request, so webhooks are sideEffects: None; guests are told of dry runs all the
+// same.
 //
 // What is answered follows the API server's side of the protocol,
 // k8s.io/apiserver/pkg/admission/plugin/webhook.

@@ -34,6 +34,13 @@
 // the method is called, and the response is read; or, natively and as WebAssembly
 // in one test, by [github.com/kubewasm/kubewasm/guest/guesttest].
 //
+// A plugin with the method Mutate changes objects, by a [Patch]:
+//
+//	func (d *defaults) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
+//		patch.Default(field.NewPath("spec", "priorityClassName"), d.Class)
+//		return admission.Allow()
+//	}
+//
 // Mistakes in single fields are best said with package
 // [github.com/kubewasm/kubewasm/guest/admission/field], whose names are those of
 // Kubernetes' own validation:
