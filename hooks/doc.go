@@ -16,5 +16,8 @@
 //	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
 //
 // The two halves know nothing of each other: a container runtime may carry a
-// decision as well.
+// decision as well. A node agent has more between them: a [State] holds what was
+// decided last on each cgroup, an [Enforcer] keeps the cgroups at it, and two
+// running modes put decisions there: package standalone, by looking at what runs,
+// and package proxy, by answering the runtime.
 package hooks

@@ -1,0 +1,45 @@
+//go:build linux
+
+// Command init is the first process of the virtual machine: it mounts what a test
+// needs, runs it, says what came of it and switches the machine off. Under the
+// name of sleep it sleeps, as a process that is put into cgroups.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if filepath.Base(os.Args[0]) == "sleep" {
+		time.Sleep(time.Hour)
+		return
+	}
+	if err := run(); err != nil {
+		fmt.Println("cgroup2vm: failed:", err)
+	} else {
+		fmt.Println("cgroup2vm: passed")
+	}
+	syscall.Sync()
+	syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() error {
+	for _, m := range []struct{ kind, at string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}, {"devtmpfs", "/dev"}, {"cgroup2", "/sys/fs/cgroup"}} {
+		if err := syscall.Mount(m.kind, m.at, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	pattern, err := os.ReadFile("/pattern")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/test", "-test.v", "-test.timeout=2m", "-test.run="+string(pattern))
+	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=1"}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+	return cmd.Run()
+}

@@ -1,0 +1,132 @@
+// Package cgroup2vm runs a test binary on a kernel with cgroup v2 and all its
+// controllers, in QEMU: machines that build have cgroup v1 still, or a container's
+// part of v2.
+package cgroup2vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// Kernel returns a Linux kernel to boot: the file that KUBEWASM_KERNEL names, or
+// one of the machine's own.
+func kernel() (string, error) {
+	if file := os.Getenv("KUBEWASM_KERNEL"); file != "" {
+		return file, nil
+	}
+	files, err := filepath.Glob("/boot/vmlinuz-*")
+	if err == nil && len(files) == 0 {
+		err = errors.New("no kernel: neither KUBEWASM_KERNEL nor /boot/vmlinuz-* is there (Debian: linux-image-cloud-amd64)")
+	}
+	if err != nil {
+		return "", err
+	}
+	return files[len(files)-1], nil
+}
+
+// Run builds the tests of the package in dir and runs those that match pattern in
+// a virtual machine. The test fails if one of them does, and is skipped where
+// there is no QEMU or no kernel; with CI set that is a failure.
+func Run(t *testing.T, dir, pattern string) {
+	t.Helper()
+	no := func(err error) {
+		t.Helper()
+		if os.Getenv("CI") != "" {
+			t.Fatalf("no virtual machine for cgroup v2: %v", err)
+		}
+		t.Skipf("no virtual machine for cgroup v2: %v", err)
+	}
+	qemu, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		no(err)
+	}
+	linux, err := kernel()
+	if err != nil {
+		no(err)
+	}
+	tmp := t.TempDir()
+	build := func(file string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", append(args, "-o", filepath.Join(tmp, file))...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v: %s", file, err, out)
+		}
+	}
+	// go build takes -o before the package.
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(tmp, "init"), "github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm/init")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build init: %v: %s", err, out)
+	}
+	build("test", "test", "-c", "-ldflags=-s -w")
+
+	var initramfs archive
+	for _, name := range []string{"proc", "sys", "tmp", "dev", "bin"} {
+		initramfs.add(name, 0o40755, nil)
+	}
+	for name, file := range map[string]string{"init": "init", "bin/sleep": "init", "test": "test"} {
+		b, err := os.ReadFile(filepath.Join(tmp, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		initramfs.add(name, 0o100755, b)
+	}
+	initramfs.add("pattern", 0o100644, []byte(pattern))
+	initramfs.add("TRAILER!!!", 0, nil)
+	image := filepath.Join(tmp, "initramfs")
+	if err := os.WriteFile(image, initramfs.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	vm := exec.CommandContext(ctx, qemu, "-accel", "kvm", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024", "-nodefaults", "-no-reboot",
+		"-display", "none", "-serial", "stdio", "-kernel", linux, "-initrd", image, "-append", "console=ttyS0 quiet panic=-1")
+	out, err := vm.CombinedOutput()
+	// The serial line ends lines as terminals do.
+	out = bytes.ReplaceAll(out, []byte("\r\n"), []byte("\n"))
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatalf("the virtual machine: %v", err)
+	}
+	switch {
+	case !bytes.Contains(out, []byte("\n"+Passed+"\n")):
+		t.Error("the tests did not pass")
+	case !regexp.MustCompile(`(?m)^--- PASS: `).Match(out):
+		t.Error("no test ran")
+	}
+}
+
+// Passed is what init says in the end.
+const Passed = "cgroup2vm: passed"
+
+// archive is an initramfs: cpio in the format "newc"
+// (Documentation/driver-api/early-userspace/buffer-format.rst).
+type archive struct {
+	bytes.Buffer
+	files int
+}
+
+func (a *archive) add(name string, mode int, content []byte) {
+	a.files++
+	fmt.Fprintf(a, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", a.files, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0)
+	a.WriteString(name + "\x00")
+	a.pad()
+	a.Write(content)
+	a.pad()
+}
+
+func (a *archive) pad() {
+	for a.Len()%4 != 0 {
+		a.WriteByte(0)
+	}
+}
