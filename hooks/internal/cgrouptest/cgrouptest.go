@@ -94,6 +94,12 @@ func (tr *Tree) enable(cgroup string) error {
 }
 
 func (tr *Tree) mkdir(cgroup string) error {
+	if parent := filepath.Dir(cgroup); tr.V2 && parent != "." {
+		// Not before there are children: a cgroup that hands down takes no processes.
+		if err := tr.enable(parent); err != nil {
+			return err
+		}
+	}
 	for _, dir := range tr.hierarchies() {
 		if err := os.Mkdir(filepath.Join(dir, cgroup), 0o755); err != nil {
 			return err
@@ -106,9 +112,6 @@ func (tr *Tree) mkdir(cgroup string) error {
 				}
 			}
 		}
-	}
-	if tr.V2 {
-		return tr.enable(cgroup)
 	}
 	return nil
 }
