@@ -21,11 +21,13 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 func n(v int64) *int64 { return &v }
@@ -197,6 +199,18 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 		t.Fatal(err)
 	}
 	return pod, container, pid
+}
+
+// The same on cgroup v2.
+func TestParityOnCgroup2(t *testing.T) {
+	if os.Getenv(cgroup2vm.GuestDir) != "" {
+		t.Skip("this is the virtual machine")
+	}
+	guest, err := guestbuild.Build(t.Context(), "../testdata/scripted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cgroup2vm.Run(t, ".", "^TestParity$", guest)
 }
 
 func TestParity(t *testing.T) {

@@ -32,10 +32,15 @@ func kernel() (string, error) {
 	return files[len(files)-1], nil
 }
 
+// GuestDir is the environment variable that names the directory with the guests,
+// in the virtual machine, where there is nothing to build them with.
+const GuestDir = "KUBEWASM_GUEST_DIR"
+
 // Run builds the tests of the package in dir and runs those that match pattern in
-// a virtual machine. The test fails if one of them does, and is skipped where
-// there is no QEMU or no kernel; with CI set that is a failure.
-func Run(t *testing.T, dir, pattern string) {
+// a virtual machine, with guests in GuestDir. The test fails if one of them does,
+// and is skipped where there is no QEMU or no kernel; with CI set that is a
+// failure.
+func Run(t *testing.T, dir, pattern string, guests ...string) {
 	t.Helper()
 	no := func(err error) {
 		t.Helper()
@@ -55,26 +60,25 @@ func Run(t *testing.T, dir, pattern string) {
 	tmp := t.TempDir()
 	build := func(file string, args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "go", append(args, "-o", filepath.Join(tmp, file))...)
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{args[0], "-ldflags=-s -w", "-o", filepath.Join(tmp, file)}, args[1:]...)...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v: %s", file, err, out)
 		}
 	}
-	// go build takes -o before the package.
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", filepath.Join(tmp, "init"), "github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm/init")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build init: %v: %s", err, out)
-	}
-	build("test", "test", "-c", "-ldflags=-s -w")
+	build("init", "build", "github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm/init")
+	build("test", "test", "-c", ".")
 
 	var initramfs archive
-	for _, name := range []string{"proc", "sys", "tmp", "dev", "bin"} {
+	for _, name := range []string{"proc", "sys", "tmp", "dev", "bin", "guests"} {
 		initramfs.add(name, 0o40755, nil)
 	}
-	for name, file := range map[string]string{"init": "init", "bin/sleep": "init", "test": "test"} {
-		b, err := os.ReadFile(filepath.Join(tmp, file))
+	files := map[string]string{"init": filepath.Join(tmp, "init"), "bin/sleep": filepath.Join(tmp, "init"), "test": filepath.Join(tmp, "test")}
+	for _, guest := range guests {
+		files["guests/"+filepath.Base(guest)] = guest
+	}
+	for name, file := range files {
+		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}

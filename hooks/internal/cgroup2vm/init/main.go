@@ -39,7 +39,7 @@ func run() error {
 		return err
 	}
 	cmd := exec.Command("/test", "-test.v", "-test.timeout=2m", "-test.run="+string(pattern))
-	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=1"}
+	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=1", "KUBEWASM_GUEST_DIR=/guests"}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
 	return cmd.Run()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -34,9 +35,12 @@ type Agent struct {
 // NewAgent loads the guest in dir as the plugin "p".
 func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
+	file := filepath.Join(os.Getenv(cgroup2vm.GuestDir), filepath.Base(dir)+".wasm")
+	if os.Getenv(cgroup2vm.GuestDir) == "" {
+		var err error
+		if file, err = guestbuild.Build(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
