@@ -22,7 +22,8 @@
 //
 // Package webhook is a whole server with TLS, package manage keeps the policies of
 // an engine by a configuration file and a management API, and package
-// admissionmetrics counts verdicts.
+// admissionmetrics counts verdicts. Package clustercache lets policies look at
+// objects in informers.
 //
 // Only the envelope of an AdmissionReview is decoded. The object goes to the
 // guest as the bytes that came in, and a guest sees nothing but the request: it

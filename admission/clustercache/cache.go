@@ -1,0 +1,169 @@
+// Package clustercache lets policies look objects up in informers: an
+// admission.Cluster whose answers cost no call of the API server.
+//
+// There is an informer for each kind that a policy has asked for, which begins
+// with the first question. Which kinds a policy may ask for is for the
+// contextAwareResources of its configuration to say, so their number is bounded by
+// it. An object is kept as its JSON, encoded once for each version, without
+// managedFields.
+package clustercache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Cluster implements admission.Cluster. It is safe for use by several goroutines.
+type Cluster struct {
+	ctx     context.Context
+	client  dynamic.Interface
+	mapper  meta.RESTMapper
+	reviews authorization.SubjectAccessReviewInterface
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]*kind
+}
+
+// kind is an informer.
+type kind struct {
+	informer   cache.SharedIndexInformer
+	namespaced bool
+}
+
+// New returns a Cluster whose informers run until ctx ends. reviews answer
+// can_i; nil answers none.
+func New(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
+	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, kinds: map[schema.GroupVersionKind]*kind{}}
+}
+
+// object is what is kept of an object.
+type object struct {
+	metav1.PartialObjectMetadata
+	raw []byte
+}
+
+// keep makes an object what is kept of it.
+func keep(from any) (any, error) {
+	u, ok := from.(*unstructured.Unstructured)
+	if !ok {
+		return from, nil
+	}
+	u.SetManagedFields(nil)
+	raw, err := json.Marshal(u)
+	if err != nil {
+		return nil, err
+	}
+	o := &object{raw: raw}
+	o.Name, o.Namespace, o.UID, o.ResourceVersion, o.Labels = u.GetName(), u.GetNamespace(), u.GetUID(), u.GetResourceVersion(), u.GetLabels()
+	return o, nil
+}
+
+// of returns the informer of a kind when it has what there is.
+func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
+	k, err := c.start(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, errors.Join(ctx.Err(), errors.New("the cache is not filled yet")))
+	}
+	return k, nil
+}
+
+func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, ok := c.kinds[gvk]; ok {
+		return k, nil
+	}
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, err
+	}
+	k := &kind{
+		informer: dynamicinformer.NewFilteredDynamicInformer(c.client, mapping.Resource, metav1.NamespaceAll, 0,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer(),
+		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+	}
+	if err := k.informer.SetTransform(keep); err != nil {
+		return nil, err
+	}
+	c.kinds[gvk] = k
+	go k.informer.Run(c.ctx.Done())
+	return k, nil
+}
+
+// Get returns an object in JSON, nil if there is none.
+func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+	k, err := c.of(ctx, gvk)
+	if err != nil {
+		return nil, err
+	}
+	if k.namespaced != (namespace != "") {
+		return nil, fmt.Errorf("get %s: namespace is %q", gvk.Kind, namespace)
+	}
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	found, exists, err := k.informer.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return found.(*object).raw, nil
+}
+
+// List returns the objects that the selectors choose, in JSON. Of fields, those of
+// metadata can choose: metadata.name and metadata.namespace.
+func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) ([][]byte, error) {
+	for _, r := range f.Requirements() {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return nil, fmt.Errorf("list %s: the cache does not choose by the field %s", gvk.Kind, r.Field)
+		}
+	}
+	k, err := c.of(ctx, gvk)
+	if err != nil {
+		return nil, err
+	}
+	if namespace != "" && !k.namespaced {
+		return nil, fmt.Errorf("list %s: it has no namespaces", gvk.Kind)
+	}
+	var list [][]byte
+	err = cache.ListAllByNamespace(k.informer.GetIndexer(), namespace, l, func(item any) {
+		o := item.(*object)
+		if f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
+			list = append(list, o.raw)
+		}
+	})
+	return list, err
+}
+
+// Review asks the API server.
+func (c *Cluster) Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if c.reviews == nil {
+		return authorizationv1.SubjectAccessReviewStatus{}, errors.New("the server cannot ask for access reviews")
+	}
+	review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return authorizationv1.SubjectAccessReviewStatus{}, err
+	}
+	return review.Status, nil
+}

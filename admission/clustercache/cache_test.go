@@ -1,0 +1,133 @@
+package clustercache_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/clustercache"
+)
+
+var _ admission.Cluster = (*clustercache.Cluster)(nil)
+
+var (
+	podKind       = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+)
+
+func object(kind, namespace, name, team string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+	u.SetName(name)
+	u.SetNamespace(namespace)
+	u.SetLabels(map[string]string{"team": team})
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+	return u
+}
+
+func cluster(ctx context.Context, objects ...runtime.Object) (*clustercache.Cluster, *fake.FakeDynamicClient) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		panic(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(podKind, meta.RESTScopeNamespace)
+	mapper.Add(namespaceKind, meta.RESTScopeRoot)
+	client := fake.NewSimpleDynamicClient(scheme, objects...)
+	return clustercache.New(ctx, client, mapper, nil), client
+}
+
+func TestLookups(t *testing.T) {
+	c, client := cluster(t.Context(), object("Namespace", "", "shop", "a"), object("Pod", "shop", "web", "a"), object("Pod", "shop", "db", "b"), object("Pod", "bank", "web", "a"))
+	everything := fields.Everything()
+	names := func(namespace, selector string, f fields.Selector) string {
+		l, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.List(t.Context(), podKind, namespace, l, f)
+		if err != nil {
+			return err.Error()
+		}
+		var names []string
+		for _, raw := range list {
+			var u unstructured.Unstructured
+			if err := u.UnmarshalJSON(raw); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, u.GetNamespace()+"/"+u.GetName())
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	for _, test := range []struct{ got, want string }{
+		{names("", "", everything), "bank/web shop/db shop/web"},
+		{names("shop", "", everything), "shop/db shop/web"},
+		{names("shop", "team=a", everything), "shop/web"},
+		{names("", "", fields.OneTermEqualSelector("metadata.name", "web")), "bank/web shop/web"},
+		{names("", "", fields.OneTermEqualSelector("spec.nodeName", "n1")), "list Pod: the cache does not choose by the field spec.nodeName"},
+	} {
+		if test.got != test.want {
+			t.Errorf("got %q, want %q", test.got, test.want)
+		}
+	}
+	raw, err := c.Get(t.Context(), namespaceKind, "", "shop")
+	if err != nil || !strings.Contains(string(raw), `"name":"shop"`) || strings.Contains(string(raw), "managedFields") {
+		t.Errorf("got %s, %v", raw, err)
+	}
+	if raw, err := c.Get(t.Context(), podKind, "shop", "none"); raw != nil || err != nil {
+		t.Errorf("got %s, %v", raw, err)
+	}
+	if _, err := c.Get(t.Context(), podKind, "", "web"); err == nil {
+		t.Error("a Pod without a namespace")
+	}
+	if _, err := c.Get(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Dragon"}, "", "x"); !meta.IsNoMatchError(err) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := c.Review(t.Context(), authorizationv1.SubjectAccessReviewSpec{}); err == nil {
+		t.Error("a review without a client")
+	}
+	// What changes is seen, and asked for once.
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	if _, err := client.Resource(pods).Namespace("shop").Create(t.Context(), object("Pod", "shop", "new", "a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); names("shop", "team=a", everything) != "shop/new shop/web"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the new Pod is not seen")
+		}
+	}
+	lists := 0
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "list" && action.GetResource() == pods {
+			lists++
+		}
+	}
+	if lists > 1 {
+		t.Errorf("Pods were listed %d times", lists)
+	}
+}
+
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	c, _ := cluster(ctx, object("Namespace", "", "shop", "storefront"))
+	raw, err := c.Get(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop")
+	fmt.Println(string(raw), err)
+	// Output:
+	// {"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"storefront"},"name":"shop"}} <nil>
+}
