@@ -382,19 +382,6 @@ func TestRego(t *testing.T) {
 	})
 }
 
-// Policies decide what they decide in OPA's own evaluator: the tests of the module
-// that has it.
-func TestRegoDecidesAsInOPA(t *testing.T) {
-	if err := guestbuild.NoteSources("."); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "./...")
-	cmd.Dir = "../internal/rego"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
 func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.rego")
 	source := "package p\nmain contains x if { r := http.send({\"method\":\"get\",\"url\":\"http://example.com\"}); x := r.body }\nmain contains x if { x := io.jwt.decode(\"a\") }\n"
