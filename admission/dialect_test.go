@@ -382,22 +382,55 @@ func TestRego(t *testing.T) {
 	})
 }
 
-func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
+// regoSource compiles a policy that a test has written down.
+func regoSource(t *testing.T, entrypoint, source string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.rego")
-	source := "package p\nmain contains x if { r := http.send({\"method\":\"get\",\"url\":\"http://example.com\"}); x := r.body }\nmain contains x if { x := io.jwt.decode(\"a\") }\n"
-	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	relative, err := filepath.Rel("testdata/rego", file)
+	policies, err := filepath.Abs("testdata/rego")
 	if err != nil {
-		absolute, _ := filepath.Abs("testdata/rego")
-		if relative, err = filepath.Rel(absolute, file); err != nil {
-			t.Fatal(err)
-		}
+		t.Fatal(err)
 	}
-	_, err = admission.Load(t.Context(), shared, config(t, "p", rego(t, "p/main", relative)))
+	relative, err := filepath.Rel(policies, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rego(t, entrypoint, relative)
+}
+
+func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
+	file := regoSource(t, "p/main", `package p
+main contains x if { r := http.send({"method": "get", "url": "http://example.com"}); x := r.body }
+main contains x if { x := io.jwt.decode("a") }
+`)
+	_, err := admission.Load(t.Context(), shared, config(t, "p", file))
 	if want := `plugin "p": probe: the policy needs builtins that this host does not have: http.send, io.jwt.decode`; err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// A module for Gatekeeper is known by its configuration or by Kubewarden's
+// metadata, if not by its entrypoint.
+func TestRegoForGatekeeperUnderAnotherName(t *testing.T) {
+	file := regoSource(t, "p/main", `package p
+main contains {"msg": msg} if { msg := concat(" ", [input.parameters.greeting, input.review.name]) }
+`)
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name, metadata = "io.kubewarden.metadata", `{"executionMode":"gatekeeper"}`
+	section := string(rune(len(name))) + name + metadata
+	described := string(module) + "\x00" + string(rune(len(section))) + section
+	for what, cfg := range map[string]admission.PluginConfig{
+		"configured": {Module: host.Config{Source: host.File(file)}, Gatekeeper: true},
+		"described":  {Module: host.Config{Source: host.Bytes([]byte(described))}},
+	} {
+		cfg.Module.Name, cfg.Module.Guest = "p", []byte(`{"greeting":"hello"}`)
+		compare(t, denied(403, "Forbidden", "hello web"), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
+		t.Log(what)
 	}
 }
 

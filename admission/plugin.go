@@ -45,7 +45,8 @@ type PluginConfig struct {
 	// is allowed to be one, and as a validator otherwise.
 	AllowedToMutate bool
 	// Gatekeeper says that a policy in Rego is written for Gatekeeper, which is
-	// known without it if the entrypoint of the module is called violation.
+	// known without it if the entrypoint of the module is called violation, or if
+	// Kubewarden's metadata in the module say so.
 	Gatekeeper bool
 	// Cluster is where a Kubewarden policy looks objects up; nil if it cannot.
 	Cluster Cluster

@@ -45,3 +45,15 @@ func Example() {
 	// allowed: false
 	// spec.containers[0].image: Invalid value: "nginx:1.29": must come from registry.example.com
 }
+
+// A patch makes the objects on the way to a field, and leaves out what is no
+// change.
+func ExamplePatch() {
+	patch := admission.NewPatch([]byte(`{"metadata": {"labels": {"team": "shop"}}, "spec": {"containers": [{"name": "web"}]}}`))
+	requests := field.NewPath("spec", "containers").Index(0).Child("resources", "requests")
+	patch.Default(requests.Key("cpu"), "100m")
+	patch.Set(field.NewPath("metadata", "labels").Key("team"), "shop")
+	fmt.Println(string(patch.JSON()))
+	// Output:
+	// [{"op":"add","path":"/spec/containers/0/resources","value":{"requests":{"cpu":"100m"}}}]
+}

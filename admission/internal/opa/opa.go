@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 	"github.com/kubewasm/kubewasm/codec/admissionpb"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -138,6 +139,10 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
 	p := &policy{gatekeeper: gatekeeper, builtins: map[uint32]builtin{}}
+	// Kubewarden's tools write down which of the two a module is for.
+	if kubewarden.MetadataOf(inst.Module()).ExecutionMode == "gatekeeper" {
+		p.gatekeeper = true
+	}
 	for name, n := range entrypoints {
 		if n == 0 && path.Base(name) == "violation" {
 			p.gatekeeper = true
