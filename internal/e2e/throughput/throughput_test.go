@@ -1,8 +1,13 @@
+//go:build throughput
+
 // Package throughput measures how many Pods a scheduler binds in a second, with
 // the scheduler_perf of Kubernetes: without a plugin, with a guest, and with a
 // native plugin of the same logic, in turns.
 //
-//	go test ./throughput -run '^$' -bench . -benchtime 1x -timeout 60m
+//	go test -tags throughput ./throughput -run '^$' -bench . -benchtime 1x -timeout 60m
+//
+// It has a build tag of its own: scheduler_perf takes minutes to compile, and no
+// test needs it.
 //
 // KUBEWASM_NODES (500) and KUBEWASM_PODS (1000) say how large the cluster is,
 // KUBEWASM_ROUNDS (3) how many turns there are. Compare the medians of
