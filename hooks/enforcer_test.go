@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/internal/race"
 )
 
 // enforcer opens a hierarchy and enforces a state on it.
@@ -425,5 +426,27 @@ func TestEnforceHammer(t *testing.T) {
 	all.Wait()
 	for _, d := range state.All() {
 		t.Errorf("%s is left", d.Cgroup)
+	}
+}
+
+// A look at files that nobody touched costs no allocation for each of them.
+func TestEnforceDoesNotAllocatePerFile(t *testing.T) {
+	tree := cgrouptest.New(t)
+	var state hooks.State
+	for i := range 50 {
+		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0")})
+	}
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e.Enforce(t.Context())
+	files := 0
+	n := testing.AllocsPerRun(20, func() {
+		report := e.Enforce(t.Context())
+		if len(report.Changes) != 0 || report.Err != nil {
+			t.Errorf("got %+v", report)
+		}
+		files = report.Files
+	})
+	if files < 150 || n > 10 && !race.Enabled {
+		t.Errorf("%v allocations for %d files, want at most 10", n, files)
 	}
 }
