@@ -1,5 +1,6 @@
 // Command peers measures a call that does nothing through kubewasm's host and
-// through the other plugin systems on wazero, in one run and in turns.
+// through the other plugin systems on wazero, and a decision on a container
+// through kubewasm's hooks and NRI, in one run and in turns.
 //
 //	cd internal/bench/peers && go run .
 //
@@ -48,23 +49,30 @@ type peer struct {
 }
 
 func run(ctx context.Context, out io.Writer) error {
+	err := compare(ctx, out, "NO-OP CALL", 2000, loadKubewasm, loadExtism, loadGoPlugin)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return compare(ctx, out, "DECISION ON A CONTAINER", 200, loadHooks, loadNRIStub, loadNRIWasm)
+}
+
+// compare measures the same work through several systems, in turns.
+func compare(ctx context.Context, out io.Writer, what string, calls int, loads ...func(context.Context) (*peer, error)) error {
 	var peers []*peer
 	defer func() {
 		for _, p := range peers {
 			p.close()
 		}
 	}()
-	for _, load := range []func(context.Context) (*peer, error){loadKubewasm, loadExtism, loadGoPlugin} {
+	for _, load := range loads {
 		p, err := load(ctx)
 		if err != nil {
 			return err
 		}
 		peers = append(peers, p)
 	}
-	const (
-		rounds = 21
-		calls  = 2000
-	)
+	const rounds = 21
 	for range rounds {
 		for _, p := range peers {
 			if err := p.measure(calls, rounds); err != nil {
@@ -73,7 +81,7 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NO-OP CALL\tTIME\tALLOCS\tOURS IS")
+	fmt.Fprintln(t, what+"\tTIME\tALLOCS\tOURS IS")
 	for _, p := range peers {
 		ratio := median(peers[0].times) / median(p.times)
 		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3gx\n", p.name, time.Duration(median(p.times)), p.allocs, ratio)
