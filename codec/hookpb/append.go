@@ -161,16 +161,23 @@ func appendMap(dst []byte, field protowire.Number, m map[string]string) []byte {
 	var array [64]pair
 	pairs := array[:0]
 	for k, v := range m {
-		// Sorted as they come: for a few dozen that is what a sort would do,
-		// without its calls.
-		i := len(pairs)
-		pairs = append(pairs, pair{})
-		if i < len(array) {
-			for ; i > 0 && pairs[i-1].key > k; i-- {
-				pairs[i] = pairs[i-1]
+		if len(pairs) >= len(array) {
+			pairs = append(pairs, pair{k, v}) // Sorted below.
+			continue
+		}
+		// Sorted as they come, by a search for the place: comparing keys that begin
+		// alike is what costs.
+		low, high := 0, len(pairs)
+		for low < high {
+			if middle := (low + high) / 2; pairs[middle].key < k {
+				low = middle + 1
+			} else {
+				high = middle
 			}
 		}
-		pairs[i] = pair{k, v}
+		pairs = pairs[:len(pairs)+1]
+		copy(pairs[low+1:], pairs[low:])
+		pairs[low] = pair{k, v}
 	}
 	if len(pairs) > len(array) {
 		slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.key, b.key) })
