@@ -22,7 +22,7 @@ func TestUnderTheRaceDetector(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"test", "-race", "-timeout", "20m",
-		"../../abi", "../../codec/...", "../../host/...", "../../internal/snapmem", "../../sched", "../../admission/...", "../../hooks"}
+		"../../abi", "../../codec/...", "../../host/...", "../../internal/snapmem", "../../sched", "../../admission/...", "../../hooks/..."}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	out, err := cmd.CombinedOutput()
