@@ -19,7 +19,7 @@ lint:
 # wabt).
 WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm)
-	go generate ./guest/...
+	go generate ./guest/... ./examples/admission/...
 	go generate ./guest/api
 
 %.wasm: %.wat

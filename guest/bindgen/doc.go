@@ -8,6 +8,17 @@
 // names, and beside the Go package of the same path. So whatever module the
 // current one requires can be named.
 //
+// Of a CustomResourceDefinition,
+//
+//	go run github.com/kubewasm/kubewasm/guest/bindgen crontabs.yaml
+//
+// it writes views of the objects' JSON, by the schema of the version that is
+// stored: a type for each object with properties, named after the fields on the
+// way to it.
+//
 // Messages of other .proto files are read by the views of other packages. Bindgen
 // knows those of this SDK; -import names the rest.
 package main
+
+//go:generate go run . -o testdata/crontab testdata/crontab/crontabs.yaml
+//go:generate go run . -o testdata/kinds -I testdata/kinds kinds.proto

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/kubewasm/kubewasm/guest/bindgen/generate"
 )
@@ -61,6 +62,7 @@ func run(ctx context.Context, args []string, output io.Writer) error {
 	flags.Var(&dirs, "I", "a `directory` to look for .proto files in, beside those of Go modules (default: the current one)")
 	imports := pairs{}
 	flags.Var(imports, "import", "`directory=package`: the import path of the views for the .proto files in a directory")
+	version := flags.String("version", "", "the `version` of a CRD's objects (default: the one that is stored)")
 	check := flags.Bool("check", false, "write nothing, and fail if what is there is out of date")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -86,8 +88,17 @@ func run(ctx context.Context, args []string, output io.Writer) error {
 			File: filepath.ToSlash(source), Dirs: dirs, Find: finder(ctx),
 			Package: *name, Path: importPath(ctx, absolute), Imports: imports,
 		})
+	case ".yaml", ".yml", ".json":
+		var text []byte
+		if text, err = os.ReadFile(source); err != nil {
+			return err
+		}
+		p, err = generate.CRD(generate.CRDConfig{
+			Source: filepath.Base(source), Text: text, Version: *version,
+			Package: *name, Path: importPath(ctx, absolute),
+		})
 	default:
-		return fmt.Errorf("%s: want a file whose name ends with .proto", source)
+		return fmt.Errorf("%s: want a file whose name ends with .proto or .yaml", source)
 	}
 	if err != nil {
 		return err
@@ -153,10 +164,14 @@ func generated(dir string) (map[string][]byte, error) {
 }
 
 // finder returns a function that asks the go command for the directory of a
-// package.
+// package. Files are compiled side by side, so it is called from several
+// goroutines.
 func finder(ctx context.Context) func(string) (string, error) {
+	var mu sync.Mutex
 	known := map[string]string{}
 	return func(importPath string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		if dir, ok := known[importPath]; ok {
 			return dir, nil
 		}

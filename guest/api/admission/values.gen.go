@@ -10,12 +10,12 @@ const (
 	GroupName = "admission.k8s.io"
 )
 
-// Values that Kubernetes calls PatchType.
+// The values of PatchType.
 const (
 	PatchTypeJSONPatch = "JSONPatch"
 )
 
-// Values that Kubernetes calls Operation.
+// The values of Operation.
 const (
 	Create  = "CREATE"
 	Update  = "UPDATE"

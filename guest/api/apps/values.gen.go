@@ -20,7 +20,7 @@ const (
 	DefaultDeploymentUniqueLabelKey = "pod-template-hash"
 )
 
-// Values that Kubernetes calls PodManagementPolicyType.
+// The values of PodManagementPolicyType.
 const (
 	// OrderedReadyPodManagement will create pods in strictly increasing order on
 	// scale up and strictly decreasing order on scale down, progressing only when
@@ -32,7 +32,7 @@ const (
 	ParallelPodManagement = "Parallel"
 )
 
-// Values that Kubernetes calls StatefulSetUpdateStrategyType.
+// The values of StatefulSetUpdateStrategyType.
 const (
 	// RollingUpdateStatefulSetStrategyType indicates that update will be applied to
 	// all Pods in the StatefulSet with respect to the StatefulSet ordering
@@ -45,7 +45,7 @@ const (
 	RecreateStatefulSetStrategyType = "Recreate"
 )
 
-// Values that Kubernetes calls PersistentVolumeClaimRetentionPolicyType.
+// The values of PersistentVolumeClaimRetentionPolicyType.
 const (
 	// RetainPersistentVolumeClaimRetentionPolicyType is the default
 	// PersistentVolumeClaimRetentionPolicy and specifies that
@@ -59,14 +59,14 @@ const (
 	DeletePersistentVolumeClaimRetentionPolicyType = "Delete"
 )
 
-// Values that Kubernetes calls StatefulSetConditionType.
+// The values of StatefulSetConditionType.
 const (
 	// StatefulSetProgressing means the StatefulSet is progressing through an
 	// update.
 	StatefulSetProgressing = "Progressing"
 )
 
-// Values that Kubernetes calls DeploymentStrategyType.
+// The values of DeploymentStrategyType.
 const (
 	// Kill all existing pods before creating new ones.
 	RecreateDeploymentStrategyType = "Recreate"
@@ -75,7 +75,7 @@ const (
 	RollingUpdateDeploymentStrategyType = "RollingUpdate"
 )
 
-// Values that Kubernetes calls DeploymentConditionType.
+// The values of DeploymentConditionType.
 const (
 	// Available means the deployment is available, ie. at least the minimum
 	// available replicas required are up and running for at least minReadySeconds.
@@ -87,7 +87,7 @@ const (
 	DeploymentReplicaFailure = "ReplicaFailure"
 )
 
-// Values that Kubernetes calls DaemonSetUpdateStrategyType.
+// The values of DaemonSetUpdateStrategyType.
 const (
 	// Replace the old daemons by new ones using rolling update i.e replace them on
 	// each node one after the other.
@@ -96,7 +96,7 @@ const (
 	OnDeleteDaemonSetStrategyType = "OnDelete"
 )
 
-// Values that Kubernetes calls ReplicaSetConditionType.
+// The values of ReplicaSetConditionType.
 const (
 	// ReplicaSetReplicaFailure is added in a replica set when one of its pods fails
 	// to be created due to insufficient quota, limit ranges, pod security policy,

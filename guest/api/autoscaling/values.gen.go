@@ -10,7 +10,7 @@ const (
 	GroupName = "autoscaling"
 )
 
-// Values that Kubernetes calls ScalingPolicySelect.
+// The values of ScalingPolicySelect.
 const (
 	// MaxChangePolicySelect selects the policy with the highest possible change.
 	MaxChangePolicySelect = "Max"
@@ -20,7 +20,7 @@ const (
 	DisabledPolicySelect = "Disabled"
 )
 
-// Values that Kubernetes calls HPAScalingPolicyType.
+// The values of HPAScalingPolicyType.
 const (
 	// PodsScalingPolicy is a policy used to specify a change in absolute number of
 	// pods.
@@ -30,7 +30,7 @@ const (
 	PercentScalingPolicy = "Percent"
 )
 
-// Values that Kubernetes calls MetricSourceType.
+// The values of MetricSourceType.
 const (
 	// ObjectMetricSourceType is a metric describing a kubernetes object (for
 	// example, hits-per-second on an Ingress object).
@@ -51,7 +51,7 @@ const (
 	ExternalMetricSourceType = "External"
 )
 
-// Values that Kubernetes calls MetricTargetType.
+// The values of MetricTargetType.
 const (
 	// UtilizationMetricType declares a MetricTarget is an AverageUtilization value.
 	UtilizationMetricType = "Utilization"
@@ -61,7 +61,7 @@ const (
 	AverageValueMetricType = "AverageValue"
 )
 
-// Values that Kubernetes calls HorizontalPodAutoscalerConditionType.
+// The values of HorizontalPodAutoscalerConditionType.
 const (
 	// ScalingActive indicates that the HPA controller is able to scale if
 	// necessary: it's correctly configured, can fetch the desired metrics, and

@@ -32,7 +32,7 @@ const (
 	JobReasonCompletionsReached = "CompletionsReached"
 )
 
-// Values that Kubernetes calls CompletionMode.
+// The values of CompletionMode.
 const (
 	// NonIndexedCompletion is a Job completion mode.
 	NonIndexedCompletion = "NonIndexed"
@@ -40,7 +40,7 @@ const (
 	IndexedCompletion = "Indexed"
 )
 
-// Values that Kubernetes calls PodFailurePolicyAction.
+// The values of PodFailurePolicyAction.
 const (
 	// This is an action which might be taken on a pod failure - mark the pod's job
 	// as Failed and terminate all running pods.
@@ -58,13 +58,13 @@ const (
 	PodFailurePolicyActionCount = "Count"
 )
 
-// Values that Kubernetes calls PodFailurePolicyOnExitCodesOperator.
+// The values of PodFailurePolicyOnExitCodesOperator.
 const (
 	PodFailurePolicyOnExitCodesOpIn    = "In"
 	PodFailurePolicyOnExitCodesOpNotIn = "NotIn"
 )
 
-// Values that Kubernetes calls PodReplacementPolicy.
+// The values of PodReplacementPolicy.
 const (
 	// TerminatingOrFailed means that we recreate pods when they are terminating
 	// (has a metadata.deletionTimestamp) or failed.
@@ -74,7 +74,7 @@ const (
 	Failed = "Failed"
 )
 
-// Values that Kubernetes calls JobConditionType.
+// The values of JobConditionType.
 const (
 	// JobSuspended means the job has been suspended.
 	JobSuspended = "Suspended"
@@ -88,7 +88,7 @@ const (
 	JobSuccessCriteriaMet = "SuccessCriteriaMet"
 )
 
-// Values that Kubernetes calls ConcurrencyPolicy.
+// The values of ConcurrencyPolicy.
 const (
 	// AllowConcurrent allows CronJobs to run concurrently.
 	AllowConcurrent = "Allow"

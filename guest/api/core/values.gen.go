@@ -314,7 +314,7 @@ const (
 	TaintNodeOutOfService = "node.kubernetes.io/out-of-service"
 )
 
-// Values that Kubernetes calls PersistentVolumeReclaimPolicy.
+// The values of PersistentVolumeReclaimPolicy.
 const (
 	// PersistentVolumeReclaimRecycle means the volume will be recycled back into
 	// the pool of unbound persistent volumes on release from its claim.
@@ -327,7 +327,7 @@ const (
 	PersistentVolumeReclaimRetain = "Retain"
 )
 
-// Values that Kubernetes calls PersistentVolumeMode.
+// The values of PersistentVolumeMode.
 const (
 	// PersistentVolumeBlock means the volume will not be formatted with a
 	// filesystem and will remain a raw block device.
@@ -337,7 +337,7 @@ const (
 	PersistentVolumeFilesystem = "Filesystem"
 )
 
-// Values that Kubernetes calls PersistentVolumeClaimConditionType.
+// The values of PersistentVolumeClaimConditionType.
 const (
 	// PersistentVolumeClaimResizing - a user trigger resize of pvc has been
 	// started.
@@ -360,7 +360,7 @@ const (
 	PersistentVolumeClaimUnused = "Unused"
 )
 
-// Values that Kubernetes calls ClaimResourceStatus.
+// The values of ClaimResourceStatus.
 const (
 	// State set when resize controller starts resizing the volume in control-plane.
 	PersistentVolumeClaimControllerResizeInProgress = "ControllerResizeInProgress"
@@ -377,7 +377,7 @@ const (
 	PersistentVolumeClaimNodeResizeInfeasible = "NodeResizeInfeasible"
 )
 
-// Values that Kubernetes calls PersistentVolumeClaimModifyVolumeStatus.
+// The values of PersistentVolumeClaimModifyVolumeStatus.
 const (
 	// Pending indicates that the PersistentVolumeClaim cannot be modified due to
 	// unmet requirements, such as the specified VolumeAttributesClass not existing.
@@ -389,7 +389,7 @@ const (
 	PersistentVolumeClaimModifyVolumeInfeasible = "Infeasible"
 )
 
-// Values that Kubernetes calls VolumeHealthStatusType.
+// The values of VolumeHealthStatusType.
 const (
 	// VolumeHealthInaccessible indicates the volume cannot be accessed.
 	VolumeHealthInaccessible = "Inaccessible"
@@ -400,7 +400,7 @@ const (
 	VolumeHealthDegraded = "Degraded"
 )
 
-// Values that Kubernetes calls PersistentVolumeAccessMode.
+// The values of PersistentVolumeAccessMode.
 const (
 	// can be mounted in read/write mode to exactly 1 host.
 	ReadWriteOnce = "ReadWriteOnce"
@@ -413,7 +413,7 @@ const (
 	ReadWriteOncePod = "ReadWriteOncePod"
 )
 
-// Values that Kubernetes calls PersistentVolumePhase.
+// The values of PersistentVolumePhase.
 const (
 	// used for PersistentVolumes that are not available.
 	VolumePending = "Pending"
@@ -432,7 +432,7 @@ const (
 	VolumeFailed = "Failed"
 )
 
-// Values that Kubernetes calls PersistentVolumeClaimPhase.
+// The values of PersistentVolumeClaimPhase.
 const (
 	// used for PersistentVolumeClaims that are not yet bound.
 	ClaimPending = "Pending"
@@ -442,7 +442,7 @@ const (
 	ClaimLost = "Lost"
 )
 
-// Values that Kubernetes calls HostPathType.
+// The values of HostPathType.
 const (
 	// For backwards compatible, leave it empty if unset.
 	HostPathUnset = ""
@@ -465,7 +465,7 @@ const (
 	HostPathBlockDev = "BlockDevice"
 )
 
-// Values that Kubernetes calls StorageMedium.
+// The values of StorageMedium.
 const (
 	StorageMediumDefault         = ""
 	StorageMediumMemory          = "Memory"
@@ -473,7 +473,7 @@ const (
 	StorageMediumHugePagesPrefix = "HugePages-"
 )
 
-// Values that Kubernetes calls Protocol.
+// The values of Protocol.
 const (
 	// ProtocolTCP is the TCP protocol.
 	ProtocolTCP = "TCP"
@@ -483,21 +483,21 @@ const (
 	ProtocolSCTP = "SCTP"
 )
 
-// Values that Kubernetes calls AzureDataDiskCachingMode.
+// The values of AzureDataDiskCachingMode.
 const (
 	AzureDataDiskCachingNone      = "None"
 	AzureDataDiskCachingReadOnly  = "ReadOnly"
 	AzureDataDiskCachingReadWrite = "ReadWrite"
 )
 
-// Values that Kubernetes calls AzureDataDiskKind.
+// The values of AzureDataDiskKind.
 const (
 	AzureSharedBlobDisk    = "Shared"
 	AzureDedicatedBlobDisk = "Dedicated"
 	AzureManagedDisk       = "Managed"
 )
 
-// Values that Kubernetes calls BindMountOption.
+// The values of BindMountOption.
 const (
 	// BindMountOptionNoExec prevents execution of binaries on the mounted volume.
 	BindMountOptionNoExec = "noexec"
@@ -508,7 +508,7 @@ const (
 	BindMountOptionNoSUID = "nosuid"
 )
 
-// Values that Kubernetes calls MountPropagationMode.
+// The values of MountPropagationMode.
 const (
 	// MountPropagationNone means that the volume in a container will not receive
 	// new mounts from the host or other containers, and filesystems mounted inside
@@ -524,7 +524,7 @@ const (
 	MountPropagationBidirectional = "Bidirectional"
 )
 
-// Values that Kubernetes calls RecursiveReadOnlyMode.
+// The values of RecursiveReadOnlyMode.
 const (
 	// RecursiveReadOnlyDisabled disables recursive-readonly mode.
 	RecursiveReadOnlyDisabled = "Disabled"
@@ -534,7 +534,7 @@ const (
 	RecursiveReadOnlyEnabled = "Enabled"
 )
 
-// Values that Kubernetes calls HTTPProtocol.
+// The values of HTTPProtocol.
 const (
 	// HTTPProtocolHTTP1 uses HTTP/1.1 (the existing default).
 	HTTPProtocolHTTP1 = "HTTP1"
@@ -542,7 +542,7 @@ const (
 	HTTPProtocolHTTP2 = "HTTP2"
 )
 
-// Values that Kubernetes calls URIScheme.
+// The values of URIScheme.
 const (
 	// URISchemeHTTP means that the scheme used will be http://.
 	URISchemeHTTP = "HTTP"
@@ -550,7 +550,7 @@ const (
 	URISchemeHTTPS = "HTTPS"
 )
 
-// Values that Kubernetes calls GRPCProbeMode.
+// The values of GRPCProbeMode.
 const (
 	// GRPCProbeModePlaintext indicates that the probe should use a plaintext
 	// (insecure) gRPC connection.
@@ -560,7 +560,7 @@ const (
 	GRPCProbeModeTLS = "TLS"
 )
 
-// Values that Kubernetes calls PullPolicy.
+// The values of PullPolicy.
 const (
 	// PullAlways means that kubelet always attempts to pull the latest image.
 	PullAlways = "Always"
@@ -571,7 +571,7 @@ const (
 	PullIfNotPresent = "IfNotPresent"
 )
 
-// Values that Kubernetes calls ResourceResizeRestartPolicy.
+// The values of ResourceResizeRestartPolicy.
 const (
 	// 'NotRequired' means Kubernetes will try to resize the container without
 	// restarting it, if possible.
@@ -581,7 +581,7 @@ const (
 	RestartContainer = "RestartContainer"
 )
 
-// Values that Kubernetes calls PreemptionPolicy.
+// The values of PreemptionPolicy.
 const (
 	// PreemptLowerPriority means that pod can preempt other pods with lower
 	// priority.
@@ -590,7 +590,7 @@ const (
 	PreemptNever = "Never"
 )
 
-// Values that Kubernetes calls TerminationMessagePolicy.
+// The values of TerminationMessagePolicy.
 const (
 	// TerminationMessageReadFile is the default behavior and will set the container
 	// status message to the contents of the container's terminationMessagePath when
@@ -602,7 +602,7 @@ const (
 	TerminationMessageFallbackToLogsOnError = "FallbackToLogsOnError"
 )
 
-// Values that Kubernetes calls Signal.
+// The values of Signal.
 const (
 	SIGABRT         = "SIGABRT"
 	SIGALRM         = "SIGALRM"
@@ -671,21 +671,21 @@ const (
 	SIGRTMAX        = "SIGRTMAX"
 )
 
-// Values that Kubernetes calls ConditionStatus.
+// The values of ConditionStatus.
 const (
 	ConditionTrue    = "True"
 	ConditionFalse   = "False"
 	ConditionUnknown = "Unknown"
 )
 
-// Values that Kubernetes calls ResourceHealthStatus.
+// The values of ResourceHealthStatus.
 const (
 	ResourceHealthStatusHealthy   = "Healthy"
 	ResourceHealthStatusUnhealthy = "Unhealthy"
 	ResourceHealthStatusUnknown   = "Unknown"
 )
 
-// Values that Kubernetes calls PodPhase.
+// The values of PodPhase.
 const (
 	// PodPending means the pod has been accepted by the system, but one or more of
 	// the containers has not been started.
@@ -707,7 +707,7 @@ const (
 	PodUnknown = "Unknown"
 )
 
-// Values that Kubernetes calls PodConditionType.
+// The values of PodConditionType.
 const (
 	// ContainersReady indicates whether all containers in the pod are ready.
 	ContainersReady = "ContainersReady"
@@ -737,7 +737,7 @@ const (
 	AllContainersRestarting = "AllContainersRestarting"
 )
 
-// Values that Kubernetes calls PodResizeStatus.
+// The values of PodResizeStatus.
 const (
 	// Pod resources resize has been accepted by node and is being actuated.
 	PodResizeStatusInProgress = "InProgress"
@@ -747,33 +747,33 @@ const (
 	PodResizeStatusInfeasible = "Infeasible"
 )
 
-// Values that Kubernetes calls RestartPolicy.
+// The values of RestartPolicy.
 const (
 	RestartPolicyAlways    = "Always"
 	RestartPolicyOnFailure = "OnFailure"
 	RestartPolicyNever     = "Never"
 )
 
-// Values that Kubernetes calls ContainerRestartPolicy.
+// The values of ContainerRestartPolicy.
 const (
 	ContainerRestartPolicyAlways    = "Always"
 	ContainerRestartPolicyNever     = "Never"
 	ContainerRestartPolicyOnFailure = "OnFailure"
 )
 
-// Values that Kubernetes calls ContainerRestartRuleAction.
+// The values of ContainerRestartRuleAction.
 const (
 	ContainerRestartRuleActionRestart              = "Restart"
 	ContainerRestartRuleActionRestartAllContainers = "RestartAllContainers"
 )
 
-// Values that Kubernetes calls ContainerRestartRuleOnExitCodesOperator.
+// The values of ContainerRestartRuleOnExitCodesOperator.
 const (
 	ContainerRestartRuleOnExitCodesOpIn    = "In"
 	ContainerRestartRuleOnExitCodesOpNotIn = "NotIn"
 )
 
-// Values that Kubernetes calls DNSPolicy.
+// The values of DNSPolicy.
 const (
 	// DNSClusterFirstWithHostNet indicates that the pod should use cluster DNS
 	// first, if it is available, then fall back on the default (as determined by
@@ -790,7 +790,7 @@ const (
 	DNSNone = "None"
 )
 
-// Values that Kubernetes calls NodeSelectorOperator.
+// The values of NodeSelectorOperator.
 const (
 	NodeSelectorOpIn           = "In"
 	NodeSelectorOpNotIn        = "NotIn"
@@ -800,7 +800,7 @@ const (
 	NodeSelectorOpLt           = "Lt"
 )
 
-// Values that Kubernetes calls TaintEffect.
+// The values of TaintEffect.
 const (
 	// Do not allow new pods to schedule onto the node unless they tolerate the
 	// taint, but allow all pods submitted to Kubelet without going through the
@@ -814,7 +814,7 @@ const (
 	TaintEffectNoExecute = "NoExecute"
 )
 
-// Values that Kubernetes calls TolerationOperator.
+// The values of TolerationOperator.
 const (
 	TolerationOpExists = "Exists"
 	TolerationOpEqual  = "Equal"
@@ -822,13 +822,13 @@ const (
 	TolerationOpGt     = "Gt"
 )
 
-// Values that Kubernetes calls OSName.
+// The values of OSName.
 const (
 	Linux   = "linux"
 	Windows = "windows"
 )
 
-// Values that Kubernetes calls UnsatisfiableConstraintAction.
+// The values of UnsatisfiableConstraintAction.
 const (
 	// DoNotSchedule instructs the scheduler not to schedule the pod when
 	// constraints are not satisfied.
@@ -838,7 +838,7 @@ const (
 	ScheduleAnyway = "ScheduleAnyway"
 )
 
-// Values that Kubernetes calls NodeInclusionPolicy.
+// The values of NodeInclusionPolicy.
 const (
 	// NodeInclusionPolicyIgnore means ignore this scheduling directive when
 	// calculating pod topology spread skew.
@@ -848,7 +848,7 @@ const (
 	NodeInclusionPolicyHonor = "Honor"
 )
 
-// Values that Kubernetes calls PodFSGroupChangePolicy.
+// The values of PodFSGroupChangePolicy.
 const (
 	// FSGroupChangeOnRootMismatch indicates that volume's ownership and permissions
 	// will be changed only when permission and ownership of root directory does not
@@ -859,7 +859,7 @@ const (
 	FSGroupChangeAlways = "Always"
 )
 
-// Values that Kubernetes calls SupplementalGroupsPolicy.
+// The values of SupplementalGroupsPolicy.
 const (
 	// SupplementalGroupsPolicyMerge means that the container's provided
 	// SupplementalGroups and FsGroup (specified in SecurityContext) will be merged
@@ -872,7 +872,7 @@ const (
 	SupplementalGroupsPolicyStrict = "Strict"
 )
 
-// Values that Kubernetes calls PodSELinuxChangePolicy.
+// The values of PodSELinuxChangePolicy.
 const (
 	// Recursive relabeling of all Pod volumes by the container runtime.
 	SELinuxChangePolicyRecursive = "Recursive"
@@ -880,7 +880,7 @@ const (
 	SELinuxChangePolicyMountOption = "MountOption"
 )
 
-// Values that Kubernetes calls SeccompProfileType.
+// The values of SeccompProfileType.
 const (
 	// SeccompProfileTypeUnconfined indicates no seccomp profile is applied (A.K.A.
 	// unconfined).
@@ -893,7 +893,7 @@ const (
 	SeccompProfileTypeLocalhost = "Localhost"
 )
 
-// Values that Kubernetes calls AppArmorProfileType.
+// The values of AppArmorProfileType.
 const (
 	// AppArmorProfileTypeUnconfined indicates that no AppArmor profile should be
 	// enforced.
@@ -906,7 +906,7 @@ const (
 	AppArmorProfileTypeLocalhost = "Localhost"
 )
 
-// Values that Kubernetes calls PodQOSClass.
+// The values of PodQOSClass.
 const (
 	// PodQOSGuaranteed is the Guaranteed qos class.
 	PodQOSGuaranteed = "Guaranteed"
@@ -916,7 +916,7 @@ const (
 	PodQOSBestEffort = "BestEffort"
 )
 
-// Values that Kubernetes calls ReplicationControllerConditionType.
+// The values of ReplicationControllerConditionType.
 const (
 	// ReplicationControllerReplicaFailure is added in a replication controller when
 	// one of its pods fails to be created due to insufficient quota, limit ranges,
@@ -925,7 +925,7 @@ const (
 	ReplicationControllerReplicaFailure = "ReplicaFailure"
 )
 
-// Values that Kubernetes calls ServiceAffinity.
+// The values of ServiceAffinity.
 const (
 	// ServiceAffinityClientIP is the Client IP based.
 	ServiceAffinityClientIP = "ClientIP"
@@ -933,7 +933,7 @@ const (
 	ServiceAffinityNone = "None"
 )
 
-// Values that Kubernetes calls ServiceType.
+// The values of ServiceType.
 const (
 	// ServiceTypeClusterIP means a service will only be accessible inside the
 	// cluster, via the cluster IP.
@@ -950,7 +950,7 @@ const (
 	ServiceTypeExternalName = "ExternalName"
 )
 
-// Values that Kubernetes calls ServiceInternalTrafficPolicy.
+// The values of ServiceInternalTrafficPolicy.
 const (
 	// ServiceInternalTrafficPolicyCluster routes traffic to all endpoints.
 	ServiceInternalTrafficPolicyCluster = "Cluster"
@@ -960,7 +960,7 @@ const (
 	ServiceInternalTrafficPolicyLocal = "Local"
 )
 
-// Values that Kubernetes calls ServiceExternalTrafficPolicy.
+// The values of ServiceExternalTrafficPolicy.
 const (
 	// ServiceExternalTrafficPolicyCluster routes traffic to all endpoints.
 	ServiceExternalTrafficPolicyCluster = "Cluster"
@@ -970,7 +970,7 @@ const (
 	ServiceExternalTrafficPolicyLocal = "Local"
 )
 
-// Values that Kubernetes calls IPFamily.
+// The values of IPFamily.
 const (
 	// IPv4Protocol indicates that this IP is IPv4 protocol.
 	IPv4Protocol = "IPv4"
@@ -980,7 +980,7 @@ const (
 	IPFamilyUnknown = ""
 )
 
-// Values that Kubernetes calls IPFamilyPolicy.
+// The values of IPFamilyPolicy.
 const (
 	// IPFamilyPolicySingleStack indicates that this service is required to have a
 	// single IPFamily.
@@ -993,7 +993,7 @@ const (
 	IPFamilyPolicyRequireDualStack = "RequireDualStack"
 )
 
-// Values that Kubernetes calls NodePhase.
+// The values of NodePhase.
 const (
 	// NodePending means the node has been created/added by the system, but not
 	// configured.
@@ -1005,7 +1005,7 @@ const (
 	NodeTerminated = "Terminated"
 )
 
-// Values that Kubernetes calls NodeConditionType.
+// The values of NodeConditionType.
 const (
 	// NodeReady means kubelet is healthy and ready to accept pods.
 	NodeReady = "Ready"
@@ -1038,7 +1038,7 @@ const (
 	NodeMaintenanceInProgress = "MaintenanceInProgress"
 )
 
-// Values that Kubernetes calls NodeAddressType.
+// The values of NodeAddressType.
 const (
 	// NodeHostName identifies a name of the node.
 	NodeHostName = "Hostname"
@@ -1057,7 +1057,7 @@ const (
 	NodeExternalDNS = "ExternalDNS"
 )
 
-// Values that Kubernetes calls ResourceName.
+// The values of ResourceName.
 const (
 	// CPU, in cores.
 	ResourceCPU = "cpu"
@@ -1101,12 +1101,12 @@ const (
 	ResourceLimitsEphemeralStorage = "limits.ephemeral-storage"
 )
 
-// Values that Kubernetes calls FinalizerName.
+// The values of FinalizerName.
 const (
 	FinalizerKubernetes = "kubernetes"
 )
 
-// Values that Kubernetes calls NamespacePhase.
+// The values of NamespacePhase.
 const (
 	// NamespaceActive means the namespace is available for use in the system.
 	NamespaceActive = "Active"
@@ -1114,7 +1114,7 @@ const (
 	NamespaceTerminating = "Terminating"
 )
 
-// Values that Kubernetes calls NamespaceConditionType.
+// The values of NamespaceConditionType.
 const (
 	// NamespaceDeletionDiscoveryFailure contains information about namespace
 	// deleter errors during resource discovery.
@@ -1133,7 +1133,7 @@ const (
 	NamespaceFinalizersRemaining = "NamespaceFinalizersRemaining"
 )
 
-// Values that Kubernetes calls LimitType.
+// The values of LimitType.
 const (
 	// Limit that applies to all pods in a namespace.
 	LimitTypePod = "Pod"
@@ -1143,7 +1143,7 @@ const (
 	LimitTypePersistentVolumeClaim = "PersistentVolumeClaim"
 )
 
-// Values that Kubernetes calls ResourceQuotaScope.
+// The values of ResourceQuotaScope.
 const (
 	// Match all pod objects where spec.activeDeadlineSeconds >=0.
 	ResourceQuotaScopeTerminating = "Terminating"
@@ -1161,7 +1161,7 @@ const (
 	ResourceQuotaScopeVolumeAttributesClass = "VolumeAttributesClass"
 )
 
-// Values that Kubernetes calls ScopeSelectorOperator.
+// The values of ScopeSelectorOperator.
 const (
 	ScopeSelectorOpIn           = "In"
 	ScopeSelectorOpNotIn        = "NotIn"
@@ -1169,7 +1169,7 @@ const (
 	ScopeSelectorOpDoesNotExist = "DoesNotExist"
 )
 
-// Values that Kubernetes calls SecretType.
+// The values of SecretType.
 const (
 	// SecretTypeOpaque is the default.
 	SecretTypeOpaque = "Opaque"
@@ -1193,12 +1193,12 @@ const (
 	SecretTypeBootstrapToken = "bootstrap.kubernetes.io/token"
 )
 
-// Values that Kubernetes calls ComponentConditionType.
+// The values of ComponentConditionType.
 const (
 	ComponentHealthy = "Healthy"
 )
 
-// Values that Kubernetes calls ProcMountType.
+// The values of ProcMountType.
 const (
 	// DefaultProcMount uses the container runtime defaults for readonly and masked
 	// paths for /proc.
@@ -1209,7 +1209,7 @@ const (
 	UnmaskedProcMount = "Unmasked"
 )
 
-// Values that Kubernetes calls LoadBalancerIPMode.
+// The values of LoadBalancerIPMode.
 const (
 	// LoadBalancerIPModeVIP indicates that traffic is delivered to the node with
 	// the destination set to the load-balancer's IP and port.

@@ -43,7 +43,7 @@ const (
 	StatusFailure         = "Failure"
 )
 
-// Values that Kubernetes calls ResourceVersionMatch.
+// The values of ResourceVersionMatch.
 const (
 	// ResourceVersionMatchNotOlderThan matches data at least as new as the provided
 	// resourceVersion.
@@ -52,7 +52,7 @@ const (
 	ResourceVersionMatchExact = "Exact"
 )
 
-// Values that Kubernetes calls DeletionPropagation.
+// The values of DeletionPropagation.
 const (
 	// Orphans the dependents.
 	DeletePropagationOrphan = "Orphan"
@@ -65,7 +65,7 @@ const (
 	DeletePropagationForeground = "Foreground"
 )
 
-// Values that Kubernetes calls StatusReason.
+// The values of StatusReason.
 const (
 	// StatusReasonUnknown means the server has declined to indicate a specific
 	// reason.
@@ -133,7 +133,7 @@ const (
 	StatusReasonServiceUnavailable = "ServiceUnavailable"
 )
 
-// Values that Kubernetes calls CauseType.
+// The values of CauseType.
 const (
 	// CauseTypeFieldValueNotFound is used to report failure to find a requested
 	// value (e.g. looking up an ID).
@@ -176,7 +176,7 @@ const (
 	CauseTypeResourceVersionTooLarge = "ResourceVersionTooLarge"
 )
 
-// Values that Kubernetes calls LabelSelectorOperator.
+// The values of LabelSelectorOperator.
 const (
 	LabelSelectorOpIn           = "In"
 	LabelSelectorOpNotIn        = "NotIn"
@@ -184,7 +184,7 @@ const (
 	LabelSelectorOpDoesNotExist = "DoesNotExist"
 )
 
-// Values that Kubernetes calls FieldSelectorOperator.
+// The values of FieldSelectorOperator.
 const (
 	FieldSelectorOpIn           = "In"
 	FieldSelectorOpNotIn        = "NotIn"
@@ -192,27 +192,27 @@ const (
 	FieldSelectorOpDoesNotExist = "DoesNotExist"
 )
 
-// Values that Kubernetes calls ManagedFieldsOperationType.
+// The values of ManagedFieldsOperationType.
 const (
 	ManagedFieldsOperationApply  = "Apply"
 	ManagedFieldsOperationUpdate = "Update"
 )
 
-// Values that Kubernetes calls RowConditionType.
+// The values of RowConditionType.
 const (
 	// RowCompleted means the underlying resource has reached completion and may be
 	// given less visual priority than other resources.
 	RowCompleted = "Completed"
 )
 
-// Values that Kubernetes calls ConditionStatus.
+// The values of ConditionStatus.
 const (
 	ConditionTrue    = "True"
 	ConditionFalse   = "False"
 	ConditionUnknown = "Unknown"
 )
 
-// Values that Kubernetes calls IncludeObjectPolicy.
+// The values of IncludeObjectPolicy.
 const (
 	// IncludeNone returns no object.
 	IncludeNone = "None"

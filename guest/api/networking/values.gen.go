@@ -29,7 +29,7 @@ const (
 	LabelManagedBy = "ipaddress.kubernetes.io/managed-by"
 )
 
-// Values that Kubernetes calls PolicyType.
+// The values of PolicyType.
 const (
 	// PolicyTypeIngress is a NetworkPolicy that affects ingress traffic on selected
 	// pods.

@@ -25,7 +25,7 @@ const (
 	InsufficientPodsReason = "InsufficientPods"
 )
 
-// Values that Kubernetes calls UnhealthyPodEvictionPolicyType.
+// The values of UnhealthyPodEvictionPolicyType.
 const (
 	// IfHealthyBudget policy means that running pods (status.phase="Running"), but
 	// not yet healthy can be evicted only if the guarded application is not

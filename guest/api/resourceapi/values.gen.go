@@ -48,7 +48,7 @@ const (
 	DRAAdminNamespaceLabelKey              = "resource.kubernetes.io/admin-access"
 )
 
-// Values that Kubernetes calls SkipNodeOperation.
+// The values of SkipNodeOperation.
 const (
 	// SkipNodeOperationNodePrepareResources indicates that NodePrepareResources
 	// gRPC calls are skipped.
@@ -61,7 +61,7 @@ const (
 	SkipNodeOperationAll = "*"
 )
 
-// Values that Kubernetes calls DeviceTaintEffect.
+// The values of DeviceTaintEffect.
 const (
 	// No effect, the taint is purely informational.
 	DeviceTaintEffectNone = "None"
@@ -74,13 +74,13 @@ const (
 	DeviceTaintEffectNoExecute = "NoExecute"
 )
 
-// Values that Kubernetes calls DeviceTolerationOperator.
+// The values of DeviceTolerationOperator.
 const (
 	DeviceTolerationOpExists = "Exists"
 	DeviceTolerationOpEqual  = "Equal"
 )
 
-// Values that Kubernetes calls AllocationConfigSource.
+// The values of AllocationConfigSource.
 const (
 	AllocationConfigSourceClass = "FromClass"
 	AllocationConfigSourceClaim = "FromClaim"

@@ -27,7 +27,7 @@ const (
 	PodGroupReasonPreemptionByScheduler = "PreemptionByScheduler"
 )
 
-// Values that Kubernetes calls PreemptionPolicy.
+// The values of PreemptionPolicy.
 const (
 	// PreemptLowerPriority means that pod can preempt other pods with lower
 	// priority.

@@ -10,7 +10,7 @@ const (
 	GroupName = "storage.k8s.io"
 )
 
-// Values that Kubernetes calls VolumeBindingMode.
+// The values of VolumeBindingMode.
 const (
 	// VolumeBindingImmediate indicates that PersistentVolumeClaims should be
 	// immediately provisioned and bound.
@@ -21,7 +21,7 @@ const (
 	VolumeBindingWaitForFirstConsumer = "WaitForFirstConsumer"
 )
 
-// Values that Kubernetes calls FSGroupPolicy.
+// The values of FSGroupPolicy.
 const (
 	// ReadWriteOnceWithFSTypeFSGroupPolicy indicates that each volume will be
 	// examined to determine if the volume ownership and permissions should be
@@ -38,7 +38,7 @@ const (
 	NoneFSGroupPolicy = "None"
 )
 
-// Values that Kubernetes calls VolumeLifecycleMode.
+// The values of VolumeLifecycleMode.
 const (
 	// VolumeLifecyclePersistent explicitly confirms that the driver implements the
 	// full CSI spec.
@@ -48,7 +48,7 @@ const (
 	VolumeLifecycleEphemeral = "Ephemeral"
 )
 
-// Values that Kubernetes calls StorageHealthStatusType.
+// The values of StorageHealthStatusType.
 const (
 	// StorageUnreachable indicates the storage backend is unreachable.
 	StorageUnreachable = "StorageUnreachable"

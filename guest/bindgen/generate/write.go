@@ -409,7 +409,7 @@ func (w *writer) enum(e *Enum) {
 
 func (w *writer) constants(g ConstantGroup) {
 	if g.Name != "" {
-		w.printf("\n// Values that Kubernetes calls %s.\nconst (\n", g.Name)
+		w.printf("\n// The values of %s.\nconst (\n", g.Name)
 	} else {
 		w.printf("\n// Strings with a meaning.\nconst (\n")
 	}

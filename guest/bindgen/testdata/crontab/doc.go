@@ -1,0 +1,2 @@
+// Package crontab has views of a custom resource.
+package crontab

@@ -1,0 +1,2 @@
+// Package kinds has views of fields of every kind.
+package kinds
