@@ -60,6 +60,20 @@ func (d *directory) current(cgroup string) bool {
 	return err == nil && os.SameFile(is, now)
 }
 
+// left reports whether a directory whose file is not there belongs to a cgroup
+// that is gone, or just going: the kernel removes a cgroup's files first and its
+// directory last.
+func (d *directory) left(cgroup string) bool {
+	if !d.current(cgroup) {
+		return true
+	}
+	// The kernel takes cgroup_mutex to answer this, which a removal holds from
+	// its first file to its directory. Where it cannot be read, nothing is waited
+	// for.
+	os.ReadFile("/proc/self/cgroup")
+	return !d.current(cgroup)
+}
+
 // forget closes what is open of a cgroup.
 func (ds *directories) forget(cgroup string) {
 	controllers := []string{""}

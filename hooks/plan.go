@@ -256,18 +256,19 @@ func (p *plan) read(file string) (*setting, string) {
 		return nil, ""
 	}
 	raw, err := dir.read(file)
-	if err != nil && gone(err) && !dir.current(p.cgroup) {
-		// The cgroup is gone; if it was kept open, there may be another of its name.
-		if p.keep == nil {
-			p.fail(&FileError{Op: "open", File: dir.name, Err: cause(err)})
-			return nil, ""
+	if err != nil && gone(err) && dir.left(p.cgroup) {
+		// If the cgroup was kept open, there may be another of its name.
+		if p.keep != nil {
+			p.keep.forget(p.cgroup)
+			clear(p.open)
+			if dir = p.directory(controller); dir == nil {
+				return nil, ""
+			}
+			raw, err = dir.read(file)
 		}
-		p.keep.forget(p.cgroup)
-		clear(p.open)
-		if dir = p.directory(controller); dir == nil {
-			return nil, ""
+		if err != nil && gone(err) && dir.left(p.cgroup) {
+			err = &FileError{Op: "open", File: dir.name, Err: cause(err)}
 		}
-		raw, err = dir.read(file)
 	}
 	if err != nil {
 		p.fail(err)
