@@ -92,8 +92,8 @@ const (
 // Limits bound what one plugin may use. A zero field means the default.
 type Limits struct {
 	// MemoryBytes is the most linear memory that an instance may have, rounded
-	// down to pages of 64 KiB. Default 64 MiB: a Go guest that reads Pods and
-	// Nodes lives in 4 MiB.
+	// down to pages of 64 KiB. Default 256 MiB: a Go guest lives in 4 to 8 MiB,
+	// or in 20 MB if it remembers 5000 Nodes.
 	MemoryBytes uint64
 	// Fuel is how many WebAssembly instructions a call may execute, give or take
 	// those that leave nothing behind in machine code; bulk operations count by
@@ -134,7 +134,7 @@ const (
 	DefaultStackBytes   = 16 << 20
 	DefaultTimeout      = 5 * time.Second
 	DefaultBuildTimeout = 5 * time.Minute
-	DefaultMemoryBytes  = 64 << 20
+	DefaultMemoryBytes  = 256 << 20
 	DefaultOutputBytes  = 16 << 10
 	DefaultResultBytes  = 8 << 20
 )

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,12 @@ type RuntimeConfig struct {
 	// and their snapshots, one for each plugin, may have together. A guest that
 	// grows beyond it gets -1 from memory.grow, an instance that does not fit is
 	// an [ErrMemory] unless the plugin has others to wait for. What counts is the length
-	// that guests see, of which instances share most. 0 means no limit; a
-	// process with a limit of its own should set it, since this memory is not in
-	// Go's heap and GOMEMLIMIT does not see it.
+	// that guests see, of which instances share most. This memory is not in Go's
+	// heap and GOMEMLIMIT does not see it.
+	//
+	// 0 means half of what the process may have, which is what the machine or the
+	// process's cgroup has, so that no plugin can have the process killed for its
+	// memory; no limit where that cannot be told. math.MaxUint64 means no limit.
 	MemoryBytes uint64
 }
 
@@ -50,7 +54,7 @@ type RuntimeConfig struct {
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	rt := &Runtime{
 		plugins: map[*Plugin]struct{}{},
-		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cfg.MemoryBytes)},
+		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2))},
 	}
 	if cfg.CacheDir == "" {
 		rt.cache = wazero.NewCompilationCache()

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,9 +45,9 @@ type Args struct {
 	Follow bool `json:"follow,omitempty"`
 	// Config is the guest's own configuration, handed to it as JSON.
 	Config json.RawMessage `json:"config,omitempty"`
-	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means the
-	// default. Instances is how many nodes are filtered or scored at the same
-	// time.
+	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means what the
+	// options of New say, or the default. Instances is how many nodes are filtered
+	// or scored at the same time.
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	Fuel        int64  `json:"fuel,omitempty"`
 	Instances   int    `json:"instances,omitempty"`
@@ -162,9 +163,9 @@ func (a *Args) configure(cfg *host.Config) {
 	cfg.SHA256 = a.SHA256
 	cfg.Guest = a.Config
 	cfg.Grants = a.Grants
-	cfg.Limits = host.Limits{
-		MemoryBytes: a.MemoryBytes, Fuel: a.Fuel, Timeout: a.Timeout.Duration, Instances: a.Instances,
-	}
+	l := &cfg.Limits
+	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
+	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
 	if d := a.Disable; d != nil {
 		cfg.Disable = host.Disable{After: d.After, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
 	}

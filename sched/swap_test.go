@@ -2,6 +2,7 @@ package sched_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -129,6 +130,23 @@ func TestEveryMistakeOfTheArguments(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %s:\n%v", want, err)
 		}
+	}
+}
+
+// TestLimitsOfTheProgram holds that limits that an option sets hold until the
+// arguments name others.
+func TestLimitsOfTheProgram(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants := `"grants": ["events", "waiting-pods", "objects"]`
+	factory := sched.New("extensions", shared, sched.WithSource(host.File(file)), func(c *host.Config) { c.Limits.Fuel = 1 })
+	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte("{" + grants + "}")}, nil); !errors.Is(err, host.ErrFuel) {
+		t.Errorf("with 1 instruction: error %v, want %v", err, host.ErrFuel)
+	}
+	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte(`{"fuel": 100000000, ` + grants + "}")}, nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,65 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// availableMemory returns how much memory this process may have, in bytes: what
+// the machine has, or the least that its cgroup or one above allows. root is the
+// root of the file system. Where nothing says it, it is 0.
+//
+// See https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html
+// in the same guide.
+func availableMemory(root fs.FS) uint64 {
+	available := uint64(math.MaxUint64)
+	if b, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		for line := range bytes.Lines(b) {
+			if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == "MemTotal:" {
+				if kib, err := strconv.ParseUint(string(fields[1]), 10, 54); err == nil {
+					available = kib << 10
+				}
+			}
+		}
+	}
+	b, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		b = nil
+	}
+	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
+		// hierarchy-ID:controller-list:cgroup-path
+		parts := strings.SplitN(s.Text(), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		hierarchy, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] != "" {
+			hierarchy, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		if parts[1] != "" && parts[1] != "memory" {
+			continue
+		}
+		// A container may see the path that its cgroup has outside, and its own
+		// cgroup as the root: the walk up ends there.
+		for cgroup := path.Clean("/" + parts[2]); ; cgroup = path.Dir(cgroup) {
+			if b, err := fs.ReadFile(root, path.Join(hierarchy, cgroup, file)); err == nil {
+				// "max" is no number, and no limit.
+				if limit, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64); err == nil {
+					available = min(available, limit)
+				}
+			}
+			if cgroup == "/" {
+				break
+			}
+		}
+	}
+	if available == math.MaxUint64 {
+		return 0
+	}
+	return available
+}
