@@ -172,6 +172,9 @@ func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
 // Hierarchies returns those of the applier.
 func (e *Enforcer) Hierarchies() []string { return e.applier.Hierarchies() }
 
+// Exists reports whether a cgroup is there.
+func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) }
+
 // Close closes the files that are open.
 func (e *Enforcer) Close() {
 	e.mu.Lock()
@@ -225,6 +228,24 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	}
 	e.apply(ctx, differ, now, &report)
 	return report
+}
+
+// Prune drops from the state the cgroups that keep does not want and that are not
+// there, with their pods; it returns the UIDs of the pods of which nothing is left.
+// A runtime that was restarted does not tell of the end of each pod.
+func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
+	left := map[string]bool{}
+	for _, d := range e.state.All() {
+		if keep(d.Cgroup) || e.Exists(d.Cgroup) {
+			left[d.PodUID] = true
+			continue
+		}
+		e.state.Remove(d.Cgroup)
+		e.Forget(d.Cgroup)
+		pods = append(pods, d.PodUID)
+	}
+	slices.Sort(pods)
+	return slices.DeleteFunc(slices.Compact(pods), func(uid string) bool { return uid == "" || left[uid] })
 }
 
 // forgetOthers closes the cgroups that are no longer in the state.

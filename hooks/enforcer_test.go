@@ -400,6 +400,27 @@ func TestState(t *testing.T) {
 	}
 }
 
+// What is gone leaves the state, unless somebody wants it kept.
+func TestEnforcePrunes(t *testing.T) {
+	root := tree(t, splitV1)
+	var state hooks.State
+	for cgroup, uid := range map[string]string{"pod": "1", "pod/gone": "1", "gone": "2", "gone/too": "2", "wanted": "3", "class": ""} {
+		state.Put(hooks.Desired{Cgroup: cgroup, PodUID: uid, Resources: &hookpb.Resources{CPUShares: new(int64(512))}})
+	}
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{})
+	e.Enforce(t.Context())
+	if diff := cmp.Diff([]string{"2"}, e.Prune(func(cgroup string) bool { return cgroup == "wanted" })); diff != "" {
+		t.Errorf("the pods that are gone: %s", diff)
+	}
+	var left []string
+	for _, d := range state.All() {
+		left = append(left, d.Cgroup)
+	}
+	if diff := cmp.Diff([]string{"pod", "wanted"}, left); diff != "" {
+		t.Errorf("the state: %s", diff)
+	}
+}
+
 // Two goroutines enforce while cgroups come and go and decisions change.
 func TestEnforceHammer(t *testing.T) {
 	tree := cgrouptest.New(t)

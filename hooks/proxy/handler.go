@@ -49,6 +49,8 @@ type container struct {
 	asked *hookpb.Resources
 	// promised is what was decided and is not in the cgroup yet.
 	promised *hookpb.Resources
+	// parent is the pod's cgroup.
+	parent string
 }
 
 // DefaultTimeout is how long an answer may take, unless the configuration says
@@ -119,6 +121,9 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 		asked.Resources = h.asked(req)
 		req = &asked
 	}
+	if req.Stage == hookpb.PreRunPodSandbox {
+		h.Prune()
+	}
 	decideCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
 	d, err := h.cfg.Engine.Decide(decideCtx, req)
@@ -180,7 +185,7 @@ func (h *Handler) asked(req *hookpb.Request) (r *hookpb.Resources) {
 	default:
 		return h.container(req).asked
 	}
-	h.change(req, func(c *container) { c.asked = r })
+	h.change(req, func(c *container) { c.asked, c.parent = r, req.CgroupParent })
 	return r
 }
 
@@ -211,6 +216,25 @@ func (h *Handler) change(req *hookpb.Request, f func(*container)) {
 	containers[req.Container.Name] = c
 }
 
+// Prune forgets the pods whose cgroups are gone: containerd does not tell of the
+// end of those that it started before it was restarted itself. It is called when a
+// pod comes; a transport calls it when it has connected.
+func (h *Handler) Prune() {
+	for _, uid := range h.cfg.Enforcer.Prune(func(string) bool { return false }) {
+		h.forgetPod(uid)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for uid, containers := range h.containers {
+		for _, c := range containers {
+			if c.parent != "" && !h.cfg.Enforcer.Exists(c.parent) {
+				delete(h.containers, uid)
+				break
+			}
+		}
+	}
+}
+
 // forget drops what is known of a container or a pod that is over.
 func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 	if req.Level == hookpb.LevelContainer {
@@ -221,9 +245,13 @@ func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 		}
 		return
 	}
+	h.forgetPod(req.Pod.UID)
+}
+
+func (h *Handler) forgetPod(uid string) {
 	h.mu.Lock()
-	delete(h.containers, req.Pod.UID)
+	delete(h.containers, uid)
 	h.mu.Unlock()
-	h.cfg.State.RemovePod(req.Pod.UID)
-	h.cfg.Engine.Forget(req.Pod.UID)
+	h.cfg.State.RemovePod(uid)
+	h.cfg.Engine.Forget(uid)
 }

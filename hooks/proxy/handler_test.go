@@ -167,6 +167,33 @@ func TestAPodIsWritten(t *testing.T) {
 	}
 }
 
+// A runtime that was restarted does not tell of the end of what it ran before.
+func TestAPodThatEndsWithoutAWord(t *testing.T) {
+	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a.make("pod/c1")
+	for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer} {
+		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), "pod/c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(a.root, "pod")); err != nil {
+		t.Fatal(err)
+	}
+	other := request(hookpb.PreRunPodSandbox, "")
+	other.Level, other.Container, other.Pod.UID = hookpb.LevelPod, hookpb.ContainerMeta{}, "u2"
+	if _, err := a.handler.Handle(t.Context(), other, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if a.state.Len() != 0 {
+		t.Errorf("the state has %v", a.state.All())
+	}
+	// What was asked is forgotten, too.
+	got, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), "pod/c1")
+	if err != nil || hooks.FieldsOf(got) != 0 {
+		t.Errorf("got %v, error %v", got, err)
+	}
+}
+
 func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{DryRun: true}, 0)
 	a.make("pod/c1")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -151,31 +150,18 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	slices.Sort(o.cgroups)
 	if listed {
-		r.prune(o.cgroups)
+		// What is there and not listed may be a container that a proxy has just
+		// decided on.
+		gone := r.cfg.Enforcer.Prune(func(cgroup string) bool {
+			_, ok := slices.BinarySearch(o.cgroups, cgroup)
+			return ok
+		})
+		for _, uid := range gone {
+			r.cfg.Engine.Forget(uid)
+		}
 	}
 	o.err = errors.Join(append(errs, ctx.Err())...)
 	return o
-}
-
-// prune drops from the state what is neither listed nor there. What is there and
-// not listed may be a container that a proxy has just decided on.
-func (r *Reconciler) prune(listed []string) {
-	for _, d := range r.cfg.State.All() {
-		if _, ok := slices.BinarySearch(listed, d.Cgroup); ok || r.exists(d.Cgroup) {
-			continue
-		}
-		r.cfg.State.Remove(d.Cgroup)
-		if d.PodUID != "" && !slices.ContainsFunc(r.cfg.State.All(), func(o hooks.Desired) bool { return o.PodUID == d.PodUID }) {
-			r.cfg.Engine.Forget(d.PodUID)
-		}
-	}
-}
-
-func (r *Reconciler) exists(cgroup string) bool {
-	return slices.ContainsFunc(r.watch.hierarchies, func(h string) bool {
-		_, err := os.Lstat(filepath.Join(h, cgroup))
-		return err == nil
-	})
 }
 
 // Run reconciles until ctx ends, and returns its error. It may be called once.
@@ -373,7 +359,7 @@ func (l *loop) learn(o outcome) {
 		l.add(cgroup)
 	}
 	for cgroup := range l.unknown {
-		if !l.exists(cgroup) {
+		if !l.cfg.Enforcer.Exists(cgroup) {
 			delete(l.unknown, cgroup)
 		}
 	}

@@ -166,6 +166,8 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 // Synchronize is called on each connection with what runs: all of it is decided
 // on again, so nothing is lost while nobody was connected.
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
+	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
+	e.p.handler.Prune()
 	byID := map[string]*api.PodSandbox{}
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod

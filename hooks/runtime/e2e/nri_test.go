@@ -1,0 +1,243 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
+	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+)
+
+// node is a containerd with an agent beside it, in cgroups of their own.
+type node struct {
+	*runtimetest.Runtime
+	*runtimetest.Agent
+	*containerd
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the first build of containerd takes minutes")
+	}
+	if os.Geteuid() != 0 {
+		unable(t, fmt.Errorf("the user is %d, not root", os.Geteuid()))
+	}
+	cgroups := runtimetest.NewRuntime(t)
+	// runc makes cgroups in every hierarchy, and removes those of containers only.
+	t.Cleanup(func() {
+		others, err := filepath.Glob(filepath.Join(cgrouptest.Mount, "*", cgroups.Tree.Root))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, dir := range others {
+			removeAll(t, dir)
+		}
+	})
+	return &node{Runtime: cgroups, Agent: runtimetest.NewAgent(t, runtimetest.Scripted, nil), containerd: newContainerd(t)}
+}
+
+// removeAll removes a cgroup with those in it.
+func removeAll(t *testing.T, dir string) {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if err := syscall.Rmdir(dir); err != nil {
+			t.Errorf("remove %s: %v", dir, err)
+		}
+	}
+}
+
+// connect runs the plugin until the test ends or until stop is called.
+func (n *node) connect() (stop func()) {
+	n.Helper()
+	plugin, err := nri.New(nri.Config{
+		Engine: n.Engine, State: n.State, Enforcer: n.Enforcer, Layout: n.Layout, Socket: n.NRI, Logger: slog.New(slog.NewTextHandler(n.Output(), nil)),
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { plugin.Run(ctx) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+	})
+	n.Cleanup(stop)
+	return stop
+}
+
+// cpu is what the files have for shares and a quota, -1 for none, in a period of
+// 100 ms.
+func (n *node) cpu(shares, quota int64) map[string]string {
+	if !n.Tree.V2 {
+		return map[string]string{"cpu.shares": strconv.FormatInt(shares, 10), "cpu.cfs_quota_us": strconv.FormatInt(quota, 10), "cpu.cfs_period_us": "100000"}
+	}
+	limit := "max"
+	if quota != -1 {
+		limit = strconv.FormatInt(quota, 10)
+	}
+	return map[string]string{"cpu.weight": strconv.FormatInt(hooks.WeightQuadratic.Weight(shares), 10), "cpu.max": limit + " 100000"}
+}
+
+// differs returns how files of a cgroup differ from what they should have.
+func (n *node) differs(cgroup string, want map[string]string) string {
+	n.Helper()
+	got := n.Files(cgroup)
+	maps.DeleteFunc(got, func(file, _ string) bool { _, ok := want[file]; return !ok })
+	return cmp.Diff(want, got)
+}
+
+func (n *node) check(cgroup string, want map[string]string) {
+	n.Helper()
+	if diff := n.differs(cgroup, want); diff != "" {
+		n.Errorf("%s: %s", cgroup, diff)
+	}
+}
+
+// file chooses a file's name by the version of cgroups.
+func (n *node) file(v1, v2 string) string {
+	if n.Tree.V2 {
+		return v2
+	}
+	return v1
+}
+
+// asked is what the kubelet asks for a container.
+func asked() *runtimeapi.LinuxContainerResources {
+	return &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 150_000, CpuPeriod: 100_000, MemoryLimitInBytes: 1 << 30}
+}
+
+// The plugin beside containerd: what runs before it connects, what is created and
+// updated afterwards, guests that fail, the end of either side.
+func TestContainerd(t *testing.T) {
+	n := newNode(t)
+	early := n.Pod(hookpb.QOSBurstable, "early")
+	earlySandbox, earlyConfig := n.sandbox("early", early, map[string]string{"p/Container": "cpu_shares 77\ncfs_quota_us 20000", "p/Pod": "cpu_shares 300"})
+	earlyID, _ := n.run("nginx", earlySandbox, earlyConfig, asked())
+	earlyCgroup := n.Layout.Container(early, earlyID)
+	n.check(earlyCgroup, n.cpu(512, 150_000))
+
+	// Synchronize decides on what runs, and the runtime keeps that: another update
+	// from the kubelet does not undo it.
+	stop := n.connect()
+	n.until("what runs is decided on", func() bool { return n.differs(earlyCgroup, n.cpu(77, 20_000)) == "" })
+	n.check(early, map[string]string{n.file("cpu.shares", "cpu.weight"): n.cpu(300, -1)[n.file("cpu.shares", "cpu.weight")]})
+	n.until("the runtime knows", func() bool {
+		status, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: earlyID})
+		return err == nil && status.Status.Resources.Linux.CpuShares == 77
+	})
+
+	web := n.Pod(hookpb.QOSBurstable, "web")
+	script := strings.Join([]string{
+		"cpu_shares 77", "divide_quota 2", "cpu_burst_us 1000", "cpuset_cpus 0", "memory_limit_bytes 268435456", "oom_score_adj 123",
+		"env C 4", "annotation note x",
+	}, "\n")
+	sandbox, config := n.sandbox("web", web, map[string]string{"p/Container": script, "p/Pod": "cpu_shares 300\ncfs_quota_us 200000"})
+	id, pid := n.run("nginx", sandbox, config, asked())
+	cgroup := n.Layout.Container(web, id)
+	rest := map[string]string{
+		n.file("cpu.cfs_burst_us", "cpu.max.burst"): "1000", "cpuset.cpus": "0", n.file("memory.limit_in_bytes", "memory.max"): "268435456",
+	}
+	t.Run("a creation", func(t *testing.T) {
+		n.check(cgroup, n.cpu(77, 75_000))
+		n.check(cgroup, rest)
+		n.check(web, n.cpu(300, 200_000))
+		for file, want := range map[string]string{"oom_score_adj": "123\n", "environ": "C=4\x00"} {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+			if err != nil || !strings.Contains(string(b), want) {
+				t.Errorf("%s of the process is %q, want %q; error %v", file, b, want, err)
+			}
+		}
+		if got := n.info(id).RuntimeSpec.Annotations; got["note"] != "x" {
+			t.Errorf("annotations are %v", got)
+		}
+	})
+	t.Run("an update", func(t *testing.T) {
+		n.update(id, &runtimeapi.LinuxContainerResources{CpuShares: 600, CpuQuota: 60_000, CpuPeriod: 100_000})
+		n.check(cgroup, n.cpu(77, 30_000))
+		n.check(cgroup, rest)
+	})
+	t.Run("a guest that fails", func(t *testing.T) {
+		for script, want := range map[string]string{"error it is Monday": "it is Monday", "loop": "deadline", "panic x": "trap"} {
+			sandbox, config := n.sandbox("bad", n.Pod(hookpb.QOSBurstable, "bad"), map[string]string{"p/Container": script})
+			if _, err := n.create("nginx", sandbox, config, asked()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got error %v, want one with %s", script, err, want)
+			}
+			n.remove(sandbox)
+		}
+		// Nobody was dropped for it.
+		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 80_000, CpuPeriod: 100_000})
+		n.check(cgroup, n.cpu(77, 40_000))
+	})
+	t.Run("the standalone mode beside it", func(t *testing.T) {
+		discovery, err := cri.New(cri.Config{Endpoint: n.socket(), Layout: n.Layout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer discovery.Close()
+		r, err := standalone.New(standalone.Config{Engine: n.Engine, State: n.State, Enforcer: n.Enforcer, Layout: n.Layout, Discovery: discovery})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := r.Sync(t.Context())
+		if err != nil || len(report.Changes) != 0 {
+			t.Errorf("both modes agree on nothing: %v, %v", report.Changes, err)
+		}
+		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		if report, err = r.Sync(t.Context()); err != nil || report.Repairs != 1 {
+			t.Errorf("after drift: %+v, %v", report, err)
+		}
+		n.check(cgroup, n.cpu(77, 40_000))
+	})
+	t.Run("containerd is restarted", func(t *testing.T) {
+		n.stop(syscall.SIGKILL)
+		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		n.start()
+		n.until("what runs is decided on again", func() bool { return n.differs(cgroup, n.cpu(77, 40_000)) == "" })
+		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000})
+		n.check(cgroup, n.cpu(77, 35_000))
+	})
+	t.Run("the agent is restarted", func(t *testing.T) {
+		stop()
+		n.Restart(t)
+		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		n.connect()
+		n.until("what runs is decided on again", func() bool { return n.differs(cgroup, n.cpu(77, 35_000)) == "" })
+		n.check(cgroup, rest)
+	})
+	t.Run("the end", func(t *testing.T) {
+		n.remove(sandbox)
+		n.until("the state has no word of it", func() bool {
+			return !slices.ContainsFunc(n.State.All(), func(d hooks.Desired) bool { return d.PodUID == "web" })
+		})
+	})
+}
