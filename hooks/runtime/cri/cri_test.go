@@ -110,3 +110,26 @@ func TestResourcesAndParent(t *testing.T) {
 		}
 	}
 }
+
+// What somebody has changed since the creation is not known to be the kubelet's.
+func TestResourcesThatAPluginChanged(t *testing.T) {
+	holds := &runtimeapi.LinuxContainerResources{
+		CpuShares: 77, CpuQuota: 50_000, CpuPeriod: 100_000, MemoryLimitInBytes: 1 << 30, CpusetCpus: "0", CpusetMems: "0", Unified: map[string]string{"io.weight": "1"},
+	}
+	for _, c := range []struct {
+		name, info string
+		want       *hookpb.Resources
+	}{
+		{"the runtime does not tell", `{"pid": 1}`, cri.Resources(holds)},
+		{"nonsense", `{`, cri.Resources(holds)},
+		{"nothing has changed", `{"config": {"linux": {"resources": {"cpu_shares": 77, "cpu_quota": 50000, "cpu_period": 100000, "memory_limit_in_bytes": 1073741824, "cpuset_cpus": "0", "cpuset_mems": "0", "unified": {"io.weight": "1"}}}}}`, cri.Resources(holds)},
+		{"some has", `{"config": {"linux": {"resources": {"cpu_shares": 512, "cpu_quota": 100000, "cpu_period": 100000, "memory_limit_in_bytes": 1073741824, "cpuset_mems": "0-1"}}}}`, &hookpb.Resources{
+			CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(1 << 30)),
+		}},
+		{"nothing was asked for", `{"config": {"linux": {"resources": {}}}}`, &hookpb.Resources{}},
+	} {
+		if diff := cmp.Diff(c.want, cri.Known(holds, map[string]string{"info": c.info})); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}

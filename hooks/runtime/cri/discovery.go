@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -70,8 +71,15 @@ const containerNameLabel = "io.kubernetes.container.name"
 // Pods lists the sandboxes that are ready and their containers that are not
 // ended.
 //
-// The class is told by the cgroup where the runtime tells that, and the resources
-// are those that it holds of a container: an update by NRI may have changed them.
+// The class is told by the cgroup where the runtime tells that.
+//
+// The resources of a container are what the kubelet asked for at its creation, of
+// fields that the runtime still has as they were. Of others nobody can tell
+// whether the kubelet asked for something else since or a plugin of NRI has
+// changed them, so they are not known: a plugin that divides a quota must not
+// divide what it made of it. Only containerd tells what was asked; of other
+// runtimes the resources are those that they hold. The kubelet's pods endpoint has
+// all of them.
 func (d *Discovery) Pods(ctx context.Context) ([]standalone.Pod, error) {
 	pods, err := d.pods(ctx)
 	if err != nil {
@@ -140,7 +148,7 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		}
 		var status *runtimeapi.ContainerStatusResponse
 		err := call(func(ctx context.Context) (err error) {
-			status, err = d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+			status, err = d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
 			return err
 		})
 		if isGone(err) {
@@ -150,6 +158,9 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 			return nil, err
 		}
 		container.Resources = resources(status.GetStatus().GetResources().GetLinux())
+		if asked := asked(status.GetInfo()); asked != nil {
+			keepEqual(container.Resources, resources(asked))
+		}
 		pods[i].Containers = append(pods[i].Containers, container)
 	}
 	return pods, errors.Join(ctx.Err())
@@ -178,6 +189,46 @@ func cgroupParent(info map[string]string) string {
 		return parent
 	}
 	return verbose.RuntimeSpec.Annotations["io.kubernetes.cri-o.CgroupParent"]
+}
+
+// asked finds the resources that a container was created with in what containerd
+// tells when it is asked to be verbose; nil if they are not there.
+func asked(info map[string]string) *runtimeapi.LinuxContainerResources {
+	var verbose struct {
+		Config struct {
+			Linux struct {
+				Resources *runtimeapi.LinuxContainerResources `json:"resources"`
+			} `json:"linux"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
+		return nil
+	}
+	return verbose.Config.Linux.Resources
+}
+
+// keepEqual makes fields of r nil that are others in asked.
+func keepEqual(r, asked *hookpb.Resources) {
+	if r == nil {
+		return
+	}
+	for _, f := range []struct{ is, was **int64 }{
+		{&r.CPUShares, &asked.CPUShares}, {&r.CFSQuotaUS, &asked.CFSQuotaUS}, {&r.CFSPeriodUS, &asked.CFSPeriodUS},
+		{&r.MemoryLimitBytes, &asked.MemoryLimitBytes}, {&r.OOMScoreAdj, &asked.OOMScoreAdj},
+	} {
+		keepIfEqual(f.is, *f.was)
+	}
+	keepIfEqual(&r.CPUSetCPUs, asked.CPUSetCPUs)
+	keepIfEqual(&r.CPUSetMems, asked.CPUSetMems)
+	if !maps.Equal(r.Unified, asked.Unified) {
+		r.Unified = nil
+	}
+}
+
+func keepIfEqual[T comparable](is **T, was *T) {
+	if *is != nil && (was == nil || **is != *was) {
+		*is = nil
+	}
 }
 
 // resources converts what the runtime holds; 0 is not specified.

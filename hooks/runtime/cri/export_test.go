@@ -1,6 +1,22 @@
 package cri
 
+import (
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
 var (
 	Resources    = resources
 	CgroupParent = cgroupParent
 )
+
+// Known returns what is known of the kubelet's wish by what the runtime holds and
+// what it tells when it is asked to be verbose.
+func Known(l *runtimeapi.LinuxContainerResources, info map[string]string) *hookpb.Resources {
+	r := resources(l)
+	if asked := asked(info); asked != nil {
+		keepEqual(r, resources(asked))
+	}
+	return r
+}
