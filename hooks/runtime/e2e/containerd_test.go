@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // image is the name of the one image that there is, also that of sandboxes.
@@ -79,6 +81,9 @@ func (c *containerd) socket() string { return filepath.Join(c.dir, "containerd.s
 // programs builds what is run and returns the directory.
 func programs(t *testing.T) (dir string) {
 	t.Helper()
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

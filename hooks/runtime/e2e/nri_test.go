@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -43,34 +46,32 @@ func newNode(t *testing.T) *node {
 	}
 	cgroups := runtimetest.NewRuntime(t)
 	// runc makes cgroups in every hierarchy, and removes those of containers only.
-	t.Cleanup(func() {
-		others, err := filepath.Glob(filepath.Join(cgrouptest.Mount, "*", cgroups.Tree.Root))
-		if err != nil {
-			t.Error(err)
-		}
-		for _, dir := range others {
-			removeAll(t, dir)
-		}
-	})
+	t.Cleanup(func() { removeCgroup(t, cgroups.Tree.Root) })
 	return &node{Runtime: cgroups, Agent: runtimetest.NewAgent(t, runtimetest.Scripted, nil), containerd: newContainerd(t)}
 }
 
-// removeAll removes a cgroup with those in it.
-func removeAll(t *testing.T, dir string) {
+// removeCgroup removes a cgroup with those in it, in every hierarchy.
+func removeCgroup(t *testing.T, cgroup string) {
 	t.Helper()
-	var dirs []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return err
-	})
+	roots, err := filepath.Glob(filepath.Join(cgrouptest.Mount, "*", cgroup))
 	if err != nil {
 		t.Error(err)
 	}
-	for _, dir := range slices.Backward(dirs) {
-		if err := syscall.Rmdir(dir); err != nil {
-			t.Errorf("remove %s: %v", dir, err)
+	for _, root := range append(roots, filepath.Join(cgrouptest.Mount, cgroup)) {
+		var dirs []string
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil {
+				t.Errorf("remove %s: %v", dir, err)
+			}
 		}
 	}
 }
@@ -208,6 +209,19 @@ func TestContainerd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The quota is the guest's and not what was asked.
+		pods, err := discovery.Pods(t.Context())
+		want := standalone.Pod{
+			Namespace: "shop", Name: "web", UID: "web", Labels: config.Labels, Annotations: config.Annotations, QOSClass: hookpb.QOSBurstable, Cgroup: web,
+			Containers: []standalone.Container{{Name: "nginx", ID: id, Resources: &hookpb.Resources{CFSPeriodUS: new(int64(100_000))}}},
+		}
+		i := slices.IndexFunc(pods, func(p standalone.Pod) bool { return p.Name == "web" })
+		if err != nil || i < 0 {
+			t.Fatalf("the pods are %v, error %v", pods, err)
+		}
+		if diff := cmp.Diff(want, pods[i], cmpopts.EquateEmpty()); diff != "" {
+			t.Error(diff)
+		}
 		report, err := r.Sync(t.Context())
 		if err != nil || len(report.Changes) != 0 {
 			t.Errorf("both modes agree on nothing: %v, %v", report.Changes, err)
@@ -236,6 +250,10 @@ func TestContainerd(t *testing.T) {
 	})
 	t.Run("the end", func(t *testing.T) {
 		n.remove(sandbox)
+		for _, cgroup := range []string{cgroup, web} {
+			removeCgroup(t, cgroup) // As the kubelet does.
+		}
+		n.sandbox("later", n.Pod(hookpb.QOSBurstable, "later"), nil)
 		n.until("the state has no word of it", func() bool {
 			return !slices.ContainsFunc(n.State.All(), func(d hooks.Desired) bool { return d.PodUID == "web" })
 		})
