@@ -257,31 +257,36 @@ func (e *Enforcer) forgetOthers() {
 	}
 }
 
-// parallelFrom is how many cgroups are worth a second goroutine: reading a
-// hundred takes half a millisecond.
-const parallelFrom = 100
+// share is how many cgroups a goroutine takes to look at, again and again until
+// all are taken: one that has to wait for a CPU does not keep the others waiting.
+const share = 50
 
 // compare returns those of wanted that are not as they were left.
 func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (report Report, differ []Desired) {
 	differs := make([]bool, len(wanted))
-	var files atomic.Int64
-	some := func(from, to int) {
+	var files, taken atomic.Int64
+	look := func() {
 		n := 0
-		for i := from; i < to; i++ {
-			d := &wanted[i]
-			known := e.cgroups[d.Cgroup]
-			differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
-				everything && known.oom || !known.unchanged(now, &n)
+		for {
+			to := int(taken.Add(share))
+			for i := to - share; i < min(to, len(wanted)); i++ {
+				d := &wanted[i]
+				known := e.cgroups[d.Cgroup]
+				differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
+					everything && known.oom || !known.unchanged(now, &n)
+			}
+			if to >= len(wanted) {
+				break
+			}
 		}
 		files.Add(int64(n))
 	}
-	workers := min(runtime.GOMAXPROCS(0), 1+len(wanted)/parallelFrom)
-	var all sync.WaitGroup
-	for w := 1; w < workers; w++ {
-		all.Go(func() { some(w*len(wanted)/workers, (w+1)*len(wanted)/workers) })
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(wanted)+share-1)/share) - 1 {
+		others.Go(look)
 	}
-	some(0, len(wanted)/workers)
-	all.Wait()
+	look()
+	others.Wait()
 	report.Files = int(files.Load())
 	for i, d := range differs {
 		if d {

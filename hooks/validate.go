@@ -39,6 +39,14 @@ var numberFields = [...]struct {
 	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -1000, 1000, false},
 }
 
+// numbersOf returns the numbers in the order of numberFields.
+func numbersOf(r *hookpb.Resources) [len(numberFields)]*int64 {
+	return [...]*int64{
+		r.CPUShares, r.CFSQuotaUS, r.CFSPeriodUS, r.CPUBvt, r.CPUIdle, r.CPUBurstUS,
+		r.MemoryLimitBytes, r.MemoryMinBytes, r.MemoryLowBytes, r.MemoryHighBytes, r.OOMScoreAdj,
+	}
+}
+
 const (
 	maxRuntime = 1<<44 - 1 // Microseconds.
 	maxBytes   = 1<<62 - 1
@@ -87,9 +95,8 @@ func or[T any](a, b *T) *T {
 // invalid returns every mistake of the decision, nil if there is none.
 func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 	if r := d.Resources; r != nil {
-		for i := range numberFields {
+		for i, v := range numbersOf(r) {
 			f := &numberFields[i]
-			v := *f.in(r)
 			if v == nil || f.min <= *v && *v <= f.max || f.orUnlimited && *v == unlimited {
 				continue
 			}

@@ -329,13 +329,25 @@ func TestAppendRequestDoesNotAllocate(t *testing.T) {
 
 func TestParseDecisionAllocatesOnce(t *testing.T) {
 	b := AppendDecision(nil, &Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
-	n := testing.AllocsPerRun(100, func() {
-		if _, err := ParseDecision(b); err != nil {
-			t.Error(err)
-		}
-	})
-	if n > 1 {
+	n := func(b []byte) float64 {
+		return testing.AllocsPerRun(100, func() {
+			if _, err := ParseDecision(b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if n := n(b); n > 1 {
 		t.Errorf("%v allocations, want 1", n)
+	}
+	all := new(Resources)
+	for _, v := range []**int64{
+		&all.CPUShares, &all.CFSQuotaUS, &all.CFSPeriodUS, &all.CPUBvt, &all.CPUIdle, &all.CPUBurstUS,
+		&all.MemoryLimitBytes, &all.MemoryMinBytes, &all.MemoryLowBytes, &all.MemoryHighBytes, &all.OOMScoreAdj,
+	} {
+		*v = new(int64(7))
+	}
+	if n := n(AppendDecision(nil, &Decision{Resources: all})); n > 2 {
+		t.Errorf("%v allocations for all numbers, want 2", n)
 	}
 }
 

@@ -82,20 +82,22 @@ func ParseRequest(b []byte) (*Request, error) {
 //
 // No bytes are the decision that changes nothing.
 //
-// 1 alloc for a decision of numbers: TestParseDecisionAllocatesOnce.
+// 1 alloc for a decision of up to four numbers, 1 more for all of them:
+// TestParseDecisionAllocatesOnce.
 func ParseDecision(b []byte) (*Decision, error) {
+	// No more than most decisions need: what costs is the collection of it.
 	all := new(struct {
 		Decision
 		resources Resources
-		numbers   numbers
+		few       [4]int64
 	})
-	d := &all.Decision
+	d, numbers := &all.Decision, numbers(all.few[:0])
 	c := wire.NewCursor(b)
 	for c.Next() {
 		switch c.Number {
 		case 1:
 			d.Resources = &all.resources
-			resources(&c, d.Resources, &all.numbers)
+			resources(&c, d.Resources, &numbers)
 		case 2:
 			c.Entry("container_annotations", &d.ContainerAnnotations)
 		case 3:
@@ -158,8 +160,17 @@ func device(c *wire.Cursor) (v Device) {
 	return v
 }
 
-// numbers is what the fields of one Resources point to, by field number.
-type numbers [14]int64
+// numbers are what fields of one Resources point to.
+type numbers []int64
+
+// add stores a number and returns where.
+func (n *numbers) add(v int64) *int64 {
+	if len(*n) == cap(*n) {
+		*n = make(numbers, 0, 16) // The others stay where they are.
+	}
+	*n = append(*n, v)
+	return &(*n)[len(*n)-1]
+}
 
 // resources decodes the field that the cursor is at into r.
 func resources(c *wire.Cursor, r *Resources, n *numbers) {
@@ -205,6 +216,5 @@ func optional(c *wire.Cursor, name string, n *numbers) *int64 {
 	if !ok {
 		return nil
 	}
-	n[c.Number] = int64(v)
-	return &n[c.Number]
+	return n.add(int64(v))
 }
