@@ -15,11 +15,15 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 )
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // It has time to spare, and a node has other uses for memory.
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) {
@@ -46,6 +50,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer a.close()
+	debug.FreeOSMemory() // What loading the plugins took.
 	if *check {
 		return nil
 	}

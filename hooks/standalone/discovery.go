@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -28,52 +31,166 @@ func (f file) Pods(context.Context) ([]Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discover pods: %w", err)
 	}
-	if b, err = yaml.YAMLToJSON(b); err != nil {
-		return nil, fmt.Errorf("discover pods: %s: %w", string(f), err)
+	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
+		if b, err = yaml.YAMLToJSON(b); err != nil {
+			return nil, fmt.Errorf("discover pods: %s: %w", string(f), err)
+		}
 	}
-	pods, err := parsePods(b)
+	pods, err := readPods(bytes.NewReader(b))
 	if err != nil {
-		return nil, fmt.Errorf("discover pods: %s: %w", string(f), err)
+		return pods, fmt.Errorf("discover pods: %s: %w", string(f), err)
 	}
 	return pods, nil
 }
 
-// parsePods parses a PodList or a Pod.
-func parsePods(b []byte) ([]Pod, error) {
-	var kind struct{ Kind string }
-	if err := json.Unmarshal(b, &kind); err != nil {
-		return nil, err
-	}
-	var list corev1.PodList
-	switch kind.Kind {
-	case "Pod":
-		list.Items = make([]corev1.Pod, 1)
-		if err := json.Unmarshal(b, &list.Items[0]); err != nil {
-			return nil, err
+// object is what is looked at of a Pod: what is not named here is passed over
+// without being kept, which is most of it.
+type object struct {
+	Metadata struct {
+		Namespace   string            `json:"namespace"`
+		Name        string            `json:"name"`
+		UID         types.UID         `json:"uid"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		InitContainers []container `json:"initContainers"`
+		Containers     []container `json:"containers"`
+	} `json:"spec"`
+	Status struct {
+		Phase                 corev1.PodPhase          `json:"phase"`
+		QOSClass              corev1.PodQOSClass       `json:"qosClass"`
+		InitContainerStatuses []corev1.ContainerStatus `json:"initContainerStatuses"`
+		ContainerStatuses     []corev1.ContainerStatus `json:"containerStatuses"`
+	} `json:"status"`
+}
+
+type container struct {
+	Name      string                      `json:"name"`
+	Env       []corev1.EnvVar             `json:"env"`
+	Resources corev1.ResourceRequirements `json:"resources"`
+}
+
+// pod returns the object in the type of the API.
+func (o *object) pod() *corev1.Pod {
+	containers := func(list []container) (of []corev1.Container) {
+		for _, c := range list {
+			of = append(of, corev1.Container{Name: c.Name, Env: c.Env, Resources: c.Resources})
 		}
-	case "PodList", "List":
-		if err := json.Unmarshal(b, &list); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, fmt.Errorf("kind is %q, want PodList or Pod", kind.Kind)
+		return of
 	}
-	pods := make([]Pod, 0, len(list.Items))
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
+		},
+		Spec: corev1.PodSpec{InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers)},
+		Status: corev1.PodStatus{
+			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass,
+			InitContainerStatuses: o.Status.InitContainerStatuses, ContainerStatuses: o.Status.ContainerStatuses,
+		},
+	}
+}
+
+// readPods reads a PodList or a Pod in JSON, one pod at a time: the whole list of
+// a full node takes some megabytes, and several times as many in Go.
+func readPods(r io.Reader) ([]Pod, error) {
+	dec := json.NewDecoder(r)
+	var kind string
+	var one object // If the whole is a Pod.
+	pods := []Pod{}
 	var errs []error
-	for i := range list.Items {
-		pod := &list.Items[i]
+	add := func(o *object) {
+		pod := o.pod()
 		if finished(pod) {
-			continue
+			return
 		}
 		p := PodOf(pod)
 		// It becomes a part of a path.
 		if p.UID == "" || strings.Contains(p.UID, "/") || strings.HasPrefix(p.UID, ".") {
 			errs = append(errs, fmt.Errorf("pod %s/%s has the UID %q", pod.Namespace, pod.Name, p.UID))
-			continue
+			return
 		}
 		pods = append(pods, p)
 	}
+	err := eachField(dec, func(name string) error {
+		switch name {
+		case "kind":
+			return dec.Decode(&kind)
+		case "items":
+			return eachItem(dec, func() error {
+				var o object
+				err := dec.Decode(&o)
+				if err == nil {
+					add(&o)
+				}
+				return err
+			})
+		case "metadata":
+			return dec.Decode(&one.Metadata)
+		case "spec":
+			return dec.Decode(&one.Spec)
+		case "status":
+			return dec.Decode(&one.Status)
+		}
+		return dec.Decode(new(json.RawMessage))
+	})
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "Pod":
+		add(&one)
+	case kind != "PodList" && kind != "List":
+		return nil, fmt.Errorf("kind is %q, want PodList or Pod", kind)
+	}
 	return pods, errors.Join(errs...)
+}
+
+// eachField calls f at the value of each field of an object, which f reads.
+func eachField(dec *json.Decoder, f func(name string) error) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return errors.Join(err, notA("an object", t, err))
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if err := f(name.(string)); err != nil { // A key is always a string.
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// eachItem calls f at each element of a list, which f reads. null is an empty
+// one.
+func eachItem(dec *json.Decoder, f func() error) error {
+	t, err := dec.Token()
+	if err == nil && t == nil {
+		return nil
+	}
+	if err != nil || t != json.Delim('[') {
+		return errors.Join(err, notA("a list", t, err))
+	}
+	for dec.More() {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	_, err = dec.Token()
+	return err
+}
+
+// notA says what was found instead, if there was anything.
+func notA(want string, found json.Token, err error) error {
+	if err != nil {
+		return nil
+	}
+	return fmt.Errorf("found %v, want %s", found, want)
 }
 
 // KubeletConfig says how to ask the kubelet.
@@ -155,14 +272,30 @@ func (k *kubelet) pods(ctx context.Context) ([]Pod, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPods+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) > maxPods:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxPods)
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s: %.200s", resp.Status, body)
+	body := &limited{r: resp.Body, left: maxPods}
+	if resp.StatusCode != http.StatusOK {
+		why := make([]byte, 200)
+		n, _ := body.Read(why)
+		return nil, fmt.Errorf("%s: %s", resp.Status, why[:n])
 	}
-	return parsePods(body)
+	return readPods(body)
+}
+
+// limited ends with an error after some bytes. It fills what it is given to read
+// into: the decoder looks at all of the white space again after each read.
+type limited struct {
+	r    io.Reader
+	left int
+}
+
+func (l *limited) Read(b []byte) (int, error) {
+	if l.left == 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", maxPods)
+	}
+	n, err := io.ReadFull(l.r, b[:min(len(b), l.left)])
+	l.left -= n
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
 }

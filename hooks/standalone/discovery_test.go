@@ -82,13 +82,30 @@ func TestFile(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]string{
-		"kind: Node":                     `kind is "Node", want PodList or Pod`,
-		"{":                              "did not find expected",
-		"kind: Pod\nmetadata: {name: p}": `pod /p has the UID ""`,
-		"kind: Pod\nmetadata: {name: p, uid: ../../x}": `pod /p has the UID "../../x"`,
+		"kind: Node":                      `kind is "Node", want PodList or Pod`,
+		"{":                               "unexpected EOF",
+		"":                                "found <nil>, want an object",
+		"a: [":                            "did not find expected",
+		"{a: b":                           "invalid character 'a'",
+		`{"kind": "PodList", "items": 5}`: "found 5, want a list",
+		`{"kind": "PodList", "items": [{"metadata": 5}]}`:   "cannot unmarshal number",
+		`{"kind": "PodList", "items": [{"metadata": {}}, {`: "unexpected EOF",
+		"kind: Pod\nmetadata: {name: p}":                    `pod /p has the UID ""`,
+		"kind: Pod\nmetadata: {name: p, uid: ../../x}":      `pod /p has the UID "../../x"`,
 	} {
 		if _, err := standalone.File(write(t, text)).Pods(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want one with %s", text, err, want)
+		}
+	}
+	// Whatever the order, and whatever else there is.
+	for text, want := range map[string]int{
+		`{"items": [{"metadata": {"uid": "u"}, "spec": {"volumes": [{}]}}], "apiVersion": "v1", "other": {"a": [1]}, "kind": "List"}`: 1,
+		`{"metadata": {"uid": "u"}, "status": {"conditions": null}, "spec": null, "kind": "Pod"}`:                                     1,
+		`{"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": null}`:                                                    0,
+		`{"kind": "PodList"}`: 0,
+	} {
+		if got, err := standalone.File(write(t, text)).Pods(t.Context()); err != nil || len(got) != want {
+			t.Errorf("%s: got %v, error %v", text, got, err)
 		}
 	}
 	if _, err := standalone.File("/nowhere").Pods(t.Context()); err == nil {
