@@ -25,6 +25,8 @@ type Config struct {
 	// container is created or updated. What is no resource of a cgroup and is not
 	// carried is lost, which is logged.
 	Carries hooks.Fields
+	// Layout says where the cgroups of QoS classes are.
+	Layout hooks.Layout
 	// Timeout is how long an answer may take: less than the runtime waits, which
 	// for NRI is 2 s, or it drops the plugin. Default 1.5 s.
 	Timeout time.Duration
@@ -35,6 +37,11 @@ type Config struct {
 // Handler answers a runtime. It is safe for use by several goroutines.
 type Handler struct {
 	cfg Config
+	// review holds a review that has not begun; reviews is held by one that has;
+	// reviewing are both.
+	review    chan struct{}
+	reviews   sync.Mutex
+	reviewing sync.WaitGroup
 
 	mu sync.Mutex
 	// containers are by the UID of the pod and their name.
@@ -83,7 +90,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{cfg: cfg, containers: map[string]map[string]container{}}, nil
+	return &Handler{cfg: cfg, review: make(chan struct{}, 1), containers: map[string]map[string]container{}}, nil
 }
 
 // carrying are the stages whose answers a runtime takes.
@@ -122,7 +129,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 		req = &asked
 	}
 	if req.Stage == hookpb.PreRunPodSandbox {
-		h.Prune()
+		defer h.Review(ctx)
 	}
 	decideCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
@@ -170,9 +177,18 @@ func (h *Handler) put(ctx context.Context, req *hookpb.Request, cgroup string, r
 		r = hooks.Overlay(h.container(req).promised, r)
 	}
 	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
-	if report := h.cfg.Enforcer.Enforce(ctx, cgroup); len(report.Gone) == 0 && req.Level == hookpb.LevelContainer {
+	if report := h.cfg.Enforcer.Enforce(ctx, h.withParent(req, cgroup)...); len(report.Gone) == 0 && req.Level == hookpb.LevelContainer {
 		h.change(req, func(c *container) { c.promised = nil })
 	}
+}
+
+// withParent returns a cgroup with those that have to be as wide, or may have to
+// wait for it to be tighter.
+func (h *Handler) withParent(req *hookpb.Request, cgroup string) []string {
+	if req.Level == hookpb.LevelContainer && req.CgroupParent != "" {
+		return []string{req.CgroupParent, cgroup}
+	}
+	return []string{cgroup}
 }
 
 // asked returns what the kubelet asks for a container.
@@ -216,10 +232,44 @@ func (h *Handler) change(req *hookpb.Request, f func(*container)) {
 	containers[req.Container.Name] = c
 }
 
-// Prune forgets the pods whose cgroups are gone: containerd does not tell of the
-// end of those that it started before it was restarted itself. It is called when a
-// pod comes; a transport calls it when it has connected.
-func (h *Handler) Prune() {
+// Review does what no event of a runtime asks for, on a goroutine of its own: it
+// asks about the QoS classes, forgets the pods whose cgroups are gone (containerd
+// does not tell of the end of those that it started before it was restarted
+// itself), and enforces the whole state, in which something may have had to wait
+// for something else. Handle begins one when a pod comes, a transport when it has
+// connected. One that is asked for while another waits to begin is that one.
+func (h *Handler) Review(ctx context.Context) {
+	select {
+	case h.review <- struct{}{}:
+	default:
+		return
+	}
+	ctx = context.WithoutCancel(ctx) // It outlives the event.
+	h.reviewing.Go(func() {
+		h.reviews.Lock()
+		defer h.reviews.Unlock()
+		<-h.review
+		h.prune()
+		for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+			cgroup := h.cfg.Layout.QOS(class)
+			ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+			d, err := h.cfg.Engine.Decide(ctx, &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup})
+			cancel()
+			if err != nil {
+				h.cfg.Logger.Warn("review", slog.Any("error", err)) // What was decided before stays.
+				continue
+			}
+			h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, Resources: d.Resources})
+		}
+		h.cfg.Enforcer.Enforce(ctx)
+	})
+}
+
+// Wait waits for the end of reviews. A transport does so before it ends.
+func (h *Handler) Wait() { h.reviewing.Wait() }
+
+// prune forgets the pods whose cgroups are gone.
+func (h *Handler) prune() {
 	for _, uid := range h.cfg.Enforcer.Prune(func(string) bool { return false }) {
 		h.forgetPod(uid)
 	}

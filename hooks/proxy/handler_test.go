@@ -184,6 +184,7 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	if _, err := a.handler.Handle(t.Context(), other, "other"); err != nil {
 		t.Fatal(err)
 	}
+	a.handler.Wait()
 	if a.state.Len() != 0 {
 		t.Errorf("the state has %v", a.state.All())
 	}

@@ -4,6 +4,7 @@ package parity
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -37,54 +38,81 @@ func asked() *hookpb.Resources {
 	return &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)}
 }
 
+// resized is what it asks for later: less, for which a pod has room that was
+// decided to be tighter than what was asked.
+func resized() *hookpb.Resources {
+	return &hookpb.Resources{CPUShares: n(600), CFSQuotaUS: n(40_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(3 << 27)}
+}
+
 // annotations are the pod's, with a script for the container alone, or for the
 // pod as well: a pod that is decided to be tighter than what the kubelet asks for
 // its container has no room for it.
 func annotations(level hookpb.Level, script string) map[string]string {
-	if level == hookpb.LevelPod {
-		return map[string]string{"p": script}
+	if level == hookpb.LevelContainer {
+		return map[string]string{"p/Container": script}
 	}
-	return map[string]string{"p/" + level.String(): script}
+	return map[string]string{"p": script}
 }
 
-// A way creates a container of a pod and returns their cgroups and its process.
-type way func(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (pod, container string, pid int)
+// A way creates a container of a pod. What it starts ends with the test.
+type way func(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) created
+
+// created is a container.
+type created struct {
+	pod, container string // Their cgroups.
+	pid            int
+	// resize is an update by the kubelet to what resized says.
+	resize func()
+}
 
 type pods []standalone.Pod
 
 func (p pods) Pods(context.Context) ([]standalone.Pod, error) { return p, nil }
 
-func byStandalone(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (pod, container string, pid int) {
-	pod = node.Pod(hookpb.QOSBurstable, "u1")
-	container, pid = node.Create(pod, "c1", asked())
-	r, err := standalone.New(standalone.Config{
-		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout,
-		Discovery: pods{{
-			Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: hookpb.QOSBurstable,
-			Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asked()}},
-		}},
-	})
+func byStandalone(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (c created) {
+	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	c.container, c.pid = node.Create(c.pod, "c1", asked())
+	list := pods{{
+		Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: hookpb.QOSBurstable,
+		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asked()}},
+	}}
+	r, err := standalone.New(standalone.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout, Discovery: list})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What this kernel has no file for is reported.
-	if _, err := r.Sync(t.Context()); err != nil && hooks.CauseOf(err) != hooks.CauseUnsupported {
-		t.Error(err)
+	sync := func() {
+		// What this kernel has no file for is reported.
+		if _, err := r.Sync(t.Context()); err != nil && hooks.CauseOf(err) != hooks.CauseUnsupported {
+			t.Error(err)
+		}
 	}
-	return pod, container, pid
+	sync()
+	c.resize = func() {
+		list[0].Containers[0].Resources = resized()
+		node.Update(c.container, resized())
+		sync()
+	}
+	return c
 }
 
-func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (pod, container string, pid int) {
+// background runs f until the test ends.
+func background(t *testing.T, f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { f(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (c created) {
 	socket := filepath.Join(t.TempDir(), "hooks.sock")
 	s, err := runtimehook.New(runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout, Socket: socket})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	all.Go(func() { s.Run(ctx) })
-	defer all.Wait()
-	defer cancel()
+	background(t, s.Run)
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			break
@@ -96,37 +124,43 @@ func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.A
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	client := pb.NewRuntimeHookServiceClient(conn)
 
-	pod = node.Pod(hookpb.QOSBurstable, "u1")
+	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
 	meta := &pb.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "u1"}
-	if _, err := client.PreRunPodSandboxHook(t.Context(), &pb.PodSandboxHookRequest{PodMeta: meta, Annotations: annotations, CgroupParent: "/" + pod}); err != nil {
+	if _, err := client.PreRunPodSandboxHook(t.Context(), &pb.PodSandboxHookRequest{PodMeta: meta, Annotations: annotations, CgroupParent: "/" + c.pod}); err != nil {
 		t.Fatal(err)
 	}
-	a := asked()
-	req := &pb.ContainerResourceHookRequest{
-		PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx"}, PodAnnotations: annotations, PodCgroupParent: "/" + pod,
-		ContainerResources: &pb.LinuxContainerResources{CpuShares: *a.CPUShares, CpuQuota: *a.CFSQuotaUS, CpuPeriod: *a.CFSPeriodUS, MemoryLimitInBytes: *a.MemoryLimitBytes},
+	request := func(id string, r *hookpb.Resources) *pb.ContainerResourceHookRequest {
+		return &pb.ContainerResourceHookRequest{
+			PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx", Id: id}, PodAnnotations: annotations, PodCgroupParent: "/" + c.pod,
+			ContainerResources: &pb.LinuxContainerResources{CpuShares: *r.CPUShares, CpuQuota: *r.CFSQuotaUS, CpuPeriod: *r.CFSPeriodUS, MemoryLimitInBytes: *r.MemoryLimitBytes},
+		}
 	}
-	resp, err := client.PreCreateContainerHook(t.Context(), req)
-	if err != nil {
+	// given is what the runtime is given instead of what was asked.
+	given := func(resp *pb.ContainerResourceHookResponse, err error) *hookpb.Resources {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := resp.ContainerResources
+		r := &hookpb.Resources{CPUShares: &got.CpuShares, CFSQuotaUS: &got.CpuQuota, CFSPeriodUS: &got.CpuPeriod, MemoryLimitBytes: &got.MemoryLimitInBytes, CPUSetCPUs: &got.CpusetCpus, CPUSetMems: &got.CpusetMems, Unified: got.Unified}
+		if got.OomScoreAdj != 0 {
+			r.OOMScoreAdj = &got.OomScoreAdj
+		}
+		return r
+	}
+	c.container, c.pid = node.Create(c.pod, "c1", given(client.PreCreateContainerHook(t.Context(), request("", asked()))))
+	if _, err := client.PostStartContainerHook(t.Context(), request("c1", asked())); err != nil {
 		t.Fatal(err)
 	}
-	got := resp.ContainerResources
-	given := &hookpb.Resources{CPUShares: &got.CpuShares, CFSQuotaUS: &got.CpuQuota, CFSPeriodUS: &got.CpuPeriod, MemoryLimitBytes: &got.MemoryLimitInBytes, CPUSetCPUs: &got.CpusetCpus, CPUSetMems: &got.CpusetMems, Unified: got.Unified}
-	if got.OomScoreAdj != 0 {
-		given.OOMScoreAdj = &got.OomScoreAdj
+	c.resize = func() {
+		node.Update(c.container, given(client.PreUpdateContainerResourcesHook(t.Context(), request("c1", resized()))))
 	}
-	container, pid = node.Create(pod, "c1", given)
-	req.ContainerMeta.Id = "c1"
-	if _, err := client.PostStartContainerHook(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
-	return pod, container, pid
+	return c
 }
 
-func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (pod, container string, pid int) {
+func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (c created) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	synced := make(chan bool, 10)
 	peer, err := adaptation.New("test", "v1", func(ctx context.Context, sync adaptation.SyncCB) error {
@@ -141,17 +175,13 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 	if err := peer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer peer.Stop()
+	t.Cleanup(peer.Stop)
 	<-synced
 	plugin, err := nri.New(nri.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout, Socket: socket, Backoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	all.Go(func() { plugin.Run(ctx) })
-	defer all.Wait()
-	defer cancel()
+	background(t, plugin.Run)
 	select {
 	case <-synced:
 		peer.BlockPluginSync().Unblock()
@@ -159,46 +189,65 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 		t.Fatal("the plugin does not connect")
 	}
 
-	pod = node.Pod(hookpb.QOSBurstable, "u1")
-	sandbox := &api.PodSandbox{Id: "s1", Namespace: "shop", Name: "web", Uid: "u1", Annotations: annotations, Linux: &api.LinuxPodSandbox{CgroupParent: "/" + pod}}
+	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	sandbox := &api.PodSandbox{Id: "s1", Namespace: "shop", Name: "web", Uid: "u1", Annotations: annotations, Linux: &api.LinuxPodSandbox{CgroupParent: "/" + c.pod}}
 	if err := peer.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox}); err != nil {
 		t.Fatal(err)
 	}
-	a := asked()
-	c := &api.Container{Id: "c1", PodSandboxId: "s1", Name: "nginx", Linux: &api.LinuxContainer{
-		CgroupsPath: "/" + node.Layout.Container(pod, "c1"),
-		Resources: &api.LinuxResources{
-			Cpu: &api.LinuxCPU{Shares: api.UInt64(*a.CPUShares), Quota: api.Int64(*a.CFSQuotaUS), Period: api.UInt64(*a.CFSPeriodUS)}, Memory: &api.LinuxMemory{Limit: api.Int64(*a.MemoryLimitBytes)},
-		},
+	linux := func(r *hookpb.Resources) *api.LinuxResources {
+		return &api.LinuxResources{
+			Cpu:    &api.LinuxCPU{Shares: api.UInt64(*r.CPUShares), Quota: api.Int64(*r.CFSQuotaUS), Period: api.UInt64(*r.CFSPeriodUS)},
+			Memory: &api.LinuxMemory{Limit: api.Int64(*r.MemoryLimitBytes)},
+		}
+	}
+	// given is what was asked with what the plugin has changed.
+	given := func(r *hookpb.Resources, changed *api.LinuxResources) *hookpb.Resources {
+		cpu := changed.GetCpu()
+		if v := cpu.GetShares(); v != nil {
+			r.CPUShares = n(int64(v.Value))
+		}
+		if v := cpu.GetQuota(); v != nil {
+			r.CFSQuotaUS = &v.Value
+		}
+		if v := cpu.GetPeriod(); v != nil {
+			r.CFSPeriodUS = n(int64(v.Value))
+		}
+		if v := changed.GetMemory().GetLimit(); v != nil {
+			r.MemoryLimitBytes = &v.Value
+		}
+		cpus, mems := cpu.GetCpus(), cpu.GetMems()
+		r.CPUSetCPUs, r.CPUSetMems, r.Unified = &cpus, &mems, changed.GetUnified()
+		return r
+	}
+	nginx := &api.Container{Id: "c1", PodSandboxId: "s1", Name: "nginx", Linux: &api.LinuxContainer{
+		CgroupsPath: "/" + node.Layout.Container(c.pod, "c1"), Resources: linux(asked()),
 	}}
-	resp, err := peer.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox, Container: c})
+	resp, err := peer.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox, Container: nginx})
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := asked()
-	adjusted := resp.GetAdjust().GetLinux()
-	if v := adjusted.GetResources().GetCpu().GetShares(); v != nil {
-		given.CPUShares = n(int64(v.Value))
+	resources := given(asked(), resp.GetAdjust().GetLinux().GetResources())
+	if v := resp.GetAdjust().GetLinux().GetOomScoreAdj(); v != nil {
+		resources.OOMScoreAdj = &v.Value
 	}
-	if v := adjusted.GetResources().GetCpu().GetQuota(); v != nil {
-		given.CFSQuotaUS = &v.Value
-	}
-	if v := adjusted.GetResources().GetCpu().GetPeriod(); v != nil {
-		given.CFSPeriodUS = n(int64(v.Value))
-	}
-	if v := adjusted.GetResources().GetMemory().GetLimit(); v != nil {
-		given.MemoryLimitBytes = &v.Value
-	}
-	if v := adjusted.GetOomScoreAdj(); v != nil {
-		given.OOMScoreAdj = &v.Value
-	}
-	cpus, mems := adjusted.GetResources().GetCpu().GetCpus(), adjusted.GetResources().GetCpu().GetMems()
-	given.CPUSetCPUs, given.CPUSetMems, given.Unified = &cpus, &mems, adjusted.GetResources().GetUnified()
-	container, pid = node.Create(pod, "c1", given)
-	if err := peer.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox, Container: c}); err != nil {
+	c.container, c.pid = node.Create(c.pod, "c1", resources)
+	if err := peer.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox, Container: nginx}); err != nil {
 		t.Fatal(err)
 	}
-	return pod, container, pid
+	c.resize = func() {
+		resp, err := peer.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox, Container: nginx, LinuxResources: linux(resized())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resources := resized()
+		for _, u := range resp.Update {
+			if u.GetContainerId() == "c1" { // NRI has nil for nothing.
+				resources = given(resources, u.GetLinux().GetResources())
+			}
+		}
+		node.Update(c.container, resources)
+	}
+	return c
 }
 
 // The same on cgroup v2.
@@ -213,70 +262,117 @@ func TestParityOnCgroup2(t *testing.T) {
 	cgroup2vm.Run(t, ".", "^TestParity$", guest)
 }
 
-func TestParity(t *testing.T) {
-	agent := runtimetest.NewAgent(t, "../testdata/scripted", nil)
-	v2 := runtimetest.NewRuntime(t).Tree.V2
-	for _, c := range []struct {
-		name, script string
-		container    bool // Only for a container.
-		v2           bool // Only on cgroup v2.
-	}{
-		{name: "cpu_shares", script: "cpu_shares 77"},
-		{name: "cfs_quota_us", script: "cfs_quota_us 70000"},
-		{name: "no quota", script: "cfs_quota_us -1"},
-		{name: "cfs_period_us", script: "cfs_period_us 200000"},
-		{name: "quota and period", script: "cfs_quota_us 80000\ncfs_period_us 20000"},
-		{name: "cpu_burst_us", script: "cfs_quota_us 80000\ncpu_burst_us 1000"},
-		{name: "cpu_idle", script: "cpu_idle 1"},
-		{name: "cpuset_cpus", script: "cpuset_cpus 1"},
-		{name: "cpuset_mems", script: "cpuset_mems 0\ncpu_shares 78"},
-		{name: "memory_limit_bytes", script: "memory_limit_bytes 536870913"},
-		{name: "memory_min_bytes", script: "memory_min_bytes 4096", v2: true},
-		{name: "memory_low_bytes", script: "memory_low_bytes 4096", v2: true},
-		{name: "memory_high_bytes", script: "memory_high_bytes 536870912", v2: true},
-		{name: "unified", script: `unified io.weight "default 50"`, v2: true},
-		{name: "oom_score_adj", script: "oom_score_adj 123", container: true},
-		{name: "from what the kubelet asks", script: "divide_quota 2", container: true},
-		{name: "much at once", script: "cpu_shares 2\ncfs_quota_us 50000\ncfs_period_us 50000\ncpu_burst_us 500\ncpuset_cpus 0\nmemory_limit_bytes 268435456"},
-	} {
-		levels := []hookpb.Level{hookpb.LevelContainer, hookpb.LevelPod}
-		if c.container {
-			levels = levels[:1]
-		}
-		for _, level := range levels {
-			name := c.name + " of a container"
-			if level == hookpb.LevelPod {
-				name = c.name + " of a pod and its container"
+// cases are decisions about each field. Each is one about containers, about pods
+// with their containers, and about QoS classes with all below.
+var cases = []struct {
+	name, script string
+	from         hookpb.Level // The widest that may decide so.
+	v2           bool         // Only on cgroup v2.
+	// created says that nothing is asked for later: a runtime cannot write the
+	// shares of an idle cgroup, which the kernel refuses.
+	created bool
+}{
+	{name: "cpu_shares", script: "cpu_shares 77"},
+	{name: "cfs_quota_us", script: "cfs_quota_us 70000"},
+	{name: "no quota", script: "cfs_quota_us -1"},
+	{name: "cfs_period_us", script: "cfs_period_us 200000"},
+	{name: "quota and period", script: "cfs_quota_us 80000\ncfs_period_us 20000"},
+	{name: "cpu_burst_us", script: "cfs_quota_us 80000\ncpu_burst_us 1000"},
+	{name: "cpu_idle", script: "cpu_idle 1", from: hookpb.LevelPod, created: true},
+	{name: "cpuset_cpus", script: "cpuset_cpus 1"},
+	{name: "cpuset_mems", script: "cpuset_mems 0\ncpu_shares 78"},
+	{name: "memory_limit_bytes", script: "memory_limit_bytes 536870913"},
+	{name: "memory_min_bytes", script: "memory_min_bytes 4096", v2: true},
+	{name: "memory_low_bytes", script: "memory_low_bytes 4096", v2: true},
+	{name: "memory_high_bytes", script: "memory_high_bytes 536870912", v2: true},
+	{name: "unified", script: `unified io.weight "default 50"`, v2: true},
+	{name: "oom_score_adj", script: "oom_score_adj 123", from: hookpb.LevelContainer},
+	{name: "from what the kubelet asks", script: "divide_quota 2", from: hookpb.LevelContainer},
+	{name: "much at once", script: "cpu_shares 2\ncfs_quota_us 50000\ncfs_period_us 50000\ncpu_burst_us 500\ncpuset_cpus 0\nmemory_limit_bytes 268435456"},
+}
+
+// classDir is the directory of a case in which the cgroups of classes lie, by
+// which the guest knows the script for them.
+func classDir(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
+// look returns what the files of the container's process and of the cgroups from
+// the class on have. What a proxy writes of classes it writes beside its answers:
+// that is waited for, as long as it is not what is wanted.
+func look(t *testing.T, node *runtimetest.Runtime, c created, want map[string]string, wait bool) (files map[string]string) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		files = map[string]string{}
+		for prefix, cgroup := range map[string]string{
+			"kubepods ": node.Layout.QOS(hookpb.QOSGuaranteed), "class ": node.Layout.QOS(hookpb.QOSBurstable), "pod ": c.pod, "container ": c.container,
+		} {
+			for name, text := range node.Files(cgroup) {
+				files[prefix+name] = text
 			}
-			t.Run(name, func(t *testing.T) {
+		}
+		score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", c.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["oom_score_adj"] = strings.TrimSpace(string(score))
+		if !wait || want == nil || maps.Equal(files, want) || time.Since(start) > 5*time.Second {
+			return files
+		}
+	}
+}
+
+func TestParity(t *testing.T) {
+	qos := map[string]string{}
+	for _, c := range cases {
+		qos[classDir(c.name)] = c.script
+	}
+	config, err := json.Marshal(map[string]any{"qos": qos})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := runtimetest.NewAgent(t, "../testdata/scripted", func(p *hooks.PluginConfig) { p.Module.Guest = config })
+	v2 := runtimetest.NewRuntime(t).Tree.V2
+	for _, c := range cases {
+		for level, what := range map[hookpb.Level]string{
+			hookpb.LevelContainer: " of a container", hookpb.LevelPod: " of a pod and its container", hookpb.LevelQOS: " of a class, a pod and its container",
+		} {
+			if level < c.from {
+				continue
+			}
+			t.Run(c.name+what, func(t *testing.T) {
 				if c.v2 && !v2 {
 					t.Skip("this node has cgroup v1, without the file")
 				}
-				take := func(w way, script string) map[string]string {
+				// take returns what the files have after the creation and after the
+				// update.
+				take := func(w way, script string, want [2]map[string]string) (got [2]map[string]string) {
 					agent.Restart(t)
 					node := runtimetest.NewRuntime(t)
-					pod, container, pid := w(t, node, agent, annotations(level, script))
-					files := map[string]string{}
-					for prefix, cgroup := range map[string]string{"pod ": pod, "container ": container} {
-						for name, text := range node.Files(cgroup) {
-							files[prefix+name] = text
+					if level == hookpb.LevelQOS {
+						dir := "undecided"
+						if script != "" {
+							dir = classDir(c.name)
 						}
+						node.Layout.Root += "/" + dir
 					}
-					score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-					if err != nil {
-						t.Fatal(err)
+					created := w(t, node, agent, annotations(level, script))
+					got[0] = look(t, node, created, want[0], level == hookpb.LevelQOS)
+					if c.created {
+						return got
 					}
-					files["oom_score_adj"] = strings.TrimSpace(string(score))
-					return files
+					created.resize()
+					got[1] = look(t, node, created, want[1], level == hookpb.LevelQOS)
+					return got
 				}
-				want := take(byStandalone, c.script)
-				if untouched := take(byStandalone, ""); maps.Equal(want, untouched) {
-					t.Errorf("the decision changes nothing: %v", want)
+				want := take(byStandalone, c.script, [2]map[string]string{})
+				for i, untouched := range take(byStandalone, "", [2]map[string]string{}) {
+					if untouched != nil && maps.Equal(want[i], untouched) {
+						t.Errorf("the decision changes nothing: %v", untouched)
+					}
 				}
-				if diff := cmp.Diff(want, take(byRuntimeHook, c.script)); diff != "" {
+				if diff := cmp.Diff(want, take(byRuntimeHook, c.script, want)); diff != "" {
 					t.Errorf("standalone and RuntimeHookService: %s", diff)
 				}
-				if diff := cmp.Diff(want, take(byNRI, c.script)); diff != "" {
+				if diff := cmp.Diff(want, take(byNRI, c.script, want)); diff != "" {
 					t.Errorf("standalone and NRI: %s", diff)
 				}
 			})

@@ -65,7 +65,7 @@ func New(cfg Config) (*Plugin, error) {
 		errs = append(errs, fmt.Errorf("nri: configuration: index %q: %w", cfg.Index, err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -83,6 +83,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err := p.cfg.Engine.Warm(ctx); err != nil {
 		return fmt.Errorf("nri: %w", err)
 	}
+	defer p.handler.Wait()
 	backoff := p.cfg.Backoff
 	for {
 		start := time.Now()
@@ -167,7 +168,7 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 // on again, so nothing is lost while nobody was connected.
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
 	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
-	e.p.handler.Prune()
+	e.p.handler.Review(ctx)
 	byID := map[string]*api.PodSandbox{}
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod

@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 		errs = append(errs, fmt.Errorf("runtimehook: configuration: failure policy is %s, want Fail or Ignore", cfg.FailurePolicy))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -100,7 +100,9 @@ func (s *Server) Run(ctx context.Context) error {
 	pb.RegisterRuntimeHookServiceServer(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	defer s.handler.Wait()
 	defer server.GracefulStop()
+	s.handler.Review(ctx)
 	if s.cfg.Registration != "" {
 		if err := s.register(); err != nil {
 			return fmt.Errorf("runtimehook: register: %w", err)

@@ -1,6 +1,6 @@
 // Command scripted is a guest for tests: it does what the pod's annotation with
 // the plugin's own name says, line by line; about a QoS class, what its
-// configuration says.
+// configuration says of the class or of a directory that its cgroup lies in.
 package main
 
 import (
@@ -23,7 +23,7 @@ var (
 )
 
 type scripted struct {
-	// QOS is by the name of the class.
+	// QOS is by the name of the class or of the directory.
 	QOS map[string]string `json:"qos"`
 }
 
@@ -36,6 +36,9 @@ func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	if req.Level() == hooks.LevelQOS && script == "" {
 		script = s.QOS[req.QOSClass().String()]
+		for dir := range strings.SplitSeq(req.CgroupParent(), "/") {
+			script += s.QOS[dir]
+		}
 	}
 	for line := range strings.Lines(script) {
 		command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
