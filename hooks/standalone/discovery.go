@@ -31,7 +31,7 @@ func (f file) Pods(context.Context) ([]Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discover pods: %w", err)
 	}
-	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
+	if !json.Valid(b) {
 		if b, err = yaml.YAMLToJSON(b); err != nil {
 			return nil, fmt.Errorf("discover pods: %s: %w", string(f), err)
 		}

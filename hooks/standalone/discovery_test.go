@@ -83,13 +83,12 @@ func TestFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"kind: Node":                      `kind is "Node", want PodList or Pod`,
-		"{":                               "unexpected EOF",
+		"{":                               "did not find expected",
 		"":                                "found <nil>, want an object",
 		"a: [":                            "did not find expected",
-		"{a: b":                           "invalid character 'a'",
 		`{"kind": "PodList", "items": 5}`: "found 5, want a list",
 		`{"kind": "PodList", "items": [{"metadata": 5}]}`:   "cannot unmarshal number",
-		`{"kind": "PodList", "items": [{"metadata": {}}, {`: "unexpected EOF",
+		`{"kind": "PodList", "items": [{"metadata": {}}, {`: "did not find expected",
 		"kind: Pod\nmetadata: {name: p}":                    `pod /p has the UID ""`,
 		"kind: Pod\nmetadata: {name: p, uid: ../../x}":      `pod /p has the UID "../../x"`,
 	} {
@@ -122,16 +121,19 @@ func TestKubelet(t *testing.T) {
 		w.Write(b)
 	}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer secret" {
+		switch r.Header.Get("Authorization") {
+		case "Bearer secret":
+			answer(w, r)
+		case "Bearer cut":
+			io.WriteString(w, `{"kind": "PodList", "items": [{"metadata": {"uid": "u"}}, {"meta`)
+		default:
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
-			return
 		}
-		answer(w, r)
 	}))
 	defer server.Close()
 	server.Config.ErrorLog = nil
 	ca := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	token := write(t, "secret\n")
+	token, cut := write(t, "secret\n"), write(t, "cut\n")
 	for _, c := range []struct {
 		name string
 		cfg  standalone.KubeletConfig
@@ -141,6 +143,7 @@ func TestKubelet(t *testing.T) {
 		{"with any certificate", standalone.KubeletConfig{TokenFile: token, Insecure: true}, ""},
 		{"without a token", standalone.KubeletConfig{CAFile: ca}, "401 Unauthorized: Unauthorized"},
 		{"with the system's certificates", standalone.KubeletConfig{TokenFile: token}, "certificate"},
+		{"an answer that is cut off", standalone.KubeletConfig{TokenFile: cut, CAFile: ca}, "unexpected EOF"},
 		{"without its token file", standalone.KubeletConfig{TokenFile: "/nowhere", CAFile: ca}, "/nowhere"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
