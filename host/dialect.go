@@ -267,6 +267,25 @@ func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout
 	return stdout, err
 }
 
+// Feed puts data behind what the program that runs has not read yet of its
+// standard input: for host functions that answer there. data is copied, which the
+// guest pays for. A program that lets more pile up than its memory may have breaks
+// a rule.
+func (i *Instance) Feed(data []byte) {
+	if !i.program.running {
+		return
+	}
+	n := len(i.program.stdin) + len(data)
+	if uint64(n) > i.version.limits.MemoryBytes {
+		i.Violate(fmt.Errorf("standard input has %d bytes that were not read, more than %d", n, i.version.limits.MemoryBytes))
+	}
+	if !i.program.fed { // What Run was given is not ours to write behind.
+		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true
+	}
+	i.Charge(len(data))
+	i.program.stdin = append(i.program.stdin, data...)
+}
+
 // commandStart is the export that runs a program.
 const commandStart = "_start"
 
@@ -274,6 +293,7 @@ const commandStart = "_start"
 type program struct {
 	args    []string
 	stdin   []byte // What is left of it.
+	fed     bool   // stdin is a slice of the host's own.
 	stdout  []byte
 	running bool
 }
