@@ -176,7 +176,10 @@ func TestKubewarden(t *testing.T) {
 		cfg := config(t, name, file)
 		cfg.Module.Guest = []byte(`{"labels":["team"]}`)
 		cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`}
+		cfg.Cluster = cluster{
+			"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`,
+			"Deployment shop/db": `{"kind":"Deployment","metadata":{"name":"db","labels":{}},"spec":{"replicas":1,"containers":[{"name":"a","image":"db:1"}]}}`,
+		}
 		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
 		if change != nil {
 			change(&cfg)
@@ -206,8 +209,13 @@ func TestKubewarden(t *testing.T) {
 		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it`)},
 		{"mode-list", says(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"kind":"Deployment"}]}`)},
 		{"mode-all", says(`{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[]}`)},
+		{"mode-part", says(`{"kind":"Deployment","metadata":{"name":"db"},"spec":{"containers":[{"image":"db:1"}]}}`)},
 		{"mode-can-i", says(`{"allowed":true}`)},
-		{"mode-net", says("net/v1/dns_lookup_host is not offered by this host")},
+		{"mode-may-i", says(`{"allowed":true}`)},
+		{"mode-may-what", says(`can_i: the question has no resource attributes`)},
+		{"mode-cert", says("is_certificate_trusted: certificate: it is no certificate in PEM")},
+		{"mode-net", says("net/v1/dns_lookup_host is not offered: policies have no network here")},
+		{"mode-oci", says("oci/v2/verify is not offered: policies have no network here")},
 		{"mode-mutate", failed("changes the object, which allowedToMutate does not allow")},
 		{"mode-echo", denied(418, "", echo)},
 	}
@@ -293,6 +301,22 @@ func TestKubewardenWASI(t *testing.T) {
 	if got := admission.NewEngine(p).Mutate(t.Context(), r); string(got.Patch) != `[{"op":"replace","path":"/uid","value":"uid-1"}]` {
 		t.Errorf("patch is %s, %+v", got.Patch, got.Result)
 	}
+	t.Run("asks the host", func(t *testing.T) {
+		cfg := config(t, "program", file)
+		cfg.Module.Guest = []byte(`{"ask":"get_resource"}`)
+		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace","data":"` + strings.Repeat("x", 100<<10) + `"}`}
+		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
+		compare(t, denied(403, "Forbidden", `Namespace of 102430 bytes, then get_resource: there is no Namespace none in namespace ""`), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
+		cfg.ContextAwareResources = nil
+		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
+		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
+		cfg.Module.Guest = []byte(`{"flood":true}`)
+		cfg.Module.Limits.Fuel = 1 << 40
+		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
+		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: standard input has ") {
+			t.Errorf("answer is %+v", got.Result)
+		}
+	})
 	if _, err = policy(`{"dney":"no"}`, false); err == nil || err.Error() != `plugin "program": probe: settings are not valid: json: unknown field "dney"` {
 		t.Errorf("error is %v", err)
 	}

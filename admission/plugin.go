@@ -124,7 +124,7 @@ func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
 		kubewarden.New(name, capabilities, logger),
 		opa.New(name, cfg.Gatekeeper, logger),
 		stellar.New(name, logger),
-		kubewarden.NewWASI(),
+		kubewarden.NewWASI(capabilities),
 	}
 }
 

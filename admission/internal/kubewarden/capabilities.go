@@ -55,8 +55,12 @@ func (c *Capabilities) call(ctx context.Context, binding, namespace, operation s
 		case "can_i":
 			return c.review(ctx, payload)
 		}
-	case "oci", "net", "crypto":
-		return nil, fmt.Errorf("%s/%.100s is not offered by this host", namespace, operation)
+	case "crypto":
+		if operation == "v1/is_certificate_trusted" {
+			return isCertificateTrusted(payload)
+		}
+	case "oci", "net":
+		return nil, fmt.Errorf("%s/%.100s is not offered: policies have no network here", namespace, operation)
 	}
 	return nil, fmt.Errorf("unknown operation %.100q of namespace %.100q", operation, namespace)
 }
@@ -92,12 +96,13 @@ func (c *Capabilities) log(ctx context.Context, payload []byte) ([]byte, error) 
 
 // lookup is a question about objects.
 type lookup struct {
-	APIVersion    string  `json:"api_version"`
-	Kind          string  `json:"kind"`
-	Namespace     *string `json:"namespace"`
-	Name          string  `json:"name"`
-	LabelSelector *string `json:"label_selector"`
-	FieldSelector *string `json:"field_selector"`
+	APIVersion    string   `json:"api_version"`
+	Kind          string   `json:"kind"`
+	Namespace     *string  `json:"namespace"`
+	Name          string   `json:"name"`
+	LabelSelector *string  `json:"label_selector"`
+	FieldSelector *string  `json:"field_selector"`
+	FieldMasks    []string `json:"field_masks"`
 }
 
 // parse reads a question and returns the kind that it is about, if the policy may
@@ -140,7 +145,7 @@ func (c *Capabilities) get(ctx context.Context, payload []byte) ([]byte, error) 
 	if object == nil {
 		return nil, fmt.Errorf("get_resource: there is no %s %s in namespace %q", q.Kind, q.Name, q.namespace())
 	}
-	return object, nil
+	return masked(object, q.FieldMasks)
 }
 
 func (c *Capabilities) list(ctx context.Context, payload []byte, namespaced bool) ([]byte, error) {
@@ -173,6 +178,9 @@ func (c *Capabilities) list(ctx context.Context, payload []byte, namespaced bool
 		Items           []json.RawMessage `json:"items"`
 	}{TypeMeta: metav1.TypeMeta{APIVersion: q.APIVersion, Kind: q.Kind + "List"}, Items: []json.RawMessage{}}
 	for _, object := range objects {
+		if object, err = masked(object, q.FieldMasks); err != nil {
+			return nil, fmt.Errorf("list resources: %w", err)
+		}
 		list.Items = append(list.Items, object)
 	}
 	return json.Marshal(list)
@@ -185,18 +193,51 @@ func (c *Capabilities) review(ctx context.Context, payload []byte) ([]byte, erro
 	if len(c.Kinds) == 0 {
 		return nil, errors.New("can_i: the policy may see nothing of the cluster: it has no contextAwareResources")
 	}
-	// The question is a SubjectAccessReview, of which only the spec counts.
-	var q struct {
-		Review struct {
-			Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`
-		} `json:"subject_access_review"`
-	}
+	var q accessQuestion
 	if err := json.Unmarshal(payload, &q); err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}
-	status, err := c.Cluster.Review(ctx, q.Review.Spec)
+	spec, err := q.review()
+	if err != nil {
+		return nil, fmt.Errorf("can_i: %w", err)
+	}
+	status, err := c.Cluster.Review(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}
 	return json.Marshal(status)
+}
+
+// accessQuestion is what can_i asks, in the form of Kubewarden's SDKs for Rust and
+// JavaScript or, with the spec of a SubjectAccessReview, in that of the one for Go.
+type accessQuestion struct {
+	Review struct {
+		User       string   `json:"user"`
+		Groups     []string `json:"groups"`
+		Attributes *struct {
+			Group       string `json:"group"`
+			Name        string `json:"name"`
+			Namespace   string `json:"namespace"`
+			Resource    string `json:"resource"`
+			Subresource string `json:"subresource"`
+			Verb        string `json:"verb"`
+			Version     string `json:"version"`
+		} `json:"resource_attributes"`
+	} `json:"subject_access_review"`
+	Spec *authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+}
+
+func (q *accessQuestion) review() (authorizationv1.SubjectAccessReviewSpec, error) {
+	switch a := q.Review.Attributes; {
+	case a != nil:
+		return authorizationv1.SubjectAccessReviewSpec{
+			User: q.Review.User, Groups: q.Review.Groups,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: a.Group, Name: a.Name, Namespace: a.Namespace, Resource: a.Resource, Subresource: a.Subresource, Verb: a.Verb, Version: a.Version,
+			},
+		}, nil
+	case q.Spec != nil && q.Spec.ResourceAttributes != nil:
+		return *q.Spec, nil
+	}
+	return authorizationv1.SubjectAccessReviewSpec{}, errors.New("the question has no resource attributes")
 }

@@ -17,12 +17,6 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 			Func: func(inst *host.Instance, stack []uint64) { f(inst, exchangeOf(inst), stack) },
 		}
 	}
-	read := func(inst *host.Instance, stack []uint64) []byte {
-		return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
-	}
-	text := func(inst *host.Instance, stack []uint64) string {
-		return strings.ToValidUTF8(string(inst.Read(uint32(stack[0]), uint32(stack[1]))), "\uFFFD")
-	}
 	return []host.Import{
 		function("__guest_request", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) {
 			put(inst, uint32(stack[0]), e.operation)
@@ -31,11 +25,7 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 		function("__guest_response", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.response = read(inst, stack) }),
 		function("__guest_error", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.failure = read(inst, stack) }),
 		function("__host_call", 8, 1, func(inst *host.Instance, e *exchange, stack []uint64) {
-			binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
-			answer, err := capabilities.call(inst.Context(), binding, namespace, operation, read(inst, stack[6:]))
-			if err == nil && len(answer) > inst.Limits().ResultBytes {
-				err = errTooLong
-			}
+			answer, err := capabilities.answer(inst, stack)
 			if err != nil {
 				e.hostResponse, e.hostError = nil, []byte(err.Error())
 				stack[0] = 0
@@ -57,6 +47,46 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 			}
 		}),
 	}
+}
+
+// programImports are the functions of policies that are programs: call, under the
+// name that Kubewarden's SDKs have for it and the one of its JavaScript runtime. It
+// returns 1 if the call failed, the other way round than waPC's.
+func programImports(capabilities *Capabilities) []host.Import {
+	call := func(inst *host.Instance, stack []uint64) {
+		answer, err := capabilities.answer(inst, stack)
+		stack[0] = 0
+		if err != nil {
+			answer, stack[0] = []byte(err.Error()), 1
+		}
+		inst.Feed(answer)
+	}
+	var list []host.Import
+	for _, module := range []string{"host", "kubewarden:javy/host"} {
+		list = append(list, host.Import{Module: module, Name: "call", Params: i32s(8), Results: i32s(1), Func: call})
+	}
+	return list
+}
+
+// answer does what a policy asks for by a binding, a namespace, an operation and a
+// payload, each a pointer and a length.
+func (c *Capabilities) answer(inst *host.Instance, stack []uint64) ([]byte, error) {
+	binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
+	answer, err := c.call(inst.Context(), binding, namespace, operation, read(inst, stack[6:]))
+	if err == nil && len(answer) > inst.Limits().ResultBytes {
+		return nil, errTooLong
+	}
+	return answer, err
+}
+
+// read copies the bytes that a pointer and a length stand for.
+func read(inst *host.Instance, stack []uint64) []byte {
+	return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
+}
+
+// text is read for a string.
+func text(inst *host.Instance, stack []uint64) string {
+	return strings.ToValidUTF8(string(inst.Read(uint32(stack[0]), uint32(stack[1]))), "\uFFFD")
 }
 
 // put copies data into the guest's memory.

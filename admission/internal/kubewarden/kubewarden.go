@@ -3,7 +3,8 @@
 //
 // A waPC policy exports __guest_call, is called by the name of an operation and a
 // payload, and calls the host in the same way for its capabilities. A WASI policy
-// is run with the operation as its argument and the payload on standard input.
+// is run with the operation as its argument and the payload on standard input; it
+// imports the function call from the module host if it asks for capabilities.
 package kubewarden
 
 import (
@@ -100,8 +101,9 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 	}
 }
 
-// NewWASI returns the dialect of policies that are programs.
-func NewWASI() *dialect.Dialect {
+// NewWASI returns the dialect of policies that are programs. They ask the host by a
+// function, too, and read the answer from standard input.
+func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 	run := func(ctx context.Context, inst *host.Instance, operation string, input []byte) ([]byte, error) {
 		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
 	}
@@ -112,6 +114,7 @@ func NewWASI() *dialect.Dialect {
 				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (MetadataOf(m).ExecutionMode == "wasi" || m.Export("validate") == "")
 			},
 			Command: true,
+			Imports: programImports(capabilities),
 		},
 		Mutating: true,
 		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {

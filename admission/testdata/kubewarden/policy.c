@@ -106,7 +106,17 @@ EXPORT("__guest_call") int guest_call(int op_len, int payload_len) {
   } else if (has("mode-all")) {
     ask("kubernetes", "list_resources_all", "{\"api_version\":\"v1\",\"kind\":\"Namespace\"}");
   } else if (has("mode-can-i")) {
-    ask("kubernetes", "can_i", "{\"subject_access_review\":{\"apiVersion\":\"authorization.k8s.io/v1\",\"kind\":\"SubjectAccessReview\",\"spec\":{\"user\":\"alice\",\"resourceAttributes\":{\"verb\":\"create\",\"resource\":\"pods\",\"namespace\":\"shop\"}}},\"disable_cache\":false}");
+    ask("kubernetes", "can_i", "{\"subject_access_review\":{\"groups\":null,\"resource_attributes\":{\"group\":null,\"namespace\":\"shop\",\"resource\":\"pods\",\"verb\":\"create\"},\"user\":\"alice\"},\"disable_cache\":false}");
+  } else if (has("mode-may-i")) {
+    ask("kubernetes", "can_i", "{\"apiVersion\":\"authorization.k8s.io/v1\",\"kind\":\"SubjectAccessReview\",\"spec\":{\"user\":\"alice\",\"groups\":[],\"resourceAttributes\":{\"verb\":\"create\",\"resource\":\"pods\",\"namespace\":\"shop\"}},\"disable_cache\":false}");
+  } else if (has("mode-may-what")) {
+    ask("kubernetes", "can_i", "{\"subject_access_review\":{\"user\":\"alice\"}}");
+  } else if (has("mode-part")) {
+    ask("kubernetes", "get_resource", "{\"api_version\":\"apps/v1\",\"kind\":\"Deployment\",\"name\":\"db\",\"namespace\":\"shop\",\"disable_cache\":true,\"field_masks\":[\"spec.containers.image\"]}");
+  } else if (has("mode-cert")) {
+    ask("crypto", "v1/is_certificate_trusted", "{\"cert\":{\"encoding\":\"Pem\",\"data\":[110,111]},\"cert_chain\":null,\"not_after\":null}");
+  } else if (has("mode-oci")) {
+    ask("oci", "v2/verify", "{}");
   } else if (has("mode-net")) {
     ask("net", "v1/dns_lookup_host", "\"example.com\"");
   } else if (has("mode-echo")) {

@@ -1,12 +1,43 @@
 // Kubewardenwasi is a policy for Kubewarden that is a program: it reads a request
-// from standard input and writes its verdict to standard output.
+// from standard input and writes its verdict to standard output. What it asks the
+// host for comes by standard input, too.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"unsafe"
 )
+
+//go:wasmimport host call
+//go:noescape
+func hostCall(binding unsafe.Pointer, bindingLen uint32, namespace unsafe.Pointer, namespaceLen uint32, operation unsafe.Pointer, operationLen uint32, payload unsafe.Pointer, payloadLen uint32) uint32
+
+// call asks the host, which answers 0 if all is well.
+func call(namespace, operation, payload string) uint32 {
+	pointer := func(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
+	const binding = "kubewarden"
+	return hostCall(pointer(binding), uint32(len(binding)), pointer(namespace), uint32(len(namespace)), pointer(operation), uint32(len(operation)), pointer(payload), uint32(len(payload)))
+}
+
+// look asks for a Namespace, and says what it is or why there is none.
+func look(name string) string {
+	failed := call("kubernetes", "get_resource", `{"api_version":"v1","kind":"Namespace","name":"`+name+`","disable_cache":false}`)
+	answer, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err.Error()
+	}
+	if failed != 0 {
+		return string(answer)
+	}
+	var object struct{ Kind string }
+	if err := json.Unmarshal(answer, &object); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s of %d bytes", object.Kind, len(answer))
+}
 
 type request struct {
 	Request struct {
@@ -19,6 +50,8 @@ type request struct {
 type settings struct {
 	Deny   string `json:"deny"`
 	Mutate bool   `json:"mutate"`
+	Ask    string `json:"ask"`
+	Flood  bool   `json:"flood"`
 }
 
 func main() {
@@ -44,6 +77,12 @@ func main() {
 			os.Exit(1)
 		}
 		switch {
+		case r.Settings.Ask != "":
+			out = map[string]any{"accepted": false, "message": look("shop") + ", then " + look("none")}
+		case r.Settings.Flood:
+			for {
+				call("kubernetes", "get_resource", `{"api_version":"v1","kind":"Namespace","name":"shop","disable_cache":false}`)
+			}
 		case r.Settings.Mutate:
 			out = map[string]any{"accepted": true, "mutated_object": map[string]any{"uid": r.Request.UID}}
 		case r.Settings.Deny != "":
