@@ -14,6 +14,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
@@ -350,6 +351,9 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 	}{
 		{"a kind of its own", `plugin "p": configuration: module.kind, module.imports, module.newState, module.dialects and module.probe must be empty`, func(c *admission.PluginConfig) { c.Module.Kind = 1 }},
 		{"an unknown policy", `plugin "p": configuration: failurePolicy is FailurePolicy(2), want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = 2 }},
+		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none`, func(c *admission.PluginConfig) {
+			c.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}}
+		}},
 		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.Module.Guest = []byte(`{"labls":[],"labels":["a",1]}`) }},
 	}
 	for _, test := range tests {

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -431,6 +432,36 @@ main contains x if { x := io.jwt.decode("a") }
 `)
 	_, err := admission.Load(t.Context(), shared, config(t, "p", file))
 	if want := `plugin "p": probe: the policy needs builtins that this host does not have: http.send, io.jwt.decode`; err == nil || err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// Before ABI 1.2 there was no opa_eval.
+func TestRegoOfAnOlderCompiler(t *testing.T) {
+	module, err := os.ReadFile(rego(t, "k8srequiredlabels/violation", "labels.rego"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := func(module []byte, export string) host.Source {
+		name := string(rune(len(export))) + export
+		if !bytes.Contains(module, []byte(name)) {
+			t.Fatalf("the module has no %s", export)
+		}
+		return host.Bytes(bytes.ReplaceAll(module, []byte(name), []byte(name[:1]+strings.Repeat("x", len(export)))))
+	}
+	cfg := admission.PluginConfig{Module: host.Config{Name: "labels", Source: without(module, "opa_eval"), Guest: []byte(`{"labels":[{"key":"team"}]}`)}}
+	e := admission.NewEngine(load(t, cfg))
+	for range 50 {
+		compare(t, denied(403, "Forbidden", `you must provide labels: {"team"}`), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"x":"y"}}}`)))
+		compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a"}},"data":"`+strings.Repeat("x", 1<<20)+`"}`)))
+	}
+	neither, err := without(module, "opa_eval").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Module.Source = without(neither, "opa_eval_ctx_get_result")
+	const want = `plugin "labels": probe: the module exports neither opa_eval nor opa_eval_ctx_get_result: it is of no ABI that this host knows`
+	if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
 	}
 }

@@ -50,7 +50,8 @@ type PluginConfig struct {
 	Gatekeeper bool
 	// Cluster is where a Kubewarden policy looks objects up; nil if it cannot.
 	Cluster Cluster
-	// ContextAwareResources are the kinds that it may see.
+	// ContextAwareResources are the kinds that it may see. A guest of another ABI
+	// sees none: to give it some is a mistake.
 	ContextAwareResources []schema.GroupVersionKind
 }
 
@@ -111,6 +112,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	p := &Plugin{guest: guest, cfg: cfg, match: match, functions: guest.Functions()}
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
+	}
+	if n := guest.Dialect(); len(cfg.ContextAwareResources) != 0 && n != kubewarden.Name && n != kubewarden.NameWASI {
+		// Such a policy would find nothing, and decide by that.
+		err := fmt.Errorf("plugin %q: configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none", p.Name())
+		return nil, errors.Join(err, guest.Close(ctx))
 	}
 	return p, nil
 }

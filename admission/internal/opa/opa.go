@@ -1,7 +1,8 @@
 // Package opa serves policies in Rego that the compiler of the Open Policy Agent
-// made WebAssembly modules of, by its ABI 1.2 and up
+// made WebAssembly modules of, by its ABI 1
 // (https://www.openpolicyagent.org/docs/latest/wasm/): those that are written
-// for OPA, and those that are written for Gatekeeper.
+// for OPA, and those that are written for Gatekeeper. Modules of ABI 1.2 and up are
+// evaluated by one call of opa_eval, older ones by a context.
 package opa
 
 import (
@@ -39,6 +40,12 @@ const (
 	valueParse
 	builtinNames
 	entrypointNames
+	contextNew
+	contextSetInput
+	contextSetData
+	contextEval
+	contextResult
+	jsonDump
 )
 
 // formatJSON asks opa_eval for its result in JSON.
@@ -72,7 +79,7 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 			Name:   Name,
 			Detect: func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
 			Exports: []host.Export{
-				eval:            {Name: "opa_eval", Params: i32(7), Results: i32(1)},
+				eval:            {Name: "opa_eval", Params: i32(7), Results: i32(1), Optional: true},
 				malloc:          {Name: "opa_malloc", Params: i32(1), Results: i32(1)},
 				heapGet:         {Name: "opa_heap_ptr_get", Results: i32(1)},
 				heapSet:         {Name: "opa_heap_ptr_set", Params: i32(1)},
@@ -81,6 +88,12 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 				valueParse:      {Name: "opa_value_parse", Params: i32(2), Results: i32(1)},
 				builtinNames:    {Name: "builtins", Results: i32(1)},
 				entrypointNames: {Name: "entrypoints", Results: i32(1)},
+				contextNew:      {Name: "opa_eval_ctx_new", Results: i32(1), Optional: true},
+				contextSetInput: {Name: "opa_eval_ctx_set_input", Params: i32(2), Optional: true},
+				contextSetData:  {Name: "opa_eval_ctx_set_data", Params: i32(2), Optional: true},
+				contextEval:     {Name: "eval", Params: i32(1), Results: i32(1), Optional: true},
+				contextResult:   {Name: "opa_eval_ctx_get_result", Params: i32(1), Results: i32(1), Optional: true},
+				jsonDump:        {Name: "opa_json_dump", Params: i32(1), Results: i32(1), Optional: true},
 			},
 			Imports:      imports,
 			Start:        []string{"_initialize"},
@@ -118,6 +131,8 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 // policy is what is known of an instance after its first call.
 type policy struct {
 	gatekeeper bool
+	// older says that the module has no opa_eval.
+	older bool
 	// data is the address of the settings, heap that behind them.
 	data, heap uint32
 	builtins   map[uint32]builtin
@@ -130,6 +145,14 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	if p, ok := c.Own.(*policy); ok {
 		return p, nil
 	}
+	older := inst.Module().Export("opa_eval") == ""
+	if older {
+		for _, name := range olderExports {
+			if inst.Module().Export(name) == "" {
+				return nil, fmt.Errorf("the module exports neither opa_eval nor %s: it is of no ABI that this host knows", name)
+			}
+		}
+	}
 	names, err := numbers(cString(inst, dump(inst, uint32(inst.Invoke(builtinNames)))))
 	if err != nil {
 		return nil, fmt.Errorf("builtins: %w", err)
@@ -138,7 +161,7 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	if err != nil {
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
-	p := &policy{gatekeeper: gatekeeper, builtins: map[uint32]builtin{}}
+	p := &policy{gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
 	// Kubewarden's tools write down which of the two a module is for.
 	if kubewarden.MetadataOf(inst.Module()).ExecutionMode == "gatekeeper" {
 		p.gatekeeper = true
@@ -172,6 +195,9 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	c.Own = p
 	return p, nil
 }
+
+// olderExports are what a module has that has no opa_eval.
+var olderExports = []string{"opa_eval_ctx_new", "opa_eval_ctx_set_input", "opa_eval_ctx_set_data", "eval", "opa_eval_ctx_get_result", "opa_json_dump"}
 
 // dump writes a value of the policy as text and returns its address.
 func dump(inst *host.Instance, value uint32) uint32 {
@@ -218,6 +244,9 @@ func cBytes(inst *host.Instance, ptr uint32) []byte {
 // ask evaluates the first entrypoint.
 func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
 	input := p.input(settings, req)
+	if p.older {
+		return p.askInSteps(inst, input)
+	}
 	addr := p.heap
 	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
 		// Only the policy can make its memory grow.
@@ -229,6 +258,22 @@ func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request)
 	}
 	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
 	return p.verdict(cBytes(inst, result))
+}
+
+// askInSteps is ask for a module without opa_eval.
+func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict, error) {
+	inst.Invoke(heapSet, uint64(p.heap))
+	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
+	if value == 0 {
+		return dialect.Verdict{}, errors.New("the policy does not take the request")
+	}
+	evaluation := inst.Invoke(contextNew)
+	inst.Invoke(contextSetInput, evaluation, value)
+	inst.Invoke(contextSetData, evaluation, uint64(p.data))
+	if code := inst.Invoke(contextEval, evaluation); code != 0 {
+		return dialect.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
+	}
+	return p.verdict(cBytes(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
 func (p *policy) input(settings []byte, req *dialect.Request) []byte {
