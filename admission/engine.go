@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -256,12 +257,13 @@ type said struct {
 }
 
 // askIfMatching asks a policy about a validation or a mutation, unless its rules
-// do not match.
+// do not match. A policy about which that is not known has failed.
 func askIfMatching(ctx context.Context, p Policy, req *dialect.Request, mutating bool) (v verdict, asked bool) {
 	matches, err := p.matcher().matches(ctx, req.AdmissionRequest)
 	switch {
 	case err != nil:
-		return failed(errors.New("policy " + p.Name() + ": match: " + err.Error())), true
+		err = fmt.Errorf("policy %q: match: %w", p.Name(), err)
+		return within(ctx, p, req, mutating, func() verdict { return failed(err) }), true
 	case !matches:
 		return v, false
 	}

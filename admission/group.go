@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -98,6 +99,16 @@ func (g *Group) rules() *PolicyRules { return &g.cfg.PolicyRules }
 func (g *Group) matcher() *matcher   { return g.match }
 func (g *Group) validates() bool     { return true }
 func (g *Group) mutates() bool       { return false }
+
+// logger returns the log of the first member that has one.
+func (g *Group) logger() *slog.Logger {
+	for _, p := range g.members {
+		if l := p.logger(); l != nil {
+			return l
+		}
+	}
+	return nil
+}
 
 // decide asks the members that the expression needs.
 func (g *Group) decide(ctx context.Context, req *dialect.Request, _ bool) verdict {

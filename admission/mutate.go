@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
@@ -36,7 +37,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			continue
 		}
 		if v.failure == nil && v.Allowed && v.Mutates() {
-			patch, object, err := changes(req.AdmissionRequest, &v)
+			patch, object, err := changes(req.AdmissionRequest, &v.Verdict)
 			switch {
 			case err != nil:
 				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err)}
@@ -64,7 +65,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 
 // changes returns what a verdict changes about the object of r: as a patch, and as
 // the object that comes of it. It returns none if nothing is another afterwards.
-func changes(r *admissionv1.AdmissionRequest, v *verdict) (patch, object []byte, err error) {
+func changes(r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
 		return nil, nil, errors.New("changes the object of a request that has none")
 	}

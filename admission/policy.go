@@ -156,15 +156,20 @@ type memberCause struct{ name, message string }
 
 func failed(err error) verdict { return verdict{failure: err} }
 
-// ask asks a policy within its rules: a policy that monitors has its verdict
-// logged and dropped.
+// ask asks a policy within its rules.
 func ask(ctx context.Context, p Policy, req *dialect.Request, mutating bool) verdict {
-	rules := p.rules()
-	if rules.Observer == nil && rules.Mode == Protect {
-		return p.decide(ctx, req, mutating)
+	if rules := p.rules(); rules.Observer == nil && rules.Mode == Protect {
+		return p.decide(ctx, req, mutating) // Without a closure: 0 allocs.
 	}
+	return within(ctx, p, req, mutating, func() verdict { return p.decide(ctx, req, mutating) })
+}
+
+// within gets a verdict within the rules of a policy: they have it observed, and
+// that of a policy that monitors logged and dropped.
+func within(ctx context.Context, p Policy, req *dialect.Request, mutating bool, decide func() verdict) verdict {
+	rules := p.rules()
 	start := time.Now()
-	v := p.decide(ctx, req, mutating)
+	v := decide()
 	if rules.Observer != nil {
 		d := Decision{
 			Policy: p.Name(), Mutating: mutating, Mode: rules.Mode, Verdict: Denied,
@@ -201,6 +206,11 @@ func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdic
 	case !v.Allowed:
 		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", messageOf(v))...)
 	default:
-		l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(v.Patch))...)
+		patch, _, err := changes(req.AdmissionRequest, &v.Verdict)
+		if err != nil {
+			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", err)...)
+		} else if patch != nil {
+			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(patch))...)
+		}
 	}
 }

@@ -214,7 +214,7 @@ func TestMatch(t *testing.T) {
 			c.Match.NamespaceSelector = selector("a=b")
 			c.Namespaces = func(context.Context, string) (map[string]string, error) { return nil, errors.New("no cache") }
 		}))
-		compare(t, denied(500, "InternalError", `policy p: match: labels of namespace "shop": no cache`), e.Validate(t.Context(), object(`{}`)))
+		compare(t, denied(500, "InternalError", `policy "p": match: labels of namespace "shop": no cache`), e.Validate(t.Context(), object(`{}`)))
 	})
 }
 
@@ -256,6 +256,64 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log has no %s:\n%s", want, log.String())
 		}
+	}
+	t.Run("a whole object is logged as what it changes", func(t *testing.T) {
+		log.Reset()
+		compare(t, allowed(), e.Mutate(t.Context(), request(t, "set-object", `{"metadata":{"name":"db"}}`)))
+		if want := `patch="[{\"op\":\"remove\",\"path\":\"/metadata/annotations\"},`; !strings.Contains(log.String(), want) {
+			t.Errorf("log has no %s:\n%s", want, log.String())
+		}
+	})
+	t.Run("labels of a namespace that cannot be had", func(t *testing.T) {
+		log.Reset()
+		seen := &decisions{}
+		e := admission.NewEngine(script(t, "trial", "", func(c *admission.PluginConfig) {
+			c.Mode, c.Observer, c.Module.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
+			c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+			c.Namespaces = func(context.Context, string) (map[string]string, error) { return nil, errors.New("no cache") }
+		}))
+		compare(t, allowed(), e.Validate(t.Context(), request(t)))
+		if diff := cmp.Diff([]admission.Decision{fail}, seen.list); diff != "" || !strings.Contains(log.String(), "no cache") {
+			t.Errorf("decisions (-want +got):\n%s\nlog: %s", diff, log.String())
+		}
+	})
+	t.Run("a group", func(t *testing.T) {
+		log.Reset()
+		member := config(t, "m", memberGuest)
+		member.Module.Guest, member.Module.Logger = []byte(`{"name":"m"}`), slog.New(slog.NewTextHandler(&log, nil))
+		g, err := admission.NewGroup(admission.GroupConfig{
+			Name: "release", Message: "not fit for release", Expression: "m()", Members: map[string]*admission.Plugin{"m": load(t, member)},
+			PolicyRules: admission.PolicyRules{Mode: admission.Monitor},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, allowed(), admission.NewEngine(g).Validate(t.Context(), request(t)))
+		if want := `msg="policy would have denied the request" policy=release`; !strings.Contains(log.String(), want) {
+			t.Errorf("log has no %s:\n%s", want, log.String())
+		}
+	})
+}
+
+// What cannot be loaded guards what it guarded, whatever it was.
+func TestUnavailable(t *testing.T) {
+	for _, mutates := range []bool{false, true} {
+		rules := admission.PolicyRules{Match: admission.Match{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}}}
+		u, err := admission.Unavailable("gone", rules, mutates, errors.New("no module"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := admission.NewEngine(u)
+		want := denied(500, "InternalError", `policy "gone" is not available: no module`)
+		compare(t, want, e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"guarded":"yes"}}}`)))
+		compare(t, allowed(), e.Validate(t.Context(), requestOf(`{}`)))
+		if !mutates {
+			want = allowed()
+		}
+		compare(t, want, e.Mutate(t.Context(), requestOf(`{"metadata":{"labels":{"guarded":"yes"}}}`)))
+	}
+	if _, err := admission.Unavailable("gone", admission.PolicyRules{Mode: 7}, false, errors.New("no module")); err == nil {
+		t.Error("rules that are wrong are taken")
 	}
 }
 

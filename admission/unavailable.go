@@ -10,7 +10,8 @@ import (
 // Unavailable returns a policy that fails on every request that rules match, for
 // reason: it stands for one that should be there and could not be loaded, so that
 // requests which it should guard do not pass unseen, while others do. mutates says
-// that it stands for a mutator.
+// that it stands for a mutator. It stands for a validator in any case: nobody knows
+// whether the plugin is not one, too.
 func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
 	match, err := rules.compile()
 	if err != nil {
@@ -31,7 +32,7 @@ func (u *unavailable) Name() string                { return u.name }
 func (u *unavailable) Close(context.Context) error { return nil }
 func (u *unavailable) rules() *PolicyRules         { return &u.policyRules }
 func (u *unavailable) matcher() *matcher           { return u.match }
-func (u *unavailable) validates() bool             { return !u.mutator }
+func (u *unavailable) validates() bool             { return true }
 func (u *unavailable) mutates() bool               { return u.mutator }
 
 func (u *unavailable) decide(context.Context, *dialect.Request, bool) verdict {
