@@ -138,6 +138,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 // codeOf returns the HTTP code of an error.
 func codeOf(err error) int {
 	var tooLarge *http.MaxBytesError
+	var keep *keepError
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return http.StatusNotFound
@@ -145,6 +146,8 @@ func codeOf(err error) int {
 		return http.StatusConflict
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
+	case errors.As(err, &keep):
+		return http.StatusInternalServerError
 	}
 	return http.StatusBadRequest
 }

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,6 +217,94 @@ plugins:
 	}
 	if got := f.ask("Pod"); got != "bad: better" {
 		t.Errorf("message is %q", got)
+	}
+}
+
+// A group is what its members' files hold, also if one of them changed while the
+// group was built, or could not be read then.
+func TestGroupsFollowTheirMembers(t *testing.T) {
+	var fetches atomic.Int64
+	var first, second atomic.Value
+	first.Store(says("first"))
+	second.Store([]byte(nil))
+	f := start(t, func(c *manage.Config) {
+		c.ConfigMaps = host.ObjectGetterFunc(func(_ context.Context, _, name string) (map[string][]byte, error) {
+			if name == "first" {
+				module := first.Load().([]byte)
+				if fetches.Add(1) == 1 {
+					first.Store(says("changed")) // Right behind the group's back.
+				}
+				return map[string][]byte{"wasm": module}, nil
+			}
+			if module := second.Load().([]byte); module != nil {
+				return map[string][]byte{"wasm": module}, nil
+			}
+			return nil, errors.New("not found")
+		})
+	})
+	file := func(expression, members string) *manage.File {
+		parsed, err := manage.ParseFile([]byte("groups: [{name: g, expression: " + expression + ", message: refused, members: {" + members + "}}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	member := func(alias, name string) string {
+		return alias + ": {name: g." + alias + ", source: {configMap: {namespace: n, name: " + name + ", key: wasm}}}"
+	}
+	if err := f.Apply(t.Context(), file("a()", member("a", "first"))); err != nil {
+		t.Fatal(err)
+	}
+	f.untilCause(t, "changed")
+
+	err := f.Apply(t.Context(), file("a() && b() && c()", member("a", "first")+", "+member("b", "second")+", "+member("c", "second")))
+	if err == nil || !strings.Contains(err.Error(), "member b: ") || !strings.Contains(err.Error(), "member c: ") {
+		t.Errorf("error is %v", err)
+	}
+	f.untilCause(t, "changed") // The old one serves.
+	second.Store(says("second"))
+	first.Store(says("newest"))
+	f.untilCause(t, "newest")
+	if got := f.List()[0].Error; got != "" {
+		t.Errorf("error is %s", got)
+	}
+}
+
+// untilCause waits for a denial with a cause.
+func (f *fixture) untilCause(t *testing.T, want string) {
+	t.Helper()
+	r := &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create}
+	got := ""
+	for deadline := time.Now().Add(20 * time.Second); got != want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("cause is %q, want %q; %+v", got, want, f.List())
+		}
+		response := f.engine.Validate(context.Background(), r)
+		if response.Allowed || len(response.Result.Details.Causes) == 0 {
+			t.Fatalf("answer is %+v", response)
+		}
+		got = response.Result.Details.Causes[0].Message
+	}
+}
+
+// A file that is not there yet is applied when it is, and nobody is ready before.
+func TestFileThatComesLater(t *testing.T) {
+	f := start(t, nil)
+	f.ExpectFile()
+	if err := f.Ready(); err == nil {
+		t.Error("ready without the file")
+	}
+	file := filepath.Join(f.dir, "policies.yaml")
+	if err := f.FollowFile(t.Context(), file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error is %v", err)
+	}
+	if err := f.Ready(); err == nil {
+		t.Error("ready without the file")
+	}
+	f.write(t, "policies.yaml", "plugins: [{name: d, source: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}]")
+	f.until(t, "Pod", "d")
+	if err := f.Ready(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -443,6 +532,43 @@ func TestAPI(t *testing.T) {
 			t.Errorf("error is %q", got)
 		}
 	})
+	t.Run("what cannot be read guards everything, until it is removed", func(t *testing.T) {
+		file := filepath.Join(state, "torn.json")
+		if err := os.WriteFile(file, []byte(`{"spec":`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := start(t, withState)
+		if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+file+": unexpected end of JSON input") {
+			t.Errorf("message is %q", got)
+		}
+		// And the others can be changed meanwhile.
+		if err := again.SetEnabled("p", false); err != nil {
+			t.Error(err)
+		}
+		if err := again.Remove("torn"); err != nil {
+			t.Error(err)
+		}
+		if got := again.ask("Node"); got != "" {
+			t.Errorf("message is %q", got)
+		}
+	})
+	t.Run("a directory that cannot be written to", func(t *testing.T) {
+		if err := os.Chmod(state, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if os.Getuid() == 0 { // Permissions are not for root.
+			if err := os.Rename(state, state+".gone"); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Rename(state+".gone", state)
+		}
+		defer os.Chmod(state, 0o700)
+		code, answer := c.do("POST", "/plugins", loadBody("w", "1", says("w"), nil))
+		if text, _ := answer["error"].(string); code != 500 || !strings.HasPrefix(text, `policy "w" is in service, and not kept: `) {
+			t.Errorf("%d %v", code, answer)
+		}
+	})
+	c.want("DELETE", "/plugins/w", nil, 200, map[string]any{"status": "removed"})
 	c.want("DELETE", "/plugins/p", nil, 200, map[string]any{"status": "removed"})
 	c.want("DELETE", "/plugins/p", nil, 404, map[string]any{"error": `policy "p": not found`})
 	c.want("POST", "/plugins/p/enable", nil, 404, map[string]any{"error": `policy "p": not found`})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -64,6 +65,15 @@ type entry struct {
 	unfollow context.CancelFunc
 }
 
+// built is what came of an entry's sources.
+type built struct {
+	policy admission.Policy
+	// module is that of a plugin, and digests those of a group's members that
+	// could be fetched.
+	module  []byte
+	digests map[string]string
+}
+
 // Version is a version of a plugin.
 type Version struct {
 	// Version is what whoever loaded it called it.
@@ -85,7 +95,8 @@ var (
 )
 
 // New returns a manager without policies, or with those that its directory keeps.
-// One that cannot be loaded is unavailable, and not an error.
+// One that cannot be loaded is unavailable, and not an error; if not even its rules
+// can be read, it guards every request until it is loaded anew or removed.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Runtime == nil || cfg.Engine == nil {
 		return nil, errors.New("manage policies: runtime or engine is missing")
@@ -101,14 +112,19 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if m.store, err = openStore(cfg.Directory); err != nil {
 		return nil, fmt.Errorf("manage policies: %w", err)
 	}
-	kept, err := m.store.read()
+	kept, broken, err := m.store.read()
 	if err != nil {
-		m.log(slog.LevelError, "read what the management API loaded", "err", err)
+		return nil, fmt.Errorf("manage policies: %w", err)
 	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	for _, k := range kept {
 		m.restore(ctx, k)
+	}
+	for name, err := range broken {
+		// What it guards is not known, so it is everything.
+		m.log(slog.LevelError, "read what the management API loaded", "policy", name, "err", err)
+		m.refuse(&entry{name: name, origin: fromAPI, plugin: &PluginSpec{Name: name}, loadedAt: time.Now()}, err)
 	}
 	m.publish()
 	return m, nil
@@ -181,50 +197,57 @@ func (m *Manager) unavailable(e *entry, reason error) admission.Policy {
 	return policy
 }
 
-// build makes the policy of an entry from its sources.
-func (m *Manager) build(ctx context.Context, e *entry) (policy admission.Policy, module []byte, err error) {
-	if e.plugin != nil {
-		if module, err = m.fetch(ctx, e.plugin); err != nil {
-			return nil, nil, err
-		}
-		policy, err = m.loadPlugin(ctx, e.plugin, module)
-		return policy, module, err
+// build makes the policy of an entry from its sources. module is that of a plugin,
+// nil if it is to be fetched. What was fetched is in b also if there is an error.
+func (m *Manager) build(ctx context.Context, e *entry, module []byte) (b built, err error) {
+	if e.plugin == nil {
+		return m.buildGroup(ctx, e.group)
 	}
-	policy, err = m.buildGroup(ctx, e.group)
-	return policy, nil, err
+	if b.module = module; b.module == nil {
+		if b.module, err = m.fetch(ctx, e.plugin); err != nil {
+			return built{}, err
+		}
+	}
+	b.policy, err = m.loadPlugin(ctx, e.plugin, b.module)
+	return b, err
 }
 
-func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (admission.Policy, error) {
+func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err error) {
 	rules, err := g.policyRules()
 	if err != nil {
-		return nil, err
+		return b, err
 	}
+	b.digests = map[string]string{}
 	members := map[string]*admission.Plugin{}
-	closeMembers := func() {
-		for _, p := range members {
-			p.Close(context.WithoutCancel(ctx))
-		}
-	}
-	for alias, spec := range g.Members {
+	var errs []error
+	for _, alias := range slices.Sorted(maps.Keys(g.Members)) {
+		spec := g.Members[alias]
 		module, err := m.fetch(ctx, &spec)
-		var policy admission.Policy
 		if err == nil {
-			policy, err = m.loadPlugin(ctx, &spec, module)
+			b.digests[alias] = digestOf(module)
+			var policy admission.Policy
+			if policy, err = m.loadPlugin(ctx, &spec, module); err == nil {
+				members[alias] = policy.(*admission.Plugin)
+				continue
+			}
 		}
-		if err != nil {
-			closeMembers()
-			return nil, fmt.Errorf("group %q: member %s: %w", g.Name, alias, err)
-		}
-		members[alias] = policy.(*admission.Plugin)
+		errs = append(errs, fmt.Errorf("group %q: member %s: %w", g.Name, alias, err))
 	}
-	group, err := admission.NewGroup(admission.GroupConfig{
-		Name: g.Name, Members: members, Expression: g.Expression, Message: g.Message, PolicyRules: m.complete(rules),
-	})
+	if err = errors.Join(errs...); err == nil {
+		b.policy, err = admission.NewGroup(admission.GroupConfig{
+			Name: g.Name, Members: members, Expression: g.Expression, Message: g.Message, PolicyRules: m.complete(rules),
+		})
+	}
 	if err != nil {
-		closeMembers()
-		return nil, err
+		b.policy = nil
+		for _, p := range members {
+			if err := p.Close(context.WithoutCancel(ctx)); err != nil {
+				m.log(slog.LevelError, "close policy", "policy", p.Name(), "err", err)
+			}
+		}
+		return b, err
 	}
-	return group, nil
+	return b, nil
 }
 
 // install puts a policy into the place of the one that an entry has. It counts
@@ -348,7 +371,7 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 		case e != nil && e.err == nil && equalSpecs(e.plugin, next.plugin) && equalSpecs(e.group, next.group):
 			return
 		}
-		policy, module, err := m.build(ctx, next)
+		b, err := m.build(ctx, next, nil)
 		if e != nil {
 			e.stopFollowing()
 			if err == nil || e.plugin == nil != (next.plugin == nil) {
@@ -366,10 +389,10 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 			errs = append(errs, err)
 			m.refuse(e, err)
 		} else {
-			gone = append(gone, m.install(e, policy, module))
+			gone = append(gone, m.install(e, b.policy, b.module))
 			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 		}
-		m.follow(ctx, e, next)
+		m.follow(ctx, e, next, b)
 	}
 	for i := range f.Plugins {
 		s := &f.Plugins[i]
@@ -410,54 +433,46 @@ func (e *entry) stopFollowing() {
 }
 
 // follow keeps an entry at what its sources hold. wanted is what it should be,
-// which it is not if that was refused.
-func (m *Manager) follow(ctx context.Context, e, wanted *entry) {
-	var sources []*PluginSpec
-	if wanted.plugin != nil {
-		sources = append(sources, wanted.plugin)
-	} else {
-		for alias := range wanted.group.Members {
-			spec := wanted.group.Members[alias]
-			sources = append(sources, &spec)
-		}
-	}
+// which it is not if that was refused, and b what was fetched for it.
+func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built) {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.unfollow = stop
-	for _, s := range sources {
+	one := func(s *PluginSpec, applied string) {
 		if s.SHA256 != "" || len(s.Source.Bytes) != 0 {
-			continue // What is pinned does not change.
+			return // What is pinned does not change.
 		}
-		applied := ""
-		if wanted.plugin != nil && e.err == nil {
-			applied = e.digest
-		}
-		first := applied == "" && e.err == nil
 		m.closing.Go(func() {
 			err := host.Follow(following, m.source(s.Source), host.FollowOptions{
 				Interval: m.cfg.Interval, Applied: applied,
 				Failed: func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) },
-			}, func(ctx context.Context, _ []byte, _ string) error {
-				if first {
-					first = false // A member of a group that was just built.
-					return nil
-				}
-				return m.rebuild(ctx, e, wanted)
-			})
+			}, func(ctx context.Context, module []byte, _ string) error { return m.rebuild(ctx, e, wanted, module) })
 			if err != nil {
 				m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err)
 			}
 		})
 	}
+	if wanted.plugin != nil {
+		applied := ""
+		if b.module != nil {
+			applied = digestOf(b.module)
+		}
+		one(wanted.plugin, applied)
+		return
+	}
+	for alias, spec := range wanted.group.Members {
+		one(&spec, b.digests[alias])
+	}
 }
 
-// rebuild builds an entry again whose source has changed.
-func (m *Manager) rebuild(ctx context.Context, e, wanted *entry) error {
+// rebuild builds an entry again whose source has changed; module is what the source
+// of a plugin, or of one of a group's members, holds now.
+func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, module []byte) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	if ctx.Err() != nil {
 		return ctx.Err() // It is another by now.
 	}
-	policy, module, err := m.build(ctx, wanted)
+	b, err := m.build(ctx, wanted, module)
 	if err != nil {
 		m.refuse(e, err)
 		return err
@@ -465,19 +480,18 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry) error {
 	m.mu.Lock()
 	e.plugin, e.group = wanted.plugin, wanted.group
 	m.mu.Unlock()
-	m.publish(m.install(e, policy, module))
+	m.publish(m.install(e, b.policy, b.module))
 	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 	return nil
 }
 
 // FollowFile keeps the policies at what a configuration file declares, until ctx
 // ends: it applies the file at once, and again whenever it changes. A file that
-// cannot be read leaves the policies as they are. The error is that of the first
-// time; what goes wrong later is logged.
+// cannot be read leaves the policies as they are, also if it is not there at first.
+// The error is that of the first time; what goes wrong later is logged. [Manager.Ready]
+// has nothing against the manager once it was applied.
 func (m *Manager) FollowFile(ctx context.Context, path string) error {
-	m.mu.Lock()
-	m.wantsFile = true
-	m.mu.Unlock()
+	m.ExpectFile()
 	apply := func(ctx context.Context, data []byte) error {
 		f, err := ParseFile(data)
 		if err != nil {
@@ -485,14 +499,16 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		}
 		return m.Apply(ctx, f)
 	}
-	data, err := host.File(path).Fetch(ctx)
-	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
+	applied := ""
+	data, first := host.File(path).Fetch(ctx)
+	if first != nil {
+		first = fmt.Errorf("read configuration: %w", first)
+	} else {
+		applied, first = digestOf(data), apply(ctx, data)
 	}
-	first := apply(ctx, data)
 	m.closing.Go(func() {
 		err := host.Follow(ctx, host.File(path), host.FollowOptions{
-			Interval: m.cfg.Interval, Applied: digestOf(data),
+			Interval: m.cfg.Interval, Applied: applied,
 			Failed: func(err error) { m.log(slog.LevelError, "follow configuration", "file", path, "err", err) },
 		}, func(ctx context.Context, data []byte, _ string) error {
 			err := apply(ctx, data)
@@ -506,6 +522,15 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		}
 	})
 	return first
+}
+
+// ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile
+// is about to apply, which may take as long as modules take to be fetched and
+// compiled: a server may begin to listen meanwhile.
+func (m *Manager) ExpectFile() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wantsFile = true
 }
 
 // Close takes all policies from the engine, closes them and waits for that until

@@ -144,8 +144,16 @@ func (m *Manager) Remove(name string) error {
 	if m.store == nil {
 		return nil
 	}
-	return m.store.remove(name)
+	if err := m.store.remove(name); err != nil {
+		return &keepError{fmt.Errorf("policy %q is out of service, and kept: %w", name, err)}
+	}
+	return nil
 }
+
+// keepError is a failure of the directory, and not of whoever asked.
+type keepError struct{ error }
+
+func (e *keepError) Unwrap() error { return e.error }
 
 // SetEnabled says whether a policy is asked. A policy of the configuration file is
 // what the file says when that changes.
@@ -228,7 +236,7 @@ func (m *Manager) save(e *entry, module []byte) error {
 	k := kept{Spec: *e.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
 	m.mu.RUnlock()
 	if err := m.store.write(k, module); err != nil {
-		return fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)
+		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 	}
 	// The module lies there now.
 	m.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -34,34 +33,35 @@ func (s *store) moduleFile(digest string) string {
 	return filepath.Join(s.dir, "modules", digest+".wasm")
 }
 
-// read returns the plugins that are kept, and what is wrong with the others.
-func (s *store) read() ([]kept, error) {
-	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
+// read returns the plugins that are kept, and what is wrong with the others, by
+// their names.
+func (s *store) read() (list []kept, broken map[string]error, err error) {
+	files, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	slices.Sort(files)
-	var list []kept
-	var errs []error
-	for _, file := range files {
+	broken = map[string]error{}
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok || checkName("plugin", name) != nil {
+			continue // Not one of ours.
+		}
+		file := s.pluginFile(name)
 		data, err := os.ReadFile(file)
 		var k kept
 		if err == nil {
 			err = json.Unmarshal(data, &k)
 		}
-		if err == nil && k.Spec.Name+".json" != filepath.Base(file) {
+		if err == nil && k.Spec.Name != name {
 			err = fmt.Errorf("it is of plugin %q", k.Spec.Name)
 		}
-		if err == nil {
-			err = checkName("plugin", k.Spec.Name)
-		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			broken[name] = fmt.Errorf("%s: %w", file, err)
 			continue
 		}
 		list = append(list, k)
 	}
-	return list, errors.Join(errs...)
+	return list, broken, nil
 }
 
 // module reads a module and checks that it is the one.
@@ -105,9 +105,9 @@ func (s *store) remove(name string) error {
 
 // sweep removes modules that no plugin has any more.
 func (s *store) sweep() error {
-	list, err := s.read()
-	if err != nil {
-		return err // A file that cannot be read may have modules.
+	list, broken, err := s.read()
+	if err != nil || len(broken) != 0 {
+		return err // What cannot be read may have any of them.
 	}
 	used := map[string]bool{}
 	for _, k := range list {
@@ -116,13 +116,13 @@ func (s *store) sweep() error {
 			used[v.Digest] = true
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(s.dir, "modules", "*.wasm"))
+	files, err := os.ReadDir(filepath.Join(s.dir, "modules"))
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		if !used[strings.TrimSuffix(filepath.Base(file), ".wasm")] {
-			if err := os.Remove(file); err != nil {
+	for _, f := range files {
+		if digest, ok := strings.CutSuffix(f.Name(), ".wasm"); ok && !used[digest] {
+			if err := os.Remove(s.moduleFile(digest)); err != nil {
 				return err
 			}
 		}
