@@ -15,9 +15,9 @@
 //	/plugins…                     what Config.Manage has
 //
 // Certificate, key and client CA are read again when their files change; what
-// cannot be used leaves what is in use. When ctx ends, /readyz fails first, then
-// after Config.DrainDelay no connection is accepted any more, and what runs is
-// waited for.
+// cannot be used leaves what is in use. When ctx ends, /readyz fails first and
+// connections are closed after the request that they are at; after
+// Config.DrainDelay none is accepted any more, and what runs is waited for.
 package webhook
 
 import (
@@ -47,7 +47,8 @@ type Config struct {
 	// Engine decides. Required.
 	Engine *admission.Engine
 	// Ready returns why the server should get no requests yet, nil if it should;
-	// a nil func is always ready.
+	// a nil func is always ready. Until it has returned nil once, webhooks answer
+	// 503: an engine whose policies are still being loaded lets everything pass.
 	Ready func() error
 	// Metrics serves /metrics; nil serves none.
 	Metrics http.Handler
@@ -81,6 +82,8 @@ type Server struct {
 	Listening func(net.Addr)
 
 	listening, draining atomic.Bool
+	// loaded says that Config.Ready has returned nil once.
+	loaded atomic.Bool
 }
 
 // Run serves until ctx ends, and returns when everything is answered. The error is
@@ -218,27 +221,44 @@ func (s *Server) ready() error {
 		return errors.New("the server is about to end")
 	case !s.listening.Load():
 		return errors.New("the server does not listen yet")
-	case s.Config.Ready != nil:
-		return s.Config.Ready()
 	}
+	return s.policiesReady()
+}
+
+func (s *Server) policiesReady() error {
+	if s.Config.Ready != nil {
+		if err := s.Config.Ready(); err != nil {
+			return err
+		}
+	}
+	s.loaded.Store(true)
 	return nil
 }
 
-// guard counts the requests of a webhook, and asks for a client certificate if
-// there is a CA for them.
+// guard counts the requests of a webhook, asks for a client certificate if there is
+// a CA for them, and lets none through before the policies are there.
 func (s *Server) guard(webhook string, h http.Handler) http.Handler {
-	guarded := h
-	if s.Config.ClientCAFile != "" {
-		guarded = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-				http.Error(w, "a client certificate is required", http.StatusUnauthorized)
+	var guarded http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			// Who asks again does so by a new connection, which comes out at
+			// another server: one that is left open would be cut in the end, and
+			// a request may be on its way then.
+			w.Header().Set("Connection", "close")
+		}
+		if s.Config.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+			http.Error(w, "a client certificate is required", http.StatusUnauthorized)
+			return
+		}
+		if !s.loaded.Load() {
+			if err := s.policiesReady(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
-			h.ServeHTTP(w, r)
-		})
+		}
+		h.ServeHTTP(w, r)
+	})
+	if s.Config.Counter != nil {
+		guarded = s.Config.Counter.Wrap(webhook, guarded)
 	}
-	if s.Config.Counter == nil {
-		return guarded
-	}
-	return s.Config.Counter.Wrap(webhook, guarded)
+	return guarded
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -17,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,6 +202,19 @@ func TestPaths(t *testing.T) {
 		c.Manage = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "managed "+r.URL.Path) })
 	})
 	c := s.client(t, nil)
+	// Policies are being loaded: there is a process, and no webhook.
+	<-ready
+	ready <- errors.New("policies are being loaded")
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503} {
+		if code, body := get(t, c, s.url+path); code != want {
+			t.Errorf("%s answers %d %q", path, code, body)
+		}
+	}
+	if code, body := post(t, c, s.url+"/validate"); code != 503 || body != "policies are being loaded\n" {
+		t.Errorf("a webhook without policies answers %d %q", code, body)
+	}
+	<-ready
+	ready <- nil
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\n", "/plugins": "managed /plugins", "/plugins/p/enable": "managed /plugins/p/enable"} {
 		if code, body := get(t, c, s.url+path); code != 200 || body != want {
 			t.Errorf("%s answers %d %q", path, code, body)
@@ -230,6 +246,7 @@ func TestPaths(t *testing.T) {
 	for _, want := range []string{
 		`kubewasm_admission_requests_total{code="200",webhook="validate"} 2`,
 		`kubewasm_admission_requests_total{code="404",webhook="validate"} 1`,
+		`kubewasm_admission_requests_total{code="503",webhook="validate"} 1`,
 		`kubewasm_admission_verdicts_total{mode="Protect",policy="v",verdict="error",webhook="validate"} 2`,
 		`kubewasm_admission_panics_total 0`,
 		`kubewasm_admission_verdict_duration_seconds_count{policy="m",webhook="mutate"} 2`,
@@ -359,6 +376,66 @@ func TestDrain(t *testing.T) {
 		resp.Body.Close()
 		t.Error("the server still answers")
 	}
+}
+
+// While a server drains, clients go on to another one, and none of them loses a
+// request.
+func TestDrainUnderLoad(t *testing.T) {
+	drain := func(_ *server, c *webhook.Config) { c.DrainDelay = 500 * time.Millisecond }
+	first, second := run(t, drain), run(t, drain)
+	second.ca = first.ca
+	second.install(t, issue(t, "of the first", first.ca))
+	until(t, func() bool {
+		resp, err := first.client(t, nil).Get(second.url + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil
+	})
+	// What a Service does: it has the ready ones.
+	var moved atomic.Bool
+	c := first.client(t, nil)
+	transport := c.Transport.(*http.Transport)
+	transport.MaxIdleConnsPerHost = 8
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if moved.Load() {
+			addr = strings.TrimPrefix(second.url, "https://")
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				resp, err := c.Post(first.url+"/validate", "application/json", strings.NewReader(review))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Errorf("answer is %s", resp.Status)
+				}
+			}
+		})
+	}
+	probe := first.client(t, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- first.stop() }()
+	until(t, func() bool { code, _ := get(t, probe, first.url+"/readyz"); return code == 503 })
+	moved.Store(true)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	close(done)
+	wg.Wait()
 }
 
 func TestConfigThatIsWrong(t *testing.T) {
