@@ -3,10 +3,10 @@
 //	webhook -cert tls.crt -key tls.key -policies policies.yaml
 //
 // What the policies are stands in the file policies.yaml, which is followed. With
-// -api-token-file there is a management API as well, for the paths /plugins; with
-// -state-dir, what it loads is there after a restart. In a cluster, or with
-// -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces by
-// their labels, and look at objects.
+// -api-token-file or -api-clients there is a management API as well, for the paths
+// /plugins; with -state-dir, what it loads is there after a restart. In a cluster, or
+// with -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces
+// by their labels, and look at objects.
 //
 // The directory manifests installs it in a cluster.
 package main
@@ -17,9 +17,9 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,6 +50,7 @@ func main() {
 type options struct {
 	server                                        webhook.Config
 	policies, stateDir, cacheDir, tokenFile, kube string
+	clients                                       []string
 	memoryBytes                                   uint64
 }
 
@@ -64,10 +65,20 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
-	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API; none switches the API off")
+	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
+	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
+		o.clients = strings.Split(names, ",")
+		return nil
+	})
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for no limit")
-	return o, flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if len(o.clients) != 0 && o.server.ClientCAFile == "" {
+		return nil, errors.New("-api-clients needs -client-ca, to verify them by")
+	}
+	return o, nil
 }
 
 func run(ctx context.Context, args []string) error {
@@ -104,29 +115,44 @@ func run(ctx context.Context, args []string) error {
 			logger.Error("end", "err", err)
 		}
 	}()
-	following, unfollow := context.WithCancel(ctx)
-	defer unfollow()
 	if o.policies != "" {
-		// A policy that is refused keeps its own requests out, and no others.
-		if err := manager.FollowFile(following, o.policies); err != nil {
-			logger.Error("apply policies", "err", err)
-		}
+		following, unfollow := context.WithCancel(ctx)
+		applied := make(chan struct{})
+		defer func() {
+			unfollow()
+			<-applied
+		}()
+		// Modules may take a while to come. The server listens meanwhile, so that
+		// nobody takes it for dead, and is not ready.
+		manager.ExpectFile()
+		go func() {
+			defer close(applied)
+			// A policy that is refused keeps its own requests out, and no others.
+			if err := manager.FollowFile(following, o.policies); err != nil {
+				logger.Error("apply policies", "err", err)
+			}
+		}()
 	}
 
 	server := webhook.Server{Config: o.server}
 	server.Config.Engine, server.Config.Ready, server.Config.Logger = engine, manager.Ready, logger
 	server.Config.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	server.Config.Counter = verdicts
-	if o.tokenFile != "" {
-		server.Config.Manage = api(manager, o.tokenFile)
+	if o.tokenFile != "" || len(o.clients) != 0 {
+		server.Config.Manage = manager.API(o.auth())
 	}
 	return server.Run(ctx)
 }
 
-// api is the management API, opened by the token in a file, which may change.
-func api(manager *manage.Manager, tokenFile string) http.Handler {
-	return manager.API(manage.Auth{Token: func() (string, error) {
-		token, err := os.ReadFile(tokenFile)
-		return string(token), err
-	}})
+// auth says who may use the management API: who has the token in a file, which may
+// change, or a certificate.
+func (o *options) auth() manage.Auth {
+	auth := manage.Auth{ClientNames: o.clients}
+	if o.tokenFile != "" {
+		auth.Token = func() (string, error) {
+			token, err := os.ReadFile(o.tokenFile)
+			return string(token), err
+		}
+	}
+	return auth
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -88,23 +89,105 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestWebhook(t *testing.T) {
-	dir, addr := t.TempDir(), freeAddress(t)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
+// start runs the command until the test ends, and waits until client finds it ready.
+func start(t *testing.T, client *http.Client, addr string, args ...string) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{
-			"-addr", addr, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"),
-			"-api-token-file", filepath.Join(dir, "token"), "-state-dir", filepath.Join(dir, "state"), "-drain-delay", "1ms",
-		})
-	}()
+	go func() { ended <- run(ctx, append(args, "-addr", addr, "-drain-delay", "1ms")) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if resp, err := client.Get("https://" + addr + "/readyz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case err := <-ended:
+			ended <- nil
+			t.Fatal(err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not become ready")
+		}
+	}
+}
+
+// The management API, opened by a certificate and by nothing else.
+func TestClientCertificates(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddress(t)
+	server := certificate(t, dir)
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := func(name string, ca bool) *x509.Certificate {
+		return &x509.Certificate{
+			SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}
+	}
+	ca := template("clients", true)
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := func(name string) *http.Client {
+		config := &tls.Config{RootCAs: server}
+		if name != "" {
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, err := x509.CreateCertificate(rand.Reader, template(name, false), ca, key.Public(), caKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{{Certificate: [][]byte{own}, PrivateKey: key}}
+		}
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second}
+	}
+	flags := []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-api-clients", "admin,root"}
+	if err := run(t.Context(), flags); err == nil || err.Error() != "-api-clients needs -client-ca, to verify them by" {
+		t.Errorf("error is %v", err)
+	}
+	start(t, client(""), addr, append(flags, "-client-ca", filepath.Join(dir, "ca.crt"))...)
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}`
+	for name, want := range map[string][2]int{"": {401, 401}, "apiserver": {401, 200}, "admin": {200, 200}, "root": {200, 200}} {
+		c := client(name)
+		listed, err := c.Get("https://" + addr + "/plugins")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed.Body.Close()
+		asked, err := c.Post("https://"+addr+"/validate", "application/json", strings.NewReader(review))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Body.Close()
+		if got := [2]int{listed.StatusCode, asked.StatusCode}; got != want {
+			t.Errorf("%q gets %v from the API and the webhook, want %v", name, got, want)
+		}
+		c.CloseIdleConnections()
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddress(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
+	start(t, client, addr,
+		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"),
+		"-api-token-file", filepath.Join(dir, "token"), "-state-dir", filepath.Join(dir, "state"))
 	do := func(method, path, token string, body []byte) (int, []byte) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+addr+path, bytes.NewReader(body))
@@ -125,20 +208,6 @@ func TestWebhook(t *testing.T) {
 			t.Fatal(err)
 		}
 		return resp.StatusCode, out
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if code, _ := do("GET", "/readyz", "", nil); code == 200 {
-			break
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatal(err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not become ready")
-		}
 	}
 	review := func(path, resource, object string) *admissionv1.AdmissionResponse {
 		t.Helper()
