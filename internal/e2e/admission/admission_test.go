@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,6 +189,7 @@ plugins:
 	})
 	t.Run("a custom resource", f.testCustomResource)
 	t.Run("the manifests of the example", f.testManifests)
+	t.Run("the program of the example with the rights of its manifests", f.testProgram)
 	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }
 
@@ -227,8 +230,9 @@ func denier(word string) []byte {
 		"\x0b\x0a\x01\x00\x41\x00\x0b\x04" + word)
 }
 
-// changeUnderLoad changes certificate, module and policies while many create Pods:
-// each of them gets the verdict of one version or the other, and nothing fails.
+// changeUnderLoad changes certificate, CA, module and policies while many create
+// Pods: each of them gets the verdict of one version or the other, and nothing
+// fails.
 func (f *fixture) changeUnderLoad(t *testing.T) {
 	file := filepath.Join(f.dir, "denier.wasm")
 	replace(t, file, denier("ver0"))
@@ -240,7 +244,11 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 	if err := f.manager.FollowFile(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	f.validating(t, "/validate", nil)
+	// The API server keeps its connections: that it makes new ones, and so sees new
+	// certificates, shows in front of the server.
+	front := newProxy(t, strings.TrimPrefix(f.url, "https://"))
+	url := "https://" + front.addr() + "/validate"
+	f.validating(t, "", func(w *arv1.ValidatingWebhook) { w.ClientConfig.URL = &url })
 	eventually(t, "a denial", func() bool {
 		_, err := f.create(t, pod("load"), metav1.DryRunAll)
 		return err != nil && strings.HasSuffix(err.Error(), "denied the request: ver0")
@@ -268,8 +276,20 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	// trust makes the API server trust others, which it does by new connections.
+	trust := func(bundle []byte) {
+		before := front.connections.Load()
+		f.trust(t, bundle)
+		eventually(t, "a new connection", func() bool { return front.connections.Load() > before || t.Failed() })
+	}
 	serials := map[string]bool{f.serial(t): true}
-	for i := 1; i <= 8; i++ {
+	for i := 1; i <= 8 && !t.Failed(); i++ {
+		old := f.authority.pem
+		if i%2 == 0 {
+			f.authority = newAuthority(t)
+			f.authority.trusts = slices.Concat(old, f.authority.pem)
+			trust(f.authority.trusts)
+		}
 		f.authority.issue(t, f.dir)
 		word := fmt.Sprintf("ver%d", i)
 		replace(t, file, denier(word))
@@ -281,15 +301,73 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 			serials[serial] = true
 			return !known
 		})
+		if i%2 == 0 {
+			f.authority.trusts = f.authority.pem
+			trust(f.authority.pem) // And not the one before.
+		}
 	}
 	close(done)
 	wg.Wait()
-	t.Logf("%d requests, %d certificates, 9 versions", asked.Load(), len(serials))
+	t.Logf("%d requests over %d connections, %d certificates of 5 CAs, 9 versions", asked.Load(), front.connections.Load(), len(serials))
 	var none manage.File
 	if err := f.manager.Apply(t.Context(), &none); err != nil {
 		t.Error(err)
 	}
 }
+
+// trust makes bundle the CAs that the API server trusts when it validates.
+func (f *fixture) trust(t *testing.T, bundle []byte) {
+	t.Helper()
+	client := f.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	config, err := client.Get(t.Context(), "validate", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Webhooks[0].ClientConfig.CABundle = bundle
+	if _, err := client.Update(t.Context(), config, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// proxy passes connections on, and counts them.
+type proxy struct {
+	listener    net.Listener
+	connections atomic.Int64
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	p := &proxy{listener: listener}
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.connections.Add(1)
+			go func() {
+				defer from.Close()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				go func() {
+					io.Copy(server, from)
+					server.Close()
+				}()
+				io.Copy(from, server)
+			}()
+		}
+	}()
+	return p
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
 
 // serial returns that of the certificate that the server shows to new clients.
 func (f *fixture) serial(t *testing.T) string {

@@ -44,6 +44,8 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	pem  []byte
+	// trusts are the CAs that its clients trust: itself, and others for a while.
+	trusts []byte
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -53,7 +55,7 @@ func newAuthority(t *testing.T) *authority {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhook ca"}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "webhook ca"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -64,7 +66,8 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{key, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return &authority{key: key, cert: cert, pem: encoded, trusts: encoded}
 }
 
 // issue writes a new certificate and its key into dir, the one after the other.
@@ -335,9 +338,9 @@ func (f *fixture) create(t *testing.T, p *corev1.Pod, dryRun ...string) (*corev1
 	return f.Client.CoreV1().Pods("shop").Create(t.Context(), p, metav1.CreateOptions{DryRun: dryRun})
 }
 
-// client trusts the authority.
+// client trusts the authority, and those that it trusts.
 func (a *authority) client() *http.Client {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
+	pool.AppendCertsFromPEM(a.trusts)
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 10 * time.Second}
 }
