@@ -27,7 +27,7 @@ import (
 )
 
 // buildC compiles a guest in C.
-func buildC(t testing.TB, file string) string {
+func buildC(t testing.TB, file string, flags ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("clang"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -37,6 +37,7 @@ func buildC(t testing.TB, file string) string {
 	}
 	out := filepath.Join(t.TempDir(), "guest.wasm")
 	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, file)
+	cmd.Args = append(cmd.Args, flags...)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("clang: %v\n%s", err, output)
 	}
@@ -125,6 +126,29 @@ func TestStellar(t *testing.T) {
 			t.Errorf("limits are %+v", got)
 		}
 		inst.Release()
+	}
+}
+
+// The webhook that Stellar plugins were written for has SIMD, and no threads.
+func TestStellarFeatures(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plugin.c")
+	const source = `typedef int lanes __attribute__((vector_size(16)));
+__attribute__((import_module("env"), import_name("get_input_len"))) int get_input_len(void);
+__attribute__((export_name("validate"))) int validate(void) {
+  int n = get_input_len();
+  lanes a = {n, n, n, n}, b = {1, 2, 3, 4};
+  a *= b;
+  return a[0] + a[1] + a[2] + a[3] - 10 * n;
+}`
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	simd := buildC(t, file, "-msimd128")
+	compare(t, allowed(), admission.NewEngine(load(t, config(t, "simd", simd))).Validate(t.Context(), requestOf(`{}`)))
+
+	threads := buildC(t, file, "-matomics", "-mbulk-memory", "-Wl,--shared-memory,--max-memory=131072")
+	if _, err := admission.Load(t.Context(), shared, config(t, "threads", threads)); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("error is %v", err)
 	}
 }
 
