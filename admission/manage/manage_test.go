@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -338,6 +339,49 @@ groups:
 	if _, err := manage.ParseFile([]byte("plugins: [{name: a, sauce: {}}]")); err == nil || !strings.Contains(err.Error(), "sauce") {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// compressed is a module as gzip makes it.
+func compressed(t *testing.T, module []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(module); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestCompressedModules(t *testing.T) {
+	f := start(t, nil)
+	f.write(t, "a.wasm.gz", string(compressed(t, says("small"))))
+	file := f.write(t, "policies.yaml", "plugins: [{name: a, source: {file: "+f.dir+"/a.wasm.gz}}]")
+	if err := f.FollowFile(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.ask("Pod"); got != "small" || f.List()[0].Digest != digest(says("small")) {
+		t.Errorf("message is %q, %+v", got, f.List())
+	}
+	f.write(t, "a.wasm.gz", string(compressed(t, says("other"))))
+	f.until(t, "Pod", "other")
+	refused := func(data []byte, sha256, want string) {
+		t.Helper()
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: b, source: {bytes: " + base64.StdEncoding.EncodeToString(data) + "}, sha256: '" + sha256 + "'}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Apply(t.Context(), parsed); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %s", err, want)
+		}
+	}
+	whole := compressed(t, says("b"))
+	refused(whole[:20], "", `plugin "b": decompress module: unexpected EOF`)
+	refused(compressed(t, make([]byte, 64<<20+1)), "", "it has more than 67108864 bytes")
+	refused(whole, digest(whole), "sha256 of the module is")
+	refused(whole, digest(says("b")), "")
 }
 
 func TestSources(t *testing.T) {

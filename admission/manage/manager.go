@@ -68,10 +68,11 @@ type entry struct {
 // built is what came of an entry's sources.
 type built struct {
 	policy admission.Policy
-	// module is that of a plugin, and digests those of a group's members that
-	// could be fetched.
-	module  []byte
-	digests map[string]string
+	// module is that of a plugin.
+	module []byte
+	// fetched are the digests of what the sources held, by the names of a group's
+	// members, "" for a plugin; without those that could not be fetched.
+	fetched map[string]string
 }
 
 // Version is a version of a plugin.
@@ -197,16 +198,21 @@ func (m *Manager) unavailable(e *entry, reason error) admission.Policy {
 	return policy
 }
 
-// build makes the policy of an entry from its sources. module is that of a plugin,
-// nil if it is to be fetched. What was fetched is in b also if there is an error.
-func (m *Manager) build(ctx context.Context, e *entry, module []byte) (b built, err error) {
+// build makes the policy of an entry from its sources. data is what that of a plugin
+// holds, nil if it is to be fetched. What was fetched is in b also if there is an
+// error.
+func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, err error) {
 	if e.plugin == nil {
 		return m.buildGroup(ctx, e.group)
 	}
-	if b.module = module; b.module == nil {
-		if b.module, err = m.fetch(ctx, e.plugin); err != nil {
+	if data == nil {
+		if data, err = m.fetch(ctx, e.plugin); err != nil {
 			return built{}, err
 		}
+	}
+	b.fetched = map[string]string{"": digestOf(data)}
+	if b.module, err = unpack(data); err != nil {
+		return b, fmt.Errorf("plugin %q: %w", e.name, err)
 	}
 	b.policy, err = m.loadPlugin(ctx, e.plugin, b.module)
 	return b, err
@@ -217,16 +223,19 @@ func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err er
 	if err != nil {
 		return b, err
 	}
-	b.digests = map[string]string{}
+	b.fetched = map[string]string{}
 	members := map[string]*admission.Plugin{}
 	var errs []error
 	for _, alias := range slices.Sorted(maps.Keys(g.Members)) {
 		spec := g.Members[alias]
-		module, err := m.fetch(ctx, &spec)
+		data, err := m.fetch(ctx, &spec)
 		if err == nil {
-			b.digests[alias] = digestOf(module)
+			b.fetched[alias] = digestOf(data)
+			data, err = unpack(data)
+		}
+		if err == nil {
 			var policy admission.Policy
-			if policy, err = m.loadPlugin(ctx, &spec, module); err == nil {
+			if policy, err = m.loadPlugin(ctx, &spec, data); err == nil {
 				members[alias] = policy.(*admission.Plugin)
 				continue
 			}
@@ -445,34 +454,30 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built) {
 			err := host.Follow(following, m.source(s.Source), host.FollowOptions{
 				Interval: m.cfg.Interval, Applied: applied,
 				Failed: func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) },
-			}, func(ctx context.Context, module []byte, _ string) error { return m.rebuild(ctx, e, wanted, module) })
+			}, func(ctx context.Context, data []byte, _ string) error { return m.rebuild(ctx, e, wanted, data) })
 			if err != nil {
 				m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err)
 			}
 		})
 	}
 	if wanted.plugin != nil {
-		applied := ""
-		if b.module != nil {
-			applied = digestOf(b.module)
-		}
-		one(wanted.plugin, applied)
+		one(wanted.plugin, b.fetched[""])
 		return
 	}
 	for alias, spec := range wanted.group.Members {
-		one(&spec, b.digests[alias])
+		one(&spec, b.fetched[alias])
 	}
 }
 
-// rebuild builds an entry again whose source has changed; module is what the source
+// rebuild builds an entry again whose source has changed; data is what the source
 // of a plugin, or of one of a group's members, holds now.
-func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, module []byte) error {
+func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	if ctx.Err() != nil {
 		return ctx.Err() // It is another by now.
 	}
-	b, err := m.build(ctx, wanted, module)
+	b, err := m.build(ctx, wanted, data)
 	if err != nil {
 		m.refuse(e, err)
 		return err

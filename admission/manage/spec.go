@@ -1,10 +1,13 @@
 package manage
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -40,8 +43,8 @@ type PluginSpec struct {
 	// Source is where the module comes from. What is sent to the management API
 	// has none.
 	Source *Source `json:"source,omitempty"`
-	// SHA256 is the digest that the module must have, in hexadecimal; required
-	// for https. A module without one is followed: when the source changes, the
+	// SHA256 is the digest that the module must have, uncompressed, in
+	// hexadecimal; required for https. A module without one is followed: when the source changes, the
 	// plugin does.
 	SHA256 string `json:"sha256,omitempty"`
 	// Settings are the configuration of the guest.
@@ -97,7 +100,8 @@ type Limits struct {
 	ResultBytes int             `json:"resultBytes,omitempty"`
 }
 
-// Source is where a module comes from: one of these.
+// Source is where a module comes from: one of these. It may be compressed by gzip,
+// so that a guest in Go fits into a ConfigMap, which has 1 MiB at most.
 type Source struct {
 	// File is a path.
 	File string `json:"file,omitempty"`
@@ -325,6 +329,28 @@ func (m *Manager) fetch(ctx context.Context, s *PluginSpec) ([]byte, error) {
 	module, err := source.Fetch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
+	}
+	return module, nil
+}
+
+// maxModuleBytes is how large a module may be that was compressed.
+const maxModuleBytes = 64 << 20
+
+// unpack returns the module that a source holds, as it is or compressed by gzip.
+func unpack(data []byte) ([]byte, error) {
+	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		return data, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("decompress module: %w", err)
+	}
+	module, err := io.ReadAll(io.LimitReader(r, maxModuleBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("decompress module: %w", err)
+	}
+	if len(module) > maxModuleBytes {
+		return nil, fmt.Errorf("decompress module: it has more than %d bytes", maxModuleBytes)
 	}
 	return module, nil
 }
