@@ -204,7 +204,10 @@ func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, e
 			}
 		}
 	}
-	if i < 0 {
+	switch {
+	case i < 0 && wanted == "":
+		return Version{}, fmt.Errorf("policy %q: there is no earlier version to roll back to: %w", name, ErrNotFound)
+	case i < 0:
 		return Version{}, fmt.Errorf("policy %q: version %q to roll back to: %w", name, wanted, ErrNotFound)
 	}
 	v := e.versions[i]

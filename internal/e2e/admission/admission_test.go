@@ -189,6 +189,7 @@ plugins:
 	})
 	t.Run("a custom resource", f.testCustomResource)
 	t.Run("the manifests of the example", f.testManifests)
+	t.Run("the steps that install the example", f.testInstall)
 	t.Run("the program of the example with the rights of its manifests", f.testProgram)
 	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }

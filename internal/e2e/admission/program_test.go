@@ -16,6 +16,7 @@ import (
 	arv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -44,7 +45,8 @@ func (f *fixture) serviceAccount(t *testing.T) string {
 			subjects := object.Object["subjects"].([]any)
 			subjects[0].(map[string]any)["namespace"] = installed
 		}
-		if _, err := target.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		// The steps of README.md may have made it.
+		if _, err := target.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 	}

@@ -2,9 +2,12 @@ package admission_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,6 +130,74 @@ func (f *fixture) testManifests(t *testing.T) {
 		}
 		if _, err := client.Resource(mapping.Resource).Namespace(namespace).Create(t.Context(), object, options); err != nil {
 			t.Errorf("%s %s: %v", gvk.Kind, object.GetName(), err)
+		}
+	}
+}
+
+// testInstall: the steps of the example's README.md for a cluster without
+// cert-manager, and a certificate that is renewed.
+func (f *fixture) testInstall(t *testing.T) {
+	for _, tool := range []string{"kubectl", "openssl", "awk"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(tool + " is not installed")
+		}
+	}
+	const manifests = "examples/webhook/manifests"
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	// bundles returns how many certificates the webhooks trust.
+	bundles := func() (counts [2]int) {
+		for i, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+			bundle := run("kubectl", "get", kind, "kubewasm-webhook", "-o", "jsonpath={.webhooks[0].clientConfig.caBundle}")
+			decoded, err := base64.StdEncoding.DecodeString(bundle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[i] = bytes.Count(decoded, []byte("BEGIN CERTIFICATE"))
+		}
+		return counts
+	}
+	t.Cleanup(func() {
+		// Nobody answers them here. The rest may stay.
+		cmd := exec.Command("kubectl", "delete", "--ignore-not-found", "-f", manifests+"/webhooks.yaml")
+		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	run("kubectl", "apply", "-k", manifests)
+	run(manifests + "/self-signed.sh")
+	run(manifests+"/self-signed.sh", manifests+"/webhooks.yaml")
+	if got := bundles(); got != [2]int{1, 1} {
+		t.Errorf("the webhooks trust %d certificates, want 1", got)
+	}
+	secret, err := f.Client.CoreV1().Secrets("kubewasm-webhook").Get(t.Context(), "webhook-tls", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Leaf.VerifyHostname("webhook.kubewasm-webhook.svc"); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		run(manifests + "/self-signed.sh")
+		if got := bundles(); got != [2]int{2, 2} {
+			t.Errorf("while the certificate changes, the webhooks trust %d, want 2", got)
+		}
+		run(manifests+"/self-signed.sh", manifests+"/webhooks.yaml")
+		if got := bundles(); got != [2]int{2, 2} {
+			t.Errorf("afterwards, the webhooks trust %d, want 2", got)
 		}
 	}
 }
