@@ -336,7 +336,8 @@ func TestKubewardenWASI(t *testing.T) {
 		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
 		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.Module.Guest = []byte(`{"flood":true}`)
-		cfg.Module.Limits.Fuel = 1 << 40
+		cfg.Module.Limits.MemoryBytes = 32 << 20
+		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
 		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: standard input has ") {
 			t.Errorf("answer is %+v", got.Result)

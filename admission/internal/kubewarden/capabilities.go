@@ -71,7 +71,13 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
+// maxEventBytes is how long an event may be that a policy logs.
+const maxEventBytes = 64 << 10
+
 func (c *Capabilities) log(ctx context.Context, payload []byte) ([]byte, error) {
+	if len(payload) > maxEventBytes {
+		return nil, fmt.Errorf("log: the event has %d bytes, more than %d", len(payload), maxEventBytes)
+	}
 	var event map[string]any
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, fmt.Errorf("log: %w", err)

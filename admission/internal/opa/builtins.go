@@ -58,7 +58,7 @@ var builtins = map[string]builtin{
 	"strings.any_suffix_match": anyMatch(strings.HasSuffix),
 	"strings.count":            texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
 	"indexof_n":                texts(indexOfN),
-	"object.subset":            func(a []any) (any, error) { return subset(a[0], a[1]) },
+	"object.subset":            objectSubsetOf,
 	"units.parse":              text(parseUnits),
 	"units.parse_bytes":        text(parseBytes),
 	"time.now_ns":              func([]any) (any, error) { return time.Now().UnixNano(), nil },
@@ -80,6 +80,23 @@ func sorted(names []string) []string {
 }
 
 var errArguments = errors.New("arguments are of another type")
+
+// errTooMuch ends the call: a builtin cannot be stopped as a guest can, so what
+// would take long is not begun. To be undefined would be worse, since a policy may
+// take that for a yes.
+var errTooMuch = errors.New("it would take too long")
+
+// maxWork is how many steps a builtin may take whose time is not in proportion to
+// its arguments: some 100 ms.
+const maxWork = 10_000_000
+
+// affordable returns errTooMuch for a product that is more than maxWork.
+func affordable(a, b int) error {
+	if a > 0 && b > maxWork/a {
+		return errTooMuch
+	}
+	return nil
+}
 
 // text is a builtin of one string.
 func text(f func(s string) (any, error)) builtin {
@@ -135,24 +152,33 @@ func (n number) int64() (int64, error) {
 	return r.Num().Int64(), nil
 }
 
-// maxSprintf is how many bytes a width or a precision of sprintf may ask for.
-var wideVerb = regexp.MustCompile(`%[^a-zA-Z%]*[0-9]{4}`)
+// wideVerb is a verb whose width, precision or argument has four digits or is an
+// argument itself.
+var wideVerb = regexp.MustCompile(`%[^a-zA-Z%]*([0-9]{4}|\*)`)
 
 // sprintf formats as OPA does: numbers as integers or floats, strings as they are,
 // everything else as Rego writes it.
 func sprintf(args []any) (any, error) {
 	format, ok := args[0].(string)
 	list, ok2 := args[1].([]any)
-	if !ok || !ok2 || wideVerb.MatchString(format) || strings.Contains(format, "*") {
+	if !ok || !ok2 {
 		return nil, errArguments
 	}
+	if wideVerb.MatchString(format) {
+		return nil, errTooMuch
+	}
 	values := make([]any, len(list))
+	longest := 999 // The widest verb.
 	for i, v := range list {
 		switch v := v.(type) {
 		case string:
 			values[i] = v
+			longest = max(longest, len(v))
 		case number:
-			if n, ok := new(big.Int).SetString(string(v), 10); ok && n.IsInt64() {
+			longest = max(longest, len(v))
+			if len(v) > maxDigits {
+				values[i] = string(v)
+			} else if n, ok := new(big.Int).SetString(string(v), 10); ok && n.IsInt64() {
 				values[i] = n.Int64()
 			} else if ok {
 				values[i] = n
@@ -162,8 +188,13 @@ func sprintf(args []any) (any, error) {
 				values[i] = string(v)
 			}
 		default:
-			values[i] = formatValue(v)
+			text := formatValue(v)
+			values[i], longest = text, max(longest, len(text))
 		}
+	}
+	// A verb may name its argument, so that each may be of the longest.
+	if err := affordable(strings.Count(format, "%"), longest); err != nil {
+		return nil, err
 	}
 	return fmt.Sprintf(format, values...), nil
 }
@@ -300,6 +331,9 @@ func anyMatch(match func(s, part string) bool) builtin {
 		if err != nil {
 			return nil, err
 		}
+		if err := affordable(len(list), len(parts)); err != nil {
+			return nil, err
+		}
 		return slices.ContainsFunc(list, func(s string) bool {
 			return slices.ContainsFunc(parts, func(part string) bool { return match(s, part) })
 		}), nil
@@ -311,6 +345,9 @@ func indexOfN(args []string) (any, error) {
 	if len(search) == 0 {
 		return nil, errArguments
 	}
+	if err := affordable(len(text), len(search)); err != nil {
+		return nil, err
+	}
 	found := []any{}
 	for i := 0; i+len(search) <= len(text); i++ {
 		if slices.Equal(text[i:i+len(search)], search) {
@@ -318,6 +355,31 @@ func indexOfN(args []string) (any, error) {
 		}
 	}
 	return found, nil
+}
+
+func objectSubsetOf(args []any) (any, error) {
+	if err := affordable(size(args[0]), size(args[1])); err != nil {
+		return nil, err
+	}
+	return subset(args[0], args[1])
+}
+
+// size is how many values there are in a value.
+func size(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			n += size(item)
+		}
+	case set:
+		return size([]any(v))
+	case object:
+		for _, e := range v {
+			n += 1 + size(e.value)
+		}
+	}
+	return n
 }
 
 // subset reports whether all of sub is in super.
@@ -385,13 +447,16 @@ var (
 
 // splitUnit takes a quantity apart: the number, and what stands behind it.
 func splitUnit(s string) (*big.Rat, string, error) {
+	if len(s) > 100 {
+		return nil, "", errArguments
+	}
 	s = strings.Trim(s, `"`)
 	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("0123456789.+-", r) })
 	if end < 0 {
 		end = len(s)
 	}
 	n, ok := new(big.Rat).SetString(s[:end])
-	if !ok || len(s) > 100 {
+	if !ok {
 		return nil, "", errArguments
 	}
 	return n, s[end:], nil

@@ -402,6 +402,9 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 		values[i] = value
 	}
 	result, err := f(values)
+	if errors.Is(err, errTooMuch) {
+		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
+	}
 	if err != nil {
 		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
 	}

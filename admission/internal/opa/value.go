@@ -1,6 +1,7 @@
 package opa
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -199,6 +200,14 @@ func compare(a, b any) int {
 	case bool:
 		return boolInt(a) - boolInt(b.(bool))
 	case number:
+		x, err1 := strconv.ParseInt(string(a), 10, 64)
+		y, err2 := strconv.ParseInt(string(b.(number)), 10, 64)
+		if err1 == nil && err2 == nil {
+			return cmp.Compare(x, y)
+		}
+		if len(a) > maxDigits || len(b.(number)) > maxDigits {
+			return strings.Compare(string(a), string(b.(number))) // Some order, and none are one.
+		}
 		return a.rat().Cmp(b.(number).rat())
 	case string:
 		return strings.Compare(a, b.(string))
@@ -227,14 +236,22 @@ func boolInt(b bool) int {
 // maxExponent bounds how large a number gets when it is written out.
 const maxExponent = 400
 
-// rat returns the number exactly, 0 if it is none or has an absurd exponent.
+// maxDigits bounds how long a number may be that is computed with: the time grows
+// faster than its length.
+const maxDigits = 1000
+
+// rat returns the number exactly, 0 if it is none, is too long or has an absurd
+// exponent.
 func (n number) rat() *big.Rat {
+	if len(n) > maxDigits {
+		return new(big.Rat)
+	}
 	if _, exponent, ok := strings.Cut(strings.ToLower(string(n)), "e"); ok {
 		if e, err := strconv.Atoi(exponent); err != nil || e > maxExponent || e < -maxExponent {
 			return new(big.Rat)
 		}
 	}
-	if r, ok := new(big.Rat).SetString(string(n)); ok && len(n) < 1000 {
+	if r, ok := new(big.Rat).SetString(string(n)); ok {
 		return r
 	}
 	return new(big.Rat)
