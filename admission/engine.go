@@ -257,8 +257,15 @@ type said struct {
 }
 
 // askIfMatching asks a policy about a validation or a mutation, unless its rules
-// do not match. A policy about which that is not known has failed.
+// do not match. A policy about which that is not known has failed, and so has one at
+// which we, or an Observer or a NamespaceLabels, panic: it is asked on a goroutine of
+// its own, on which nobody else would recover.
 func askIfMatching(ctx context.Context, p Policy, req *dialect.Request, mutating bool) (v verdict, asked bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			v, asked = panicked(p, r), true
+		}
+	}()
 	matches, err := p.matcher().matches(ctx, req.AdmissionRequest)
 	switch {
 	case err != nil:

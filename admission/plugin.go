@@ -255,11 +255,10 @@ func mutation(inst *host.Instance) *dialect.Call {
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool) (v verdict) {
-	// A fault of ours in one plugin's call must not take the server down, and
-	// here it is known whose call it was.
+	// Here it is known whose call it was, also if the plugin is a group's.
 	defer func() {
 		if r := recover(); r != nil {
-			v = failed(fmt.Errorf("plugin %q: host panicked: %v", p.Name(), r))
+			v = panicked(p, r)
 		}
 	}()
 	inst, err := p.guest.Acquire(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
@@ -192,6 +193,15 @@ func within(ctx context.Context, p Policy, req *dialect.Request, mutating bool, 
 
 // logger is a policy that has a log.
 type logger interface{ logger() *slog.Logger }
+
+// panicked is the verdict of a policy at which the host has panicked with r: a fault
+// of ours in one policy must not take the server down.
+func panicked(p Policy, r any) verdict {
+	if l, ok := p.(logger); ok && l.logger() != nil {
+		l.logger().Error("host panicked", "policy", p.Name(), "panic", r, "stack", string(debug.Stack()))
+	}
+	return failed(fmt.Errorf("policy %q: host panicked: %v", p.Name(), r))
+}
 
 // logMonitored writes down what a policy would have done.
 func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdict) {

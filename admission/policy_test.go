@@ -295,6 +295,33 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 	})
 }
 
+// panics is an observer with a fault.
+type panics struct{}
+
+func (panics) Decided(context.Context, admission.Decision) { panic("no disk") }
+
+// What an embedder hands in may panic, on whatever goroutine: it is a failure of that
+// policy, and the others have their say.
+func TestPanicsAreFailuresOfTheirPolicy(t *testing.T) {
+	var log syncBuilder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	faulty := func(name string) admission.Policy {
+		return script(t, name, "", func(c *admission.PluginConfig) { c.Observer, c.Module.Logger = panics{}, logger })
+	}
+	unmatched := script(t, "unmatched", "", func(c *admission.PluginConfig) {
+		c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		c.Namespaces = func(context.Context, string) (map[string]string, error) { panic("no lister") }
+	})
+	e := admission.NewEngine(faulty("first"), unmatched, faulty("last"), script(t, "good", `{"warning":"good"}`, nil))
+	want := denied(500, "InternalError", `policy "first": host panicked: no disk; policy "unmatched": host panicked: no lister; policy "last": host panicked: no disk`)
+	want.Warnings = []string{"good"}
+	compare(t, want, e.Validate(t.Context(), request(t)))
+	compare(t, denied(500, "InternalError", `policy "first": host panicked: no disk`), e.Mutate(t.Context(), request(t)))
+	if got := log.String(); !strings.Contains(got, `msg="host panicked" policy=first panic="no disk" stack=`) {
+		t.Errorf("log is %s", got)
+	}
+}
+
 // What cannot be loaded guards what it guarded, whatever it was.
 func TestUnavailable(t *testing.T) {
 	for _, mutates := range []bool{false, true} {

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,6 +45,8 @@ type Cluster struct {
 type kind struct {
 	informer   cache.SharedIndexInformer
 	namespaced bool
+	// failed is the last error of its list or watch, nil if there was none.
+	failed atomic.Pointer[error]
 }
 
 // New returns a Cluster whose informers run until ctx ends. reviews answer
@@ -73,14 +77,27 @@ func keep(from any) (any, error) {
 	return o, nil
 }
 
-// of returns the informer of a kind when it has what there is.
+// syncPoll is how often an informer is looked at that has not what there is yet.
+const syncPoll = 10 * time.Millisecond
+
+// of returns the informer of a kind when it has what there is. One that may not list,
+// or cannot, is an error at once: to wait would take all the time of the request.
 func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
 	k, err := c.start(gvk)
 	if err != nil {
 		return nil, err
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
-		return nil, fmt.Errorf("list %s: %w", gvk.Kind, errors.Join(ctx.Err(), errors.New("the cache is not filled yet")))
+	for !k.informer.HasSynced() {
+		if err := k.failed.Load(); err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvk.Kind, *err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("list %s: the cache is not filled yet: %w", gvk.Kind, ctx.Err())
+		case <-c.ctx.Done():
+			return nil, fmt.Errorf("list %s: %w", gvk.Kind, c.ctx.Err())
+		case <-time.After(syncPoll):
+		}
 	}
 	return k, nil
 }
@@ -104,6 +121,9 @@ func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
 		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
 	}
 	if err := k.informer.SetTransform(keep); err != nil {
+		return nil, err
+	}
+	if err := k.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { k.failed.Store(&err) }); err != nil {
 		return nil, err
 	}
 	c.kinds[gvk] = k

@@ -2,14 +2,17 @@ package clustercache_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
@@ -119,6 +123,35 @@ func TestLookups(t *testing.T) {
 	}
 	if lists > 1 {
 		t.Errorf("Pods were listed %d times", lists)
+	}
+}
+
+// A policy learns at once that the server may not list a kind, and sees the objects
+// as soon as it may.
+func TestKindsThatCannotBeListed(t *testing.T) {
+	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"))
+	var allowed atomic.Bool
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if allowed.Load() {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no rule"))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.Get(ctx, podKind, "shop", "web"); !apierrors.IsForbidden(err) {
+		t.Errorf("error is %v", err)
+	}
+	allowed.Store(true)
+	for {
+		raw, err := c.Get(ctx, podKind, "shop", "web")
+		if err == nil && raw != nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
