@@ -384,6 +384,35 @@ func TestCompressedModules(t *testing.T) {
 	refused(whole, digest(says("b")), "")
 }
 
+// Every limit of a file is one of the guest, and what cannot be a limit is refused.
+func TestLimits(t *testing.T) {
+	f := start(t, nil)
+	apply := func(limits string) error {
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, limits: {" + limits + "}, source: {bytes: " + base64.StdEncoding.EncodeToString(says("p")) + "}}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Apply(t.Context(), parsed)
+	}
+	if err := apply("memoryBytes: 1048576, stackBytes: 262144, fuel: 5000, timeout: 70ms, instances: 2, outputBytes: 100, resultBytes: 200"); err != nil {
+		t.Fatal(err)
+	}
+	inst, err := f.engine.Policies()[0].(*admission.Plugin).Guest().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Release()
+	got := inst.Limits()
+	got.BuildTimeout = 0 // Not of the file.
+	want := host.Limits{MemoryBytes: 1 << 20, StackBytes: 256 << 10, Fuel: 5000, Timeout: 70 * time.Millisecond, Instances: 2, OutputBytes: 100, ResultBytes: 200}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if err := apply("memoryBytes: 1, timeout: -1s"); err == nil || !strings.Contains(err.Error(), "memoryBytes is 1") || !strings.Contains(err.Error(), "limits.timeout is -") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestSources(t *testing.T) {
 	module := says("from afar")
 	objects := func(kind string) host.ObjectGetter {

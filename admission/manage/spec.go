@@ -93,6 +93,7 @@ type Resource struct {
 // Limits are those of host.Limits; what is 0 has its default.
 type Limits struct {
 	MemoryBytes uint64          `json:"memoryBytes,omitempty"`
+	StackBytes  int             `json:"stackBytes,omitempty"`
 	Fuel        int64           `json:"fuel,omitempty"`
 	Timeout     metav1.Duration `json:"timeout,omitempty"`
 	Instances   int             `json:"instances,omitempty"`
@@ -259,7 +260,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) (admission.PluginCo
 			Name: s.Name, Source: host.Bytes(module), SHA256: s.SHA256, Guest: s.Settings, Grants: s.Grants,
 			Logger: m.cfg.Logger, Observer: m.cfg.HostObserver,
 			Limits: host.Limits{
-				MemoryBytes: s.Limits.MemoryBytes, Fuel: s.Limits.Fuel, Timeout: s.Limits.Timeout.Duration,
+				MemoryBytes: s.Limits.MemoryBytes, StackBytes: s.Limits.StackBytes, Fuel: s.Limits.Fuel, Timeout: s.Limits.Timeout.Duration,
 				Instances: s.Limits.Instances, OutputBytes: s.Limits.OutputBytes, ResultBytes: s.Limits.ResultBytes,
 			},
 		},
