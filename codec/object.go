@@ -27,28 +27,32 @@ func Node(node *corev1.Node) ([]byte, error) { return (*Projection)(nil).Node(no
 
 // Pod returns the bytes of those fields of pod that the Projection has. pod is
 // not changed.
-func (p *Projection) Pod(pod *corev1.Pod) ([]byte, error) {
-	var out corev1.Pod
-	if t := p.of("pod"); t != nil {
-		t.project(reflect.ValueOf(&out).Elem(), reflect.ValueOf(pod).Elem())
-	} else {
-		out = *pod
-	}
-	out.ManagedFields = nil
-	return marshal(&out, "Pod", pod.Namespace+"/"+pod.Name)
-}
+func (p *Projection) Pod(pod *corev1.Pod) ([]byte, error) { return p.appendPod(nil, pod) }
 
 // Node returns the bytes of those fields of node that the Projection has. node
 // is not changed.
-func (p *Projection) Node(node *corev1.Node) ([]byte, error) {
-	var out corev1.Node
-	if t := p.of("node"); t != nil {
-		t.project(reflect.ValueOf(&out).Elem(), reflect.ValueOf(node).Elem())
-	} else {
-		out = *node
+func (p *Projection) Node(node *corev1.Node) ([]byte, error) { return p.appendNode(nil, node) }
+
+func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
+	if p == nil {
+		p = everything()
 	}
-	out.ManagedFields = nil
-	return marshal(&out, "Node", node.Name)
+	b, err := p.pod(b, reflect.ValueOf(pod).Elem())
+	if err != nil {
+		return nil, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
+	}
+	return b, nil
+}
+
+func (p *Projection) appendNode(b []byte, node *corev1.Node) ([]byte, error) {
+	if p == nil {
+		p = everything()
+	}
+	b, err := p.node(b, reflect.ValueOf(node).Elem())
+	if err != nil {
+		return nil, fmt.Errorf("encode Node %q: %w", node.Name, err)
+	}
+	return b, nil
 }
 
 // Encode returns the bytes of an object of any kind for a guest, without

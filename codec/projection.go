@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -16,7 +17,8 @@ import (
 // for it, and only when one of them changes does the object get another version.
 //
 // A nil Projection is everything. A kind of which no field is named travels
-// whole, and so does everything below a field that is named. The fields that
+// whole, and so does everything below a field that is named; of a map of which
+// entries are named those travel that it has. The fields that
 // say which object it is, metadata.name, metadata.namespace and metadata.uid,
 // always travel, and metadata.managedFields never does. A Projection does not
 // change.
@@ -24,6 +26,8 @@ type Projection struct {
 	paths []string
 	// kinds has a tree for each kind of which fields are named.
 	kinds map[string]*tree
+	// pod and node encode what travels of either.
+	pod, node encoder
 }
 
 // kinds are the objects that travel by ref, by the first element of a path.
@@ -32,13 +36,18 @@ var kinds = map[string]reflect.Type{
 	"pod":  reflect.TypeFor[corev1.Pod](),
 }
 
+// managedFields is what never travels.
+const managedFields = "managedFields"
+
 // identity is what always travels.
 var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}}
 
 // ParseProjection makes a Projection of paths such as "node.metadata.labels" and
 // "pod.spec.containers.image": the kind in lower case, then the names that
 // fields have in JSON. A path goes through the elements of lists and ends at a
-// map at the latest. No paths are the nil Projection.
+// map at the latest, or at an entry of it, which stands in brackets:
+// "node.metadata.labels[topology.kubernetes.io/zone]". No paths are the nil
+// Projection.
 //
 // The error names every path that there is not, with the nearest that there is.
 func ParseProjection(paths []string) (*Projection, error) {
@@ -57,17 +66,33 @@ func ParseProjection(paths []string) (*Projection, error) {
 	}
 	for kind, t := range p.kinds {
 		for _, path := range identity {
-			_ = t.add(kinds[kind], path) // Every kind has them.
+			_ = t.add(kinds[kind], path, "") // Every kind has them.
 		}
-		t.sort()
 	}
 	p.paths = slices.Clone(paths)
 	slices.Sort(p.paths)
 	p.paths = slices.Compact(p.paths)
+	p.pod, p.node = p.encoder("pod"), p.encoder("node")
 	return p, nil
 }
 
+// everything is the nil Projection, which needs its encoders too.
+var everything = sync.OnceValue(func() *Projection {
+	p := &Projection{}
+	p.pod, p.node = p.encoder("pod"), p.encoder("node")
+	return p
+})
+
+// encoder returns the encoder of a kind.
+func (p *Projection) encoder(kind string) encoder {
+	return p.kinds[kind].ofObject(kinds[kind]).message(kinds[kind])
+}
+
 func (p *Projection) add(path string) error {
+	path, entry, err := cutEntry(path)
+	if err != nil {
+		return err
+	}
 	kind, rest, _ := strings.Cut(path, ".")
 	t, ok := kinds[kind]
 	if !ok {
@@ -76,11 +101,24 @@ func (p *Projection) add(path string) error {
 	if p.kinds[kind] == nil {
 		p.kinds[kind] = &tree{}
 	}
-	if rest == "" {
-		p.kinds[kind].whole = true
-		return nil
+	var names []string
+	if rest != "" {
+		names = strings.Split(rest, ".")
 	}
-	return p.kinds[kind].add(t, strings.Split(rest, "."))
+	return p.kinds[kind].add(t, names, entry)
+}
+
+// cutEntry takes the key of an entry off a path: "" if there is none.
+func cutEntry(path string) (before, entry string, err error) {
+	before, entry, ok := strings.Cut(path, "[")
+	if !ok {
+		return path, "", nil
+	}
+	entry, ok = strings.CutSuffix(entry, "]")
+	if !ok || entry == "" {
+		return "", "", errors.New("the key of an entry stands between two brackets, at the end")
+	}
+	return before, entry, nil
 }
 
 // Paths returns the paths that the Projection was made of, sorted; nil for
@@ -123,22 +161,13 @@ func (p *Projection) String() string {
 	return strings.Join(p.paths, ", ")
 }
 
-// of returns the tree of a kind, nil if the kind travels whole.
-func (p *Projection) of(kind string) *tree {
-	if p == nil {
-		return nil
-	}
-	if t := p.kinds[kind]; t != nil && !t.whole {
-		return t
-	}
-	return nil
-}
-
 // tree is the fields of a struct that travel.
 type tree struct {
 	// whole says that all of them do, whatever fields has.
 	whole  bool
 	fields []field
+	// entries are the keys of those entries of a map that travel.
+	entries []string
 }
 
 // field is a field of a struct, or of a struct that is embedded in it.
@@ -147,16 +176,27 @@ type field struct {
 	tree  *tree
 }
 
-// add adds the field that path leads to from a value of the type t.
-func (tr *tree) add(t reflect.Type, path []string) error {
-	if tr.whole || len(path) == 0 {
-		tr.whole = true
-		return nil
-	}
+// add adds the field that path leads to from a value of the type t, or the entry
+// of the map there, unless that is "".
+func (tr *tree) add(t reflect.Type, path []string, entry string) error {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+	if len(path) == 0 && entry != "" {
+		if t.Kind() != reflect.Map {
+			return fmt.Errorf("%s has no entries, so %q must be left out", describe(t), "["+entry+"]")
+		}
+		tr.entries = append(tr.entries, entry)
+		return nil
+	}
+	if len(path) == 0 {
+		tr.whole = true
+		return nil
+	}
 	name := path[0]
+	if t.Kind() == reflect.Map {
+		return fmt.Errorf("a map has no fields; its entries stand in brackets, as in %q", "["+strings.Join(path, ".")+"]")
+	}
 	if !nested(t) {
 		return fmt.Errorf("%s has no fields that can be told apart, so %q must be left out", describe(t), strings.Join(path, "."))
 	}
@@ -164,28 +204,20 @@ func (tr *tree) add(t reflect.Type, path []string) error {
 	if !ok {
 		return fmt.Errorf("%s has no field %q%s", t.Name(), name, nearest(name, names(t)))
 	}
-	if name == "managedFields" {
+	if name == managedFields {
 		return errors.New("managedFields never travel")
 	}
 	for _, f := range tr.fields {
 		if slices.Equal(f.index, index) {
-			return f.tree.add(next, path[1:])
+			return f.tree.add(next, path[1:], entry)
 		}
 	}
 	f := field{index, &tree{}}
-	if err := f.tree.add(next, path[1:]); err != nil {
+	if err := f.tree.add(next, path[1:], entry); err != nil {
 		return err
 	}
 	tr.fields = append(tr.fields, f)
 	return nil
-}
-
-// sort brings the fields into the order of the struct, in which memory is read.
-func (tr *tree) sort() {
-	slices.SortFunc(tr.fields, func(a, b field) int { return slices.Compare(a.index, b.index) })
-	for _, f := range tr.fields {
-		f.tree.sort()
-	}
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
@@ -198,8 +230,6 @@ func nested(t reflect.Type) bool {
 
 func describe(t reflect.Type) string {
 	switch {
-	case t.Kind() == reflect.Map:
-		return "a map"
 	case t.Kind() == reflect.Struct:
 		return t.Name()
 	}
@@ -239,38 +269,6 @@ func names(t reflect.Type) []string {
 	each(t, func(name string, _ []int, _ reflect.Type) { all = append(all, name) })
 	slices.Sort(all)
 	return all
-}
-
-// project copies the fields of the tree from src to dst, an empty value of the
-// same type. What is below them is shared.
-func (tr *tree) project(dst, src reflect.Value) {
-	if tr.whole {
-		dst.Set(src)
-		return
-	}
-	switch src.Kind() {
-	case reflect.Pointer:
-		if !src.IsNil() {
-			dst.Set(reflect.New(src.Type().Elem()))
-			tr.project(dst.Elem(), src.Elem())
-		}
-	case reflect.Slice:
-		if n := src.Len(); n != 0 {
-			dst.Set(reflect.MakeSlice(src.Type(), n, n))
-			for i := range n {
-				tr.project(dst.Index(i), src.Index(i))
-			}
-		}
-	default:
-		for i := range tr.fields {
-			f := &tr.fields[i]
-			to, from := dst, src
-			for _, n := range f.index {
-				to, from = to.Field(n), from.Field(n)
-			}
-			f.tree.project(to, from)
-		}
-	}
 }
 
 // nearest returns words that lead from a name that there is not to one that

@@ -45,6 +45,10 @@ func TestParseProjectionNamesEveryMistake(t *testing.T) {
 		"pod.metadata.managedFields",
 		"pod.kind",
 		"pod.spec.containers.livenessProbe.httpget",
+		"pod.spec.nodeName[x]",
+		"node[x]",
+		"node.metadata.labels[]",
+		"node.metadata.labels[a].b",
 		"pod.spec..x",
 		"",
 	})
@@ -55,13 +59,17 @@ func TestParseProjectionNamesEveryMistake(t *testing.T) {
 		`field path "service.spec": there is no kind "service"; there are node, pod`,
 		`field path "pod.spec.container.image": PodSpec has no field "container"; did you mean "containers"?`,
 		`field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`,
-		`field path "pod.metadata.labels.app": a map has no fields that can be told apart, so "app" must be left out`,
+		`field path "pod.metadata.labels.app": a map has no fields; its entries stand in brackets, as in "[app]"`,
 		`field path "pod.metadata.creationTimestamp.seconds": Time has no fields that can be told apart, so "seconds" must be left out`,
-		`field path "node.status.capacity.cpu": a map has no fields that can be told apart, so "cpu" must be left out`,
+		`field path "node.status.capacity.cpu": a map has no fields; its entries stand in brackets, as in "[cpu]"`,
 		`field path "pod.spec.nodeName.x": a string has no fields that can be told apart, so "x" must be left out`,
 		`field path "pod.metadata.managedFields": managedFields never travel`,
 		`field path "pod.kind": Pod has no field "kind"; there are metadata, spec, status`,
 		`field path "pod.spec.containers.livenessProbe.httpget": Probe has no field "httpget"; did you mean "httpGet"?`,
+		`field path "pod.spec.nodeName[x]": a string has no entries, so "[x]" must be left out`,
+		`field path "node[x]": Node has no entries, so "[x]" must be left out`,
+		`field path "node.metadata.labels[]": the key of an entry stands between two brackets, at the end`,
+		`field path "node.metadata.labels[a].b": the key of an entry stands between two brackets, at the end`,
 	}
 	if err == nil {
 		t.Fatal("no error")
@@ -108,6 +116,54 @@ func leaves(prefix string, t reflect.Type, depth int) (paths []string) {
 		paths = append(paths, leaves(prefix+"."+name, t, depth-1)...)
 	})
 	return paths
+}
+
+// TestEveryFieldHasAnEncoder names each field that there is, one at a time.
+func TestEveryFieldHasAnEncoder(t *testing.T) {
+	node, pod := &corev1.Node{}, &corev1.Pod{}
+	filler(1).NilChance(0).Fill(node)
+	filler(1).NilChance(0).Fill(pod)
+	for _, path := range slices.Concat(leaves("node", kinds["node"], 12), leaves("pod", kinds["pod"], 12)) {
+		p := projection(t, path)
+		if _, err := p.Node(node); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := p.Pod(pod); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestEntriesOfMaps(t *testing.T) {
+	node := largeNode()
+	node.Labels["topology.kubernetes.io/zone"] = "b"
+	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
+	p := projection(t, "node.metadata.labels[topology.kubernetes.io/zone]", "node.metadata.labels[example.com/a]",
+		"node.metadata.labels[example.com/none]", "node.metadata.labels[example.com/a]", "node.status.capacity[cpu]")
+	raw, err := p.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Node
+	if err := got.Unmarshal(raw); err != nil {
+		t.Fatal(err)
+	}
+	want := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"topology.kubernetes.io/zone": "b", "example.com/a": "value"}},
+		Status:     corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("2")}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// All entries, where all of them are named too.
+	raw, err = projection(t, "node.metadata.labels[example.com/a]", "node.metadata.labels").Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all corev1.Node
+	if err := all.Unmarshal(raw); err != nil || len(all.Labels) != len(node.Labels) {
+		t.Errorf("got %d labels and the error %v, want %d", len(all.Labels), err, len(node.Labels))
+	}
 }
 
 func filler(seed int64) *randfill.Filler {
@@ -344,6 +400,7 @@ func BenchmarkProjection(b *testing.B) {
 	}{
 		{"everything", nil},
 		{"labels and taints", []string{"node.metadata.labels", "node.spec.taints"}},
+		{"a label and taints", []string{"node.metadata.labels[example.com/a]", "node.spec.taints"}},
 		{"through a list", []string{"node.metadata.labels", "node.status.images.names"}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
@@ -362,7 +419,7 @@ func BenchmarkProjection(b *testing.B) {
 
 // FuzzParseProjection holds that a Projection that is made can be used.
 func FuzzParseProjection(f *testing.F) {
-	for _, path := range []string{"node.metadata.labels", "pod", "pod.spec.containers.env.valueFrom", "node..", ".", "pod.spec.volumes.hostPath.path"} {
+	for _, path := range []string{"node.metadata.labels", "pod", "pod.spec.containers.env.valueFrom", "node..", ".", "pod.spec.volumes.hostPath.path", "node.metadata.labels[a.b/c]", "pod.spec.overhead[cpu]"} {
 		f.Add(path)
 	}
 	node, pod := largeNode(), &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "e"}}}}}}

@@ -107,7 +107,7 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 	if o := t.seen(pod); o != nil {
 		return o, nil
 	}
-	return t.encode(pod, key{'p', pod.Namespace, pod.Name}, func(p *Projection) ([]byte, error) { return p.Pod(pod) })
+	return t.encode(pod, key{'p', pod.Namespace, pod.Name}, func(p *Projection, b []byte) ([]byte, error) { return p.appendPod(b, pod) })
 }
 
 // Node returns the encoded version of node.
@@ -117,7 +117,7 @@ func (t *Table) Node(node *corev1.Node) (*Object, error) {
 	if o := t.seen(node); o != nil {
 		return o, nil
 	}
-	return t.encode(node, key{kind: 'n', name: node.Name}, func(p *Projection) ([]byte, error) { return p.Node(node) })
+	return t.encode(node, key{kind: 'n', name: node.Name}, func(p *Projection, b []byte) ([]byte, error) { return p.appendNode(b, node) })
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -179,22 +179,30 @@ func (t *Table) seen(pointer any) *Object {
 	return o
 }
 
+// scratch holds the buffers that objects are encoded in: most of them turn out to
+// be as they were, and are thrown away.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
 // encode encodes an object that is behind a new pointer.
-func (t *Table) encode(pointer any, k key, by func(*Projection) ([]byte, error)) (*Object, error) {
+func (t *Table) encode(pointer any, k key, by func(*Projection, []byte) ([]byte, error)) (*Object, error) {
+	buffer := scratch.Get().(*[]byte)
+	defer scratch.Put(buffer)
 	for {
 		projection := t.projection.Load()
-		b, err := by(projection)
+		b, err := by(projection, (*buffer)[:0])
 		if err != nil {
 			return nil, err
 		}
+		*buffer = b
 		if o := t.update(pointer, k, b, projection); o != nil {
 			return o, nil
 		}
 	}
 }
 
-// update makes b the content of the object that key names and pointer its
-// pointer. It returns nil if the projection that b was made by has passed.
+// update makes b, which it copies, the content of the object that key names and
+// pointer its pointer. It returns nil if the projection that b was made by has
+// passed.
 func (t *Table) update(pointer any, k key, b []byte, projection *Projection) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +222,7 @@ func (t *Table) update(pointer any, k key, b []byte, projection *Projection) *Ob
 	o := s.current.Load()
 	if o == nil || !bytes.Equal(o.bytes, b) {
 		s.version = abi.NextVersion(s.version)
-		o = &Object{Ref: abi.MakeRef(s.version, s.number), bytes: b, slot: s}
+		o = &Object{Ref: abi.MakeRef(s.version, s.number), bytes: bytes.Clone(b), slot: s}
 		s.current.Store(o)
 	}
 	if s.pointer != pointer {
