@@ -20,8 +20,8 @@ type encoder func(b []byte, v reflect.Value) ([]byte, error)
 // Below a field that is there as a whole the generated code of k8s.io/api
 // encodes.
 //
-// A string or a number that is empty is left out, which the generated code does
-// not do: it reads the same.
+// A string or a number that is named and empty is left out, which the generated
+// code does not do: it reads the same.
 func (tr *tree) message(t reflect.Type) encoder {
 	if tr.whole {
 		return marshalMessage
@@ -32,7 +32,7 @@ func (tr *tree) message(t reflect.Type) encoder {
 	}
 	var parts []part
 	for i, f := range tr.byStructField() {
-		parts = append(parts, part{i, f.field(fieldNumber(t.Field(i)), t.Field(i).Type, false)})
+		parts = append(parts, part{i, f.field(fieldNumber(t.Field(i)), t.Field(i).Type, f.generated)})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return a.index - b.index })
 	return func(b []byte, v reflect.Value) ([]byte, error) {
@@ -82,12 +82,13 @@ func (tr *tree) ofObject(object reflect.Type) *tree {
 	return &tree{fields: fields}
 }
 
-// everythingOf returns the tree of all fields that travel.
+// everythingOf returns the tree of all fields that travel, in the bytes that the
+// generated code makes.
 func everythingOf(t reflect.Type) *tree {
 	tr := &tree{}
 	each(t, func(name string, index []int, _ reflect.Type) {
 		if name != managedFields {
-			tr.fields = append(tr.fields, field{index, &tree{whole: true}})
+			tr.fields = append(tr.fields, field{index, &tree{whole: true, generated: true}})
 		}
 	})
 	return tr

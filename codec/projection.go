@@ -166,6 +166,8 @@ type tree struct {
 	// whole says that all of them do, whatever fields has.
 	whole  bool
 	fields []field
+	// generated says that what is empty is written as the generated code does.
+	generated bool
 	// entries are the keys of those entries of a map that travel.
 	entries []string
 }
