@@ -1,10 +1,12 @@
 package sched
 
 import (
-	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -213,7 +215,7 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 //go:wasmexport prescore
 func exportPreScore(cycle, pod uint64) int32 {
 	calls++
-	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), NodeInfos{names: SnapshotNodeNames()})))
+	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), newNodeInfos(string(hostNodeNames())))))
 }
 
 //go:wasmexport score
@@ -239,25 +241,25 @@ var (
 func normalize(change func(NodeScoreList) *Status) int32 {
 	calls++
 	scoresBytes = append(scoresBytes[:0], hostNodeScores()...)
+	// A guest has the byte order of the host's answer.
+	scores := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scoresBytes))), len(scoresBytes)/8)
 	// One string for all names: a plugin may keep a name.
 	text := string(hostNodeNames())
-	scoreList = scoreList[:0]
-	for i := 0; i+8 <= len(scoresBytes); i += 8 {
-		end := 0
-		for end < len(text) && text[end] != 0 {
-			end++
+	scoreList = slices.Grow(scoreList[:0], len(scores))[:len(scores)]
+	for i := range scoreList {
+		// This loop runs for each node of each cycle: IndexByte looks at eight
+		// bytes at a time.
+		end := strings.IndexByte(text, 0)
+		if end < 0 {
+			panic("kubewasm: host named fewer nodes than it has scores of")
 		}
-		scoreList = append(scoreList, NodeScore{
-			Name:  text[:end],
-			Score: int64(binary.LittleEndian.Uint64(scoresBytes[i:])),
-		})
-		text = text[min(end+1, len(text)):]
+		scoreList[i] = NodeScore{text[:end], scores[i]}
+		text = text[end+1:]
 	}
 	status := change(scoreList)
 	if status.IsSuccess() {
-		// The buffer has the right length already.
-		for i, s := range scoreList {
-			binary.LittleEndian.PutUint64(scoresBytes[8*i:], uint64(s.Score))
+		for i := range scoreList {
+			scores[i] = scoreList[i].Score
 		}
 		hostResultScores(scoresBytes)
 	}

@@ -275,10 +275,17 @@ func readImages(images []ImageState, b []byte) []ImageState {
 
 // NodeInfos are nodes that were passed to a function, by their names. What is
 // known about each is asked for when it is needed.
-type NodeInfos struct {
+type NodeInfos struct{ d *nodeInfos }
+
+type nodeInfos struct {
+	// text is the names, a NUL after each, until names are asked for.
+	text  string
 	names []string
 	infos []NodeInfo // In native tests.
 }
+
+// newNodeInfos returns the list of the nodes whose names text has.
+func newNodeInfos(text string) NodeInfos { return NodeInfos{&nodeInfos{text: text}} }
 
 // NodeInfosOf returns a list of nodes, for native tests.
 func NodeInfosOf(infos ...NodeInfo) NodeInfos {
@@ -286,21 +293,32 @@ func NodeInfosOf(infos ...NodeInfo) NodeInfos {
 	for i, n := range infos {
 		names[i] = n.Node().Metadata().Name()
 	}
-	return NodeInfos{names, infos}
+	return NodeInfos{&nodeInfos{names: names, infos: infos}}
+}
+
+// list returns the names: most plugins never ask for them.
+func (l NodeInfos) list() []string {
+	if l.d == nil {
+		return nil
+	}
+	if l.d.text != "" {
+		l.d.names, l.d.text = splitNames(l.d.text), ""
+	}
+	return l.d.names
 }
 
 // Len returns how many nodes there are.
-func (l NodeInfos) Len() int { return len(l.names) }
+func (l NodeInfos) Len() int { return len(l.list()) }
 
 // Name returns the name of a node.
-func (l NodeInfos) Name(i int) string { return l.names[i] }
+func (l NodeInfos) Name(i int) string { return l.list()[i] }
 
 // At returns a node.
 func (l NodeInfos) At(i int) NodeInfo {
-	if l.infos != nil {
-		return l.infos[i]
+	if l.d != nil && l.d.infos != nil {
+		return l.d.infos[i]
 	}
-	n, _ := SnapshotNode(l.names[i])
+	n, _ := SnapshotNode(l.list()[i])
 	return n
 }
 
