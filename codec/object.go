@@ -33,6 +33,20 @@ func (p *Projection) Pod(pod *corev1.Pod) ([]byte, error) { return p.appendPod(n
 // is not changed.
 func (p *Projection) Node(node *corev1.Node) ([]byte, error) { return p.appendNode(nil, node) }
 
+// DeclaredPod returns the bytes of those fields of pod that the paths of the
+// Projection name, without the identity that travels with them, and whether they
+// name any. Pods that are equal in these fields have equal bytes.
+func (p *Projection) DeclaredPod(pod *corev1.Pod) (b []byte, ok bool, err error) {
+	if p == nil || p.declared == nil {
+		return nil, false, nil
+	}
+	b, err = p.declared(nil, reflect.ValueOf(pod).Elem())
+	if err != nil {
+		return nil, true, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
+	}
+	return b, true, nil
+}
+
 func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
 	if p == nil {
 		p = everything()

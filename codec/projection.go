@@ -26,8 +26,9 @@ type Projection struct {
 	paths []string
 	// kinds has a tree for each kind of which fields are named.
 	kinds map[string]*tree
-	// pod and node encode what travels of either.
-	pod, node encoder
+	// pod and node encode what travels of either, declared what paths name of a
+	// Pod, nil if they name nothing of it.
+	pod, node, declared encoder
 }
 
 // kinds are the objects that travel by ref, by the first element of a path.
@@ -63,6 +64,9 @@ func ParseProjection(paths []string) (*Projection, error) {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if p.kinds["pod"] != nil {
+		p.declared = p.encoder("pod")
 	}
 	for kind, t := range p.kinds {
 		for _, path := range identity {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 )
@@ -316,6 +317,31 @@ func TestEverythingIsWhatKubernetesWrites(t *testing.T) {
 		}
 		if want, _ := pod.Marshal(); !bytes.Equal(gotPod, want) {
 			t.Errorf("seed %d: Pod is\n%x, want\n%x", seed, gotPod, want)
+		}
+	}
+}
+
+func TestDeclaredPod(t *testing.T) {
+	pod := func(name, app, team string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": app, "team": team}}}
+	}
+	p := projection(t, "pod.metadata.labels[app]", "node.spec")
+	bytesOf := func(pod *corev1.Pod) string {
+		b, ok, err := p.DeclaredPod(pod)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return string(b)
+	}
+	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("b", "web", "y")); a != b {
+		t.Errorf("Pods that differ in other fields have %x and %x", a, b)
+	}
+	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("a", "db", "x")); a == b {
+		t.Errorf("Pods that differ in the field both have %x", a)
+	}
+	for _, none := range []*Projection{nil, projection(t, "node.spec")} {
+		if _, ok, _ := none.DeclaredPod(pod("a", "web", "x")); ok {
+			t.Errorf("%s names fields of a Pod", none)
 		}
 	}
 }

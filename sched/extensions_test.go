@@ -546,6 +546,11 @@ func TestPodGroups(t *testing.T) {
 	if diff := cmp.Diff(want, post.NominatingInfos); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	// The scheduler reads the result of a success without a look whether there is
+	// one.
+	if post, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), state, group{name: "empty"}, nil); post == nil || len(post.NominatingInfos) != 0 || !status.IsSuccess() {
+		t.Errorf("without nominations got %v, %s", post, text(status))
+	}
 	parent := &fwk.Placement{Nodes: []fwk.NodeInfo{framework.NewNodeInfo(zoned("n1", "a")), framework.NewNodeInfo(zoned("n2", "b"))}}
 	placements, status := w.p.(fwk.PlacementGeneratePlugin).GeneratePlacements(t.Context(), state, g, parent)
 	if !status.IsSuccess() || len(placements.Placements) != 2 {

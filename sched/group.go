@@ -46,9 +46,8 @@ func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, 
 func (e *extensions) PodGroupPostFilter(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	var result *fwk.PodGroupPostFilterResult
 	status := e.plugin.inGroup(abi.PodGroupPostFilter, state, fwk.NewStatus(fwk.Unschedulable), call{group: group}, func(i *instance, _ uint64) *fwk.Status {
-		if len(i.call.nominations) == 0 {
-			return nil
-		}
+		// Of a success the scheduler reads the result, even if nothing is
+		// nominated.
 		result = &fwk.PodGroupPostFilterResult{NominatingInfos: map[types.NamespacedName]*fwk.NominatingInfo{}}
 		for pod, node := range i.call.nominations {
 			result.NominatingInfos[pod] = &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}

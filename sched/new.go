@@ -64,6 +64,14 @@ type Args struct {
 	// "node.metadata.labels", see codec.ParseProjection; empty means what its
 	// module declares.
 	Projection []string `json:"projection,omitempty"`
+	// SignByProjection signs Pods for the scheduler's batching, for a guest that
+	// has no SignPod: without one the scheduler batches no Pod at all. Two Pods
+	// have the same signature if they are equal in those fields that the
+	// projection names. So it must name what the guest reads of a Pod, its name
+	// and its namespace too, and the answers about a node must depend on this
+	// Pod and this node only. A guest that watches other Pods, looks other nodes
+	// up or gets objects is refused.
+	SignByProjection bool `json:"signByProjection,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. Default Fail.
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -131,7 +139,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
 		args.configure(&cfg)
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection})
 		if err != nil {
 			return nil, err
 		}

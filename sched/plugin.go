@@ -52,6 +52,8 @@ type options struct {
 	objects       []string
 	// projection takes the place of the module's, unless it is empty.
 	projection []string
+	// sign is Args.SignByProjection.
+	sign bool
 }
 
 func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
@@ -59,6 +61,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		key:    fwk.StateKey("kubewasm/" + cfg.Name),
 		handle: handle,
 		policy: opts.failurePolicy,
+		sign:   opts.sign,
 		logger: cfg.Logger,
 		config: cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
@@ -85,7 +88,11 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.functions = peer.Functions(guest.Exports)
 	}
-	v, err := p.as(p.functions)
+	offered := p.functions
+	if p.sign {
+		offered |= abi.MaskOf(abi.SignPod)
+	}
+	v, err := p.as(offered)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
@@ -104,6 +111,8 @@ type plugin struct {
 	ctx    context.Context
 	key    fwk.StateKey
 	policy FailurePolicy
+	// sign says that Pods are signed by what the guest reads of them.
+	sign   bool
 	logger *slog.Logger
 
 	objects codec.Table

@@ -28,6 +28,11 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 		if err != nil {
 			return err
 		}
+		if p.sign {
+			if err := signable(inst, declared); err != nil {
+				return err
+			}
+		}
 		switch {
 		case first:
 			p.objects.Project(declared)

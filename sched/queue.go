@@ -29,6 +29,9 @@ func (e *extensions) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status 
 
 // SignPod implements fwk.SignPlugin.
 func (e *extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if e.plugin.sign {
+		return e.plugin.signByProjection(pod)
+	}
 	var fragments []fwk.SignFragment
 	status := e.plugin.onPod(abi.SignPod, pod, fwk.NewStatus(fwk.Unschedulable), func(i *instance) *fwk.Status {
 		fragments = i.call.fragments
