@@ -10,6 +10,10 @@ import (
 
 // list is what was made of a field with several elements.
 type list struct {
+	// version is that of the message that the rest is of.
+	version uint32
+	// next is the answer of recent to replace.
+	next uint8
 	// What accessors return: new for each version of the object, since a plugin
 	// may hold the one before.
 	views   []View
@@ -19,75 +23,92 @@ type list struct {
 	values any
 	// elements are used again for the next version.
 	elements []message
-	// recent are the answers of the last look-ups in a map; next is the one to
-	// replace.
+	// recent are the answers of the last look-ups in a map.
 	recent [4]answer
-	next   uint8
 }
 
 // list returns the list of a field that is of the version, nil if none was made
-// yet. The message was read.
+// yet.
 func (m *message) list(version, n uint32) *list {
-	if m.memos == nil || m.memos[n].version != version {
-		return nil
+	if n < uint32(len(m.lists)) {
+		if l := m.lists[n]; l != nil && l.version == version {
+			return l
+		}
 	}
-	return m.memos[n].list
+	return nil
 }
 
 // newList returns an empty list for the version of the message, which is ready.
 func (m *message) newList(n uint32) *list {
-	e := m.memo(n)
-	l := e.list
+	if m.lists == nil {
+		m.lists = make([]*list, len(m.fields))
+	}
+	l := m.lists[n]
 	if l == nil {
 		l = &list{}
-		e.list = l
+		m.lists[n] = l
 	}
 	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
-	for i := range l.recent {
-		l.recent[i].known = false
-	}
 	l.next = 0 // A plugin asks for the same keys, in the same order.
-	e.version = m.version
+	l.version = m.version
 	return l
 }
 
 // List returns the views of the elements of a repeated message, in their order.
 func List[V Of](v View, n uint32, t *Type) []V {
+	if v.m != nil {
+		if l := v.m.list(v.version, n); l != nil {
+			// V is View by another name.
+			return *(*[]V)(unsafe.Pointer(&l.views))
+		}
+	}
 	views := v.views(n, t)
-	// V is View by another name.
 	return *(*[]V)(unsafe.Pointer(&views))
 }
 
+// views is List for what was not read yet.
+//
+//go:noinline
 func (v View) views(n uint32, t *Type) []View {
-	m := v.m
+	m, version := v.m, v.version
 	if m == nil {
 		return nil
 	}
-	if m.version == v.version {
-		if l := m.list(v.version, n); l != nil {
-			return l.views
-		}
-	}
-	return m.makeViews(v.version, n, t)
-}
-
-func (m *message) makeViews(version, n uint32, t *Type) []View {
 	m.ready(version)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil
 	}
 	l := m.newList(n)
-	count := 0
-	m.each(n, raw, func([]byte) { count++ })
+	if m.object.json {
+		count := 0
+		m.each(n, raw, func([]byte) { count++ })
+		l.makeElements(m.object, t, count)
+		l.views = make([]View, 0, count)
+		m.each(n, raw, func(element []byte) { l.add(element, version) })
+		return l.views
+	}
+	key, count := m.key(n), 0
+	for i := 0; ; count++ {
+		if _, i = element(raw, i, key); i < 0 {
+			break
+		}
+	}
 	l.makeElements(m.object, t, count)
 	l.views = make([]View, 0, count)
-	m.each(n, raw, func(element []byte) {
-		e := &l.elements[len(l.views)]
-		e.raw, e.version = element, 0
-		l.views = append(l.views, View{e, version})
-	})
+	for i := 0; len(l.views) < count; {
+		var start int
+		start, i = element(raw, i, key)
+		l.add(raw[start:i:i], version)
+	}
 	return l.views
+}
+
+// add adds the view of an element, for which there is room.
+func (l *list) add(raw []byte, version uint32) {
+	e := &l.elements[len(l.views)]
+	e.raw, e.version = raw, 0
+	l.views = append(l.views, View{e, version})
 }
 
 // makeElements makes sure that there are count elements.
@@ -107,10 +128,8 @@ func (v View) Strings(n uint32) []string {
 	if m == nil {
 		return nil
 	}
-	if m.version == v.version {
-		if l := m.list(v.version, n); l != nil {
-			return l.strings
-		}
+	if l := m.list(v.version, n); l != nil {
+		return l.strings
 	}
 	return m.makeStrings(v.version, n)
 }
@@ -144,10 +163,8 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	if m == nil {
 		return nil
 	}
-	if m.version == v.version {
-		if l := m.list(v.version, n); l != nil {
-			return l.values.([]T)
-		}
+	if l := m.list(v.version, n); l != nil {
+		return l.values.([]T)
 	}
 	m.ready(v.version)
 	raw := m.repeated(n)
@@ -232,10 +249,8 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 	if m == nil {
 		return nil
 	}
-	if m.version == v.version {
-		if l := m.list(v.version, n); l != nil {
-			return l.values.([]T)
-		}
+	if l := m.list(v.version, n); l != nil {
+		return l.values.([]T)
 	}
 	m.ready(v.version)
 	if !m.has(n) {
@@ -309,15 +324,25 @@ func (m *message) each(n uint32, raw []byte, f func([]byte)) {
 		return
 	}
 	key := m.key(n)
-	for i := 0; i+1 < len(raw); {
-		// The usual element has one byte each for key and length.
-		start, end := i+2, i+2+int(raw[i+1])
-		if uint64(raw[i]) != key || key >= 0x80 || raw[i+1] >= 0x80 || end > len(raw) {
-			if start, end = wire.Find(raw, i, key); end < 0 {
-				return
-			}
+	for i := 0; ; {
+		var start int
+		if start, i = element(raw, i, key); i < 0 {
+			return
 		}
-		f(raw[start:end:end])
-		i = end
+		f(raw[start:i:i])
 	}
+}
+
+// element returns where the contents of the first field at raw[i] or behind it
+// lie that has the key, -1 if there is none.
+func element(raw []byte, i int, key uint64) (start, end int) {
+	if i+2 <= len(raw) {
+		// The usual element has one byte each for key and length.
+		w := load16(unsafe.Pointer(unsafe.SliceData(raw)), uint(i))
+		start, end = i+2, i+2+int(w>>8)
+		if (w&0x80ff^uint(key))|uint(key)&^0x7f|above(uint(end), uint(len(raw))) == 0 {
+			return start, end
+		}
+	}
+	return wire.Find(raw, i, key)
 }

@@ -74,10 +74,8 @@ func rawEntries(m *message, version, n uint32) []Entry {
 	if m == nil {
 		return nil
 	}
-	if m.version == version {
-		if l := m.list(version, n); l != nil && l.entries != nil {
-			return l.entries
-		}
+	if l := m.list(version, n); l != nil && l.entries != nil {
+		return l.entries
 	}
 	return m.makeEntries(version, n, false)
 }
@@ -141,7 +139,7 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	l := s.m.memos[s.field].list
+	l := s.m.lists[s.field]
 	if l.views == nil {
 		l.makeElements(s.m.object, s.typ, len(entries))
 		l.views = make([]View, len(entries))

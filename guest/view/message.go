@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -32,8 +33,15 @@ type message struct {
 	version uint32
 	// fields says where each field lies.
 	fields []field
-	// memos are what was made of the fields, nil before anything was.
-	memos []memo
+	// texts, children and lists are what was made of the fields, each nil before
+	// anything was. What is of an earlier version is kept to be used again.
+	texts    []text
+	children []*message
+	lists    []*list
+	// note is what [View.SetNote] has left, and noteVersion the version that it
+	// is about.
+	note        any
+	noteVersion uint32
 }
 
 // field is where a field lies.
@@ -51,13 +59,9 @@ type field struct {
 
 const isNumber = 1 << 31
 
-// memo is what was made of a field.
-type memo struct {
-	text  string
-	child *message
-	list  *list
-	// version is that of the message that the rest is of. What is of an earlier
-	// version is kept to be used again.
+// text is the string that was made of a field in a version.
+type text struct {
+	string
 	version uint32
 }
 
@@ -93,34 +97,69 @@ func (m *message) read(version uint32) {
 	}
 }
 
-// readProto is the loop in which a guest spends its time. In a Go guest every
-// jump goes through a table at the head of its function, so the usual field, of
-// type Bytes with one byte each for key and length, jumps but once, back to the
-// next; all others are read by readField.
+// readProto reads the fields of protobuf: nearly all in readUsual, the others one
+// by one.
 func (m *message) readProto() {
-	b, fields, version := m.raw, m.fields, m.version
-	// What is left when the loop ends is one byte, which makes no sense.
-	for i := 0; i+1 < len(b); {
-		key, n := uint(b[i]), int(b[i+1])
-		start := i + 2
-		end := start + n
-		if (key&0x87)|uint(n&0x80) != uint(wire.Bytes) || end > len(b) || key == uint(wire.Bytes) {
-			if i = m.readField(b, i); i < 0 {
-				return
-			}
-			continue
+	for i := 0; i >= 0 && i < len(m.raw); {
+		if i = m.readUsual(i); i < len(m.raw) {
+			i = m.readField(m.raw, i)
 		}
-		if number := key >> 3; number < uint(len(fields)) {
-			f := &fields[number]
-			first := f.first &^ isNumber
-			if f.version != version {
-				first = uint32(i)
-			}
-			f.value, f.first, f.version = uint64(end)<<32|uint64(start), first, version
-		}
-		i = end
 	}
 }
+
+// readUsual reads fields from raw[i] on, as long as they are of type Bytes, have
+// one byte each for key and length and are known, and returns the index after
+// them. It is the loop in which a guest spends its time.
+//
+// In the Go compiler's code for wasm any basic block can be jumped to through a
+// table at the head of its function, so all locals have to be in the same places
+// at the beginning of each: blocks cost, instructions hardly. So there is one
+// condition without && in it, and what follows with the same key, as labels do,
+// is passed over before the field is noted. And what is alive across a call goes
+// through memory: so nothing is called.
+//
+//go:noinline
+func (m *message) readUsual(at int) int {
+	b, n, i := unsafe.Pointer(unsafe.SliceData(m.raw)), uint(len(m.raw)), uint(at)
+	fields, version := m.fields[1:], m.version
+	for i+2 <= n {
+		w := load16(b, i)
+		start, end := i+2, i+2+w>>8
+		k := w>>3&15 - 1
+		if (w&0x8087^uint(wire.Bytes))|above(end, n) != 0 || k >= uint(len(fields)) {
+			break
+		}
+		first := i
+		for i = end; i+2 <= n; i = end {
+			next := load16(b, i)
+			if (next^w)&0x80ff|above(i+2+next>>8, n) != 0 {
+				break
+			}
+			start, end = i+2, i+2+next>>8
+		}
+		f := &fields[k]
+		if f.version == version {
+			first = uint(f.first &^ isNumber)
+		}
+		f.value, f.first, f.version = uint64(end)<<32|uint64(start), uint32(first), version
+	}
+	return int(i)
+}
+
+// load16 and load32 return the number of two and four bytes at b[i], which must
+// be there.
+func load16(b unsafe.Pointer, i uint) uint {
+	p := (*[2]byte)(unsafe.Add(b, i))
+	return uint(p[0]) | uint(p[1])<<8
+}
+
+func load32(b unsafe.Pointer, i uint) uint {
+	p := (*[4]byte)(unsafe.Add(b, i))
+	return uint(p[0]) | uint(p[1])<<8 | uint(p[2])<<16 | uint(p[3])<<24
+}
+
+// above returns 1 if a > b, without a branch. Both are lengths: below 1<<63.
+func above(a, b uint) uint { return (b - a) >> (bits.UintSize - 1) }
 
 // readSparse is readProto for a message whose fields are not known by their
 // numbers.
@@ -267,12 +306,12 @@ func (m *message) bytes(n uint32) []byte {
 	return m.raw[start:end:end]
 }
 
-// memo returns the memo of a field.
-func (m *message) memo(n uint32) *memo {
-	if m.memos == nil {
-		m.memos = make([]memo, len(m.fields))
+// textOf returns the place for the text of a field.
+func (m *message) textOf(n uint32) *text {
+	if m.texts == nil {
+		m.texts = make([]text, len(m.fields))
 	}
-	return &m.memos[n]
+	return &m.texts[n]
 }
 
 // keep returns raw, which lies in the message, as a string that stays as it is.
@@ -282,7 +321,7 @@ func (m *message) keep(raw []byte, old string) string {
 	if m.object.kept {
 		return inPlace(raw)
 	}
-	if string(raw) == old {
+	if wire.Equal(inPlace(raw), old) {
 		return old
 	}
 	return string(raw)

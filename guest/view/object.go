@@ -15,7 +15,9 @@ type object struct {
 	kept bool
 	// unread says that the bytes are still to be fetched.
 	unread bool
-	// version is that of the bytes; for bytes that never change it is 1.
+	// version counts the contents that the object has had; for bytes that never
+	// change it is 1. It is not that of ref, since the object of another ref may
+	// lie in the same memory.
 	version uint32
 	// ref is what the host knows the object by, 0 for bytes that never change.
 	ref abi.Ref
@@ -43,8 +45,8 @@ func fromBytes(raw []byte, t *Type, json bool) View {
 
 // FromRef returns a view of the object that the host knows by ref, whose bytes
 // are fetched when a field is first read. It uses the memory of old, which is
-// empty or a view of the same type that FromRef returned for an earlier version,
-// and which goes stale.
+// empty or a view of the same type that FromRef returned for another ref, and
+// which goes stale.
 func FromRef(old View, ref abi.Ref, t *Type) View {
 	m := old.m
 	if m == nil {
@@ -53,7 +55,13 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 		m = &o.root
 	}
 	o := m.object
-	o.version, o.ref, o.unread = ref.Version(), ref, true
+	if o.ref == ref {
+		return View{m, o.version}
+	}
+	if o.version++; o.version == 0 {
+		o.version++ // That of what was never read.
+	}
+	o.ref, o.unread = ref, true
 	return View{m, o.version}
 }
 

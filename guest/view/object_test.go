@@ -65,6 +65,27 @@ func TestAnObjectCrossesOncePerVersion(t *testing.T) {
 	}
 }
 
+// TestTwoObjectsInTheSameMemory holds that objects in different slots are not
+// mistaken for each other, though their versions are the same number.
+func TestTwoObjectsInTheSameMemory(t *testing.T) {
+	one, two := abi.MakeRef(1, 1), abi.MakeRef(1, 2)
+	crossings := serve(t, map[abi.Ref][]byte{one: thingBytes("one", "x"), two: thingBytes("two", "y")})
+	view := FromRef(View{}, one, &typeOfThing)
+	for i, name := range []string{"one", "one", "two", "one"} {
+		ref := one
+		if name == "two" {
+			ref = two
+		}
+		view = FromRef(view, ref, &typeOfThing)
+		if got := view.Text(1); got != name {
+			t.Errorf("%d: the name is %s, want %s", i, got, name)
+		}
+	}
+	if *crossings != 3 {
+		t.Errorf("%d crossings, want 3: the same object is not asked for again", *crossings)
+	}
+}
+
 func TestStaleViewsPanic(t *testing.T) {
 	serve(t, map[abi.Ref][]byte{abi.MakeRef(1, 0): thingBytes("one", "x"), abi.MakeRef(2, 0): thingBytes("two", "y")})
 	first := func() View {

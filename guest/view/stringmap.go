@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -25,22 +26,26 @@ type StringMap struct {
 // StringMap returns a field of type map<string, string>.
 func (v View) StringMap(n uint32) StringMap { return StringMap{v.m, v.version, n} }
 
-// answer is that of a look-up.
+// answer is that of a look-up in a version of a map.
 type answer struct {
 	Entry
-	known, found bool
+	version uint32
+	found   bool
 }
+
+// nothing is the answer of a map without entries.
+var nothing answer
 
 // Get returns the value of key, empty if there is none.
-func (s StringMap) Get(key string) string {
-	value, _ := s.Lookup(key)
-	return value
-}
+func (s StringMap) Get(key string) string { return s.answer(key).Value }
 
 // Has reports whether the map has the key.
-func (s StringMap) Has(key string) bool {
-	_, ok := s.Lookup(key)
-	return ok
+func (s StringMap) Has(key string) bool { return s.answer(key).found }
+
+// Lookup returns the value of key and whether there is one.
+func (s StringMap) Lookup(key string) (value string, ok bool) {
+	a := s.answer(key)
+	return a.Value, a.found
 }
 
 // Len returns the number of entries.
@@ -56,30 +61,27 @@ func (s StringMap) All(yield func(key, value string) bool) {
 	}
 }
 
-// Lookup returns the value of key and whether there is one.
-func (s StringMap) Lookup(key string) (value string, ok bool) {
+// answer returns the value of key, which is only valid until the next look-up.
+func (s StringMap) answer(key string) *answer {
 	m := s.m
 	if m == nil {
-		return "", false
+		return &nothing
 	}
-	if m.version == s.version {
-		if l := m.list(s.version, s.field); l != nil {
-			for i := range l.recent {
-				a := &l.recent[i]
-				// The key is a constant, more often than not.
-				if len(a.Key) == len(key) && a.known && (unsafe.StringData(a.Key) == unsafe.StringData(key) || a.Key == key) {
-					return a.Value, a.found
-				}
+	if l := m.list(s.version, s.field); l != nil {
+		for i := range l.recent {
+			a := &l.recent[i]
+			if a.version == s.version && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
+				return a
 			}
 		}
 	}
 	return m.lookup(s.version, s.field, key)
 }
 
-func (m *message) lookup(version, n uint32, key string) (string, bool) {
+func (m *message) lookup(version, n uint32, key string) *answer {
 	m.ready(version)
 	if !m.has(n) {
-		return "", false
+		return &nothing
 	}
 	l := m.list(version, n)
 	if l == nil {
@@ -87,66 +89,88 @@ func (m *message) lookup(version, n uint32, key string) (string, bool) {
 	}
 	a := &l.recent[l.next]
 	l.next = (l.next + 1) % uint8(len(l.recent))
-	old := a.Value
-	a.Key, a.Value, a.known, a.found = key, "", true, false
+	a.version, a.found = version, false
+	var value string
 	switch {
 	case l.entries != nil:
 		for i := range l.entries {
 			if l.entries[i].Key == key {
-				a.Value, a.found = l.entries[i].Value, true
+				value, a.found = l.entries[i].Value, true
 			}
 		}
 	case m.object.json:
 		for it := json.Object(m.bytes(n)); it.Next(); {
 			if it.Key() == key {
-				a.Value, a.found = it.Value().String(), true
+				value, a.found = it.Value().String(), true
 			}
 		}
 	default:
-		raw, found := findEntry(m.repeated(n), m.key(n), key)
-		a.Value, a.found = m.keep(raw, old), found
+		var raw []byte
+		raw, a.found = findEntry(m.repeated(n), m.key(n), key)
+		value = m.keep(raw, a.Value)
 	}
-	return a.Value, a.found
+	a.Value = value
+	if unsafe.StringData(a.Key) != unsafe.StringData(key) || len(a.Key) != len(key) {
+		a.Key = key
+	}
+	return a
 }
 
-// findEntry returns the value of the last entry with the key in b, which begins
+// findEntry returns the value of the last entry with the key in raw, which begins
 // with an entry. number is the key of the field that the entries are.
-//
-// It passes over entries of the usual form, one byte for each number, by the
-// length of their keys: like readProto with one jump for each.
-func findEntry(b []byte, number uint64, key string) (value []byte, found bool) {
-	// The key of the entry, its length below 0x80, the key of its key.
-	usual := uint32(number) | (1<<3|uint32(wire.Bytes))<<16
-	if number >= 0x80 {
-		usual = 1 << 8 // No entry is usual.
-	}
-	for i := 0; i < len(b); {
-		if i+6 <= len(b) {
-			w := load32(b[i : i+4])
-			at, end := i+4+int(w>>24), i+2+int(w>>8&0x7f)
-			if w&0x80ff80ff == usual && at+2 <= end && end <= len(b) && b[at] == 2<<3|byte(wire.Bytes) && at+2+int(b[at+1]) == end {
-				if int(w>>24) == len(key) && string(b[i+4:at]) == key {
-					value, found = b[at+2:end], true
+func findEntry(raw []byte, number uint64, key string) (value []byte, found bool) {
+	for i := 0; i < len(raw); {
+		if number < 0x80 {
+			if i = passEntries(raw, i, byte(number), len(key)); i >= len(raw) {
+				break
+			}
+			// An entry of the usual form whose key has the right length.
+			if at, end := i+4+len(key), 0; at+2 <= len(raw) {
+				end = at + 2 + int(raw[at+1])
+				if raw[i] == byte(number) && int(raw[i+1]) == end-i-2 && raw[i+2] == 1<<3|byte(wire.Bytes) && int(raw[i+3]) == len(key) && raw[at] == 2<<3|byte(wire.Bytes) && end-i < 0x80 && end <= len(raw) {
+					if wire.Equal(inPlace(raw[i+4:at]), key) {
+						value, found = raw[at+2:end], true
+					}
+					i = end
+					continue
 				}
-				i = end
-				continue
 			}
 		}
-		n, e, ok := anyEntry(b[i:], number)
-		if n == 0 {
+		length, e, ok := anyEntry(raw[i:], number)
+		if length == 0 {
 			break
 		}
 		if ok && string(e.key) == key {
 			value, found = e.value, true
 		}
-		i += n
+		i += length
 	}
 	return value, found
 }
 
-func load32(b []byte) uint32 {
-	_ = b[3]
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+// passEntries passes over entries of the usual form, one byte for each number,
+// whose keys do not have the given length, and returns the index after them. It
+// is written as readUsual is, for the same reasons.
+//
+//go:noinline
+func passEntries(raw []byte, from int, number byte, keyLen int) int {
+	b, n, i, wanted := unsafe.Pointer(unsafe.SliceData(raw)), uint(len(raw)), uint(from), uint(keyLen)
+	for i+4 <= n {
+		// The key of the entry, its length, the key of its key, the key's length.
+		w := load32(b, i)
+		at, end := i+4+w>>24, i+2+w>>8&0x7f
+		// Behind the key comes the value, up to the end.
+		v := load16(b, min(at, n-2))
+		unusual := (w&0x80ff80ff ^ (uint(number) | (1<<3|uint(wire.Bytes))<<16)) |
+			(v ^ ((end-at-2)<<8 | (2<<3 | uint(wire.Bytes)))) |
+			above(at+2, end) | above(end, n)
+		// The last is 1 if the lengths are equal.
+		if unusual|((w>>24^wanted)-1)>>(bits.UintSize-1) != 0 {
+			break
+		}
+		i = end
+	}
+	return int(i)
 }
 
 // anyEntry reads any field at the beginning of b, and says how long it is and
@@ -195,10 +219,8 @@ func (s StringMap) entries() []Entry {
 	if m == nil {
 		return nil
 	}
-	if m.version == s.version {
-		if l := m.list(s.version, s.field); l != nil && l.entries != nil {
-			return l.entries
-		}
+	if l := m.list(s.version, s.field); l != nil && l.entries != nil {
+		return l.entries
 	}
 	return m.makeEntries(s.version, s.field, true)
 }

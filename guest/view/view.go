@@ -40,37 +40,48 @@ func (v View) Has(n uint32) bool {
 
 // Text returns a string, which may be kept.
 func (v View) Text(n uint32) string {
+	if m := v.m; m != nil && n < uint32(len(m.texts)) {
+		if t := &m.texts[n]; t.version == v.version {
+			return t.string
+		}
+	}
+	return v.text(n)
+}
+
+// text is Text for what was not read yet.
+//
+//go:noinline
+func (v View) text(n uint32) string {
 	m := v.m
 	if m == nil {
 		return ""
 	}
-	if m.version == v.version && m.memos != nil {
-		if e := &m.memos[n]; e.version == v.version {
-			return e.text
-		}
-	}
-	return m.text(v.version, n)
-}
-
-func (m *message) text(version, n uint32) string {
-	m.ready(version)
+	m.ready(v.version)
 	raw := m.bytes(n)
 	if raw == nil {
 		return ""
 	}
-	e := m.memo(n)
+	t := m.textOf(n)
 	if m.object.json {
-		e.text = m.keepText(json.Value(raw), e.text)
-	} else {
-		e.text = m.keep(raw, e.text)
+		raw = bytesOf(json.Value(raw).String())
 	}
-	e.version = version
-	return e.text
+	t.string, t.version = m.keep(raw, t.string), v.version
+	return t.string
 }
 
-// keepText returns the text of a JSON string as one that stays as it is.
-func (m *message) keepText(v json.Value, old string) string {
-	return m.keep(bytesOf(v.String()), old)
+// TextInPlace is Text for a string that is only valid as long as the object's
+// version stands: it is not copied, nor remembered.
+func (v View) TextInPlace(n uint32) string {
+	m := v.m
+	if m == nil {
+		return ""
+	}
+	m.ready(v.version)
+	raw := m.bytes(n)
+	if m.object.json {
+		return json.Value(raw).String()
+	}
+	return inPlace(raw)
 }
 
 // Bytes returns a field of type bytes, which may be kept but not be written to.
@@ -80,60 +91,86 @@ func (v View) Bytes(n uint32) []byte {
 	if m == nil {
 		return nil
 	}
-	if m.version == v.version && m.memos != nil {
-		if e := &m.memos[n]; e.version == v.version {
-			return bytesOf(e.text)
+	if n < uint32(len(m.texts)) {
+		if t := &m.texts[n]; t.version == v.version {
+			return bytesOf(t.string)
 		}
 	}
-	return m.data(v.version, n)
-}
-
-func (m *message) data(version, n uint32) []byte {
-	m.ready(version)
+	m.ready(v.version)
 	raw := m.bytes(n)
 	if raw == nil {
 		return nil
 	}
-	e := m.memo(n)
+	t := m.textOf(n)
 	if m.object.json {
-		e.text = inPlace(base64(json.Value(raw)))
+		t.string = inPlace(base64(json.Value(raw)))
 	} else {
-		e.text = m.keep(raw, e.text)
+		t.string = m.keep(raw, t.string)
 	}
-	e.version = version
-	return bytesOf(e.text)
+	t.version = v.version
+	return bytesOf(t.string)
 }
 
 // Message returns the message in a field, an empty one if there is none.
 func (v View) Message(n uint32, t *Type) View {
+	if m := v.m; m != nil && n < uint32(len(m.children)) {
+		if c := m.children[n]; c != nil && c.version == v.version {
+			return View{c, v.version}
+		}
+	}
+	return v.message(n, t)
+}
+
+// message is Message for what was not read yet.
+//
+//go:noinline
+func (v View) message(n uint32, t *Type) View {
 	m := v.m
 	if m == nil {
 		return View{}
 	}
-	if m.version == v.version && m.memos != nil {
-		if e := &m.memos[n]; e.version == v.version {
-			return View{e.child, v.version}
-		}
-	}
-	return m.message(v.version, n, t)
-}
-
-func (m *message) message(version, n uint32, t *Type) View {
-	m.ready(version)
+	m.ready(v.version)
 	raw := m.bytes(n)
 	if raw == nil {
 		return View{}
 	}
-	e := m.memo(n)
-	child := e.child
-	if child == nil {
-		child = &message{object: m.object, typ: t}
-		e.child = child
+	if m.children == nil {
+		m.children = make([]*message, len(m.fields))
 	}
-	child.raw = raw
-	child.read(version)
-	e.version = version
-	return View{child, version}
+	c := m.children[n]
+	if c == nil {
+		c = &message{object: m.object, typ: t}
+		m.children[n] = c
+	}
+	c.raw = raw
+	c.read(v.version)
+	return View{c, v.version}
+}
+
+// Note returns what SetNote has left for this version of the message, nil if
+// nothing. It is for what is worked out of a message and asked for often.
+func (v View) Note() any {
+	if m := v.m; m != nil && m.noteVersion == v.version {
+		return m.note
+	}
+	return nil
+}
+
+// LastNote is Note, or the note about an earlier version, of which nobody knows
+// any more: its memory may be used again.
+func (v View) LastNote() any {
+	if v.m == nil {
+		return nil
+	}
+	return v.m.note
+}
+
+// SetNote leaves a note about this version of the message. The view must not be
+// stale.
+func (v View) SetNote(note any) {
+	if v.m != nil {
+		v.m.note, v.m.noteVersion = note, v.version
+	}
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's

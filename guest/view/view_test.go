@@ -109,6 +109,23 @@ func TestANumberAmongBytesIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestElementsBehindNumberSixteen holds that a key of two bytes, of which the
+// first is the number of another key, is read as one.
+func TestElementsBehindNumberSixteen(t *testing.T) {
+	typ := Type{Names: []string{22: "tolerations"}}
+	var b []byte
+	for _, key := range []string{"a", "bb", strings.Repeat("c", 200)} {
+		b = wire.AppendBytes(b, 22, wire.AppendBytes(nil, 1, key))
+	}
+	var got []string
+	for _, part := range List[View](FromProto(b, &typ), 22, &typeOfPart) {
+		got = append(got, part.Text(1))
+	}
+	if diff := cmp.Diff([]string{"a", "bb", strings.Repeat("c", 200)}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestFieldsOfTheWrongTypeAreEmpty(t *testing.T) {
 	b := wire.AppendVarint(nil, 1, 300)
 	b = wire.AppendBytes(b, 2, "text")
