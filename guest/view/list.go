@@ -25,6 +25,34 @@ type list struct {
 	elements []message
 	// recent are the answers of the last look-ups in a map.
 	recent [4]answer
+	note   Note
+}
+
+// Note is a place for what was worked out of a list and is asked for often.
+type Note struct {
+	// Value is of the version Made of the list.
+	Value any
+	Made  uint32
+	// Version is that of the list. If Made is another, Value is nobody's any
+	// more, and its memory may be used again.
+	Version uint32
+}
+
+// NoteOf returns the note of a slice that [List] returned; nil for any other
+// slice, be it a part of one, and for an empty one.
+func NoteOf[V Of](views []V) *Note {
+	if len(views) == 0 {
+		return nil
+	}
+	v := View(views[0])
+	if v.m == nil || v.m.in == nil {
+		return nil
+	}
+	l := v.m.in
+	if l.version != v.version || len(l.views) != len(views) || unsafe.Pointer(unsafe.SliceData(l.views)) != unsafe.Pointer(unsafe.SliceData(views)) {
+		return nil
+	}
+	return &l.note
 }
 
 // list returns the list of a field that is of the version, nil if none was made
@@ -50,11 +78,12 @@ func (m *message) newList(n uint32) *list {
 	}
 	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
 	l.next = 0 // A plugin asks for the same keys, in the same order.
-	l.version = m.version
+	l.version, l.note.Version = m.version, m.version
 	return l
 }
 
 // List returns the views of the elements of a repeated message, in their order.
+// The slice is remembered: nobody may change it.
 func List[V Of](v View, n uint32, t *Type) []V {
 	if v.m != nil {
 		if l := v.m.list(v.version, n); l != nil {
@@ -118,7 +147,7 @@ func (l *list) makeElements(o *object, t *Type, count int) {
 	}
 	l.elements = make([]message, count)
 	for i := range l.elements {
-		l.elements[i] = message{object: o, typ: t}
+		l.elements[i] = message{object: o, typ: t, in: l}
 	}
 }
 

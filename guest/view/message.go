@@ -38,10 +38,8 @@ type message struct {
 	texts    []text
 	children []*message
 	lists    []*list
-	// note is what [View.SetNote] has left, and noteVersion the version that it
-	// is about.
-	note        any
-	noteVersion uint32
+	// in is the list that the message is an element of, nil if of none.
+	in *list
 }
 
 // field is where a field lies.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -69,21 +70,6 @@ func (v View) text(n uint32) string {
 	return t.string
 }
 
-// TextInPlace is Text for a string that is only valid as long as the object's
-// version stands: it is not copied, nor remembered.
-func (v View) TextInPlace(n uint32) string {
-	m := v.m
-	if m == nil {
-		return ""
-	}
-	m.ready(v.version)
-	raw := m.bytes(n)
-	if m.object.json {
-		return json.Value(raw).String()
-	}
-	return inPlace(raw)
-}
-
 // Bytes returns a field of type bytes, which may be kept but not be written to.
 // In JSON it is base64.
 func (v View) Bytes(n uint32) []byte {
@@ -147,30 +133,54 @@ func (v View) message(n uint32, t *Type) View {
 	return View{c, v.version}
 }
 
-// Note returns what SetNote has left for this version of the message, nil if
-// nothing. It is for what is worked out of a message and asked for often.
-func (v View) Note() any {
-	if m := v.m; m != nil && m.noteVersion == v.version {
-		return m.note
+// Texts reads the strings in the fields with the indexes 1 to len(into)-1, which
+// are their numbers, into a slice of empty strings. It is faster than to read one
+// after the other, but remembers nothing, and the strings are only valid as long
+// as the object's version stands.
+func (v View) Texts(into []string) {
+	m := v.m
+	if m == nil {
+		return
 	}
-	return nil
+	if m.object.version != v.version {
+		stale()
+	}
+	if m.object.unread {
+		m.object.fetch()
+	}
+	if m.object.json {
+		for n := range into[1:] {
+			into[n+1] = json.Value(v.Value(uint32(n + 1)).Raw).String()
+		}
+		return
+	}
+	if i := usualTexts(m.raw, into); i < len(m.raw) {
+		for r := wire.NewReaderAt(m.raw, i); r.Next(); {
+			if r.Field < uint32(len(into)) {
+				into[r.Field] = r.String()
+			}
+		}
+	}
 }
 
-// LastNote is Note, or the note about an earlier version, of which nobody knows
-// any more: its memory may be used again.
-func (v View) LastNote() any {
-	if v.m == nil {
-		return nil
+// usualTexts reads strings from raw on, as long as they are in the usual form and
+// asked for, and returns the index after them. It is written as readUsual is, for
+// the same reasons.
+//
+//go:noinline
+func usualTexts(raw []byte, into []string) int {
+	b, n, i := unsafe.Pointer(unsafe.SliceData(raw)), uint(len(raw)), uint(0)
+	for i+2 <= n {
+		w := load16(b, i)
+		start, end := i+2, i+2+w>>8
+		k := w >> 3 & 15
+		if (w&0x8087^uint(wire.Bytes))|above(end, n)|above(1, k) != 0 || k >= uint(len(into)) {
+			break
+		}
+		into[k] = unsafe.String((*byte)(unsafe.Add(b, start)), w>>8)
+		i = end
 	}
-	return v.m.note
-}
-
-// SetNote leaves a note about this version of the message. The view must not be
-// stale.
-func (v View) SetNote(note any) {
-	if v.m != nil {
-		v.m.note, v.m.noteVersion = note, v.version
-	}
+	return int(i)
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's

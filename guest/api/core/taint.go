@@ -22,84 +22,69 @@ func (t Taint) String() string {
 // Tolerates reports whether the toleration matches the taint, by the rules of
 // k8s.io/api/core/v1.Toleration.ToleratesTaint with comparison operators
 // enabled.
-func (t Toleration) Tolerates(taint Taint) bool { return t.terms().match(taint.terms()) }
-
-// terms are what a taint and a toleration are compared by. They are read once in
-// a version and noted with the view, since a Pod's tolerations are compared with
-// the taints of every node. The strings share the memory of the object.
-type terms struct {
-	key, value, effectText, operatorText string
-	effect                               effect
-	operator                             operator
+func (t Toleration) Tolerates(taint Taint) bool {
+	of, with := newTerms(t.Key(), t.Operator(), t.Value(), t.Effect()), newTerms(taint.Key(), "", taint.Value(), taint.Effect())
+	return of.match(&with)
 }
 
-// effect and operator are numbers for the texts that there are, so that hardly
+// terms are what a taint and a toleration are compared by. A taint has no
+// operator.
+type terms struct {
+	key, operatorText, value, effectText string
+
+	operator operator
+	effect   effect
+}
+
+// operator and effect are numbers for the texts that there are, so that hardly
 // any text is compared.
 type (
-	effect   uint8
 	operator uint8
-)
-
-const (
-	noEffect effect = iota
-	otherEffect
-	noSchedule
-	preferNoSchedule
-	noExecute
+	effect   uint8
 )
 
 const (
 	equal operator = iota
-	otherOperator
 	exists
+	otherOperator
 )
 
-func (t Taint) terms() *terms {
-	if n, ok := view.View(t).Note().(*terms); ok {
-		return n
-	}
-	return readTerms(view.View(t), 0, 2, 3)
+const (
+	noEffect effect = iota
+	noSchedule
+	preferNoSchedule
+	noExecute
+	otherEffect
+)
+
+func newTerms(key, operatorText, value, effectText string) (t terms) {
+	t.key, t.operatorText, t.value, t.effectText = key, operatorText, value, effectText
+	t.number()
+	return t
 }
 
-func (t Toleration) terms() *terms {
-	if n, ok := view.View(t).Note().(*terms); ok {
-		return n
-	}
-	return readTerms(view.View(t), 2, 3, 4)
-}
-
-// readTerms reads the terms in the fields with these numbers; 1 is the key.
-func readTerms(v view.View, operatorField, valueField, effectField uint32) *terms {
-	n, ok := v.LastNote().(*terms)
-	if !ok {
-		n = &terms{}
-	}
-	n.key, n.value, n.effectText, n.operatorText = v.TextInPlace(1), v.TextInPlace(valueField), v.TextInPlace(effectField), ""
-	if operatorField != 0 {
-		n.operatorText = v.TextInPlace(operatorField)
-	}
-	switch n.effectText {
+// number fills in the numbers of the texts.
+func (t *terms) number() {
+	switch t.effectText {
 	case "":
-		n.effect = noEffect
+		t.effect = noEffect
 	case TaintEffectNoSchedule:
-		n.effect = noSchedule
+		t.effect = noSchedule
 	case TaintEffectPreferNoSchedule:
-		n.effect = preferNoSchedule
+		t.effect = preferNoSchedule
 	case TaintEffectNoExecute:
-		n.effect = noExecute
+		t.effect = noExecute
 	default:
-		n.effect = otherEffect
+		t.effect = otherEffect
 	}
-	switch n.operatorText {
+	switch t.operatorText {
 	case "", TolerationOpEqual:
-		n.operator = equal
+		t.operator = equal
 	case TolerationOpExists:
-		n.operator = exists
+		t.operator = exists
 	default:
-		n.operator = otherOperator
+		t.operator = otherOperator
 	}
-	v.SetNote(n)
-	return n
 }
 
 // match reports whether a toleration matches a taint.
@@ -145,22 +130,105 @@ func decimal(s string) (int64, bool) {
 	return n, err == nil && strconv.FormatInt(n, 10) == s
 }
 
-// FindUntolerated returns the first taint that keeps a Pod with the given
-// tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
-// no toleration matches it.
-func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
+// termList is the terms of a list of taints or tolerations. Their strings share the
+// memory of the object, so they are those of a version.
+type termList struct {
+	terms []terms
+	// version is that of the list, 0 if it is none that a view has returned.
+	version uint32
+	// untolerated is the index of the first taint that the tolerations of with, in
+	// its version, do not match; -1 if there is none. It is not known if with is
+	// nil.
+	untolerated int
+	with        *termList
+	withVersion uint32
+}
+
+// noTerms are those of an empty list.
+var noTerms = termList{version: 1}
+
+func termsOf[V view.Of](views []V, read func(*terms, view.View)) *termList {
+	if len(views) == 0 {
+		return &noTerms
+	}
+	note := view.NoteOf(views)
+	if note != nil && note.Made == note.Version {
+		return note.Value.(*termList)
+	}
+	return readTerms(note, views, read)
+}
+
+func readTerms[V view.Of](note *view.Note, views []V, read func(*terms, view.View)) *termList {
+	l := &termList{}
+	if note != nil {
+		if old, ok := note.Value.(*termList); ok {
+			l = old
+		}
+		note.Value, note.Made = l, note.Version
+		l.version, l.with = note.Version, nil
+	}
+	if len(l.terms) != len(views) {
+		l.terms = make([]terms, len(views))
+	}
+	for i := range views {
+		read(&l.terms[i], view.View(views[i]))
+		l.terms[i].number()
+	}
+	return l
+}
+
+func readTaint(t *terms, v view.View) {
+	var texts [4]string
+	v.Texts(texts[:])
+	t.key, t.value, t.effectText = texts[1], texts[2], texts[3]
+}
+
+func readToleration(t *terms, v view.View) {
+	var texts [5]string
+	v.Texts(texts[:])
+	t.key, t.operatorText, t.value, t.effectText = texts[1], texts[2], texts[3], texts[4]
+}
+
+// find looks for the first of the taints that the tolerations do not match.
+func (l *termList) find(tolerations *termList) {
+	l.with, l.withVersion, l.untolerated = tolerations, tolerations.version, -1
+	if tolerations.version == 0 {
+		l.with = nil
+	}
 next:
-	for _, taint := range taints {
-		n := taint.terms()
-		if n.effect != noSchedule && n.effect != noExecute {
+	for i := range l.terms {
+		t := &l.terms[i]
+		if t.effect != noSchedule && t.effect != noExecute {
 			continue
 		}
-		for _, toleration := range tolerations {
-			if toleration.terms().match(n) {
+		for j := range tolerations.terms {
+			if tolerations.terms[j].match(t) {
 				continue next
 			}
 		}
-		return taint, true
+		l.untolerated = i
+		return
 	}
-	return Taint{}, false
+}
+
+// FindUntolerated returns the first taint that keeps a Pod with the given
+// tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
+// no toleration matches it.
+//
+// Of the lists of a Node and a Pod, as Taints and Tolerations return them, the
+// terms are read once in a version, and the last answer for a Node is kept: the
+// scheduler asks again when it tries a Pod another time, and when it tries what
+// preemption would do.
+func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
+	if len(taints) == 0 {
+		return Taint{}, false
+	}
+	of, with := termsOf(taints, readTaint), termsOf(tolerations, readToleration)
+	if of.with != with || of.withVersion != with.version {
+		of.find(with)
+	}
+	if of.untolerated < 0 {
+		return Taint{}, false
+	}
+	return taints[of.untolerated], true
 }
