@@ -392,6 +392,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 		}
 	}
 	report.Err = errors.Join(errs...)
+	e.tried(differ, now)
 	for _, c := range report.Changes {
 		if known[c.Cgroup] && !e.cfg.DryRun {
 			report.Repairs++
@@ -526,6 +527,24 @@ func (e *Enforcer) note(err error, now time.Time, report *Report) (fresh bool) {
 		return false // Cgroups come and go.
 	}
 	return fresh
+}
+
+// tried drops what was refused once, was tried again and is no error any more:
+// there is nothing to wait for, and its time would stay in the past.
+func (e *Enforcer) tried(differ []Desired, now time.Time) {
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		for key, t := range k.trouble {
+			switch {
+			case t.waits(now):
+			case t.fight:
+				t.over = true
+			default:
+				delete(k.trouble, key)
+				e.troubles--
+			}
+		}
+	}
 }
 
 // contend counts a repair, and gives way if there are too many.

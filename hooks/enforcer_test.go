@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -250,6 +251,111 @@ func TestEnforceTriesAgain(t *testing.T) {
 	if _, ok := e.Next(); ok {
 		t.Error("something is left to be tried again")
 	}
+}
+
+// A field that was refused must not be tried without a pause when its cgroup is
+// gone, which is an error of the first field only.
+func TestEnforceWaitsForACgroupThatIsGone(t *testing.T) {
+	tree := cgrouptest.New(t)
+	if tree.V2 {
+		t.Skip("cgroup v2 takes a cpuset beyond the parent's")
+	}
+	pod, web := tree.Make("pod"), tree.Make("pod/web")
+	tree.Write(web, "cpuset.cpus", "0")
+	tree.Write(pod, "cpuset.cpus", "0")
+	var state hooks.State
+	put(&state, web, hookpb.Resources{CPUSetMems: new("0"), CPUSetCPUs: new("0-1")})
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: 10 * time.Millisecond})
+	if report := e.Enforce(t.Context()); hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
+		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
+	}
+	tree.Remove(web)
+	for range 5 {
+		next, ok := e.Next()
+		if !ok {
+			t.Fatal("nothing is left to be tried again")
+		}
+		<-time.After(time.Until(next))
+		if report := e.Enforce(t.Context()); report.Err != nil || len(report.Gone) != 1 {
+			t.Errorf("a cgroup that is gone: %+v", report)
+		}
+		if next, _ := e.Next(); !next.After(time.Now().Add(-time.Millisecond)) {
+			t.Fatalf("the next attempt is %s ago", time.Since(next))
+		}
+	}
+}
+
+// What ends in the middle, at whichever write, is gone on with by the next one:
+// whatever a file has in between was decided, or was there.
+func TestEnforceAfterAnEndInTheMiddle(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod, web := tree.Make("pod"), tree.Make("pod/web")
+	decide := func(state *hooks.State, quota, period int64, cpus string) {
+		for _, cgroup := range []string{pod, web} {
+			put(state, cgroup, hookpb.Resources{CFSQuotaUS: &quota, CFSPeriodUS: &period, CPUSetCPUs: &cpus, CPUShares: &quota})
+		}
+	}
+	look := func() map[string]string {
+		files := map[string]string{}
+		for _, cgroup := range []string{pod, web} {
+			for _, name := range []string{"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpu.max", "cpu.weight", "cpuset.cpus"} {
+				if tree.Has(cgroup, name) {
+					files[cgroup+"/"+name] = tree.Read(cgroup, name)
+				}
+			}
+		}
+		return files
+	}
+	enforce := func(ctx context.Context, quota, period int64, cpus string) hooks.Report {
+		var state hooks.State
+		decide(&state, quota, period, cpus)
+		e := hooks.NewEnforcer(&state, applier(t, hooks.ApplierConfig{Root: cgrouptest.Mount}), hooks.EnforcerConfig{})
+		defer e.Close()
+		return e.Enforce(ctx)
+	}
+	before := func() hooks.Report { return enforce(t.Context(), 100_000, 100_000, "0") }
+	after := func(ctx context.Context) hooks.Report { return enforce(ctx, 80_000, 20_000, "1") }
+	before()
+	old := look()
+	after(t.Context())
+	want := look()
+	writes := 0
+	for ended := true; ended; writes++ {
+		before()
+		ctx := &ending{Context: t.Context(), left: writes}
+		after(ctx)
+		ended = ctx.ended
+		for file, got := range look() {
+			between := strings.HasSuffix(file, "cfs_quota_us") && got == "-1" || strings.HasSuffix(file, "cpuset.cpus") && got == "0-1"
+			if got != old[file] && got != want[file] && !between {
+				t.Errorf("after %d writes %s has %s, neither %s nor %s", writes, file, got, old[file], want[file])
+			}
+		}
+		if report := after(t.Context()); report.Err != nil {
+			t.Errorf("after %d writes: %v", writes, report.Err)
+		}
+		if diff := cmp.Diff(want, look()); diff != "" {
+			t.Errorf("after %d writes: %s", writes, diff)
+		}
+	}
+	if writes < 6 {
+		t.Errorf("there are %d writes only", writes)
+	}
+}
+
+// ending is a context that ends when it has been looked at a number of times.
+type ending struct {
+	context.Context
+	left  int
+	ended bool
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		e.ended = true
+		return context.Canceled
+	}
+	return nil
 }
 
 // Two writers who both insist: we give way, name the field and come back later.
