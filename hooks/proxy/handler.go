@@ -28,7 +28,8 @@ type Config struct {
 	// Layout says where the cgroups of QoS classes are.
 	Layout hooks.Layout
 	// Timeout is how long an answer may take: less than the runtime waits, which
-	// for NRI is 2 s, or it drops the plugin. Default 1.5 s.
+	// for NRI is 2 s, or it drops the plugin. Default 1.5 s. Of a request that
+	// says when the runtime gives up, it is three quarters of that at most.
 	Timeout time.Duration
 	// Logger receives what cannot be told to the runtime; nil drops it.
 	Logger *slog.Logger
@@ -131,7 +132,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 	if req.Stage == hookpb.PreRunPodSandbox {
 		defer h.Review(ctx)
 	}
-	decideCtx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	decideCtx, cancel := h.WithTimeout(ctx)
 	defer cancel()
 	d, err := h.cfg.Engine.Decide(decideCtx, req)
 	switch req.Stage {
@@ -165,6 +166,15 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 	}
 	h.put(ctx, req, cgroup, d.Resources)
 	return carried, nil
+}
+
+// WithTimeout returns a context that ends early enough for an answer.
+func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := h.cfg.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)*3/4)
+	}
+	return context.WithTimeout(ctx, timeout)
 }
 
 // put makes resources the desired state of a cgroup, over what was promised, and

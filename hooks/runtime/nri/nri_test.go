@@ -2,10 +2,13 @@ package nri_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
+	goruntime "runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +259,10 @@ func TestPluginConnectsAgain(t *testing.T) {
 	run(t, agent, relay.socket, node.Layout)
 	first := newPeer(t, relay.to(filepath.Join(t.TempDir(), "first.sock")))
 	first.wait(t)
+	// Its guests were warm before.
+	if stats := agent.Runtime.Plugins()[0].Stats(); stats.Instances < goruntime.GOMAXPROCS(0) {
+		t.Errorf("on the first connection there are %d instances", stats.Instances)
+	}
 	first.Stop()
 	relay.cut()
 
@@ -279,6 +286,106 @@ func TestPluginConnectsAgain(t *testing.T) {
 		t.Errorf("the state is %v", agent.State.All())
 	}
 	second.Stop()
+}
+
+// A guest that hangs on what runs must not keep the plugin out: the runtime drops
+// one that does not answer in time. What there was no time for comes later.
+func TestPluginConnectsWithAGuestThatHangs(t *testing.T) {
+	timeout := 600 * time.Millisecond
+	adaptation.SetPluginRequestTimeout(timeout)
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+	node := runtimetest.NewRuntime(t)
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Module.Limits.Timeout = timeout / 3 })
+	runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
+	defer runtime.Stop()
+	pod := node.Pod(hookpb.QOSBurstable, "u1")
+	cgroup, _ := node.Create(pod, "c1", &hookpb.Resources{CPUShares: new(int64(512))})
+	var hanging []*api.Container
+	for i := range 5 {
+		c := nginx(pod)
+		c.Id, c.PodSandboxId = "h"+strconv.Itoa(i), "s0"
+		c.Linux.CgroupsPath = "/" + pod + "/" + c.Id
+		hanging = append(hanging, c)
+	}
+	runtime.mu.Lock()
+	bad := sandbox(pod, "loop")
+	bad.Id, bad.Uid = "s0", "u0"
+	runtime.pods, runtime.containers = []*api.PodSandbox{bad, sandbox(pod, "cpu_shares 77")}, append(hanging, nginx(pod))
+	runtime.mu.Unlock()
+	run(t, agent, runtime.socket, node.Layout)
+	runtime.wait(t)
+	// It is connected, and has not been dropped.
+	resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(pod, "cpu_shares 5"), Container: nginx(pod)})
+	if err != nil || resp.GetAdjust().GetLinux().GetResources().GetCpu().GetShares().GetValue() != 5 {
+		t.Errorf("got %v, error %v", resp, err)
+	}
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, ok := agent.State.Get(cgroup); ok {
+			break
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("the last container is not decided on; the state is %v", agent.State.All())
+		}
+	}
+	// A single answer keeps to the runtime's patience, too.
+	if _, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(pod, "loop"), Container: nginx(pod)}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(pod, "error it is Monday"), Container: nginx(pod)}); err == nil {
+		t.Error("the plugin was dropped")
+	}
+}
+
+// records are the attributes "after" of what is logged.
+type records struct {
+	slog.Handler
+	after chan time.Duration
+}
+
+func (r records) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "after" {
+			r.after <- a.Value.Duration()
+		}
+		return true
+	})
+	return nil
+}
+
+func (records) Enabled(context.Context, slog.Level) bool { return true }
+
+func TestPluginWaitsEverLonger(t *testing.T) {
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
+	log := records{after: make(chan time.Duration)}
+	plugin, err := nri.New(nri.Config{
+		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Socket: filepath.Join(t.TempDir(), "nobody"), Logger: slog.New(log),
+		Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- plugin.Run(ctx) }()
+	var got []time.Duration
+	for len(got) < 5 {
+		got = append(got, <-log.after)
+	}
+	cancel()
+	for {
+		select {
+		case <-log.after:
+			continue
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the plugin ended with %v", err)
+			}
+		}
+		break
+	}
+	if diff := cmp.Diff([]time.Duration{1e6, 2e6, 4e6, 5e6, 5e6}, got); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestNewReportsEveryMistake(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -46,6 +47,9 @@ type Plugin struct {
 	cfg     Config
 	handler *proxy.Handler
 	logger  *slog.Logger
+
+	ctx  context.Context // Of Run.
+	late sync.WaitGroup
 }
 
 // New checks the configuration.
@@ -78,12 +82,14 @@ func New(cfg Config) (*Plugin, error) {
 }
 
 // Run warms the guests, connects and answers until ctx ends, and returns its
-// error. It connects again whenever the connection ends.
+// error. It connects again whenever the connection ends. It may be called once.
 func (p *Plugin) Run(ctx context.Context) error {
 	if err := p.cfg.Engine.Warm(ctx); err != nil {
 		return fmt.Errorf("nri: %w", err)
 	}
+	p.ctx = ctx
 	defer p.handler.Wait()
+	defer p.late.Wait()
 	backoff := p.cfg.Backoff
 	for {
 		start := time.Now()
@@ -166,33 +172,66 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 
 // Synchronize is called on each connection with what runs: all of it is decided
 // on again, so nothing is lost while nobody was connected.
+//
+// The runtime waits no longer for it than for any answer. What there is no time
+// for, because a guest hangs, is decided on afterwards and written to the cgroups.
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
 	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
 	e.p.handler.Review(ctx)
+	// What cannot be decided now must not keep the plugin out.
+	var decide []decision
 	byID := map[string]*api.PodSandbox{}
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod
-		if err := e.pod(ctx, hookpb.Reconcile, pod); err != nil {
-			// What cannot be decided now must not keep the plugin out.
-			e.p.logger.Warn("synchronize", slog.Any("error", err))
-		}
+		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) { return nil, e.pod(ctx, hookpb.Reconcile, pod) })
 	}
 	for _, c := range containers {
 		pod := byID[c.GetPodSandboxId()]
 		if pod == nil || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
 			continue
 		}
-		d, err := e.p.container(ctx, hookpb.Reconcile, pod, c, nil)
-		if err != nil {
+		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
+			d, err := e.p.container(ctx, hookpb.Reconcile, pod, c, nil)
+			u := update(c.GetId(), d)
+			if u != nil {
+				u.SetIgnoreFailure() // It may have ended since.
+			}
+			return u, err
+		})
+	}
+	inTime, cancel := e.p.handler.WithTimeout(ctx)
+	defer cancel()
+	for i, f := range decide {
+		u, err := f(inTime)
+		switch {
+		case err != nil && inTime.Err() != nil:
+			e.p.later(decide[i:])
+			return updates, nil
+		case err != nil:
 			e.p.logger.Warn("synchronize", slog.Any("error", err))
-			continue
-		}
-		if u := update(c.GetId(), d); u != nil {
-			u.SetIgnoreFailure() // It may have ended since.
+		case u != nil:
 			updates = append(updates, u)
 		}
 	}
 	return updates, nil
+}
+
+// decision decides on a pod or a container that runs; the update is nil for none.
+type decision func(context.Context) (*api.ContainerUpdate, error)
+
+// later decides on what there was no time for, until the plugin ends.
+func (p *Plugin) later(decide []decision) {
+	p.logger.Warn("no time to decide on all that runs; going on beside the runtime's events", slog.Int("left", len(decide)))
+	p.late.Go(func() {
+		for _, f := range decide {
+			if p.ctx.Err() != nil {
+				return
+			}
+			if _, err := f(p.ctx); err != nil {
+				p.logger.Warn("synchronize", slog.Any("error", err))
+			}
+		}
+	})
 }
 
 // RunPodSandbox is called when a pod has its sandbox.

@@ -27,6 +27,8 @@ const Scripted = "../../testdata/scripted"
 
 // Agent is what the running modes share.
 type Agent struct {
+	// Runtime is where the plugins are loaded.
+	Runtime  *host.Runtime
 	Engine   *hooks.Engine
 	State    *hooks.State
 	Enforcer *hooks.Enforcer
@@ -60,7 +62,7 @@ func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { engine.Close(context.Background()) })
-	a := &Agent{Engine: engine}
+	a := &Agent{Runtime: rt, Engine: engine}
 	a.Restart(t)
 	return a
 }
