@@ -56,6 +56,8 @@ type Reconciler struct {
 	synced chan outcome
 
 	mu sync.Mutex // Held while everything is decided.
+	// pods are the cgroups of those that were listed, by UID.
+	pods map[string]string
 }
 
 // outcome is what a round of discovery and decisions found.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Reconciler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("standalone: watch cgroups: %w", err)
 	}
-	return &Reconciler{cfg: cfg, watch: w, resync: make(chan struct{}, 1), synced: make(chan outcome)}, nil
+	return &Reconciler{cfg: cfg, watch: w, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}}, nil
 }
 
 // Sync finds out what runs, asks the plugins about all of it and enforces what
@@ -138,6 +140,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if cgroup == "" {
 			cgroup = r.cfg.Layout.Pod(p.QOSClass, p.UID)
 		}
+		r.pods[p.UID] = cgroup
 		ask(p.request(cgroup), cgroup)
 		for j := range p.Containers {
 			c := &p.Containers[j]
@@ -156,6 +159,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			_, ok := slices.BinarySearch(o.cgroups, cgroup)
 			return ok
 		})
+		for uid, cgroup := range r.pods {
+			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Exists(cgroup) {
+				gone = append(gone, uid)
+				delete(r.pods, uid)
+			}
+		}
 		for _, uid := range gone {
 			r.cfg.Engine.Forget(uid)
 		}

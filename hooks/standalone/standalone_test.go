@@ -358,6 +358,109 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 	n.within(soon, container, 300)
 }
 
+// Another writer who insists has his way after a while, of that one field, and is
+// named. What else there is goes on being repaired.
+func TestReconcilerGivesWayToAnotherWriter(t *testing.T) {
+	n := newNode(t)
+	n.restart(hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 5, Period: time.Hour, Backoff: time.Hour}})
+	_, a := n.make("a")
+	_, b := n.make("b")
+	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
+	var mu sync.Mutex
+	var contended []hooks.Contended
+	n.run(func(c *standalone.Config) {
+		c.Resync, c.Debounce = 20*time.Millisecond, time.Millisecond
+		c.Reported = func(r hooks.Report) {
+			mu.Lock()
+			defer mu.Unlock()
+			contended = append(contended, r.Contended...)
+		}
+	})
+	n.within(soon, a, 300)
+	n.within(soon, b, 400)
+	file, _ := n.shares(0)
+	gaveWay := func() []hooks.Contended {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(contended)
+	}
+	for start := time.Now(); len(gaveWay()) == 0; time.Sleep(time.Millisecond) {
+		if n.tree.Read(a, file) != "77" {
+			n.tree.Write(a, file, "77")
+		}
+		if time.Since(start) > soon {
+			t.Fatal("nobody gives way")
+		}
+	}
+	n.tree.Write(a, file, "78")
+	quota, drifted, want := "cpu.cfs_quota_us", "10000", "20000"
+	if n.tree.V2 {
+		quota, drifted, want = "cpu.max", "10000 100000", "20000 100000"
+	}
+	n.tree.Write(a, quota, drifted)
+	n.tree.Write(b, file, "77")
+	n.within(soon, b, 400)
+	for start := time.Now(); n.tree.Read(a, quota) != want; time.Sleep(time.Millisecond) {
+		if time.Since(start) > soon {
+			t.Fatal("the other field is not repaired any more")
+		}
+	}
+	if got := n.tree.Read(a, file); got != "78" {
+		t.Errorf("%s is %s, want the other writer's 78", file, got)
+	}
+	got := gaveWay()
+	if len(got) != 1 || got[0].Field != hooks.FieldCPUShares || got[0].Cgroup != a || got[0].For != time.Hour {
+		t.Errorf("contended is %v", got)
+	}
+}
+
+// What no hint tells of, the next look at everything finds.
+func TestReconcilerWithoutHints(t *testing.T) {
+	n := newNode(t)
+	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
+	podCgroup, _ := n.make("a")
+	// Another mode has decided, and did not come to write it.
+	n.state.Put(hooks.Desired{Cgroup: podCgroup, PodUID: "a", Resources: &hookpb.Resources{CPUShares: new(int64(300))}})
+	n.within(soon, podCgroup, 300)
+}
+
+// A pod that is gone is forgotten, also by plugins that decided nothing on its
+// cgroups.
+func TestReconcilerForgetsPods(t *testing.T) {
+	n := newNode(t, hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: hooks.KeepLast})
+	cgroup, _ := n.make("a")
+	n.list(pod("a", "env A 1"))
+	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeps := func() bool {
+		t.Helper()
+		if _, err := r.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d, err := n.engine.Decide(t.Context(), &hookpb.Request{
+			Stage: hookpb.Reconcile, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{UID: "a"}, Container: hookpb.ContainerMeta{Name: "web"},
+			PodAnnotations: map[string]string{"p": "error x"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.ContainerEnvs["A"] == "1"
+	}
+	if !keeps() {
+		t.Error("the last decision is not kept")
+	}
+	n.list() // The kubelet does not list it for a moment.
+	if !keeps() {
+		t.Error("the last decision is not kept while the cgroup is there")
+	}
+	n.tree.Remove(cgroup)
+	if keeps() {
+		t.Error("the pod is not forgotten")
+	}
+}
+
 // Another version of a plugin decides anew, without a hint from any cgroup.
 func TestReconcilerAfterASwap(t *testing.T) {
 	n := newNode(t)
