@@ -10,6 +10,7 @@ replace (
 require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/hooks/runtime v0.0.0-00010101000000-000000000000
+	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -37,7 +38,6 @@ require (
 	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/api v0.37.1 // indirect
 	k8s.io/cri-api v0.37.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect

@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -180,27 +187,101 @@ plugins:
 	}
 }
 
-// The manifests are objects of the kinds that they say.
+// The manifests are objects of the kinds that they say, without a field that these
+// do not have, and the DaemonSet's container finds what it mounts.
 func TestManifests(t *testing.T) {
 	b, err := os.ReadFile("deploy/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kinds []string
+	daemon := new(appsv1.DaemonSet)
+	objects := map[string]metav1.Object{
+		"ServiceAccount": new(corev1.ServiceAccount), "ClusterRole": new(rbacv1.ClusterRole), "ClusterRoleBinding": new(rbacv1.ClusterRoleBinding), "DaemonSet": daemon,
+	}
 	for document := range strings.SplitSeq(string(b), "\n---\n") {
-		var object struct {
-			APIVersion, Kind string
-			Metadata         struct{ Name string }
-		}
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := schema.ParseGroupVersion(object.APIVersion); err != nil || object.Metadata.Name != "kubewasm-node-agent" {
-			t.Errorf("%+v: %v", object, err)
+		object := objects[kind.Kind]
+		delete(objects, kind.Kind)
+		if object == nil {
+			t.Fatalf("%s is there twice, or not expected", kind.Kind)
 		}
-		kinds = append(kinds, object.Kind)
+		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil || object.GetName() != "kubewasm-node-agent" {
+			t.Errorf("%s %q: %v", kind.Kind, object.GetName(), err)
+		}
 	}
-	if got := strings.Join(kinds, " "); got != "ServiceAccount ClusterRole ClusterRoleBinding DaemonSet" {
-		t.Errorf("the kinds are %s", got)
+	if len(objects) != 0 {
+		t.Errorf("there is no %v", slices.Collect(maps.Keys(objects)))
+	}
+	spec := daemon.Spec.Template.Spec
+	if !spec.HostPID || !spec.HostNetwork {
+		t.Error("the agent needs the node's processes and its loopback")
+	}
+	volumes := map[string]bool{}
+	for _, v := range spec.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, c := range spec.Containers {
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] {
+				t.Errorf("there is no volume %s", m.Name)
+			}
+		}
+		takesArguments(t, c.Args)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
+	if err != nil || !selector.Matches(labels.Set(daemon.Spec.Template.Labels)) {
+		t.Errorf("the selector does not match the template: %v", err)
+	}
+}
+
+// takesArguments fails unless the command knows the flags.
+func takesArguments(t *testing.T, args []string) {
+	t.Helper()
+	args = slices.Clone(args)
+	i := slices.Index(args, "/etc/kubewasm/agent.yaml")
+	if i < 0 {
+		t.Fatalf("%v names no configuration", args)
+	}
+	args[i] = filepath.Join(t.TempDir(), "nothing")
+	if err := run(t.Context(), args); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("with %v: %v", args, err)
+	}
+}
+
+// The unit has the sections and assignments of systemd.syntax(7), and starts the
+// command with flags that it knows.
+func TestUnit(t *testing.T) {
+	b, err := os.ReadFile("deploy/kubewasm-node-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, settings := "", map[string][]string{}
+	for line := range strings.Lines(string(b)) {
+		switch line = strings.TrimSpace(line); {
+		case line == "" || line[0] == '#':
+		case strings.HasPrefix(line, "["):
+			section = line
+		default:
+			key, value, ok := strings.Cut(line, "=")
+			if !ok || section == "" || strings.TrimSpace(key) != key {
+				t.Errorf("%s: %q", section, line)
+			}
+			settings[section+key] = append(settings[section+key], value)
+		}
+	}
+	for _, key := range []string{"[Service]ExecStartPre", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]Restart", "[Install]WantedBy"} {
+		if len(settings[key]) != 1 {
+			t.Errorf("%s is %q", key, settings[key])
+		}
+	}
+	for _, key := range []string{"[Service]ExecStartPre", "[Service]ExecStart"} {
+		command := strings.Fields(settings[key][0])
+		if command[0] != "/usr/local/bin/kubewasm-node-agent" {
+			t.Errorf("%s runs %s", key, command[0])
+		}
+		takesArguments(t, command[1:])
 	}
 }

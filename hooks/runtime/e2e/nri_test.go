@@ -199,12 +199,12 @@ func TestContainerd(t *testing.T) {
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 80_000, CpuPeriod: 100_000})
 		n.check(cgroup, n.cpu(77, 40_000))
 	})
+	discovery, err := cri.New(cri.Config{Endpoint: n.socket(), Layout: n.Layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { discovery.Close() })
 	t.Run("the standalone mode beside it", func(t *testing.T) {
-		discovery, err := cri.New(cri.Config{Endpoint: n.socket(), Layout: n.Layout})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer discovery.Close()
 		r, err := standalone.New(standalone.Config{Engine: n.Engine, State: n.State, Enforcer: n.Enforcer, Layout: n.Layout, Discovery: discovery})
 		if err != nil {
 			t.Fatal(err)
@@ -239,6 +239,10 @@ func TestContainerd(t *testing.T) {
 		n.until("what runs is decided on again", func() bool { return n.differs(cgroup, n.cpu(77, 40_000)) == "" })
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000})
 		n.check(cgroup, n.cpu(77, 35_000))
+		n.until("the discovery has connected again", func() bool {
+			pods, err := discovery.Pods(t.Context())
+			return err == nil && len(pods) == 2
+		})
 	})
 	t.Run("the agent is restarted", func(t *testing.T) {
 		stop()

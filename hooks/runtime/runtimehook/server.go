@@ -89,8 +89,13 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("runtimehook: %w", err)
 	}
 	// What an earlier process left.
-	if err := os.Remove(s.cfg.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("runtimehook: %w", err)
+	if info, err := os.Lstat(s.cfg.Socket); err == nil {
+		if info.Mode().Type() != fs.ModeSocket {
+			return fmt.Errorf("runtimehook: serve on %s: there is something that is no socket", s.cfg.Socket)
+		}
+		if err := os.Remove(s.cfg.Socket); err != nil {
+			return fmt.Errorf("runtimehook: %w", err)
+		}
 	}
 	listener, err := net.Listen("unix", s.cfg.Socket)
 	if err != nil {

@@ -3,6 +3,7 @@ package runtimehook_test
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,6 +223,38 @@ func TestRegistration(t *testing.T) {
 	stop()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the registration outlives the server: %v", err)
+	}
+}
+
+// A socket that an earlier process left is in nobody's way; a file is somebody's.
+func TestSocketThatIsThere(t *testing.T) {
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
+	dir := t.TempDir()
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "left.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, want := range map[string]string{"left.sock": "context canceled", "file": "no socket"} {
+		s, err := runtimehook.New(runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Socket: filepath.Join(dir, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := agent.Engine.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(ended); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %s", name, err, want)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(b) != "precious" {
+		t.Errorf("the file has %q, error %v", b, err)
 	}
 }
 
