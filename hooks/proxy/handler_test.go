@@ -18,6 +18,23 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
+var runtime *host.Runtime
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "proxy")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+			panic(err)
+		}
+		defer runtime.Close(context.Background())
+		return m.Run()
+	}())
+}
+
 // agent is a handler over a tree of files like those of cgroup v2.
 type agent struct {
 	*testing.T
@@ -32,12 +49,9 @@ func newAgent(t *testing.T, enforcer hooks.EnforcerConfig, timeout time.Duration
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close(context.Background()) })
-	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: host.File(file)}}}})
+	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{
+		Module: host.Config{Name: "p", Source: host.File(file), Guest: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)},
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +199,37 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.handler.Wait()
-	if a.state.Len() != 0 {
-		t.Errorf("the state has %v", a.state.All())
+	if d, ok := a.state.Get("pod/c1"); ok {
+		t.Errorf("the state has %v", d)
 	}
 	// What was asked is forgotten, too.
 	got, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), "pod/c1")
 	if err != nil || hooks.FieldsOf(got) != 0 {
 		t.Errorf("got %v, error %v", got, err)
+	}
+}
+
+// No event of a runtime is about a class: a pod that comes is the occasion.
+func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
+	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	for _, class := range []string{"", "/burstable", "/besteffort"} {
+		a.make("kubepods" + class)
+	}
+	req := request(hookpb.PreRunPodSandbox, "")
+	req.Level, req.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
+	for _, drift := range []string{"100", "77"} {
+		if err := os.WriteFile(filepath.Join(a.root, "kubepods/burstable/cpu.weight"), []byte(drift), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.handler.Handle(t.Context(), req, "pod"); err != nil {
+			t.Fatal(err)
+		}
+		a.handler.Wait()
+		for class, want := range map[string]string{"": "100", "/burstable": "2", "/besteffort": "100"} {
+			if got := a.read("kubepods" + class + "/cpu.weight"); got != want {
+				t.Errorf("the weight of kubepods%s is %s, want %s", class, got, want)
+			}
+		}
 	}
 }
 
