@@ -47,7 +47,8 @@ type Config struct {
 
 // Reconciler keeps the cgroups of a node at what the plugins decide.
 type Reconciler struct {
-	cfg   Config
+	cfg Config
+	// watch is that of Run.
 	watch *watch
 
 	// resync asks the goroutine that decides for another round.
@@ -67,7 +68,7 @@ type outcome struct {
 	err     error
 }
 
-// New checks the configuration and begins to watch.
+// New checks the configuration.
 func New(cfg Config) (*Reconciler, error) {
 	var errs []error
 	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil, "discovery": cfg.Discovery == nil} {
@@ -92,11 +93,7 @@ func New(cfg Config) (*Reconciler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w, err := newWatch(cfg.Enforcer.Hierarchies())
-	if err != nil {
-		return nil, fmt.Errorf("standalone: watch cgroups: %w", err)
-	}
-	return &Reconciler{cfg: cfg, watch: w, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}}, nil
+	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}}, nil
 }
 
 // Sync finds out what runs, asks the plugins about all of it and enforces what
@@ -178,12 +175,13 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 // Plugins are asked on a goroutine of their own: one that hangs does not keep
 // what was decided from being enforced.
 func (r *Reconciler) Run(ctx context.Context) error {
+	r.watch = newWatch(r.cfg.Enforcer.Hierarchies())
+	defer r.watch.close()
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	all.Go(func() { r.decideOnDemand(ctx) })
-	defer r.watch.inotify.Close()
 
 	loop := &loop{Reconciler: r, ctx: ctx, dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover}
 	loop.run()
@@ -234,6 +232,7 @@ type loop struct {
 }
 
 func (l *loop) run() {
+	l.open()
 	l.watchAbove()
 	l.demand()
 	resync := time.NewTicker(l.cfg.Resync)
@@ -243,12 +242,13 @@ func (l *loop) run() {
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
+		events, errs := l.watch.hints()
 		select {
 		case <-l.ctx.Done():
 			return
-		case event := <-l.watch.inotify.Events:
+		case event := <-events:
 			l.note(event)
-			l.drain()
+			l.drain(events)
 			if wait := time.Until(l.quiet); wait > 0 {
 				settle.Reset(wait)
 				continue
@@ -256,13 +256,13 @@ func (l *loop) run() {
 			l.enforceDirty()
 		case <-settle.C:
 			l.enforceDirty()
-		case err := <-l.watch.inotify.Errors:
+		case err := <-errs:
 			// Of an overflow, nobody knows what was lost.
 			l.cfg.Logger.Warn("hints about cgroups were lost; looking at all of them", slog.Any("error", err))
 			l.enforce()
 			l.demand()
 		case <-resync.C:
-			l.watch.full = false
+			l.open()
 			l.demand()
 			l.enforce()
 		case <-again.C:
@@ -285,6 +285,13 @@ func stopped() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return t
+}
+
+// open begins to watch, or goes on without hints.
+func (l *loop) open() {
+	if err := l.watch.open(); err != nil {
+		l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("error", err))
+	}
 }
 
 // watchAbove watches the cgroups that are there before any pod is.
@@ -318,10 +325,10 @@ func (l *loop) meet(cgroup string) {
 }
 
 // drain takes the hints that are there already.
-func (l *loop) drain() {
+func (l *loop) drain(events <-chan fsnotify.Event) {
 	for {
 		select {
-		case event := <-l.watch.inotify.Events:
+		case event := <-events:
 			l.note(event)
 		default:
 			return

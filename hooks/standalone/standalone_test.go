@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -422,6 +423,36 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	// Another mode has decided, and did not come to write it.
 	n.state.Put(hooks.Desired{Cgroup: podCgroup, PodUID: "a", Resources: &hookpb.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
+}
+
+// Hints are no more than that: a node on which others have taken all instances of
+// inotify is looked at by the clock.
+func TestReconcilerWithoutInotify(t *testing.T) {
+	t.Cleanup(standalone.RefuseInotify(syscall.EMFILE))
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
+	n.within(soon, container, 300)
+	file, _ := n.shares(0)
+	n.tree.Write(container, file, "77")
+	n.within(soon, container, 300)
+}
+
+// Sync alone watches nothing: a user has 128 instances of inotify.
+func TestSyncTakesNoInotify(t *testing.T) {
+	defer standalone.RefuseInotify(syscall.EMFILE)()
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	n.within(0, container, 300)
 }
 
 // A pod that is gone is forgotten, also by plugins that decided nothing on its

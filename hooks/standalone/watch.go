@@ -13,6 +13,7 @@ import (
 // watch watches the directories of cgroups. A directory, not its files: a watch
 // on a file whose cgroup is removed dies without a word.
 type watch struct {
+	// inotify is nil while the kernel gives none: a user has 128 of them.
 	inotify *fsnotify.Watcher
 	// hierarchies are the directories in which the paths of cgroups begin.
 	hierarchies []string
@@ -24,12 +25,35 @@ type watch struct {
 // events is how many the kernel's queue may be read ahead.
 const events = 1024
 
-func newWatch(hierarchies []string) (*watch, error) {
-	inotify, err := fsnotify.NewBufferedWatcher(events)
-	if err != nil {
-		return nil, err
+func newWatch(hierarchies []string) *watch {
+	return &watch{hierarchies: hierarchies, watched: map[string]bool{}}
+}
+
+// newInotify is fsnotify's, but in a test.
+var newInotify = fsnotify.NewBufferedWatcher
+
+// open begins to watch if nothing is watched yet.
+func (w *watch) open() (err error) {
+	w.full = false
+	if w.inotify == nil {
+		w.inotify, err = newInotify(events)
 	}
-	return &watch{inotify: inotify, hierarchies: hierarchies, watched: map[string]bool{}}, nil
+	return err
+}
+
+func (w *watch) close() {
+	if w.inotify != nil {
+		w.inotify.Close()
+	}
+}
+
+// hints are the events, and what went wrong with others; of nothing that is
+// watched there are none.
+func (w *watch) hints() (<-chan fsnotify.Event, <-chan error) {
+	if w.inotify == nil {
+		return nil, nil
+	}
+	return w.inotify.Events, w.inotify.Errors
 }
 
 // add watches a cgroup in each hierarchy, and returns the cgroups in it if it was
@@ -38,7 +62,7 @@ func newWatch(hierarchies []string) (*watch, error) {
 func (w *watch) add(cgroup string) (children []string, err error) {
 	for _, h := range w.hierarchies {
 		dir := h + "/" + cgroup
-		if w.watched[dir] || w.full {
+		if w.watched[dir] || w.full || w.inotify == nil {
 			continue
 		}
 		err := w.inotify.Add(dir)
