@@ -38,10 +38,11 @@
 //	kubewarden-wasi  policies of Kubewarden that are programs
 //	opa              Rego that OPA has compiled, for OPA or for Gatekeeper
 //
-// What Kubewarden's policies may ask the host for is their log and, by
-// PluginConfig.Cluster, objects of the kinds in ContextAwareResources; registries
-// and other networks are not offered. Policies in Rego have the builtins that
-// need no network, files or keys; one that needs another is refused.
+// What Kubewarden's policies may ask the host for is their log, whether a
+// certificate is trusted and, by PluginConfig.Cluster, objects of the kinds in
+// ContextAwareResources; registries and other networks are refused by name.
+// Policies in Rego have the builtins that need no network, files or keys; one that
+// needs another is refused.
 //
 // # Dry runs
 //

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -293,6 +294,35 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 			t.Errorf("log has no %s:\n%s", want, log.String())
 		}
 	})
+}
+
+// Each of three validators waits until all of them are being asked.
+func TestValidatorsAreAskedAtTheSameTime(t *testing.T) {
+	var asked sync.WaitGroup
+	asked.Add(3)
+	var list []admission.Policy
+	for _, name := range []string{"a", "b", "c"} {
+		list = append(list, script(t, name, "", func(c *admission.PluginConfig) {
+			c.Match.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			c.Namespaces = func(ctx context.Context, _ string) (map[string]string, error) {
+				asked.Done()
+				all := make(chan struct{})
+				go func() {
+					asked.Wait()
+					close(all)
+				}()
+				select {
+				case <-all:
+					return nil, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		}))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	compare(t, denied(403, "Forbidden", "a: no; b: no; c: no"), admission.NewEngine(list...).Validate(ctx, request(t, "deny", "no")))
 }
 
 // panics is an observer with a fault.
