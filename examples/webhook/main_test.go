@@ -101,7 +101,8 @@ func start(t *testing.T, client *http.Client, addr string, args ...string) {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	// Under the race detector, modules take a minute to compile.
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if resp, err := client.Get("https://" + addr + "/readyz"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {

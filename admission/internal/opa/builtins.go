@@ -1,14 +1,20 @@
 package opa
 
 import (
+	"cmp"
+	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"math/big"
+	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -44,6 +50,11 @@ var builtins = map[string]builtin{
 	"crypto.md5":              text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
 	"crypto.sha1":             text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
 	"crypto.sha256":           text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
+	"crypto.hmac.md5":         texts(func(a []string) (any, error) { return mac(md5.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha1":        texts(func(a []string) (any, error) { return mac(sha1.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha256":      texts(func(a []string) (any, error) { return mac(sha256.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha512":      texts(func(a []string) (any, error) { return mac(sha512.New, a[0], a[1]), nil }),
+	"crypto.hmac.equal":       texts(func(a []string) (any, error) { return hmac.Equal([]byte(a[0]), []byte(a[1])), nil }),
 	"glob.quote_meta":         text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
 	"regex.split":             regexSplit,
 	"regex.replace":           regexReplace,
@@ -57,21 +68,30 @@ var builtins = map[string]builtin{
 	"strings.any_prefix_match": anyMatch(strings.HasPrefix),
 	"strings.any_suffix_match": anyMatch(strings.HasSuffix),
 	"strings.count":            texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
+	"strings.split_n":          splitN,
 	"indexof_n":                texts(indexOfN),
-	"object.subset":            objectSubsetOf,
-	"units.parse":              text(parseUnits),
-	"units.parse_bytes":        text(parseBytes),
-	"time.now_ns":              func([]any) (any, error) { return time.Now().UnixNano(), nil },
-	"time.parse_rfc3339_ns":    text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
-	"time.parse_ns":            texts(func(a []string) (any, error) { return nanos(time.Parse(a[0], a[1])) }),
-	"time.parse_duration_ns":   text(func(s string) (any, error) { d, err := time.ParseDuration(s); return d.Nanoseconds(), err }),
-	"time.date":                moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
-	"time.clock":               moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
-	"time.weekday":             moment(func(t time.Time) any { return t.Weekday().String() }),
-	"time.add_date":            addDate,
-	"trace":                    func([]any) (any, error) { return true, nil },
-	"internal.print":           func([]any) (any, error) { return true, nil },
-	"opa.runtime":              func([]any) (any, error) { return object{}, nil },
+	"numbers.range_step":       rangeStep,
+	"net.cidr_is_valid": func(a []any) (any, error) {
+		s, _ := a[0].(string)
+		_, _, err := net.ParseCIDR(s)
+		return err == nil, nil
+	},
+	"net.cidr_expand":        text(cidrExpand),
+	"object.subset":          objectSubsetOf,
+	"units.parse":            text(parseUnits),
+	"units.parse_bytes":      text(parseBytes),
+	"time.now_ns":            func([]any) (any, error) { return time.Now().UnixNano(), nil },
+	"time.parse_rfc3339_ns":  text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
+	"time.parse_ns":          texts(func(a []string) (any, error) { return nanos(time.Parse(layout(a[0]), a[1])) }),
+	"time.format":            formatTime,
+	"time.parse_duration_ns": text(func(s string) (any, error) { d, err := time.ParseDuration(s); return d.Nanoseconds(), err }),
+	"time.date":              moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
+	"time.clock":             moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
+	"time.weekday":           moment(func(t time.Time) any { return t.Weekday().String() }),
+	"time.add_date":          addDate,
+	"trace":                  func([]any) (any, error) { return true, nil },
+	"internal.print":         func([]any) (any, error) { return true, nil },
+	"opa.runtime":            func([]any) (any, error) { return object{}, nil },
 }
 
 func sorted(names []string) []string {
@@ -255,6 +275,87 @@ func urlDecodeObject(args []any) (any, error) {
 		o = append(o, entry{key, list})
 	}
 	return newObject(o), nil
+}
+
+// mac returns the HMAC of a message, in hexadecimal.
+func mac(h func() hash.Hash, message, key string) string {
+	m := hmac.New(h, []byte(key))
+	m.Write([]byte(message)) // Never fails.
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// splitN returns the first n parts of a text or, if n is negative, the last ones.
+func splitN(args []any) (any, error) {
+	list, err := stringsOf(args[:2])
+	if err != nil {
+		return nil, err
+	}
+	count, ok := args[2].(number)
+	if !ok {
+		return nil, errArguments
+	}
+	n, err := count.int64()
+	if err != nil {
+		return nil, err
+	}
+	parts := strings.Split(list[0], list[1])
+	switch whole := int64(len(parts)); {
+	case n >= whole || n <= -whole:
+		return parts, nil
+	case n < 0:
+		return parts[whole+n:], nil
+	}
+	return parts[:n], nil
+}
+
+// rangeStep returns the numbers from one to another.
+func rangeStep(args []any) (any, error) {
+	var n [3]int64
+	for i := range n {
+		v, ok := args[i].(number)
+		if !ok {
+			return nil, errArguments
+		}
+		var err error
+		if n[i], err = v.int64(); err != nil || n[i] > maxRange || n[i] < -maxRange {
+			return nil, errTooMuch
+		}
+	}
+	from, to, step := n[0], n[1], n[2]
+	if step <= 0 {
+		return nil, errArguments
+	}
+	if from > to {
+		step = -step
+	}
+	if (to-from)/step > maxWork/100 {
+		return nil, errTooMuch
+	}
+	list := []any{}
+	for i := from; step > 0 && i <= to || step < 0 && i >= to; i += step {
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// maxRange keeps the ends of a range where their difference is a number, too.
+const maxRange = 1 << 60
+
+// cidrExpand returns the addresses of a network, as a set.
+func cidrExpand(s string) (any, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return nil, err
+	}
+	prefix = prefix.Masked()
+	if prefix.Addr().BitLen()-prefix.Bits() > 16 {
+		return nil, errTooMuch
+	}
+	var addresses set
+	for a := prefix.Addr(); a.IsValid() && prefix.Contains(a); a = a.Next() {
+		addresses = append(addresses, a.String())
+	}
+	return newSet(addresses), nil
 }
 
 var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
@@ -511,6 +612,29 @@ func nanos(t time.Time, err error) (any, error) {
 		return nil, errors.New("time does not fit into nanoseconds")
 	}
 	return t.UnixNano(), nil
+}
+
+// layouts are the names that policies may use for layouts.
+var layouts = map[string]string{
+	"ANSIC": time.ANSIC, "UnixDate": time.UnixDate, "RubyDate": time.RubyDate, "RFC822": time.RFC822, "RFC822Z": time.RFC822Z,
+	"RFC850": time.RFC850, "RFC1123": time.RFC1123, "RFC1123Z": time.RFC1123Z, "RFC3339": time.RFC3339, "RFC3339Nano": time.RFC3339Nano,
+}
+
+func layout(text string) string { return cmp.Or(layouts[text], text) }
+
+// formatTime writes a moment, whose third part is the layout if it has one.
+func formatTime(args []any) (any, error) {
+	t, err := timeOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	text := ""
+	if list, ok := args[0].([]any); ok && len(list) > 2 {
+		if text, ok = list[2].(string); !ok {
+			return nil, errArguments
+		}
+	}
+	return t.Format(layout(cmp.Or(text, time.RFC3339Nano))), nil
 }
 
 // timeOf returns the moment of an argument: nanoseconds, or nanoseconds and a time

@@ -37,4 +37,14 @@ results["units"] := [units.parse("100m"), units.parse("2Ki"), units.parse("1.5G"
 
 results["time"] := [time.parse_rfc3339_ns("2026-11-21T03:04:05.000000006Z"), time.date(o.ns), time.clock([o.ns, "UTC"]), time.weekday(o.ns), time.add_date(o.ns, 1, -2, 3), time.parse_duration_ns("1h2m"), time.parse_ns("2006-01-02", "2026-11-21")]
 
+results["time.format"] := [time.format(o.ns), time.format([o.ns, "UTC", "RFC1123"]), time.format([o.ns, "", "2006/01/02"]), time.parse_ns("RFC3339", "2026-11-21T03:04:05Z")]
+
+results["hmac"] := [crypto.hmac.md5(o.text, "k"), crypto.hmac.sha1(o.text, "k"), crypto.hmac.sha256(o.text, ""), crypto.hmac.sha512("", o.text), crypto.hmac.equal(o.text, "text")]
+
+results["split_n"] := [strings.split_n("a,b,c", ",", n) | some n in [-9, -2, 0, 2, 9]]
+
+results["range_step"] := [numbers.range_step(o.int, o.int + 10, 3), numbers.range_step(5, -5, 4), numbers.range_step(1, 1, 7)]
+
+results["cidr"] := [net.cidr_is_valid("10.0.0.0/8"), net.cidr_is_valid(o.text), net.cidr_is_valid("10.0.0.1"), net.cidr_expand("10.1.2.7/30"), net.cidr_expand("2001:db8::/126")]
+
 results["undefined"] := units.parse(o.doc)
