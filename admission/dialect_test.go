@@ -396,6 +396,17 @@ func TestRego(t *testing.T) {
 		compare(t, no(`you must provide labels: {"team", "tier"}`), e.Validate(t.Context(), pod(`{}`, `[]`)))
 		compare(t, no(`you must provide labels: {"team"}, label <tier: x> does not satisfy allowed regex: ^(web|db)$`), e.Validate(t.Context(), pod(`{"tier":"x"}`, `[]`)))
 	})
+	t.Run("Gatekeeper, the object that is deleted", func(t *testing.T) {
+		e := policy("labels", "k8srequiredlabels/violation", `{"labels":[{"key":"team"}]}`, false)
+		r := pod(`{"team":"a"}`, `[]`)
+		r.Operation, r.OldObject.Raw, r.Object.Raw = admissionv1.Delete, r.Object.Raw, nil
+		compare(t, allowed(), e.Validate(t.Context(), r))
+		r.OldObject.Raw = []byte(`{"metadata":{}}`)
+		compare(t, no(`you must provide labels: {"team"}`), e.Validate(t.Context(), r))
+		if r.Object.Raw != nil {
+			t.Error("the request has another object now")
+		}
+	})
 	t.Run("Gatekeeper, limits", func(t *testing.T) {
 		e := policy("limits", "k8scontainerlimits/violation", `{"cpu":"200m","memory":"1Gi"}`, false)
 		compare(t, allowed(), e.Validate(t.Context(), pod(`{}`, `[{"name":"a","resources":{"limits":{"cpu":"100m","memory":"512Mi"}}}]`)))

@@ -16,6 +16,8 @@ import (
 	"path"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
@@ -277,16 +279,10 @@ func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict,
 }
 
 func (p *policy) input(settings []byte, req *dialect.Request) []byte {
-	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
 	if p.gatekeeper {
-		if len(settings) == 0 {
-			settings = []byte("{}")
-		}
-		o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
-		o.Raw("parameters", settings)
-		o.Raw("review", body)
-		return o.End()
+		return gatekeeperInput(settings, req)
 	}
+	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
 	return req.Body("admission review", func() []byte {
 		o := dialect.NewObject(make([]byte, 0, len(body)+80))
 		o.Text("apiVersion", "admission.k8s.io/v1")
@@ -294,6 +290,26 @@ func (p *policy) input(settings []byte, req *dialect.Request) []byte {
 		o.Raw("request", body)
 		return o.End()
 	})
+}
+
+// gatekeeperInput is what Gatekeeper hands to a policy. When an object is deleted,
+// it is both the old one and the one that the policy is about
+// (github.com/open-policy-agent/gatekeeper, pkg/webhook/policy.go).
+func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
+	body := req.Body("gatekeeper review", func() []byte {
+		r := *req.AdmissionRequest
+		if r.Operation == admissionv1.Delete && r.Object.Raw == nil {
+			r.Object = r.OldObject
+		}
+		return dialect.AppendRequest(nil, &r)
+	})
+	if len(settings) == 0 {
+		settings = []byte("{}")
+	}
+	o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
+	o.Raw("parameters", settings)
+	o.Raw("review", body)
+	return o.End()
 }
 
 // verdict reads the result set [{"result": …}].
