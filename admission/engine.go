@@ -63,6 +63,9 @@ func newPolicySet(policies []Policy) *policySet {
 	s := &policySet{all: slices.Clone(policies), drained: make(chan struct{})}
 	slices.SortStableFunc(s.all, func(a, b Policy) int { return cmp.Compare(a.rules().Order, b.rules().Order) })
 	for _, p := range s.all {
+		if _, ok := p.(*disabled); ok {
+			continue
+		}
 		if p.validates() {
 			s.validators = append(s.validators, p)
 		}

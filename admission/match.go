@@ -41,6 +41,8 @@ type matcher struct {
 	rules             []admissionregistrationv1.RuleWithOperations
 	namespace, object labels.Selector // nil takes everything.
 	namespaceLabels   NamespaceLabels
+	// never says that it takes nothing, whatever the others say.
+	never bool
 }
 
 // compile returns the matcher of m, or everything that is wrong with m.
@@ -108,6 +110,9 @@ func checkRule(name string, r *admissionregistrationv1.RuleWithOperations) (errs
 func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) (bool, error) {
 	if m == nil {
 		return true, nil
+	}
+	if m.never {
+		return false, nil
 	}
 	if len(m.rules) != 0 && !slices.ContainsFunc(m.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
 		return ruleMatches(&rule, r)

@@ -477,6 +477,13 @@ func TestOneOfSeveralPolicies(t *testing.T) {
 	if got := annotation(patched(t, r, one.Mutate(t.Context(), r)), "trail"); got != "b" {
 		t.Errorf("trail is %v", got)
 	}
+	policies := e.Policies()
+	if err := e.Replace(t.Context(), policies[0], admission.Disabled(policies[1])); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, allowed(), one.Validate(t.Context(), request(t, "deny", "no")))
+	compare(t, allowed(), one.Mutate(t.Context(), r))
+	compare(t, denied(403, "Forbidden", "no"), e.Validate(t.Context(), request(t, "deny", "no"))) // Of a, alone.
 	if err := e.Replace(t.Context()); err != nil {
 		t.Fatal(err)
 	}

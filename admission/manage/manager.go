@@ -316,7 +316,7 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	m.mu.RLock()
 	entries := make([]*entry, 0, len(m.entries))
 	for _, e := range m.entries {
-		if e.policy != nil && !e.disabled {
+		if e.policy != nil {
 			entries = append(entries, e)
 		}
 	}
@@ -324,7 +324,9 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
 	policies := make([]admission.Policy, len(entries))
 	for i, e := range entries {
-		policies[i] = e.policy
+		if policies[i] = e.policy; e.disabled {
+			policies[i] = admission.Disabled(e.policy)
+		}
 	}
 	drained := m.cfg.Engine.Swap(policies...)
 	for _, policy := range gone {
