@@ -20,6 +20,9 @@
 //	http.Handle("/validate", &admission.Handler{Validator: engine})
 //	http.Handle("/mutate", &admission.Handler{Mutator: engine})
 //
+// In an operator that is built on controller-runtime its manager's webhook server
+// takes the same handlers, by GetWebhookServer().Register.
+//
 // Package webhook is a whole server with TLS, package manage keeps the policies of
 // an engine by a configuration file and a management API, and package
 // admissionmetrics counts verdicts. Package clustercache lets policies look at
