@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +17,11 @@ type Disable struct {
 	// After is how many calls in a row must trap or be stopped; 0 means that a
 	// plugin is never disabled.
 	After int
+	// Ratio is the share of calls that may fail for ever. Beyond it failures are
+	// counted even if calls succeed in between, until they are After: so a
+	// plugin that fails every other call is disabled, too. 0 <= Ratio < 1;
+	// default 0, by which a call that succeeds begins the count anew.
+	Ratio float64
 	// Backoff is how long the plugin is disabled at first. Then one call is let
 	// through: if it succeeds the plugin is back, otherwise it is disabled for
 	// twice as long. Default 1 s.
@@ -30,26 +36,48 @@ const (
 )
 
 // breaker counts the failures of a plugin. A plugin that works costs one load of
-// failures for each call.
+// level for each call.
 type breaker struct {
 	cfg Disable
-	// failures are those in a row.
-	failures atomic.Int64
+	// level is the failures that count, each as much as failure: those in a row
+	// or, with a ratio, those beyond it.
+	level atomic.Int64
 	// until is when the plugin may be tried again, in nanoseconds since 1970.
 	until atomic.Int64
+}
+
+// failure is what a failure adds to the level.
+const failure = 1 << 20
+
+// limit is the level at which the plugin is disabled.
+func (b *breaker) limit() int64 { return int64(b.cfg.After) * failure }
+
+// forgiven is what a success takes from the level, so that it stands still while
+// as many calls fail as may.
+func (b *breaker) forgiven() int64 {
+	return int64(math.Ceil(failure * b.cfg.Ratio / (1 - b.cfg.Ratio)))
+}
+
+// reason says which failures the level counts.
+func (b *breaker) reason() string {
+	n := b.level.Load() / failure
+	if b.cfg.Ratio == 0 {
+		return fmt.Sprintf("%d failures in a row", n)
+	}
+	return fmt.Sprintf("%d failures beyond %g %% of its calls", n, 100*b.cfg.Ratio)
 }
 
 // allow returns [ErrDisabled] while the plugin is disabled. When its time is up,
 // one caller is let through and the others wait for what becomes of it.
 func (b *breaker) allow() error {
-	if b.cfg.After == 0 || b.failures.Load() < int64(b.cfg.After) {
+	if b.cfg.After == 0 || b.level.Load() < b.limit() {
 		return nil
 	}
 	until, now := b.until.Load(), time.Now()
 	if left := until - now.UnixNano(); left > 0 {
-		return fmt.Errorf("%w for another %s after %d failures in a row", ErrDisabled, time.Duration(left).Round(time.Millisecond), b.failures.Load())
+		return fmt.Errorf("%w for another %s after %s", ErrDisabled, time.Duration(left).Round(time.Millisecond), b.reason())
 	}
-	if !b.until.CompareAndSwap(until, now.Add(b.backoff(b.failures.Load()+1)).UnixNano()) {
+	if !b.until.CompareAndSwap(until, now.Add(b.backoff(b.level.Load()+failure)).UnixNano()) {
 		return fmt.Errorf("%w: it is being tried again", ErrDisabled)
 	}
 	return nil
@@ -57,13 +85,23 @@ func (b *breaker) allow() error {
 
 // open reports whether the plugin is disabled now.
 func (b *breaker) open() bool {
-	return b.cfg.After != 0 && b.failures.Load() >= int64(b.cfg.After) && time.Now().UnixNano() < b.until.Load()
+	return b.cfg.After != 0 && b.level.Load() >= b.limit() && time.Now().UnixNano() < b.until.Load()
 }
 
 // succeeded notes a call that returned.
 func (b *breaker) succeeded() {
-	if b.failures.Load() != 0 {
-		b.failures.Store(0)
+	for {
+		level := b.level.Load()
+		if level == 0 {
+			return
+		}
+		left := max(0, level-b.forgiven())
+		if b.cfg.Ratio == 0 || level >= b.limit() {
+			left = 0 // The plugin was tried again, and works.
+		}
+		if b.level.CompareAndSwap(level, left) {
+			return
+		}
 	}
 }
 
@@ -72,16 +110,16 @@ func (b *breaker) failed() {
 	if b.cfg.After == 0 {
 		return
 	}
-	if n := b.failures.Add(1); n >= int64(b.cfg.After) {
-		b.until.Store(time.Now().Add(b.backoff(n)).UnixNano())
+	if level := b.level.Add(failure); level >= b.limit() {
+		b.until.Store(time.Now().Add(b.backoff(level)).UnixNano())
 	}
 }
 
 // reset brings the plugin back.
-func (b *breaker) reset() { b.failures.Store(0) }
+func (b *breaker) reset() { b.level.Store(0) }
 
-// backoff returns how long n failures in a row disable the plugin.
-func (b *breaker) backoff(n int64) time.Duration {
+// backoff returns for how long a level disables the plugin.
+func (b *breaker) backoff(level int64) time.Duration {
 	backoff, longest := b.cfg.Backoff, b.cfg.MaxBackoff
 	if backoff == 0 {
 		backoff = defaultBackoff
@@ -89,7 +127,7 @@ func (b *breaker) backoff(n int64) time.Duration {
 	if longest == 0 {
 		longest = defaultMaxBackoff
 	}
-	for i := int64(b.cfg.After); i < n && backoff < longest; i++ {
+	for l := b.limit() + failure; l <= level && backoff < longest; l += failure {
 		backoff *= 2
 	}
 	return min(backoff, longest)

@@ -238,6 +238,9 @@ func (c *Config) validate() error {
 	if c.Disable.After < 0 || c.Disable.Backoff < 0 || c.Disable.MaxBackoff < 0 {
 		errs = append(errs, errors.New("disable has a number below 0"))
 	}
+	if r := c.Disable.Ratio; !(r >= 0 && r < 1) {
+		errs = append(errs, fmt.Errorf("disable.ratio is %g, want at least 0 and less than 1", r))
+	}
 	if c.Kind == abi.KindCommon {
 		errs = append(errs, errors.New("kind is missing"))
 	}

@@ -239,6 +239,39 @@ func TestDisable(t *testing.T) {
 	}
 }
 
+// TestDisableByRatio holds that a plugin that fails now and then for ever is
+// disabled if it does so more often than it may, and only then.
+func TestDisableByRatio(t *testing.T) {
+	for name, test := range map[string]struct {
+		every    int // Which calls fail.
+		disabled bool
+	}{
+		"every other call":  {2, true},
+		"every fourth call": {4, true},
+		"every tenth call":  {10, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config("spins")
+			cfg.Disable = host.Disable{After: 3, Ratio: 0.1, Backoff: time.Hour}
+			p := load(t, cfg)
+			var err error
+			for i := 0; i < 200 && !errors.Is(err, host.ErrDisabled); i++ {
+				how := uint64(0)
+				if i%test.every == 0 {
+					how = 9
+				}
+				_, err = callFilter(t, p, 0, how)
+			}
+			if errors.Is(err, host.ErrDisabled) != test.disabled {
+				t.Errorf("disabled is %v, want %v", !test.disabled, test.disabled)
+			}
+			if test.disabled && !strings.Contains(err.Error(), "after 3 failures beyond 10 % of its calls") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestDisabledPluginComesBack(t *testing.T) {
 	cfg := config("spins")
 	cfg.Disable = host.Disable{After: 2, Backoff: time.Nanosecond, MaxBackoff: time.Nanosecond}

@@ -83,6 +83,7 @@ type Args struct {
 // DisableArgs are those of host.Disable.
 type DisableArgs struct {
 	After      int             `json:"after"`
+	Ratio      float64         `json:"ratio,omitempty"`
 	Backoff    metav1.Duration `json:"backoff,omitempty"`
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
 }
@@ -175,7 +176,7 @@ func (a *Args) configure(cfg *host.Config) {
 	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
 	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
 	if d := a.Disable; d != nil {
-		cfg.Disable = host.Disable{After: d.After, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
+		cfg.Disable = host.Disable{After: d.After, Ratio: d.Ratio, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
 	}
 }
 
