@@ -299,6 +299,8 @@ const (
 	ImportPodGroup = "pod_group"
 	// ImportPodGroupPod is k8s.io/scheduler.pod_group_pod (index, buf, limit) -> len.
 	ImportPodGroupPod = "pod_group_pod"
+	// ImportTryPodGroup is k8s.io/scheduler.try_pod_group (ptr, len, buf, limit) -> len.
+	ImportTryPodGroup = "try_pod_group"
 	// ImportPlacement is k8s.io/scheduler.placement (buf, limit) -> len.
 	ImportPlacement = "placement"
 	// ImportResultNodeNames is k8s.io/scheduler.result_node_names (ptr, len).

@@ -41,11 +41,14 @@ func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, 
 }
 
 // PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin. The guest may
-// nominate nodes. It has no way to try the group out, by the function that the
-// framework hands over: that would run the guest's Filter while it runs itself.
-func (e *extensions) PodGroupPostFilter(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+// nominate nodes, and try the group out.
+func (e *extensions) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, try fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	var result *fwk.PodGroupPostFilterResult
-	status := e.plugin.inGroup(abi.PodGroupPostFilter, state, fwk.NewStatus(fwk.Unschedulable), call{group: group}, func(i *instance, _ uint64) *fwk.Status {
+	args := call{group: group}
+	if try != nil {
+		args.try = func() (*fwk.PodGroupAssignments, *fwk.Status) { return try(ctx) }
+	}
+	status := e.plugin.inGroup(abi.PodGroupPostFilter, state, fwk.NewStatus(fwk.Unschedulable), args, func(i *instance, _ uint64) *fwk.Status {
 		// Of a success the scheduler reads the result, even if nothing is
 		// nominated.
 		result = &fwk.PodGroupPostFilterResult{NominatingInfos: map[types.NamespacedName]*fwk.NominatingInfo{}}

@@ -43,6 +43,8 @@ type call struct {
 	scores           fwk.NodeScoreList
 	group            fwk.PodGroupInfo
 	placement        *fwk.PodGroupAssignments
+	// try schedules the group on trial.
+	try func() (*fwk.PodGroupAssignments, *fwk.Status)
 	// replay says that the results of the call are of no interest.
 	replay bool
 	// snapshot says that the scheduler's snapshot does not change meanwhile.
@@ -138,6 +140,7 @@ func (p *plugin) imports() []host.Import {
 			return schedpb.AppendPlacement(b, i.call.placement)
 		}),
 		scheduler(abi.ImportPodGroupPod, []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
+		scheduler(abi.ImportTryPodGroup, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
 		writes(abi.ImportResultScores, scored, resultScores),
 		writes(abi.ImportResultNodeNames, abi.MaskOf(abi.PreFilter), resultNodeNames),
 		writes(abi.ImportResultClusterEvents, abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {

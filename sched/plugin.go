@@ -122,6 +122,8 @@ type plugin struct {
 	calls atomic.Uint64
 	// crossings counts the objects that guests fetched.
 	crossings atomic.Uint64
+	// trials is how many run.
+	trials atomic.Int32
 	// pinned is the version that cycles began on last.
 	pinned atomic.Pointer[pinned]
 	// informers are those of the objects that the guest may get and list.
@@ -163,7 +165,7 @@ func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Re
 
 // acquire takes an instance that has seen the first n steps of h.
 func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, err := c.pinned.pin.Acquire(p.ctx)
+	inst, err := p.instance(c.pinned.pin)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -109,13 +109,32 @@ func AppendPlacement(dst []byte, p *fwk.PodGroupAssignments) []byte {
 		}
 	}
 	for _, a := range p.ProposedAssignments {
-		dst = appendMessage(dst, 3, func(b []byte) []byte {
-			b = appendString(b, 1, a.GetPod().Namespace)
-			b = appendString(b, 2, a.GetPod().Name)
-			return appendString(b, 3, a.GetNodeName())
-		})
+		dst = appendAssignment(dst, 3, a)
 	}
 	return dst
+}
+
+// AppendTrial appends the encoding of the message Trial. p may be nil.
+func AppendTrial(dst []byte, p *fwk.PodGroupAssignments, status *fwk.Status) []byte {
+	dst = appendNumber(dst, 1, int64(status.Code()))
+	dst = appendString(dst, 2, status.Message())
+	if p == nil {
+		return dst
+	}
+	for _, a := range p.ProposedAssignments {
+		if a.GetNodeName() != "" {
+			dst = appendAssignment(dst, 3, a)
+		}
+	}
+	return dst
+}
+
+func appendAssignment(dst []byte, field protowire.Number, a fwk.ProposedAssignment) []byte {
+	return appendMessage(dst, field, func(b []byte) []byte {
+		b = appendString(b, 1, a.GetPod().Namespace)
+		b = appendString(b, 2, a.GetPod().Name)
+		return appendString(b, 3, a.GetNodeName())
+	})
 }
 
 // AppendWaitingPod appends a Pod to the encoding of the message WaitingPods.

@@ -368,11 +368,3 @@ func exportNormalizePlacementScore(cycle uint64) int32 {
 		return registered.normalizePlacement.NormalizePlacementScore(cycleOf(cycle), readPodGroup(hostPodGroup()), scores)
 	})
 }
-
-// appendNames appends each name with a NUL after it.
-func appendNames(b []byte, names []string) []byte {
-	for _, name := range names {
-		b = append(append(b, name...), 0)
-	}
-	return b
-}

@@ -29,6 +29,52 @@ func (g *PodGroupInfo) UnscheduledPods() []core.Pod {
 	return g.pods
 }
 
+// TryPodGroup schedules the group of the call on trial, as if the running Pods with
+// the UIDs were gone: where each of its Pods would be placed, and whether the group
+// fits. All plugins of the scheduler take part, this one on another instance, so
+// the plugin needs two of them; nothing is bound or evicted. Only
+// PodGroupPostFilter may ask, and the time counts as its own. Natively no group
+// fits.
+func TryPodGroup(without ...string) ([]Nomination, *Status) {
+	b := hostTryPodGroup(string(appendNames(nil, without)))
+	if b == nil {
+		return nil, Unschedulable("there is no scheduler")
+	}
+	return readTrial(b)
+}
+
+func readTrial(b []byte) (assignments []Nomination, status *Status) {
+	s := &Status{}
+	for r := wire.NewReader(b); r.Next(); {
+		switch r.Field {
+		case 1:
+			s.code = Code(r.Int64())
+		case 2:
+			s.reason = string(r.Bytes())
+		case 3:
+			assignments = append(assignments, readNomination(r.Bytes()))
+		}
+	}
+	if s.IsSuccess() {
+		return assignments, nil
+	}
+	return assignments, s
+}
+
+func readNomination(b []byte) (n Nomination) {
+	for m := wire.NewReader(b); m.Next(); {
+		switch m.Field {
+		case 1:
+			n.Namespace = string(m.Bytes())
+		case 2:
+			n.Name = string(m.Bytes())
+		case 3:
+			n.NodeName = string(m.Bytes())
+		}
+	}
+	return n
+}
+
 func readPodGroup(b []byte) (g PodGroupInfo) {
 	for r := wire.NewReader(b); r.Next(); {
 		switch r.Field {
@@ -53,18 +99,7 @@ func readPlacement(b []byte) (p Placement) {
 		case 2:
 			p.NodeNames = append(p.NodeNames, string(r.Bytes()))
 		case 3:
-			var n Nomination
-			for m := wire.NewReader(r.Bytes()); m.Next(); {
-				switch m.Field {
-				case 1:
-					n.Namespace = string(m.Bytes())
-				case 2:
-					n.Name = string(m.Bytes())
-				case 3:
-					n.NodeName = string(m.Bytes())
-				}
-			}
-			p.Assignments = append(p.Assignments, n)
+			p.Assignments = append(p.Assignments, readNomination(r.Bytes()))
 		}
 	}
 	return p

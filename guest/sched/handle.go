@@ -24,6 +24,14 @@ func splitNames(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
+// appendNames appends each name with a NUL after it.
+func appendNames(b []byte, names []string) []byte {
+	for _, name := range names {
+		b = append(append(b, name...), 0)
+	}
+	return b
+}
+
 // WaitingPod is a Pod that waits in Permit.
 type WaitingPod struct {
 	UID, Namespace, Name string

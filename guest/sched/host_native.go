@@ -25,3 +25,4 @@ func hostNodeInfo(abi.Ref) []byte            { return nil }
 func hostNodeImages(abi.Ref) []byte          { return nil }
 func hostNodePod(abi.Ref, int) []byte        { return nil }
 func hostPodGroupPod(int) []byte             { return nil }
+func hostTryPodGroup(string) []byte          { return nil }

@@ -187,3 +187,12 @@ func importPodGroupPod(index uint32, buf unsafe.Pointer, limit uint32) uint32
 func hostPodGroupPod(index int) []byte {
 	return buffer.Fill(func(b []byte) uint32 { return importPodGroupPod(uint32(index), at(b), uint32(len(b))) })
 }
+
+//go:wasmimport k8s.io/scheduler try_pod_group
+func importTryPodGroup(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func hostTryPodGroup(uids string) []byte {
+	return buffer.Fill(func(b []byte) uint32 {
+		return importTryPodGroup(text(uids), uint32(len(uids)), at(b), uint32(len(b)))
+	})
+}

@@ -51,6 +51,20 @@ func TestReadWhatTheHostTells(t *testing.T) {
 	}
 }
 
+func TestReadTrial(t *testing.T) {
+	got, status := readTrial(message(1, 2, 2, "full", 3, message(1, "shop", 2, "web", 3, "n2"), 9, "later"))
+	if diff := cmp.Diff([]Nomination{{"shop", "web", "n2"}}, got); diff != "" || status.String() != "Unschedulable: full" {
+		t.Errorf("status %s, assignments (-want +got):\n%s", status, diff)
+	}
+	if got, status := readTrial([]byte{}); got != nil || status != nil {
+		t.Errorf("an empty answer is %v, %s", got, status)
+	}
+	// Natively there is no scheduler.
+	if _, status := TryPodGroup("uid"); status.Code() != CodeUnschedulable {
+		t.Errorf("got %s", status)
+	}
+}
+
 func TestWriteWhatTheHostTakes(t *testing.T) {
 	if diff := cmp.Diff(message(1, message(1, "rack", 2, "n1")), appendPlacements(nil, []Placement{{Name: "rack", NodeNames: []string{"n1"}}})); diff != "" {
 		t.Errorf("placements (-want +got):\n%s", diff)

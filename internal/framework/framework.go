@@ -188,6 +188,46 @@ type Handle struct {
 // SnapshotSharedLister implements fwk.Handle.
 func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return sharedLister{h: h} }
 
+// MutableSnapshotSharedLister implements fwk.Handle.
+func (h *Handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
+	return &mutableLister{sharedLister: sharedLister{h: h}}
+}
+
+// mutableLister is a fwk.MutableSnapshotSharedLister. AddPod panics.
+type mutableLister struct {
+	sharedLister
+	fwk.MutableSnapshotSharedLister
+	before []*NodeInfo
+}
+
+// NodeInfos implements fwk.SharedLister.
+func (l *mutableLister) NodeInfos() fwk.NodeInfoLister { return l.sharedLister.NodeInfos() }
+
+// StartMutations implements fwk.MutableSnapshotSharedLister.
+func (l *mutableLister) StartMutations() error {
+	l.before = l.h.Nodes
+	l.h.Nodes = slices.Clone(l.h.Nodes)
+	for i, n := range l.h.Nodes {
+		l.h.Nodes[i] = n.Snapshot().(*NodeInfo)
+	}
+	return nil
+}
+
+// EndMutations implements fwk.MutableSnapshotSharedLister.
+func (l *mutableLister) EndMutations() error {
+	l.h.Nodes = l.before
+	return nil
+}
+
+// RemovePod implements fwk.MutableSnapshotSharedLister.
+func (l *mutableLister) RemovePod(logger klog.Logger, pod *corev1.Pod, nodeName string) error {
+	n, err := l.NodeInfos().Get(nodeName)
+	if err != nil {
+		return err
+	}
+	return n.RemovePod(logger, pod)
+}
+
 // EventRecorder implements fwk.Handle.
 func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.Recorder }
 

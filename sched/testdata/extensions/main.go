@@ -224,6 +224,25 @@ func (plugin) SignPod(pod core.Pod) ([]sched.SignFragment, *sched.Status) {
 }
 
 func (plugin) PodGroupPostFilter(_ sched.CycleState, group sched.PodGroupInfo) ([]sched.Nomination, *sched.Status) {
+	if group.Name == "crowded" {
+		var leaving []string
+		for _, name := range sched.SnapshotNodeNames() {
+			node, _ := sched.SnapshotNode(name)
+			for _, p := range node.Pods() {
+				if note(p, "leaving") != "" {
+					leaving = append(leaving, p.Metadata().UID())
+				}
+			}
+		}
+		if _, status := sched.TryPodGroup(); status.IsSuccess() {
+			return nil, sched.NewStatus(sched.CodeError, "it fits")
+		}
+		return sched.TryPodGroup(leaving...)
+	}
+	if group.Name == "haunted" {
+		_, status := sched.TryPodGroup("nobody")
+		return nil, status
+	}
 	var nominations []sched.Nomination
 	for _, p := range group.UnscheduledPods() {
 		nominations = append(nominations, sched.Nomination{Namespace: p.Metadata().Namespace(), Name: p.Metadata().Name(), NodeName: "node-of-" + p.Metadata().Name()})
