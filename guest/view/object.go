@@ -67,7 +67,7 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 
 // slack is by how much a buffer is larger than its first object, so that the
 // next version with one more label still fits.
-const slack = 256
+const slack = 64
 
 // fetch gets the bytes from the host, into the memory of the version before.
 //
