@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -131,15 +132,15 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		for _, option := range opts {
 			option(&cfg)
 		}
-		args, err := decodeArgs(object, cfg.Source != nil)
-		if err != nil {
+		hasSource := cfg.Source != nil
+		args, err := decodeArgs(object, hasSource)
+		if args == nil {
 			return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
 		}
-		if err := args.validate(cfg.Source != nil); err != nil {
-			args.configure(&cfg)
+		args.configure(&cfg)
+		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		args.configure(&cfg)
 		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection})
 		if err != nil {
 			return nil, err
@@ -182,15 +183,22 @@ func (a *Args) configure(cfg *host.Config) {
 
 // decodeArgs reads the arguments as the scheduler hands them over: the raw bytes
 // of what stands in its configuration. hasSource says that the program has the
-// module already.
+// module already. With an error there may be arguments all the same, so that other
+// mistakes in them are found, too.
 func decodeArgs(object runtime.Object, hasSource bool) (*Args, error) {
 	args := &Args{}
 	unknown, ok := object.(*runtime.Unknown)
 	switch {
 	case ok && unknown != nil:
-		if err := yaml.UnmarshalStrict(unknown.Raw, args); err != nil {
+		text, err := yaml.YAMLToJSONStrict(unknown.Raw)
+		if err != nil {
 			return nil, err
 		}
+		mistakes, err := kjson.UnmarshalStrict(text, args)
+		if err != nil {
+			return nil, err
+		}
+		return args, errors.Join(mistakes...)
 	case object != nil || !hasSource:
 		return nil, fmt.Errorf("got %T, want the args of a pluginConfig", object)
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ var types struct {
 func Restrict(v any, keep func(method string) bool) (any, error) {
 	typ, err := restricted(reflect.TypeOf(v), keep)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", runtime.Version(), err)
 	}
 	value := reflect.New(typ).Elem()
 	value.Field(0).Set(reflect.ValueOf(v))
