@@ -124,13 +124,24 @@ func (v View) views(n uint32, t *Type) []View {
 		}
 	}
 	l.makeElements(m.object, t, count)
-	l.views = make([]View, 0, count)
+	l.views = m.object.makeViews(count)
 	for i := 0; len(l.views) < count; {
 		var start int
 		start, i = element(raw, i, key)
 		l.add(raw[start:i:i], version)
 	}
 	return l.views
+}
+
+// makeViews returns an empty slice with room for count views, cut from one for
+// several versions: in a Go guest to allocate costs as much as to read a message.
+func (o *object) makeViews(count int) []View {
+	if count > len(o.spare) {
+		o.spare = make([]View, min(4*count, count+28))
+	}
+	views := o.spare[:0:count]
+	o.spare = o.spare[count:]
+	return views
 }
 
 // add adds the view of an element, for which there is room.

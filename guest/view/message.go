@@ -98,9 +98,12 @@ func (m *message) read(version uint32) {
 // readProto reads the fields of protobuf: nearly all in readUsual, the others one
 // by one.
 func (m *message) readProto() {
-	for i := 0; i >= 0 && i < len(m.raw); {
-		if i = m.readUsual(i); i < len(m.raw) {
-			i = m.readField(m.raw, i)
+	for i := m.readUsual(0); i < len(m.raw); {
+		if i = m.readField(m.raw, i); i < 0 {
+			return
+		}
+		if i < len(m.raw) && m.raw[i] < 0x80 {
+			i = m.readUsual(i)
 		}
 	}
 }

@@ -13,6 +13,8 @@ type object struct {
 	json bool
 	// kept says that the bytes are never overwritten.
 	kept bool
+	// spare is room for slices of views.
+	spare []View
 	// unread says that the bytes are still to be fetched.
 	unread bool
 	// version counts the contents that the object has had; for bytes that never

@@ -65,22 +65,22 @@ func newTerms(key, operatorText, value, effectText string) (t terms) {
 
 // number fills in the numbers of the texts.
 func (t *terms) number() {
-	switch t.effectText {
-	case "":
+	switch e := t.effectText; {
+	case e == "":
 		t.effect = noEffect
-	case TaintEffectNoSchedule:
+	case wire.Equal(e, TaintEffectNoSchedule):
 		t.effect = noSchedule
-	case TaintEffectPreferNoSchedule:
-		t.effect = preferNoSchedule
-	case TaintEffectNoExecute:
+	case wire.Equal(e, TaintEffectNoExecute):
 		t.effect = noExecute
+	case wire.Equal(e, TaintEffectPreferNoSchedule):
+		t.effect = preferNoSchedule
 	default:
 		t.effect = otherEffect
 	}
-	switch t.operatorText {
-	case "", TolerationOpEqual:
+	switch o := t.operatorText; {
+	case o == "" || wire.Equal(o, TolerationOpEqual):
 		t.operator = equal
-	case TolerationOpExists:
+	case wire.Equal(o, TolerationOpExists):
 		t.operator = exists
 	default:
 		t.operator = otherOperator
@@ -134,38 +134,65 @@ func decimal(s string) (int64, bool) {
 // memory of the object, so they are those of a version.
 type termList struct {
 	terms []terms
-	// version is that of the list, 0 if it is none that a view has returned.
-	version uint32
-	// untolerated is the index of the first taint that the tolerations of with, in
-	// its version, do not match; -1 if there is none. It is not known if with is
-	// nil.
+	// untolerated is the index of the first of these taints that is not tolerated
+	// by the list of tolerations with the note with, in a version; -1 if there is
+	// none. It is not known if with is nil.
 	untolerated int
-	with        *termList
-	withVersion uint32
+	with        *view.Note
+	version     uint32
 }
 
-// noTerms are those of an empty list.
-var noTerms = termList{version: 1}
-
-func termsOf[V view.Of](views []V, read func(*terms, view.View)) *termList {
-	if len(views) == 0 {
-		return &noTerms
-	}
-	note := view.NoteOf(views)
-	if note != nil && note.Made == note.Version {
-		return note.Value.(*termList)
-	}
-	return readTerms(note, views, read)
-}
-
-func readTerms[V view.Of](note *view.Note, views []V, read func(*terms, view.View)) *termList {
-	l := &termList{}
-	if note != nil {
-		if old, ok := note.Value.(*termList); ok {
-			l = old
+// FindUntolerated returns the first taint that keeps a Pod with the given
+// tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
+// no toleration matches it.
+//
+// Of the lists of a Node and a Pod, as Taints and Tolerations return them, the
+// terms are read once in a version, and the last answer for a Node is kept: the
+// scheduler asks again when it tries a Pod another time, and when it tries what
+// preemption would do.
+func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
+	if of := view.NoteOf(taints); of != nil && of.Made == of.Version {
+		l := of.Value.(*termList)
+		if with := view.NoteOf(tolerations); with != nil && l.with == with && l.version == with.Version {
+			if l.untolerated < 0 {
+				return Taint{}, false
+			}
+			return taints[l.untolerated], true
 		}
-		note.Value, note.Made = l, note.Version
-		l.version, l.with = note.Version, nil
+	}
+	if i := findUntolerated(taints, tolerations); i >= 0 {
+		return taints[i], true
+	}
+	return Taint{}, false
+}
+
+// findUntolerated is FindUntolerated for two lists that were not compared yet. It
+// returns an index or -1.
+func findUntolerated(taints []Taint, tolerations []Toleration) int {
+	if len(taints) == 0 {
+		return -1
+	}
+	of, with := view.NoteOf(taints), view.NoteOf(tolerations)
+	l := readTerms(of, taints, readTaint)
+	l.untolerated = l.find(readTerms(with, tolerations, readToleration).terms)
+	l.with = with
+	if with != nil {
+		l.version = with.Version
+	}
+	return l.untolerated
+}
+
+// readTerms returns the terms of a list with the given note, or without one.
+func readTerms[V view.Of](note *view.Note, views []V, read func(*terms, view.View)) *termList {
+	var l *termList
+	if note != nil {
+		l, _ = note.Value.(*termList)
+		if l != nil && note.Made == note.Version {
+			return l
+		}
+	}
+	if l == nil {
+		l = &termList{}
 	}
 	if len(l.terms) != len(views) {
 		l.terms = make([]terms, len(views))
@@ -173,6 +200,9 @@ func readTerms[V view.Of](note *view.Note, views []V, read func(*terms, view.Vie
 	for i := range views {
 		read(&l.terms[i], view.View(views[i]))
 		l.terms[i].number()
+	}
+	if note != nil {
+		note.Value, note.Made = l, note.Version
 	}
 	return l
 }
@@ -189,46 +219,21 @@ func readToleration(t *terms, v view.View) {
 	t.key, t.operatorText, t.value, t.effectText = texts[1], texts[2], texts[3], texts[4]
 }
 
-// find looks for the first of the taints that the tolerations do not match.
-func (l *termList) find(tolerations *termList) {
-	l.with, l.withVersion, l.untolerated = tolerations, tolerations.version, -1
-	if tolerations.version == 0 {
-		l.with = nil
-	}
+// find returns the index of the first of the taints that no toleration matches,
+// -1 if there is none.
+func (l *termList) find(tolerations []terms) int {
 next:
 	for i := range l.terms {
 		t := &l.terms[i]
 		if t.effect != noSchedule && t.effect != noExecute {
 			continue
 		}
-		for j := range tolerations.terms {
-			if tolerations.terms[j].match(t) {
+		for j := range tolerations {
+			if tolerations[j].match(t) {
 				continue next
 			}
 		}
-		l.untolerated = i
-		return
+		return i
 	}
-}
-
-// FindUntolerated returns the first taint that keeps a Pod with the given
-// tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
-// no toleration matches it.
-//
-// Of the lists of a Node and a Pod, as Taints and Tolerations return them, the
-// terms are read once in a version, and the last answer for a Node is kept: the
-// scheduler asks again when it tries a Pod another time, and when it tries what
-// preemption would do.
-func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
-	if len(taints) == 0 {
-		return Taint{}, false
-	}
-	of, with := termsOf(taints, readTaint), termsOf(tolerations, readToleration)
-	if of.with != with || of.withVersion != with.version {
-		of.find(with)
-	}
-	if of.untolerated < 0 {
-		return Taint{}, false
-	}
-	return taints[of.untolerated], true
+	return -1
 }
