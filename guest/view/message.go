@@ -102,15 +102,15 @@ func (m *message) readProto() {
 		if i = m.readField(m.raw, i); i < 0 {
 			return
 		}
-		if i < len(m.raw) && m.raw[i] < 0x80 {
+		if i < len(m.raw) && m.raw[i]&0x87 == byte(wire.Bytes) {
 			i = m.readUsual(i)
 		}
 	}
 }
 
-// readUsual reads fields from raw[i] on, as long as they are of type Bytes, have
-// one byte each for key and length and are known, and returns the index after
-// them. It is the loop in which a guest spends its time.
+// readUsual reads fields from raw[i] on, as long as they are known, of type Bytes,
+// and have one byte for the key and one or two for the length, and returns the
+// index after them. It is the loop in which a guest spends its time.
 //
 // In the Go compiler's code for wasm any basic block can be jumped to through a
 // table at the head of its function, so all locals have to be in the same places
@@ -122,18 +122,22 @@ func (m *message) readProto() {
 //go:noinline
 func (m *message) readUsual(at int) int {
 	b, n, i := unsafe.Pointer(unsafe.SliceData(m.raw)), uint(len(m.raw)), uint(at)
+	// What is behind the message may be looked at, if there is something.
+	readable := uint(cap(m.raw))
 	fields, version := m.fields[1:], m.version
-	for i+2 <= n {
-		w := load16(b, i)
-		start, end := i+2, i+2+w>>8
+	for i+4 <= readable {
+		w := load32(b, i)
+		long := w >> 15 & 1 // A second byte of the length.
+		start := i + 2 + long
+		end := start + w>>8&0x7f + (w>>16&0x7f)<<7*long
 		k := w>>3&15 - 1
-		if (w&0x8087^uint(wire.Bytes))|above(end, n) != 0 || k >= uint(len(fields)) {
+		if (w&0x87^uint(wire.Bytes))|w>>23&long|above(end, n) != 0 || k >= uint(len(fields)) {
 			break
 		}
 		first := i
-		for i = end; i+2 <= n; i = end {
+		for i = end; i+2 <= readable; i = end {
 			next := load16(b, i)
-			if (next^w)&0x80ff|above(i+2+next>>8, n) != 0 {
+			if (next^w&0xff)&0x80ff|above(i+2+next>>8, n) != 0 {
 				break
 			}
 			start, end = i+2, i+2+next>>8

@@ -41,7 +41,7 @@ func fromBytes(raw []byte, t *Type, json bool) View {
 		raw = nil // More than the ABI can carry.
 	}
 	o := &object{json: json, kept: true, version: fixedVersion}
-	o.root = message{object: o, typ: t, raw: raw}
+	o.root = message{object: o, typ: t, raw: raw[:len(raw):len(raw)]}
 	return View{&o.root, fixedVersion}
 }
 

@@ -116,8 +116,7 @@ func (v View) message(n uint32, t *Type) View {
 		return View{}
 	}
 	m.ready(v.version)
-	raw := m.bytes(n)
-	if raw == nil {
+	if m.bytes(n) == nil {
 		return View{}
 	}
 	if m.children == nil {
@@ -128,7 +127,8 @@ func (v View) message(n uint32, t *Type) View {
 		c = &message{object: m.object, typ: t}
 		m.children[n] = c
 	}
-	c.raw = raw
+	f := &m.fields[n]
+	c.raw = m.raw[uint32(f.value) : f.value>>32] // What is behind stays readable.
 	c.read(v.version)
 	return View{c, v.version}
 }
