@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,14 +18,11 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// benchGuest measures what a Go guest needs for one label and the taints of a
-// real Node, the host's part of the call included.
+// benchGuest measures what guests need for one label and the taints of a real
+// Node, the host's part of the call included: with the SDK, in C from the
+// specification alone, and with a decoder that reads the whole Node.
 func benchGuest(b *bench) error {
-	file, err := guestbuild.Build(b.ctx, source("guests/filter"))
-	if err != nil {
-		return err
-	}
-	n, p := node(1, 50), pod()
+	n, p := node(1, 42), pod()
 	nodeBytes, err := codec.Node(n)
 	if err != nil {
 		return err
@@ -29,40 +31,28 @@ func benchGuest(b *bench) error {
 	if err != nil {
 		return err
 	}
+	inGo, err := guestbuild.Build(b.ctx, source("guests/filter"))
+	if err != nil {
+		return err
+	}
+	inC, err := buildFilterInC(b)
+	if err != nil {
+		return err
+	}
+	decoder, err := buildPlain(b.ctx, "guests/decode")
+	if err != nil {
+		return err
+	}
+	if err := benchColdLoad(b, inGo, decoder); err != nil {
+		return err
+	}
+
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		return err
 	}
 	defer rt.Close(b.ctx)
-	podRef := abi.MakeRef(1, 0)
-	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "filter", Source: host.File(file), Kind: abi.KindScheduler,
-		Imports: schedulerImports(func(ref abi.Ref) []byte {
-			if ref == podRef {
-				return podBytes
-			}
-			return nodeBytes
-		}),
-	})
-	if err != nil {
-		return err
-	}
-	inst, err := plugin.Acquire(b.ctx)
-	if err != nil {
-		return err
-	}
-	defer inst.Release()
-
 	var failed error
-	filter := func(ref abi.Ref) {
-		code, err := inst.Call(b.ctx, abi.Filter, uint64(abi.MakeRef(1, 0)), uint64(podRef), uint64(ref))
-		if err == nil && abi.Code(code) != abi.Success {
-			err = fmt.Errorf("filter returned %s: %s", abi.Code(code), inst.Reason())
-		}
-		if err != nil {
-			failed = err
-		}
-	}
 	native := func(times int) {
 		for range times {
 			if !nativeFilter(p, n) {
@@ -70,35 +60,160 @@ func benchGuest(b *bench) error {
 			}
 		}
 	}
-	version := uint32(1)
-	what := fmt.Sprintf("label and taints of a %.1f KB Node, Go guest, ", float64(len(nodeBytes))/1e3)
-	b.compare(what+"first time in a version", target{time: 1500 * time.Nanosecond}, func(times int) {
-		for range times {
-			version = abi.NextVersion(version)
-			filter(abi.MakeRef(version, 1))
-		}
-	}, "native check", native)
-	b.compare(what+"again", target{time: 200}, func(times int) {
-		for range times {
-			filter(abi.MakeRef(version, 1))
-		}
-	}, "native check", native)
-	if failed != nil {
-		return failed
-	}
-	b.compare(what+"first time in a version", target{ratio: 1}, func(times int) {
-		for range times {
-			version = abi.NextVersion(version)
-			filter(abi.MakeRef(version, 1))
-		}
-	}, "native decode of the whole Node", func(times int) {
+	decode := func(times int) {
 		for range times {
 			if err := new(corev1.Node).Unmarshal(nodeBytes); err != nil {
 				failed = err
 			}
 		}
+	}
+	for _, g := range []struct {
+		name         string
+		source       host.Source
+		first, again time.Duration
+	}{
+		{"Go guest", host.File(inGo), 1500, 200},
+		{"C guest", inC, 400, 80},
+		{"Go guest that decodes the whole Node with k8s.io/api", host.Bytes(decoder), 0, 0},
+	} {
+		if g.source == nil {
+			b.add(what(nodeBytes)+g.name, "there is no clang", "-", "-", 0, "", false)
+			continue
+		}
+		filter, release, err := loadFilter(b, rt, g.source, podBytes, nodeBytes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+		version := uint32(1)
+		first := func(times int) {
+			for range times {
+				version = abi.NextVersion(version)
+				if err := filter(version); err != nil {
+					failed = err
+				}
+			}
+		}
+		b.compare(what(nodeBytes)+g.name+", first time in a version", target{time: g.first}, first, "native check", native)
+		b.compare(what(nodeBytes)+g.name+", again", target{time: g.again}, func(times int) {
+			for range times {
+				if err := filter(version); err != nil {
+					failed = err
+				}
+			}
+		}, "native check", native)
+		b.compare(what(nodeBytes)+g.name+", first time in a version", target{}, first, "native decode of the whole Node", decode)
+		release()
+		if failed != nil {
+			return fmt.Errorf("%s: %w", g.name, failed)
+		}
+	}
+	return nil
+}
+
+func what(node []byte) string {
+	return fmt.Sprintf("label and taints of a %.1f KB Node, ", float64(len(node))/1e3)
+}
+
+// loadFilter loads a guest that filters. filter calls it with the node in the
+// given version, and fails if the guest does not let the Pod pass.
+func loadFilter(b *bench, rt *host.Runtime, module host.Source, pod, node []byte) (filter func(version uint32) error, release func(), err error) {
+	podRef := abi.MakeRef(1, 0)
+	plugin, err := rt.Load(b.ctx, host.Config{
+		Name: "filter", Source: module, Kind: abi.KindScheduler,
+		Imports: schedulerImports(func(ref abi.Ref) []byte {
+			if ref == podRef {
+				return pod
+			}
+			return node
+		}),
 	})
-	return failed
+	if err != nil {
+		return nil, nil, err
+	}
+	inst, err := plugin.Acquire(b.ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, plugin.Close(b.ctx))
+	}
+	filter = func(version uint32) error {
+		code, err := inst.Call(b.ctx, abi.Filter, uint64(abi.MakeRef(1, 0)), uint64(podRef), uint64(abi.MakeRef(version, 1)))
+		if err == nil && abi.Code(code) != abi.Success {
+			err = fmt.Errorf("filter returned %s: %s", abi.Code(code), inst.Reason())
+		}
+		return err
+	}
+	return filter, func() {
+		inst.Release()
+		plugin.Close(b.ctx)
+	}, nil
+}
+
+// benchColdLoad measures how long a guest that uses Pod and Node takes to load
+// where it was never compiled, beside one that decodes them with k8s.io/api.
+func benchColdLoad(b *bench, file string, decoder []byte) error {
+	module, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	const times = 3
+	took := [2][]float64{}
+	for range times {
+		for i, module := range [][]byte{module, decoder} {
+			rt, err := host.NewRuntime(host.RuntimeConfig{})
+			if err != nil {
+				return err
+			}
+			start := time.Now()
+			_, err = rt.Load(b.ctx, host.Config{Name: "cold", Source: host.Bytes(module), Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
+			took[i] = append(took[i], float64(time.Since(start)))
+			if err := errors.Join(err, rt.Close(b.ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	const limit = 1500 * time.Millisecond
+	ours, theirs := time.Duration(median(took[0])), time.Duration(median(took[1]))
+	b.add(fmt.Sprintf("load from a cold cache, Go guest of %.2f MB with Pod and Node", float64(len(module))/1e6), short(ours),
+		fmt.Sprintf("Go guest of %.1f MB with k8s.io/api", float64(len(decoder))/1e6), short(theirs), float64(ours)/float64(theirs), "<= "+short(limit), ours <= limit)
+	return nil
+}
+
+// buildPlain builds a guest that stands on the ABI alone: guestbuild is for those
+// with the SDK.
+func buildPlain(ctx context.Context, name string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "kubewasm-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "guest.wasm")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Dir = source(name)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w: %s", cmd.Dir, err, output)
+	}
+	return os.ReadFile(file)
+}
+
+// buildFilterInC compiles the guest in C, or returns nothing where there is no
+// compiler.
+func buildFilterInC(b *bench) (host.Source, error) {
+	if _, err := exec.LookPath("clang"); err != nil {
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "kubewasm-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "filter.wasm")
+	out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O3", "-fno-builtin", "-nostdlib", "-Wl,--no-entry",
+		"-I", source("../../guest/conformance/c"), "-o", file, source("guests/filter.c")).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("build the guest in C: %w: %s", err, out)
+	}
+	module, err := os.ReadFile(file)
+	return host.Bytes(module), err
 }
 
 // nativeFilter does what the filter guest does.
@@ -129,7 +244,7 @@ func schedulerImports(object func(abi.Ref) []byte) []host.Import {
 		inst.Violate(fmt.Errorf("the benchmark does not offer it"))
 		return nil
 	}
-	return []host.Import{
+	list := []host.Import{
 		{
 			Module: abi.ModuleObjects, Name: abi.ImportObject,
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
@@ -137,9 +252,17 @@ func schedulerImports(object func(abi.Ref) []byte) []host.Import {
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(abi.Ref(stack[0]))))
 			},
 		},
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeScores, refuse),
-		host.GuestReads(abi.ModuleScheduler, abi.ImportNodeNames, refuse),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultScores, func(*host.Instance, []byte) {}),
-		host.GuestWrites(abi.ModuleScheduler, abi.ImportResultNodeNames, func(*host.Instance, []byte) {}),
 	}
+	for _, name := range []string{
+		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+	} {
+		list = append(list, host.GuestReads(abi.ModuleScheduler, name, refuse))
+	}
+	for _, name := range []string{
+		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
+		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+	} {
+		list = append(list, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+	}
+	return list
 }

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -30,31 +27,13 @@ const (
 	workTrap = 3
 )
 
-// buildWork builds a guest that stands on the ABI alone: guestbuild is for those
-// with the SDK.
-func buildWork(ctx context.Context) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "kubewasm-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "work.wasm")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
-	cmd.Dir = source("guests/work")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build guest %s: %w: %s", cmd.Dir, err, output)
-	}
-	return os.ReadFile(file)
-}
-
 func benchHost(b *bench) error {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		return err
 	}
 	defer rt.Close(b.ctx)
-	work, err := buildWork(b.ctx)
+	work, err := buildPlain(b.ctx, "guests/work")
 	if err != nil {
 		return err
 	}
