@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
@@ -49,6 +50,9 @@ func TestMain(m *testing.M) {
 
 func source(t testing.TB, dir string) host.Source {
 	t.Helper()
+	if guests := os.Getenv(cgroup2vm.GuestDir); guests != "" {
+		return host.File(filepath.Join(guests, filepath.Base(dir)+".wasm"))
+	}
 	file, err := guestbuild.Build(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
