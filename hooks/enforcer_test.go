@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -250,6 +251,103 @@ func TestEnforceTriesAgain(t *testing.T) {
 	}
 	if _, ok := e.Next(); ok {
 		t.Error("something is left to be tried again")
+	}
+}
+
+// Refusals that end when something else changes end with it, whoever decided that
+// and without waiting for the time to be up.
+func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
+	tree := cgrouptest.New(t)
+	if tree.V2 {
+		t.Skip("cgroup v2 takes a cpuset and a quota beyond the parent's")
+	}
+	for i, c := range []struct {
+		name string
+		// first writes files of the pod and the child, before anything is decided.
+		first map[string]string
+		// refused is what the kernel does not take of one of them, free what it does
+		// of the other one.
+		cgroup, other string
+		refused, free hookpb.Resources
+		cause         hooks.Cause
+		file, want    string
+	}{
+		{
+			name: "EACCES", first: map[string]string{"web cpuset.cpus": "0", " cpuset.cpus": "0"}, cgroup: "web", refused: hookpb.Resources{CPUSetCPUs: new("0-1")},
+			free: hookpb.Resources{CPUSetCPUs: new("0-1")}, cause: hooks.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
+		},
+		{
+			name: "EBUSY", other: "web", refused: hookpb.Resources{CPUSetCPUs: new("1")},
+			free: hookpb.Resources{CPUSetCPUs: new("1")}, cause: hooks.CauseBusy, file: "cpuset.cpus", want: "1",
+		},
+		{
+			name: "EINVAL of a child", first: map[string]string{" cpu.cfs_quota_us": "100000"}, cgroup: "web", refused: hookpb.Resources{CFSQuotaUS: new(int64(300_000))},
+			free: hookpb.Resources{CFSQuotaUS: new(int64(400_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
+		},
+		{
+			name: "EINVAL of a parent", first: map[string]string{"web cpu.cfs_quota_us": "300000"}, other: "web", refused: hookpb.Resources{CFSQuotaUS: new(int64(200_000))},
+			free: hookpb.Resources{CFSQuotaUS: new(int64(100_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := "pod" + strconv.Itoa(i)
+			at := map[string]string{"": tree.Make(pod), "web": tree.Make(pod + "/web")}
+			for _, which := range []string{"web", ""} { // The child lets the pod go first.
+				for key, value := range c.first {
+					if name, file, _ := strings.Cut(key, " "); name == which {
+						tree.Write(at[name], file, value)
+					}
+				}
+			}
+			var state hooks.State
+			put(&state, at[c.cgroup], c.refused)
+			e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour})
+			if report := e.Enforce(t.Context()); hooks.CauseOf(report.Err) != c.cause || len(report.Changes) != 0 {
+				t.Fatalf("got %+v, want the cause %s", report, c.cause)
+			}
+			if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 0 {
+				t.Errorf("it is tried again at once: %+v", report)
+			}
+			put(&state, at[c.other], c.free)
+			for range 2 {
+				if report := e.Enforce(t.Context()); report.Err != nil {
+					t.Error(report.Err)
+				}
+			}
+			if got := tree.Read(at[c.cgroup], c.file); got != c.want {
+				t.Errorf("%s is %s, want %s", c.file, got, c.want)
+			}
+			if _, ok := e.Next(); ok {
+				t.Error("something is left to be tried again")
+			}
+		})
+	}
+}
+
+func TestCauseOf(t *testing.T) {
+	file := func(op string, err error) error {
+		return fmt.Errorf("apply: %w", errors.Join(&hooks.FileError{Op: op, File: "cpu/pod/cpu.shares", Err: err}))
+	}
+	for _, c := range []struct {
+		err  error
+		want hooks.Cause
+	}{
+		{file("open", syscall.ENOENT), hooks.CauseGone},
+		{file("write", syscall.ENOENT), hooks.CauseGone},
+		{file("read", syscall.ENODEV), hooks.CauseGone},
+		{file("write", syscall.ENODEV), hooks.CauseGone},
+		{file("read", syscall.ENOENT), hooks.CauseUnsupported},
+		{hooks.ErrUnsupported, hooks.CauseUnsupported},
+		{file("write", syscall.EBUSY), hooks.CauseBusy},
+		{file("write", syscall.EACCES), hooks.CauseBeyondParent},
+		{file("write", syscall.EINVAL), hooks.CauseInvalid},
+		{file("write", syscall.ENOSPC), hooks.CauseEmpty},
+		{file("write", syscall.EIO), hooks.CauseOther},
+		{errors.New("another"), hooks.CauseOther},
+	} {
+		if got := hooks.CauseOf(c.err); got != c.want {
+			t.Errorf("%v is %s, want %s", c.err, got, c.want)
+		}
 	}
 }
 
