@@ -172,6 +172,9 @@ func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
 // Hierarchies returns those of the applier.
 func (e *Enforcer) Hierarchies() []string { return e.applier.Hierarchies() }
 
+// Version returns that of the applier.
+func (e *Enforcer) Version() Version { return e.applier.version }
+
 // Exists reports whether a cgroup is there.
 func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) }
 

@@ -23,7 +23,8 @@ type Config struct {
 	Enforcer *hooks.Enforcer
 	// Carries are the fields that the transport carries to the runtime when a
 	// container is created or updated. What is no resource of a cgroup and is not
-	// carried is lost, which is logged.
+	// carried is lost, which is logged. On cgroup v1 FieldUnified is taken out: a
+	// runtime that is told of one does not make the container (runc).
 	Carries hooks.Fields
 	// Layout says where the cgroups of QoS classes are.
 	Layout hooks.Layout
@@ -90,6 +91,9 @@ func New(cfg Config) (*Handler, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Enforcer.Version() == hooks.V1 {
+		cfg.Carries &^= hooks.FieldUnified
 	}
 	return &Handler{cfg: cfg, review: make(chan struct{}, 1), containers: map[string]map[string]container{}}, nil
 }

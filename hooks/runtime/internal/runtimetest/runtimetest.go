@@ -171,7 +171,7 @@ func (r *Runtime) Files(cgroup string) map[string]string {
 	r.t.Helper()
 	names := []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes"}
 	if r.Tree.V2 {
-		names = []string{"cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.max", "memory.high", "memory.low", "memory.min", "io.weight"}
+		names = []string{"cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.max", "memory.high", "memory.low", "memory.min", "io.weight", "pids.max"}
 	}
 	files := map[string]string{}
 	for _, name := range names {
