@@ -2,6 +2,7 @@ package nri
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
@@ -113,7 +114,7 @@ func adjustment(d *hookpb.Decision) *api.ContainerAdjustment {
 		a.AddEnv(name, value)
 	}
 	for _, m := range d.ContainerMounts {
-		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: m.Options})
+		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: mountOptions(&m)})
 	}
 	for _, v := range d.ContainerDevices {
 		device := &api.LinuxDevice{Path: v.Path, Type: v.Type, Major: v.Major, Minor: v.Minor}
@@ -129,6 +130,15 @@ func adjustment(d *hookpb.Decision) *api.ContainerAdjustment {
 		a.AddDevice(device)
 	}
 	return a
+}
+
+// mountOptions returns those of a mount. To runc a bind mount is one by its
+// options, whatever its type says.
+func mountOptions(m *hookpb.Mount) []string {
+	if m.Type != "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
+		return m.Options
+	}
+	return append([]string{"bind"}, m.Options...)
 }
 
 // update converts a decision on a container that there is, nil for none. Without

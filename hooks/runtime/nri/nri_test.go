@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,7 +196,7 @@ func TestPlugin(t *testing.T) {
 		if len(a.GetEnv()) != 1 || a.GetEnv()[0].GetKey() != "C" || a.GetAnnotations()["note"] != "x" {
 			t.Errorf("environment %v and annotations %v", a.GetEnv(), a.GetAnnotations())
 		}
-		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/b" || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 195 {
+		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/b" || !slices.Equal(a.GetMounts()[0].GetOptions(), []string{"bind", "ro"}) || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 195 {
 			t.Errorf("mounts %v and devices %v", a.GetMounts(), a.GetLinux().GetDevices())
 		}
 	})
