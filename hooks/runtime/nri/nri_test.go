@@ -243,7 +243,8 @@ func TestPlugin(t *testing.T) {
 			t.Error(err)
 		}
 		agent.State.Put(hooks.Desired{Cgroup: cgroup + "/c1", PodUID: "u1", Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
-		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(cgroup, ""), Container: nginx(cgroup)}); err != nil {
+		// The other plugins of NRI must hear of it even if a guest fails.
+		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(cgroup, "error x"), Container: nginx(cgroup)}); err != nil {
 			t.Error(err)
 		}
 		if err := runtime.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {

@@ -239,14 +239,24 @@ func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return e.pod(ctx, hookpb.PreRunPodSandbox, pod)
 }
 
+// notified logs what went wrong in an event that nobody can be kept from. An error
+// would keep it from the plugins of NRI that come later.
+func (e *events) notified(event string, err error) {
+	if err != nil {
+		e.p.logger.Warn(event, slog.Any("error", err))
+	}
+}
+
 // StopPodSandbox is called when a sandbox stops.
 func (e *events) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return e.pod(ctx, hookpb.PostStopPodSandbox, pod)
+	e.notified("stop sandbox", e.pod(ctx, hookpb.PostStopPodSandbox, pod))
+	return nil
 }
 
 // RemovePodSandbox is called when a sandbox is removed.
 func (e *events) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return e.pod(ctx, hookpb.PreRemoveRunPodSandbox, pod)
+	e.notified("remove sandbox", e.pod(ctx, hookpb.PreRemoveRunPodSandbox, pod))
+	return nil
 }
 
 // CreateContainer is called before a container is made.
@@ -267,7 +277,8 @@ func (e *events) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api
 // PostStartContainer is called after a container has started.
 func (e *events) PostStartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	_, err := e.p.container(ctx, hookpb.PostStartContainer, pod, c, nil)
-	return err
+	e.notified("container has started", err)
+	return nil
 }
 
 // UpdateContainer is called before the resources of a container change.
@@ -282,7 +293,8 @@ func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // StopContainer is called when a container has stopped.
 func (e *events) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	_, err := e.p.container(ctx, hookpb.PostStopContainer, pod, c, nil)
-	return nil, err
+	e.notified("container has stopped", err)
+	return nil, nil
 }
 
 // logger writes what NRI's stub says.
