@@ -52,6 +52,7 @@ type options struct {
 	policies, stateDir, cacheDir, tokenFile, kube string
 	clients                                       []string
 	memoryBytes                                   uint64
+	interval                                      time.Duration
 }
 
 func parse(args []string) (*options, error) {
@@ -70,6 +71,7 @@ func parse(args []string) (*options, error) {
 		o.clients = strings.Split(names, ",")
 		return nil
 	})
+	flags.DurationVar(&o.interval, "interval", 30*time.Second, "how often ConfigMaps and Secrets with modules are looked at, and files that do not tell of changes")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for no limit")
 	if err := flags.Parse(args); err != nil {
@@ -98,7 +100,7 @@ func run(ctx context.Context, args []string) error {
 
 	engine := admission.NewEngine()
 	cfg := manage.Config{
-		Runtime: rt, Engine: engine, Directory: o.stateDir,
+		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval,
 		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
 	}
 	if err := connect(ctx, o.kube, &cfg); err != nil {

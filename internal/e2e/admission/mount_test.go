@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -17,6 +19,7 @@ import (
 
 // TestControllerRuntime: an engine behind the webhook server of an operator.
 func TestControllerRuntime(t *testing.T) {
+	log.SetLogger(logr.Discard())
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	arv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -126,7 +125,7 @@ plugins:
 		t.Fatal(err)
 	}
 	cmd := exec.Command(cluster.Build(t, repository, "./examples/webhook", "webhook"), "-addr", addr, "-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"),
-		"-policies", policies, "-kubeconfig", f.serviceAccount(t), "-drain-delay", "1ms")
+		"-policies", policies, "-kubeconfig", f.serviceAccount(t), "-drain-delay", "1ms", "-interval", "100ms")
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -181,10 +180,5 @@ plugins:
 	if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Objects are looked at every 30 s.
-	for deadline := time.Now().Add(time.Minute); create("guarded", "configmap", "") != denied+"of-configmap: next"; time.Sleep(time.Second) {
-		if time.Now().After(deadline) {
-			t.Fatal("the new module does not come into service")
-		}
-	}
+	eventually(t, "the new module", func() bool { return create("guarded", "configmap", "") == denied+"of-configmap: next" })
 }
