@@ -381,8 +381,9 @@ func TestDrain(t *testing.T) {
 // While a server drains, clients go on to another one, and none of them loses a
 // request.
 func TestDrainUnderLoad(t *testing.T) {
-	drain := func(_ *server, c *webhook.Config) { c.DrainDelay = 500 * time.Millisecond }
-	first, second := run(t, drain), run(t, drain)
+	// Long enough for each client to ask once more, however busy the machine is.
+	first := run(t, func(_ *server, c *webhook.Config) { c.DrainDelay = 3 * time.Second })
+	second := run(t, nil)
 	second.ca = first.ca
 	second.install(t, issue(t, "of the first", first.ca))
 	until(t, func() bool {
