@@ -85,10 +85,13 @@ func (m *message) newList(n uint32) *list {
 // List returns the views of the elements of a repeated message, in their order.
 // The slice is remembered: nobody may change it.
 func List[V Of](v View, n uint32, t *Type) []V {
-	if v.m != nil {
-		if l := v.m.list(v.version, n); l != nil {
+	if m := v.m; m != nil {
+		if l := m.list(v.version, n); l != nil {
 			// V is View by another name.
 			return *(*[]V)(unsafe.Pointer(&l.views))
+		}
+		if m.version == v.version && m.fields[n].version != v.version {
+			return nil // Most Nodes have no taints.
 		}
 	}
 	views := v.views(n, t)

@@ -151,6 +151,9 @@ type termList struct {
 // scheduler asks again when it tries a Pod another time, and when it tries what
 // preemption would do.
 func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
+	if len(taints) == 0 {
+		return Taint{}, false
+	}
 	if of := view.NoteOf(taints); of != nil && of.Made == of.Version {
 		l := of.Value.(*termList)
 		if with := view.NoteOf(tolerations); with != nil && l.with == with && l.version == with.Version {
@@ -169,9 +172,6 @@ func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
 // findUntolerated is FindUntolerated for two lists that were not compared yet. It
 // returns an index or -1.
 func findUntolerated(taints []Taint, tolerations []Toleration) int {
-	if len(taints) == 0 {
-		return -1
-	}
 	of, with := view.NoteOf(taints), view.NoteOf(tolerations)
 	l := readTerms(of, taints, readTaint)
 	l.untolerated = l.find(readTerms(with, tolerations, readToleration).terms)
