@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -251,17 +250,17 @@ func normalize(change func(NodeScoreList) *Status) int32 {
 	// A guest has the byte order of the host's answer.
 	scores := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scoresBytes))), len(scoresBytes)/8)
 	// One string for all names: a plugin may keep a name.
-	text := string(hostNodeNames())
+	names := hostNodeNames()
+	text := string(append(names, padding...))
 	scoreList = slices.Grow(scoreList[:0], len(scores))[:len(scores)]
+	start := 0
 	for i := range scoreList {
-		// This loop runs for each node of each cycle: IndexByte looks at eight
-		// bytes at a time.
-		end := strings.IndexByte(text, 0)
-		if end < 0 {
+		if start >= len(names) {
 			panic("kubewasm: host named fewer nodes than it has scores of")
 		}
-		scoreList[i] = NodeScore{text[:end], scores[i]}
-		text = text[end+1:]
+		end := indexNUL(text, start)
+		scoreList[i] = NodeScore{text[start:end], scores[i]}
+		start = end + 1
 	}
 	status := change(scoreList)
 	if status.IsSuccess() {
