@@ -71,7 +71,8 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Duration) {
 	t.Helper()
 	if n := c.s.native; n != nil {
-		return as[sched.PermitPlugin](t, n.plugin, "Permit").Permit(c.state, c.pod, nodeName)
+		status, wait := as[sched.PermitPlugin](t, n.plugin, "Permit").Permit(c.state, c.pod, nodeName)
+		return status, time.Duration(wait)
 	}
 	status, wait := as[fwk.PermitPlugin](t, c.s.loaded, "Permit").Permit(context.Background(), c.hosted, c.of, nodeName)
 	return statusOf(t, status), wait

@@ -4,11 +4,11 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
@@ -296,7 +296,7 @@ func exportUnreserve(cycle, pod uint64) {
 func exportPermit(cycle, pod uint64) uint64 {
 	calls++
 	status, timeout := registered.permit.Permit(cycleOf(cycle), podOf(pod), string(hostNodeName()))
-	ms := min(max(timeout/time.Millisecond, 0), math.MaxUint32)
+	ms := min(max(timeout/meta.Millisecond, 0), math.MaxUint32)
 	return abi.Pack(uint32(ms), uint32(finish(status)))
 }
 

@@ -8,10 +8,11 @@
 package main
 
 import (
+	"errors"
 	"strconv"
-	"time"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -43,7 +44,7 @@ func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResu
 
 // Permit lets the last Pod of a gang pass, and with it all others; those before
 // it wait.
-func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, time.Duration) {
+func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, meta.Duration) {
 	annotations := pod.Metadata().Annotations()
 	name := annotations.Get(nameKey)
 	if name == "" {
@@ -95,11 +96,15 @@ func waiting(namespace, gang string) (uids []string) {
 	return uids
 }
 
-func (g *gang) timeout() (time.Duration, error) {
+func (g *gang) timeout() (meta.Duration, error) {
 	if g.Timeout == "" {
-		return time.Minute, nil
+		return meta.Minute, nil
 	}
-	return time.ParseDuration(g.Timeout)
+	d, ok := meta.ParseDuration(g.Timeout)
+	if !ok {
+		return 0, errors.New("timeout " + strconv.Quote(g.Timeout) + " is not a duration")
+	}
+	return d, nil
 }
 
 func init() { sched.Register(&gang{}) }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"testing"
-	"time"
 
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -13,11 +13,11 @@ func TestPermit(t *testing.T) {
 	tests := map[string]struct {
 		manifest string
 		want     string
-		timeout  time.Duration
+		timeout  meta.Duration
 	}{
 		"no gang":       {`metadata: {name: p}`, "Success", 0},
 		"gang of one":   {`metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "1"}}`, "Success", 0},
-		"gang of three": {`metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "3"}}`, "Wait: the gang is not complete", 5 * time.Second},
+		"gang of three": {`metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "3"}}`, "Wait: the gang is not complete", 5 * meta.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

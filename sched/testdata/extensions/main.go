@@ -6,9 +6,9 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -175,7 +175,7 @@ func (plugin) Unreserve(state sched.CycleState, pod core.Pod, nodeName string) {
 	sched.Eventf("Warning", "Unreserved", "Unreserve", traceOf(state).String(), " ", nodeName)
 }
 
-func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sched.Status, time.Duration) {
+func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sched.Status, meta.Duration) {
 	for _, w := range sched.WaitingPods() {
 		switch {
 		case note(pod, "permit") == "allow":
@@ -188,7 +188,7 @@ func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sc
 		}
 	}
 	if note(pod, "permit") == "wait" {
-		return sched.NewStatus(sched.CodeWait, traceOf(state).String(), " ", nodeName), 90 * time.Second
+		return sched.NewStatus(sched.CodeWait, traceOf(state).String(), " ", nodeName), 90 * meta.Second
 	}
 	return nil, 0
 }

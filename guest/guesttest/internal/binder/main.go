@@ -3,9 +3,8 @@
 package main
 
 import (
-	"time"
-
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -39,9 +38,9 @@ func (binder) Reserve(state sched.CycleState, _ core.Pod, nodeName string) *sche
 
 func (binder) Unreserve(state sched.CycleState, _ core.Pod, _ string) { state.Delete("node") }
 
-func (binder) Permit(_ sched.CycleState, _ core.Pod, nodeName string) (*sched.Status, time.Duration) {
+func (binder) Permit(_ sched.CycleState, _ core.Pod, nodeName string) (*sched.Status, meta.Duration) {
 	if nodeName == "slow" {
-		return sched.NewStatus(sched.CodeWait, "later"), 1500 * time.Millisecond
+		return sched.NewStatus(sched.CodeWait, "later"), 1500 * meta.Millisecond
 	}
 	return nil, 0
 }
