@@ -107,6 +107,23 @@ func TestGuestsAreSmall(t *testing.T) {
 	}
 }
 
+// TestAGuestWithPodAndNodeIsSmall holds what the views and the SDK weigh: the guest
+// reads labels and taints of a Node and tolerations of a Pod, and has no
+// configuration.
+func TestAGuestWithPodAndNodeIsSmall(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "../bench/guests/filter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 2_500_000 {
+		t.Errorf("the guest has %d bytes, more than 2.5 MB", info.Size())
+	}
+}
+
 // TestTopLevel holds what a newcomer sees first.
 func TestTopLevel(t *testing.T) {
 	entries, err := os.ReadDir("../..")
