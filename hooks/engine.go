@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -23,7 +24,7 @@ type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
 	dryRun  func(context.Context, *hookpb.Request, string, *hookpb.Decision)
-	// requests are buffers of encoded requests, *[]byte.
+	// requests are buffers, *encoding.
 	requests sync.Pool
 
 	mu sync.Mutex
@@ -65,7 +66,8 @@ type PluginConfig struct {
 	// another field is an error; so is one that sets a field of another plugin's.
 	Owns []string
 	// Projection are the fields of the request that the plugin reads, see
-	// [hookpb.ParseProjection]; none means all. What it does not read costs time.
+	// [hookpb.ParseProjection]; none means what its module declares, or all. What
+	// it does not read costs time.
 	Projection []string
 	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
 	// does nothing else with it.
@@ -117,8 +119,9 @@ type plugin struct {
 	levels set[hookpb.Level]
 	policy FailurePolicy
 
-	selector   selector
-	projection hookpb.Projection
+	selector selector
+	// projection is the configuration's, nil if it has none.
+	projection *hookpb.Projection
 	dryRun     bool
 	owns       ownership
 	// foreign is what others own that may be asked about the same requests.
@@ -172,7 +175,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
 	e := &Engine{logger: cfg.Logger, dryRun: cfg.DryRun, changed: make(chan struct{})}
-	e.requests.New = func() any { return new([]byte) }
+	e.requests.New = func() any { return new(encoding) }
 	var errs []error
 	for i, p := range plugins {
 		if err := p.load(ctx, rt, cfg.Plugins[i].Module); err != nil {
@@ -225,8 +228,12 @@ func (c *Config) parse() ([]*plugin, error) {
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
 		}
-		if p.projection, err = hookpb.ParseProjection(cfg.Projection); err != nil {
-			fail("%w", err)
+		if len(cfg.Projection) != 0 {
+			projection, err := hookpb.ParseProjection(cfg.Projection)
+			if err != nil {
+				fail("%w", err)
+			}
+			p.projection = &projection
 		}
 		var ownErrs []error
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
@@ -256,6 +263,9 @@ func (c *Config) parse() ([]*plugin, error) {
 type exchange struct {
 	request  []byte
 	decision []byte
+	// projection is what the instance's module declares, nil before it was looked
+	// up: two versions of a plugin may serve at the same time.
+	projection *hookpb.Projection
 }
 
 var imports = []host.Import{
@@ -279,8 +289,62 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 		module.Limits.Timeout = DefaultTimeout
 	}
 	p.instances = module.Limits.Instances
+	probe := module.Probe
+	module.Probe = func(ctx context.Context, inst *host.Instance) error {
+		if _, err := declared(inst); err != nil {
+			return err
+		}
+		if probe == nil {
+			return nil
+		}
+		return probe(ctx, inst)
+	}
 	p.Plugin, err = rt.Load(ctx, module)
 	return err
+}
+
+// declared returns what a module says in its metadata that it reads.
+func declared(inst *host.Instance) (p hookpb.Projection, err error) {
+	section := inst.Module().Custom(abi.MetadataSection)
+	if section == nil {
+		return p, nil
+	}
+	m, err := metadata.Parse(section)
+	if err != nil {
+		return p, err
+	}
+	if p, err = hookpb.ParseProjection(m.Projection); err != nil {
+		return p, fmt.Errorf("the module declares what it reads: %w", err)
+	}
+	return p, nil
+}
+
+// reads returns what travels to an instance of the plugin.
+func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
+	if p.projection != nil {
+		return p.projection
+	}
+	x := inst.State().(*exchange)
+	if x.projection == nil {
+		// The probe has seen that there is no error.
+		projection, _ := declared(inst)
+		x.projection = &projection
+	}
+	return x.projection
+}
+
+// encoding is a request as it travels.
+type encoding struct {
+	bytes []byte
+	// of is the projection that the bytes are of, nil if there are none.
+	of *hookpb.Projection
+}
+
+func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
+	if e.of == nil || e.of != p && !e.of.Equal(p) {
+		e.bytes, e.of = hookpb.AppendProjected(e.bytes[:0], req, p), p
+	}
+	return e.bytes
 }
 
 // Decide asks the plugins that want the request, in their order, and returns
@@ -295,9 +359,9 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 //
 // 1 alloc for one plugin that decides numbers: TestDecideAllocatesOnce.
 func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
-	buf := e.requests.Get().(*[]byte)
-	defer e.requests.Put(buf)
-	var encoded *plugin // Whose projection is in buf.
+	encoded := e.requests.Get().(*encoding)
+	encoded.of = nil
+	defer e.requests.Put(encoded)
 
 	var array [4]part
 	parts := array[:0]
@@ -305,11 +369,7 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 		if !p.wants(req) {
 			continue
 		}
-		if encoded == nil || !encoded.projection.Equal(&p.projection) {
-			*buf = hookpb.AppendProjected((*buf)[:0], req, &p.projection)
-			encoded = p
-		}
-		d, err := p.decide(ctx, *buf, req, parts)
+		d, err := p.decide(ctx, encoded, req, parts)
 		if err != nil && p.policy == KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
 			d, err = p.keep(req, parts), nil
@@ -352,14 +412,14 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookpb.Request, d *ho
 }
 
 // decide runs the guest on an encoded request and checks what it decides.
-func (p *plugin) decide(ctx context.Context, request []byte, req *hookpb.Request, earlier []part) (*hookpb.Decision, error) {
+func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Request, earlier []part) (*hookpb.Decision, error) {
 	inst, err := p.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer inst.Release()
 	x := inst.State().(*exchange)
-	x.request, x.decision = request, x.decision[:0]
+	x.request, x.decision = encoded.encode(req, p.reads(inst)), x.decision[:0]
 	result, err := inst.Call(ctx, abi.Hook)
 	x.request = nil // The buffer is somebody else's after the call.
 	if err != nil {

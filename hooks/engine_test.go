@@ -16,9 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/race"
 )
 
@@ -410,6 +412,44 @@ func TestProjectionIsWhatTheGuestSees(t *testing.T) {
 		if got := d.ContainerAnnotations["sees"]; got != want {
 			t.Errorf("the guest sees %q, want %q", got, want)
 		}
+	}
+}
+
+// TestModuleDeclaresWhatItReads holds that the metadata of a module say what
+// travels to it, unless the configuration does.
+func TestModuleDeclaresWhatItReads(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), scripted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declaring := func(name string, fields ...string) hooks.PluginConfig {
+		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hooks.PluginConfig{Module: host.Config{Name: name, Source: host.Bytes(b)}}
+	}
+	declares, configured := declaring("declares", "pod_annotations[declares]", "container"), declaring("configured", "pod_annotations[configured]", "container")
+	configured.Projection = []string{"pod_annotations", "pod"}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{declares, configured}})
+	for name, want := range map[string]string{"declares": " nginx 0 ", "configured": "web-0  0 "} {
+		req := script(map[string]string{name: "sees"})
+		req.ContainerEnvs = map[string]string{"A": "1"}
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.ContainerAnnotations["sees"]; got != want {
+			t.Errorf("%s: the guest sees %q, want %q", name, got, want)
+		}
+	}
+	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring("wrong", "pod_label")}})
+	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: projection "pod_label" is no field of a request`) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -16,8 +16,9 @@
 //	//kubewasm:version 1.2.0
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //
-// reads names the fields of Pods and Nodes that the plugin reads: the host then
-// encodes only those, and a change of any other field costs the guest nothing.
+// reads names the fields of Pods and Nodes that the plugin reads, or those of a
+// hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
+// those, and a change of any other field costs the guest nothing.
 // Without it, everything travels. What is not declared reads as empty, and the
 // test harness, package guesttest, runs with what is declared. Then the module is
 // loaded once, so that a plugin that registers nothing fails here.

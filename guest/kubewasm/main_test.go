@@ -86,28 +86,29 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no command":                 {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
-		"unknown command":            {[]string{"bulid"}, []string{"usage:"}},
-		"unknown flag":               {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
-		"two directories":            {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
-		"no such directory":          {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
-		"a file":                     {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
-		"not a Go package":           {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
-		"no package main":            {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
-		"does not compile":           {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
-		"without the SDK":            {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},
-		"registers nothing":          {[]string{"build", "testdata/unregistered"}, []string{"the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init"}},
-		"registers no plugin":        {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
-		"fields that there are not":  {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
-		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads", "main.go:11: //kubewasm:version is there twice"}},
-		"inspect of nothing":         {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
-		"inspect of something else":  {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
-		"unknown format":             {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
-		"run without objects":        {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
-		"objects with mistakes":      {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
-		"run of a library":           {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
-		"configuration of YAML":      {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
-		"a scheduler without Nodes":  {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods and Nodes, and there are 1 and 0"}},
+		"no command":                            {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
+		"unknown command":                       {[]string{"bulid"}, []string{"usage:"}},
+		"unknown flag":                          {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
+		"two directories":                       {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
+		"no such directory":                     {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
+		"a file":                                {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
+		"not a Go package":                      {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
+		"no package main":                       {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
+		"does not compile":                      {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
+		"without the SDK":                       {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},
+		"registers nothing":                     {[]string{"build", "testdata/unregistered"}, []string{"the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init"}},
+		"registers no plugin":                   {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
+		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
+		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; there are pod, container, pod_labels`, `projection "pod_labels[" is no field of a request`}},
+		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads", "main.go:11: //kubewasm:version is there twice"}},
+		"inspect of nothing":                    {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
+		"inspect of something else":             {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
+		"unknown format":                        {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
+		"run without objects":                   {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
+		"objects with mistakes":                 {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
+		"run of a library":                      {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
+		"configuration of YAML":                 {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
+		"a scheduler without Nodes":             {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods and Nodes, and there are 1 and 0"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -154,6 +155,22 @@ func TestInspect(t *testing.T) {
 		if code != 0 || !slices.Contains(lines, want) {
 			t.Errorf("exit code %d, not printed: %s\n%s", code, want, out)
 		}
+	}
+}
+
+// TestHookDeclaresWhatItReads holds that build takes a hook's directive and puts
+// it into the module.
+func TestHookDeclaresWhatItReads(t *testing.T) {
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/hook")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var got examination
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"pod_labels[tier]", "resources"}, got.Metadata.Projection); diff != "" || got.Problems != nil {
+		t.Errorf("problems %q, projection (-want +got):\n%s", got.Problems, diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -25,7 +26,9 @@ import (
 //	//kubewasm:version 1.2.0
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //
-// reads may occur several times. Without a name it is that of the directory.
+// reads may occur several times; a hook names fields of its request and entries
+// of their maps: pod_annotations[kubewasm.dev/cpu]. Without a name it is that of
+// the directory.
 var Directives = []string{"name", "version", "reads"}
 
 const directivePrefix = "//kubewasm:"
@@ -166,10 +169,15 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 
 // checkPaths reports the paths that a guest of these kinds cannot read.
 func checkPaths(kinds []string, paths []string) error {
-	if !slices.Contains(kinds, abi.KindScheduler.String()) {
-		return fmt.Errorf("%sreads is for scheduler plugins; this one is for %s", directivePrefix, strings.Join(kinds, " and "))
+	var err error
+	switch {
+	case slices.Equal(kinds, []string{abi.KindScheduler.String()}):
+		_, err = codec.ParseProjection(paths)
+	case slices.Equal(kinds, []string{abi.KindHook.String()}):
+		_, err = hookpb.ParseProjection(paths)
+	default:
+		err = fmt.Errorf("%sreads is for scheduler plugins and for hooks; this one is for %s", directivePrefix, strings.Join(kinds, " and "))
 	}
-	_, err := codec.ParseProjection(paths)
 	return err
 }
 
