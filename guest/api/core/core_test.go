@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -301,6 +302,66 @@ func TestTolerationsAsKubernetes(t *testing.T) {
 		if found != (untolerated >= 0) || found && got.String() != taints[untolerated].ToString() {
 			t.Fatalf("taints %+v, tolerations %+v: got %s, %v, want number %d", taints, tolerations, got, found, untolerated)
 		}
+	}
+}
+
+// TestFindUntoleratedKnowsWhichListsItWasAskedAbout asks about the same lists in
+// any order, and about slices that are no list of a view: what was found out
+// about one pair must not be the answer for another.
+func TestFindUntoleratedKnowsWhichListsItWasAskedAbout(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	type node struct {
+		taints []corev1.Taint
+		views  []core.Taint
+	}
+	type pod struct {
+		tolerations []corev1.Toleration
+		views       []core.Toleration
+	}
+	var nodes []node
+	var pods []pod
+	for i := range 8 {
+		taints, tolerations := taintsAndTolerations(r)
+		rawNode, _ := codec.Node(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}})
+		nodes = append(nodes, node{taints, core.NodeFromProto(rawNode).Spec().Taints()})
+		p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: tolerations}}
+		if i%2 == 0 {
+			raw, _ := codec.Pod(p)
+			pods = append(pods, pod{tolerations, core.PodFromProto(raw).Spec().Tolerations()})
+		} else {
+			raw, _ := json.Marshal(p)
+			pods = append(pods, pod{tolerations, core.PodFromJSON(raw).Spec().Tolerations()})
+		}
+	}
+	var taintBuffer []core.Taint
+	var tolerationBuffer []core.Toleration
+	found := 0
+	for range 20_000 {
+		n, p := nodes[r.IntN(len(nodes))], pods[r.IntN(len(pods))]
+		switch r.IntN(3) {
+		case 0: // Parts of the lists.
+			i, j := r.IntN(len(n.taints)+1), r.IntN(len(p.tolerations)+1)
+			n, p = node{n.taints[i:], n.views[i:]}, pod{p.tolerations[:j], p.views[:j]}
+		case 1: // A buffer of the plugin's own.
+			taintBuffer, tolerationBuffer = append(taintBuffer[:0], n.views...), append(tolerationBuffer[:0], p.views...)
+			n.views, p.views = taintBuffer, tolerationBuffer
+		}
+		want := slices.IndexFunc(n.taints, func(taint corev1.Taint) bool {
+			return (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute) &&
+				!slices.ContainsFunc(p.tolerations, func(toleration corev1.Toleration) bool {
+					return toleration.ToleratesTaint(klog.Logger{}, &taint, true)
+				})
+		})
+		got, ok := core.FindUntolerated(n.views, p.views)
+		if ok != (want >= 0) || ok && got != n.views[want] {
+			t.Fatalf("taints %+v, tolerations %+v: got %s, %v, want number %d", n.taints, p.tolerations, got, ok, want)
+		}
+		if ok {
+			found++
+		}
+	}
+	if found < 1000 || found > 19_000 {
+		t.Errorf("%d of 20,000 were found", found)
 	}
 }
 
