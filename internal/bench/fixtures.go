@@ -14,7 +14,7 @@ import (
 const zoneLabel = "topology.kubernetes.io/zone"
 
 // node returns a Node as a cloud provider's kubelet reports it. With 50 images,
-// the most that a kubelet reports, it has about 11.3 KB of protobuf, with 42 of
+// the most that a kubelet reports, it has about 11.3 KB of protobuf, with 41 of
 // them 9.7 KB.
 func node(i, images int) *corev1.Node {
 	name := fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/250, i%250)

@@ -22,7 +22,7 @@ import (
 // Node, the host's part of the call included: with the SDK, in C from the
 // specification alone, and with a decoder that reads the whole Node.
 func benchGuest(b *bench) error {
-	n, p := node(1, 42), pod()
+	n, p := node(1, 41), pod()
 	nodeBytes, err := codec.Node(n)
 	if err != nil {
 		return err
