@@ -179,9 +179,21 @@ func (l Limits) check(what string) (errs []error) {
 	if l.StackBytes > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("%s.stackBytes is %d, more than %d", what, l.StackBytes, math.MaxInt32))
 	}
-	for name, n := range map[string]int{"stackBytes": l.StackBytes, "fuel": int(l.Fuel), "timeout": int(l.Timeout), "buildTimeout": int(l.BuildTimeout), "instances": l.Instances, "outputBytes": l.OutputBytes, "resultBytes": l.ResultBytes} {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("%s.%s is %d, less than 0", what, name, n))
+	for _, limit := range []struct {
+		name string
+		is   any
+		bad  bool
+	}{
+		{"stackBytes", l.StackBytes, l.StackBytes < 0},
+		{"fuel", l.Fuel, l.Fuel < 0},
+		{"timeout", l.Timeout, l.Timeout < 0},
+		{"buildTimeout", l.BuildTimeout, l.BuildTimeout < 0},
+		{"instances", l.Instances, l.Instances < 0},
+		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
+		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
+	} {
+		if limit.bad {
+			errs = append(errs, fmt.Errorf("%s.%s is %v, less than 0", what, limit.name, limit.is))
 		}
 	}
 	return errs
@@ -247,7 +259,5 @@ func (c *Config) validate() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	// The map above has no order; an error message should.
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return fmt.Errorf("plugin %q: configuration: %w", c.Name, errors.Join(errs...))
 }

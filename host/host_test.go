@@ -216,14 +216,14 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	want := `plugin "": configuration: kind is missing
-limits.instances is -1, less than 0
+	want := `plugin "": configuration: name is empty
+source is missing
+sha256 "abc" is not 64 hexadecimal digits
 limits.memoryBytes is 1, less than one page of 65536
+limits.instances is -1, less than 0
 limits.outputBytes is -1, less than 0
 limits.resultBytes is -1, less than 0
-name is empty
-sha256 "abc" is not 64 hexadecimal digits
-source is missing`
+kind is missing`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}

@@ -408,7 +408,7 @@ func TestLimits(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if err := apply("memoryBytes: 1, timeout: -1s"); err == nil || !strings.Contains(err.Error(), "memoryBytes is 1") || !strings.Contains(err.Error(), "limits.timeout is -") {
+	if err := apply("memoryBytes: 1, timeout: -1s"); err == nil || !strings.Contains(err.Error(), "memoryBytes is 1") || !strings.Contains(err.Error(), "limits.timeout is -1s") {
 		t.Errorf("error is %v", err)
 	}
 }
