@@ -531,13 +531,19 @@ func TestEnforceDryRun(t *testing.T) {
 	root := tree(t, splitV1)
 	var state hooks.State
 	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000))})
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{DryRun: true})
+	var log bytes.Buffer
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{DryRun: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
 	if diff := cmp.Diff([]string{"cpu/pod/cpu.shares: 1024 -> 512", "cpu/pod/cpu.cfs_quota_us: -1 -> 5000"}, changed(report)); diff != "" {
 		t.Error(diff)
 	}
 	if again := e.Enforce(t.Context()); len(again.Changes) != 0 {
 		t.Errorf("the same difference is reported again: %v", again.Changes)
+	}
+	for _, want := range []string{"fields=cpu_shares change=\"cpu/pod/cpu.shares: 1024 -> 512\"", "fields=cfs_quota_us change=\"cpu/pod/cpu.cfs_quota_us: -1 -> 5000\""} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("the log does not have once %s: %s", want, &log)
+		}
 	}
 	if diff := cmp.Diff(map[string]string{"cpu/pod/cpu.shares": "1024\n", "cpu/pod/cpu.cfs_quota_us": "-1\n"}, read(t, root, "cpu/pod/cpu.shares", "cpu/pod/cpu.cfs_quota_us")); diff != "" {
 		t.Errorf("a dry run wrote: %s", diff)

@@ -129,6 +129,9 @@ type plugin struct {
 	last    lastDecisions
 	// instances is the limit of the configuration, 0 for the default.
 	instances int
+	// source is where the module comes from; pinned says that it cannot change.
+	source host.Source
+	pinned bool
 }
 
 // wants reports whether the plugin is asked about the request.
@@ -288,7 +291,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	if module.Limits.Timeout == 0 {
 		module.Limits.Timeout = DefaultTimeout
 	}
-	p.instances = module.Limits.Instances
+	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
 	probe := module.Probe
 	module.Probe = func(ctx context.Context, inst *host.Instance) error {
 		if _, err := declared(inst); err != nil {
@@ -498,6 +501,29 @@ func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha2
 	close(e.changed)
 	e.changed = make(chan struct{})
 	return nil
+}
+
+// Follow keeps the plugins at what their sources hold, as [Engine.Swap] does, until
+// ctx ends. A version that fails is told to opts.Failed and leaves the running one
+// serving. Plugins whose digest the configuration has stay as they are;
+// opts.Applied is ignored.
+func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(e.plugins))
+	for i, p := range e.plugins {
+		if p.pinned {
+			continue
+		}
+		opts := opts
+		opts.Applied = p.Digest()
+		all.Go(func() {
+			errs[i] = host.Follow(ctx, p.source, opts, func(ctx context.Context, module []byte, sha256 string) error {
+				return e.Swap(ctx, p.Name(), host.Bytes(module), sha256)
+			})
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // Changed returns a channel that is closed when a plugin was swapped since the

@@ -3,11 +3,14 @@ package hooks_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -559,6 +562,57 @@ func TestEngineSwap(t *testing.T) {
 	}
 	if d.Resources == nil || *d.Resources.CPUShares != 1536 {
 		t.Errorf("the new version decides %+v", d)
+	}
+}
+
+// A file that is replaced is swapped in; one that is no module is not; a plugin
+// whose digest is pinned stays.
+func TestEngineFollow(t *testing.T) {
+	modules := map[string][]byte{"no module": []byte("no")}
+	for _, dir := range []string{scripted, cpuFromAnnotation} {
+		source, err := guest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if modules[dir], err = source.Fetch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "plugin.wasm")
+	replace := func(with string) {
+		t.Helper()
+		if err := os.WriteFile(file+".next", modules[with], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".next", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(scripted)
+	sum := sha256.Sum256(modules[scripted])
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{
+		{Module: host.Config{Name: "p", Source: host.File(file)}},
+		{Module: host.Config{Name: "pinned", Source: host.File(file), SHA256: hex.EncodeToString(sum[:])}},
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	failed, ended := make(chan error, 10), make(chan error)
+	go func() { ended <- e.Follow(ctx, host.FollowOptions{Failed: func(err error) { failed <- err }}) }()
+	replace("no module")
+	if err := <-failed; err == nil {
+		t.Error("no error")
+	}
+	changed := e.Changed()
+	replace(cpuFromAnnotation)
+	<-changed
+	req := webRequest()
+	req.PodAnnotations["p"], req.PodAnnotations["pinned"] = "error x", "cpuset_cpus 0"
+	d, err := e.Decide(t.Context(), req)
+	if err != nil || *d.Resources.CPUShares != 1536 || d.Resources.CPUSetCPUs == nil {
+		t.Errorf("got %+v, error %v", d, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

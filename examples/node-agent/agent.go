@@ -15,7 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// mode is a running mode.
+// mode is a running mode, or what else runs as long as the agent.
 type mode interface{ Run(context.Context) error }
 
 // agent is the engine, what was decided, and the modes that share both.
@@ -64,7 +64,27 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	return a, a.makeModes(cfg, layout, logger)
 }
 
+// follower swaps plugins in.
+type follower struct {
+	engine *hooks.Engine
+	logger *slog.Logger
+}
+
+func (f *follower) Run(ctx context.Context) error {
+	err := f.engine.Follow(ctx, host.FollowOptions{Failed: func(err error) {
+		f.logger.Error("the plugin was not swapped", slog.Any("error", err))
+	}})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done() // All of them may be pinned.
+	return context.Cause(ctx)
+}
+
 func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger) error {
+	if cfg.Follow {
+		a.modes = append(a.modes, &follower{engine: a.engine, logger: logger})
+	}
 	if s := cfg.Standalone; s != nil {
 		discovery, err := a.discovery(cfg, layout)
 		if err != nil {

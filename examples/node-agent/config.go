@@ -22,6 +22,8 @@ type config struct {
 	CacheDir string `json:"cacheDir"`
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool `json:"dryRun"`
+	// Follow swaps a plugin in whenever its file holds another.
+	Follow bool `json:"follow"`
 	// Cgroup says where the cgroups are.
 	Cgroup struct {
 		Root string `json:"root"`
