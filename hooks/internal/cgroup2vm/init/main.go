@@ -38,7 +38,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/test", "-test.v", "-test.timeout=5m", "-test.run="+string(pattern))
+	cmd := exec.Command("/test", "-test.v", "-test.timeout=10m", "-test.run="+string(pattern))
 	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=1", "KUBEWASM_GUEST_DIR=/guests"}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
 	return cmd.Run()
