@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -183,7 +184,8 @@ func TestKubeletThatDoesNotEnd(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	k, err := standalone.Kubelet(standalone.KubeletConfig{URL: server.URL})
+	// Time enough for 64 MB, on a busy machine and under the race detector.
+	k, err := standalone.Kubelet(standalone.KubeletConfig{URL: server.URL, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
