@@ -217,7 +217,7 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 //go:wasmexport prescore
 func exportPreScore(cycle, pod uint64) int32 {
 	calls++
-	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), newNodeInfos(string(hostNodeNames())))))
+	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), NodeInfos{&nodeInfos{text: string(hostNodeNames())}})))
 }
 
 //go:wasmexport score

@@ -284,9 +284,6 @@ type nodeInfos struct {
 	infos []NodeInfo // In native tests.
 }
 
-// newNodeInfos returns the list of the nodes whose names text has.
-func newNodeInfos(text string) NodeInfos { return NodeInfos{&nodeInfos{text: text}} }
-
 // NodeInfosOf returns a list of nodes, for native tests.
 func NodeInfosOf(infos ...NodeInfo) NodeInfos {
 	names := make([]string, len(infos))
