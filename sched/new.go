@@ -62,8 +62,8 @@ type Args struct {
 	// must be allowed to watch them.
 	Objects []string `json:"objects,omitempty"`
 	// Projection are the fields of Pods and Nodes that the guest gets, such as
-	// "node.metadata.labels", see codec.ParseProjection; empty means what its
-	// module declares.
+	// "node.metadata.labels[topology.kubernetes.io/zone]", see
+	// codec.ParseProjection; empty means what its module declares.
 	Projection []string `json:"projection,omitempty"`
 	// SignByProjection signs Pods for the scheduler's batching, for a guest that
 	// has no SignPod: without one the scheduler batches no Pod at all. Two Pods
