@@ -55,11 +55,10 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 		o := &object{}
 		o.root = message{object: o, typ: t}
 		m = &o.root
+	} else if m.object.ref == ref {
+		return View{m, m.object.version}
 	}
 	o := m.object
-	if o.ref == ref {
-		return View{m, o.version}
-	}
 	if o.version++; o.version == 0 {
 		o.version++ // That of what was never read.
 	}
