@@ -49,7 +49,7 @@ func TestNothingBehindTheBytesIsRead(t *testing.T) {
 	copyOf := atTheEnd(t)
 	for _, long := range []string{"", "x", strings.Repeat("x", 200), strings.Repeat("x", 20_000)} {
 		raw := thingBytes("n", long)
-		for n := range raw {
+		for n := max(0, len(raw)-1000); n < len(raw); n++ {
 			readToTheEnd(copyOf, raw[:n])
 		}
 	}
