@@ -61,7 +61,12 @@ var (
 // the decoder, a sixth of its size. If the plugin has a method Configure() error,
 // it is called then, configuration or not, and an error makes the plugin fail to
 // load with the error's text.
+//
+// Where it runs natively, in tests, Register panics also if Validate or Mutate is
+// a method of another type than it should be.
 func Register[P any](p P) {
+	plugin.Check[Validator](p)
+	plugin.Check[Mutator](p)
 	var mask abi.Mask
 	v, isValidator := any(p).(Validator)
 	if isValidator {

@@ -245,7 +245,8 @@ var registered struct {
 // the plugin fail to load with the error's text.
 //
 // Register panics if p implements no interface of this package, or extensions
-// without what they extend.
+// without what they extend; and where it runs natively, in tests, if a method
+// has the name but not the type of an interface's, or is one of two.
 func Register[P any](p P) { plugin.Register(p, register(p)) }
 
 // register notes what p implements.
@@ -285,6 +286,7 @@ func register(p any) (mask abi.Mask) {
 
 // note remembers p in *to if it implements the interface.
 func note[I any](p any, to *I, mask *abi.Mask, functions ...abi.Function) {
+	plugin.Check[I](p)
 	if i, ok := p.(I); ok {
 		*to = i
 		*mask |= abi.MaskOf(functions...)

@@ -114,6 +114,14 @@ type almost struct{}
 // Filter lacks the state.
 func (almost) Filter(core.Pod, NodeInfo) *Status { return nil }
 
+type reserves struct{}
+
+func (reserves) Reserve(CycleState, core.Pod, string) *Status { return nil }
+
+type onPointer struct{}
+
+func (*onPointer) Score(CycleState, core.Pod, NodeInfo) (int64, *Status) { return 0, nil }
+
 // TestRegister registers one plugin after the other, as a guest with several
 // would: so the order of the table counts.
 func TestRegister(t *testing.T) {
@@ -127,7 +135,13 @@ func TestRegister(t *testing.T) {
 	}{
 		{"nothing", nil, "implements no extension point"},
 		{"no method", struct{}{}, "implements no extension point"},
-		{"another signature", almost{}, "implements no extension point"},
+		{"another signature", almost{}, "method Filter of sched.almost is a func(core.Pod, sched.NodeInfo) *sched.Status, want a func(sched.CycleState, core.Pod, "},
+		{"another signature beside a good one", struct {
+			preFilters
+			almost
+		}{}, "want a func(sched.CycleState, core.Pod, "},
+		{"one of two", reserves{}, "sched.reserves has methods of sched.ReservePlugin, but not [Unreserve]"},
+		{"a value whose pointer has the method", onPointer{}, "sched.onPointer implements sched.ScorePlugin on its pointer: register a pointer"},
 		{"NormalizeScore without Score", normalizes{}, "NormalizeScore without Score"},
 		{"Filter", filters{}, ""},
 		{"Filter again", &filters{}, "two plugins implement filter"},
@@ -136,10 +150,7 @@ func TestRegister(t *testing.T) {
 			scores
 			normalizes
 		}{}, ""},
-		{"one of them again", struct {
-			preFilters
-			almost
-		}{}, "two plugins implement prefilter"},
+		{"one of them again", struct{ preFilters }{}, "two plugins implement prefilter"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -5,3 +5,7 @@ func exportMarker() uint64 { return uint64(mask) }
 
 //go:wasmexport configure
 func exportConfigure() int32 { return int32(configure()) }
+
+// Check leaves it to the native tests of a plugin to find a method with the
+// wrong type.
+func Check[I any](p any) {}
