@@ -124,7 +124,22 @@ type enforced struct {
 	oom       bool
 	// loose says that a file could not be settled.
 	loose bool
+	// words are texts that files had again when what was decided had been written
+	// to them twice, by name.
+	words map[string]words
 }
+
+// words are what a file has instead of what was written to it: the kernel's words
+// for the same, or those of another writer who is quick. Nothing tells one from
+// the other, so it is written some more times, and once more at each full look.
+type words struct {
+	text string
+	// tries is how many looks have found them.
+	tries int
+}
+
+// enoughTries is how many looks it takes to believe that words are the kernel's.
+const enoughTries = 3
 
 // settled is a file that has what it should.
 type settled struct {
@@ -276,7 +291,7 @@ func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (re
 				d := &wanted[i]
 				known := e.cgroups[d.Cgroup]
 				differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
-					everything && known.oom || !known.unchanged(now, &n)
+					everything && known.oom || known.doubtful(everything) || !known.unchanged(now, &n)
 			}
 			if to >= len(wanted) {
 				break
@@ -297,6 +312,16 @@ func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (re
 		}
 	}
 	return report, differ
+}
+
+// doubtful reports whether a file's words are to be tried again.
+func (k *enforced) doubtful(everything bool) bool {
+	for _, w := range k.words {
+		if everything || w.tries < enoughTries {
+			return true
+		}
+	}
+	return false
 }
 
 // unchanged reports whether the files have the texts that they were left with.
@@ -359,7 +384,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 		} else {
 			// Another value may be one that the kernel takes.
 			e.troubles -= len(k.trouble)
-			k.resources, k.trouble, k.repairs = d.Resources, nil, nil
+			k.resources, k.trouble, k.repairs, k.words = d.Resources, nil, nil, nil
 			k.oom = d.Resources.OOMScoreAdj != nil
 		}
 		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
@@ -372,6 +397,11 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 			}
 		}
 		return false
+	}
+	// What is written to try words again repairs nothing.
+	tries := func(c Change) bool {
+		w, ok := e.cgroups[c.Cgroup].words[path.Base(c.File)]
+		return ok && strings.TrimSpace(w.text) == c.From
 	}
 	p := e.applier.plan(targets, &e.dirs, skip)
 	if e.cfg.DryRun {
@@ -386,6 +416,12 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 			e.verify(ctx, p, targets, skip, report)
 		}
 	}
+	var repairs []Change
+	for _, c := range report.Changes {
+		if known[c.Cgroup] && !e.cfg.DryRun && !tries(c) {
+			repairs = append(repairs, c)
+		}
+	}
 	e.settle(p, differ)
 	var errs []error
 	for _, err := range p.errs {
@@ -396,12 +432,10 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 	}
 	report.Err = errors.Join(errs...)
 	e.tried(differ, now)
-	for _, c := range report.Changes {
-		if known[c.Cgroup] && !e.cfg.DryRun {
-			report.Repairs++
-			e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
-			e.contend(ctx, c, now, report)
-		}
+	for _, c := range repairs {
+		report.Repairs++
+		e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		e.contend(ctx, c, now, report)
 	}
 	if len(report.Changes) != 0 && !e.cfg.DryRun && e.troubles != 0 {
 		e.encourage(report.Changes)
@@ -471,12 +505,23 @@ func (e *Enforcer) settle(p *plan, differ []Desired) {
 			continue
 		}
 		if r.setting.planned && !e.cfg.DryRun {
-			// It was written a second time. If that made no difference, these are
+			// It was written a second time. If that made no difference, these may be
 			// the kernel's words for it; otherwise it is looked at once more.
 			if text, err := r.setting.dir.read(r.file); err != nil || text != r.raw {
 				k.loose = true
 				continue
 			}
+			w := k.words[r.file]
+			if w.text != r.raw {
+				w = words{text: r.raw}
+			}
+			w.tries++
+			if k.words == nil {
+				k.words = map[string]words{}
+			}
+			k.words[r.file] = w
+		} else {
+			delete(k.words, r.file)
 		}
 		text := r.raw
 		s := settled{name: r.file, text: text, dir: r.setting.dir}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -493,6 +494,81 @@ func TestEnforceGivesWay(t *testing.T) {
 	e.Enforce(t.Context())
 	if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "256" {
 		t.Errorf("shares are %q", got)
+	}
+}
+
+// TestEnforceBesideAQuickWriter holds that what another writer puts back at once,
+// however often, is not taken for the kernel's words of what was decided.
+func TestEnforceBesideAQuickWriter(t *testing.T) {
+	root := tree(t, splitV1)
+	var state hooks.State
+	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(300))})
+	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: math.MaxInt}})
+	shares, err := os.OpenFile(filepath.Join(root, "cpu/pod/cpu.shares"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shares.Close()
+	for round := range 200 {
+		stop := make(chan struct{})
+		var other sync.WaitGroup
+		other.Go(func() {
+			var buf [3]byte
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := shares.ReadAt(buf[:], 0); err == nil && string(buf[:]) != "777" {
+					shares.WriteAt([]byte("777"), 0)
+				}
+			}
+		})
+		for range 20 {
+			e.Enforce(t.Context())
+		}
+		close(stop)
+		other.Wait()
+		e.Enforce(t.Context())
+		if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "300" {
+			t.Fatalf("round %d: shares are %q", round, got)
+		}
+	}
+}
+
+// TestEnforceTakesTheKernelsWords holds that a value which the kernel keeps in
+// other words is not written for ever, and no repair.
+func TestEnforceTakesTheKernelsWords(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	file, want, resources := "memory.limit_in_bytes", "10485760", hookpb.Resources{MemoryLimitBytes: new(int64(10<<20 + 1))}
+	if tree.V2 {
+		file, want, resources = "memory.oom.group", "1", hookpb.Resources{Unified: map[string]string{"memory.oom.group": "01"}}
+	}
+	var state hooks.State
+	put(&state, pod, resources)
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	writes := 0
+	for range 10 {
+		report := e.Enforce(t.Context(), pod)
+		if report.Err != nil || report.Repairs != 0 {
+			t.Fatalf("%+v", report)
+		}
+		if len(report.Changes) != 0 {
+			writes++
+		}
+	}
+	if writes > 3 {
+		t.Errorf("%d of 10 looks wrote", writes)
+	}
+	if got := tree.Read(pod, file); got != want {
+		t.Errorf("%s is %q, want %q", file, got, want)
+	}
+	for range 2 {
+		if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 0 {
+			t.Errorf("a full look: %+v", report)
+		}
 	}
 }
 

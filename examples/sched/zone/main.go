@@ -9,6 +9,11 @@ import (
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
+// What the host encodes, so that a heartbeat of a Node costs the guest nothing.
+//
+//kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
+//kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
+
 const (
 	zoneLabel       = "topology.kubernetes.io/zone"
 	zonesAnnotation = "kubewasm.dev/zones"
