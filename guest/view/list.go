@@ -12,6 +12,8 @@ import (
 type list struct {
 	// version is that of the message that the rest is of.
 	version uint32
+	// field is whose list it is.
+	field uint16
 	// next is the answer of recent to replace.
 	next uint8
 	// What accessors return: new for each version of the object, since a plugin
@@ -23,10 +25,12 @@ type list struct {
 	values any
 	// elements are used again for the next version.
 	elements []message
-	// recent are the answers of the last look-ups in a map.
-	recent [4]answer
+	// recent are the answers of the last look-ups in a map, up to maxRecent.
+	recent []answer
 	note   Note
 }
+
+const maxRecent = 4
 
 // Note is a place for what was worked out of a list and is asked for often.
 type Note struct {
@@ -58,9 +62,12 @@ func NoteOf[V Of](views []V) *Note {
 // list returns the list of a field that is of the version, nil if none was made
 // yet.
 func (m *message) list(version, n uint32) *list {
-	if n < uint32(len(m.lists)) {
-		if l := m.lists[n]; l != nil && l.version == version {
-			return l
+	for _, l := range m.lists {
+		if uint32(l.field) == n {
+			if l.version == version {
+				return l
+			}
+			break
 		}
 	}
 	return nil
@@ -68,13 +75,15 @@ func (m *message) list(version, n uint32) *list {
 
 // newList returns an empty list for the version of the message, which is ready.
 func (m *message) newList(n uint32) *list {
-	if m.lists == nil {
-		m.lists = make([]*list, len(m.fields))
+	var l *list
+	for _, of := range m.lists {
+		if uint32(of.field) == n {
+			l = of
+		}
 	}
-	l := m.lists[n]
 	if l == nil {
-		l = &list{}
-		m.lists[n] = l
+		l = &list{field: uint16(n)}
+		m.lists = append(m.lists, l)
 	}
 	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
 	l.next = 0 // A plugin asks for the same keys, in the same order.
@@ -140,7 +149,7 @@ func (v View) views(n uint32, t *Type) []View {
 // several versions: in a Go guest to allocate costs as much as to read a message.
 func (o *object) makeViews(count int) []View {
 	if count > len(o.spare) {
-		o.spare = make([]View, min(4*count, count+28))
+		o.spare = make([]View, min(2*count, count+28))
 	}
 	views := o.spare[:0:count]
 	o.spare = o.spare[count:]

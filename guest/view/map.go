@@ -139,7 +139,7 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	l := s.m.lists[s.field]
+	l := s.m.list(s.version, s.field)
 	if l.views == nil {
 		l.makeElements(s.m.object, s.typ, len(entries))
 		l.views = make([]View, len(entries))

@@ -33,8 +33,10 @@ type message struct {
 	version uint32
 	// fields says where each field lies.
 	fields []field
-	// texts, children and lists are what was made of the fields, each nil before
-	// anything was. What is of an earlier version is kept to be used again.
+	// texts and children are what was made of the fields, each nil before
+	// anything was; lists are what was made of those with several elements, of
+	// which most messages have one or two. What is of an earlier version is kept
+	// to be used again.
 	texts    []text
 	children []*message
 	lists    []*list

@@ -40,7 +40,7 @@ var nothing answer
 func (s StringMap) Get(key string) string {
 	// What answer does, without another call.
 	if m := s.m; m != nil {
-		if l := m.list(s.version, s.field); l != nil {
+		if l := m.list(s.version, s.field); l != nil && len(l.recent) != 0 {
 			if a := &l.recent[0]; a.version == s.version && len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
 				return a.Value
 			}
@@ -97,8 +97,11 @@ func (m *message) lookup(version, n uint32, key string) *answer {
 	if l == nil {
 		l = m.newList(n)
 	}
+	if int(l.next) == len(l.recent) {
+		l.recent = append(l.recent, answer{})
+	}
 	a := &l.recent[l.next]
-	l.next = (l.next + 1) % uint8(len(l.recent))
+	l.next = (l.next + 1) % maxRecent
 	a.version, a.found = version, false
 	var value string
 	switch {
