@@ -54,12 +54,16 @@ func TestGuestsThatCannotBeSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	undeclared, err := guestbuild.Build(t.Context(), "../examples/sched/image-locality")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		file, paths, more string
 		want              []string
 	}{
 		"one whose projection has whole Pods": {buildZone(t), `["node.metadata.labels"]`, "", []string{"names no field of Pods"}},
-		"one without a projection":            {buildZone(t), `[]`, "", []string{"names no field of Pods"}},
+		"one without a projection":            {undeclared, `[]`, "", []string{"names no field of Pods"}},
 		"one that signs, watches Pods and looks objects up": {
 			extensions, `["pod.spec"]`, `, "grants": ["events", "waiting-pods", "objects"]`,
 			[]string{"signs Pods itself", "the guest has addpod", "the guest has removepod", "imports node_by_name", "imports get_object", "imports waiting_pod"},
