@@ -27,21 +27,20 @@ func availableMemory(root fs.FS) uint64 {
 			}
 		}
 	}
-	b, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		b = nil
-	}
+	b, _ := fs.ReadFile(root, "proc/self/cgroup") // Without it there is no limit.
 	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
 		// hierarchy-ID:controller-list:cgroup-path
 		parts := strings.SplitN(s.Text(), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
-		hierarchy, file := "sys/fs/cgroup", "memory.max"
-		if parts[1] != "" {
+		var hierarchy, file string
+		switch parts[1] {
+		case "":
+			hierarchy, file = "sys/fs/cgroup", "memory.max"
+		case "memory":
 			hierarchy, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		}
-		if parts[1] != "" && parts[1] != "memory" {
+		default:
 			continue
 		}
 		// A container may see the path that its cgroup has outside, and its own

@@ -33,9 +33,8 @@ type Runtime struct {
 type RuntimeConfig struct {
 	// CacheDir is a directory for rewritten and compiled modules, which makes
 	// loading one again some fifty times faster. Nothing removes old files. It is
-	// created with mode 0700; one that
-	// others can write to, or that belongs to another user, is refused, since
-	// its files are machine code. Empty means no cache beyond the process.
+	// created with mode 0700; one that others can write to, or that belongs to
+	// another user, is refused, since its files are machine code. Empty means no cache beyond the process.
 	CacheDir string
 	// MemoryBytes is the most linear memory that the instances of all plugins
 	// and their snapshots, one for each plugin, may have together. A guest that

@@ -73,7 +73,7 @@ func parse(args []string) (*options, error) {
 	})
 	flags.DurationVar(&o.interval, "interval", 30*time.Second, "how often ConfigMaps and Secrets with modules are looked at, and files that do not tell of changes")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
-	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for no limit")
+	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
