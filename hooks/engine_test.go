@@ -407,7 +407,7 @@ func TestProjectionIsWhatTheGuestSees(t *testing.T) {
 		script(map[string]string{"whole": "sees"}): "web-0  1 ",
 		script(map[string]string{"part": "sees"}):  " nginx 0 ",
 	} {
-		req.ContainerEnvs = map[string]string{"A": "1"}
+		req.ContainerEnvs = []hookpb.Env{{Name: "A", Value: "1"}}
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
@@ -441,7 +441,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{declares, configured}})
 	for name, want := range map[string]string{"declares": " nginx 0 ", "configured": "web-0  0 "} {
 		req := script(map[string]string{name: "sees"})
-		req.ContainerEnvs = map[string]string{"A": "1"}
+		req.ContainerEnvs = []hookpb.Env{{Name: "A", Value: "1"}}
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)

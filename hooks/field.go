@@ -90,9 +90,10 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 	if d == nil {
 		return 0
 	}
+	f = keyedFieldsOf(d)
 	if r := d.Resources; r != nil {
-		for i := range numberFields {
-			if *numberFields[i].in(r) != nil {
+		for i, v := range numbersOf(r) {
+			if v != nil {
 				f |= 1 << i
 			}
 		}
@@ -101,9 +102,14 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 				f |= FieldCPUSetCPUs << i
 			}
 		}
-		if len(r.Unified) != 0 {
-			f |= FieldUnified
-		}
+	}
+	return f
+}
+
+// keyedFieldsOf returns those that are maps or lists.
+func keyedFieldsOf(d *hookpb.Decision) (f Fields) {
+	if d.Resources != nil && len(d.Resources.Unified) != 0 {
+		f = FieldUnified
 	}
 	for i, n := range [...]int{len(d.ContainerAnnotations), len(d.ContainerEnvs), len(d.ContainerMounts), len(d.ContainerDevices)} {
 		if n != 0 {

@@ -114,11 +114,11 @@ func webRequest() *hookpb.Request {
 			"io.kubernetes.container.terminationMessagePolicy": "File",
 			"io.kubernetes.pod.terminationGracePeriod":         "30",
 		},
-		ContainerEnvs: map[string]string{
-			"PATH":                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-			"KUBERNETES_SERVICE_HOST": "10.96.0.1",
-			"KUBERNETES_SERVICE_PORT": "443",
-			"NGINX_VERSION":           "1.27.4",
+		ContainerEnvs: []hookpb.Env{
+			{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"},
+			{Name: "KUBERNETES_SERVICE_PORT", Value: "443"},
+			{Name: "NGINX_VERSION", Value: "1.27.4"},
 		},
 		CgroupParent: "kubepods/burstable/pod8dbc5577-d0e2-4706-8787-57d52c03ddf2",
 		Resources:    &hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(256 << 20)), OOMScoreAdj: new(int64(967))},

@@ -119,7 +119,19 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 				}
 			}
 		}
-		for file, value := range r.Unified {
+	}
+	return append(errs, invalidKeyed(d)...)
+}
+
+// invalidKeyed returns the mistakes of the maps and lists of the decision. Most
+// have none: beginning to range over an empty map takes longer than seeing that it
+// is.
+func invalidKeyed(d *hookpb.Decision) (errs []error) {
+	if keyedFieldsOf(d) == 0 {
+		return nil
+	}
+	if d.Resources != nil {
+		for file, value := range d.Resources.Unified {
 			if err := checkUnified(file, value); err != nil {
 				errs = append(errs, fmt.Errorf("unified[%q]: %w", file, err))
 			}

@@ -265,6 +265,7 @@ func TestParseDecisionCopies(t *testing.T) {
 func TestProjection(t *testing.T) {
 	r := benchmarkRequest()
 	r.PodLabels["app"], r.PodLabels["tier"] = "web", "front"
+	r.ContainerEnvs = []Env{{"B", "2"}, {"A", "1"}, {"B", "3"}}
 	head := Request{Stage: r.Stage, Level: r.Level, QOSClass: r.QOSClass}
 	with := func(change func(*Request)) *Request {
 		c := head
@@ -277,7 +278,7 @@ func TestProjection(t *testing.T) {
 		want  *Request
 	}{
 		{"no names are everything", nil, r},
-		{"what always travels", []string{"container_envs"}, &head},
+		{"what always travels", []string{"container_annotations[none]"}, &head},
 		{"fields", []string{"pod", "container", "cgroup_parent", "resources"}, with(func(c *Request) {
 			c.Pod, c.Container, c.CgroupParent, c.Resources = r.Pod, r.Container, r.CgroupParent, r.Resources
 		})},
@@ -286,6 +287,9 @@ func TestProjection(t *testing.T) {
 		})},
 		{"entries", []string{"pod_labels[tier]", "pod_labels[app]", "pod_labels[app]", "pod_labels[none]"}, with(func(c *Request) {
 			c.PodLabels = map[string]string{"app": "web", "tier": "front"}
+		})},
+		{"variables", []string{"container_envs[B]", "container_envs[none]"}, with(func(c *Request) {
+			c.ContainerEnvs = []Env{{"B", "2"}, {"B", "3"}}
 		})},
 		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *Request) { c.PodLabels = r.PodLabels })},
 	} {
@@ -302,6 +306,34 @@ func TestProjection(t *testing.T) {
 	_, err := ParseProjection([]string{"pod", "", "pods", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
 	if err == nil || strings.Count(err.Error(), "is no field of a request; there are pod, container, pod_labels, ") != 7 {
 		t.Errorf("got error %v, want one for each of seven names", err)
+	}
+}
+
+// What the encoder knows of the maps before makes no difference.
+func TestAppendRequestWhateverCameBefore(t *testing.T) {
+	labels := map[string]string{"app": "web", "tier": "front", "zone": "a"}
+	for _, c := range []struct {
+		name   string
+		before map[string]string
+	}{
+		{"nothing", nil},
+		{"the same", labels},
+		{"other values", map[string]string{"app": "db", "tier": "", "zone": "b"}},
+		{"another key at the end", map[string]string{"app": "web", "tier": "front", "zzz": "a"}},
+		{"another key at the beginning", map[string]string{"a": "web", "tier": "front", "zone": "a"}},
+		{"one key fewer", map[string]string{"app": "web", "tier": "front"}},
+		{"one key more", map[string]string{"app": "web", "tier": "front", "zone": "a", "zzz": ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var o keyOrders
+			o.appendMap(nil, 5, 5, c.before)
+			want := field(5, field(1, "app")+field(2, "web")) + field(5, field(1, "tier")+field(2, "front")) + field(5, field(1, "zone")+field(2, "a"))
+			for range 2 {
+				if got := o.appendMap([]byte("x"), 5, 5, labels); string(got) != "x"+want {
+					t.Errorf("got %q\nwant %q", got, "x"+want)
+				}
+			}
+		})
 	}
 }
 

@@ -25,9 +25,13 @@ type Request struct {
 	// Resources are those that the kubelet asks for, before any plugin changed
 	// them. nil fields are not known to the host.
 	Resources *Resources
-	// ContainerEnvs is the environment of the container.
-	ContainerEnvs map[string]string
+	// ContainerEnvs is the environment of the container, in the order in which the
+	// runtime has it. Of a name that is there twice the last value counts.
+	ContainerEnvs []Env
 }
+
+// Env is a variable of an environment.
+type Env struct{ Name, Value string }
 
 // PodMeta names a pod by its metadata.
 type PodMeta struct {

@@ -67,7 +67,8 @@ func ParseRequest(b []byte) (*Request, error) {
 			}
 			resources(&c, r.Resources, new(numbers))
 		case 11:
-			c.Entry("container_envs", &r.ContainerEnvs)
+			name, value := c.KeyValue("container_envs")
+			r.ContainerEnvs = append(r.ContainerEnvs, Env{name, value})
 		}
 	}
 	if err := c.Err(); err != nil {

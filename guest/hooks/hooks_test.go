@@ -24,7 +24,7 @@ func full() *hookpb.Request {
 		PodLabels:            map[string]string{"app": "web", "empty": "", "tier": "front"},
 		PodAnnotations:       map[string]string{"kubewasm.dev/cpu": "1500m", "long": strings.Repeat("x", 300)},
 		ContainerAnnotations: map[string]string{"hash": "6f3c"},
-		ContainerEnvs:        map[string]string{"PATH": "/bin"},
+		ContainerEnvs:        []hookpb.Env{{Name: "PATH", Value: "/bin"}, {Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/sbin"}},
 		CgroupParent:         "kubepods/besteffort/pod8dbc5577",
 		Resources: &hookpb.Resources{
 			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)),
@@ -46,7 +46,7 @@ func read(r *Request) *hookpb.Request {
 		PodLabels:            goMap(r.PodLabels()),
 		PodAnnotations:       goMap(r.PodAnnotations()),
 		ContainerAnnotations: goMap(r.ContainerAnnotations()),
-		ContainerEnvs:        goMap(r.ContainerEnvs()),
+		ContainerEnvs:        envs(r.ContainerEnvs()),
 		CgroupParent:         r.CgroupParent(),
 		Resources:            readResources(r.Resources()),
 	}
@@ -82,6 +82,13 @@ func readResources(r *Resources) *hookpb.Resources {
 	return into
 }
 
+func envs(s Strings) (list []hookpb.Env) {
+	for name, value := range s.All() {
+		list = append(list, hookpb.Env{Name: name, Value: value})
+	}
+	return list
+}
+
 func goMap(s Strings) map[string]string {
 	if s.Len() == 0 {
 		return nil
@@ -111,6 +118,7 @@ func TestRequestReadsWhatTheHostWrites(t *testing.T) {
 
 func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 	want := full()
+	want.ContainerEnvs = []hookpb.Env{{Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/bin"}}
 	var resources Resources
 	set(&resources)
 	got := read(RequestOf(Fields{
@@ -118,7 +126,7 @@ func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 		PodNamespace: "shop", PodName: "web-0", PodUID: "8dbc5577",
 		ContainerName: "nginx", ContainerID: "4b1f",
 		PodLabels: want.PodLabels, PodAnnotations: want.PodAnnotations,
-		ContainerAnnotations: want.ContainerAnnotations, ContainerEnvs: want.ContainerEnvs,
+		ContainerAnnotations: want.ContainerAnnotations, ContainerEnvs: map[string]string{"PATH": "/bin", "HOME": "/"},
 		CgroupParent: want.CgroupParent, Resources: &resources,
 	}))
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -208,7 +208,8 @@ func (r *Request) PodAnnotations() Strings { return r.strings(fieldPodAnnotation
 // container.
 func (r *Request) ContainerAnnotations() Strings { return r.strings(fieldContainerAnnotations) }
 
-// ContainerEnvs returns the environment of the container.
+// ContainerEnvs returns the environment of the container. Of a name that is there
+// twice the last value counts.
 func (r *Request) ContainerEnvs() Strings { return r.strings(fieldContainerEnvs) }
 
 // Resources returns the resources that the kubelet asks for, before any plugin
@@ -365,7 +366,7 @@ func (s *Strings) index(key string) int {
 	return -1
 }
 
-// Len returns the number of entries.
+// Len returns the number of entries, as [Strings.All] has them.
 func (s Strings) Len() int {
 	n := len(s.entries)
 	for f := wire.NewReader(s.raw); f.Next(); {
@@ -376,8 +377,9 @@ func (s Strings) Len() int {
 	return n
 }
 
-// All returns the entries, in the order in which the host sent them: that of
-// their keys.
+// All returns the entries in the order in which the host sent them: labels and
+// annotations in the order of their keys, an environment in that of the runtime,
+// where a name may be there twice.
 func (s Strings) All() iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, e := range s.entries {

@@ -55,7 +55,7 @@ var wantPods = []standalone.Pod{
 		QOSClass: hookpb.QOSBurstable, Resources: &hookpb.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
 		Containers: []standalone.Container{
 			{Name: "sidecar", ID: "i2", Resources: &hookpb.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
-			{Name: "nginx", ID: "c1", Envs: map[string]string{"A": "1"}, Resources: &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+			{Name: "nginx", ID: "c1", Envs: []hookpb.Env{{Name: "A", Value: "1"}}, Resources: &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
 		},
 	},
 	{

@@ -35,7 +35,8 @@ type Container struct {
 	Name, ID string
 	// Annotations are those that the runtime keeps, Envs the environment as far
 	// as it is known.
-	Annotations, Envs map[string]string
+	Annotations map[string]string
+	Envs        []hookpb.Env
 	// Cgroup is the container's, empty for where the layout has it.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
@@ -100,10 +101,7 @@ func PodOf(pod *corev1.Pod) Pod {
 			container := Container{Name: c.Name, ID: id, Resources: containerResources(c)}
 			for _, env := range c.Env {
 				if env.ValueFrom == nil {
-					if container.Envs == nil {
-						container.Envs = map[string]string{}
-					}
-					container.Envs[env.Name] = env.Value
+					container.Envs = append(container.Envs, hookpb.Env{Name: env.Name, Value: env.Value})
 				}
 			}
 			p.Containers = append(p.Containers, container)

@@ -49,11 +49,12 @@ func hookRequest() *hookpb.Request {
 		Pod:       hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		Container: hookpb.ContainerMeta{Name: "web", ID: strings.Repeat("4b1f", 16)},
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
-		CgroupParent:  "kubepods/burstable/pod" + string(p.UID),
-		ContainerEnvs: map[string]string{},
+		CgroupParent: "kubepods/burstable/pod" + string(p.UID),
 	}
 	for i := range 24 {
-		request.ContainerEnvs[fmt.Sprintf("SHOP_FEATURE_%d_SETTING", i)] = "a value of the usual length " + strconv.Itoa(i)
+		request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{
+			Name: fmt.Sprintf("SHOP_FEATURE_%d_SETTING", i), Value: "a value of the usual length " + strconv.Itoa(i),
+		})
 	}
 	return request
 }

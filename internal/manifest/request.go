@@ -51,10 +51,7 @@ func HookRequests(pod *corev1.Pod) []*hookpb.Request {
 		request.Container = hookpb.ContainerMeta{Name: c.Name}
 		request.Resources = resourcesOf(c)
 		for _, env := range c.Env {
-			if request.ContainerEnvs == nil {
-				request.ContainerEnvs = map[string]string{}
-			}
-			request.ContainerEnvs[env.Name] = env.Value
+			request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{Name: env.Name, Value: env.Value})
 		}
 		requests = append(requests, &request)
 	}

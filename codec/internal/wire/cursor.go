@@ -49,7 +49,10 @@ func (c *Cursor) Next() bool {
 		return false
 	}
 	var n int
-	if c.Number, c.typ, n = protowire.ConsumeTag(c.rest); n < 0 {
+	if tag := c.rest[0]; 1<<3 <= tag && tag < 0x80 {
+		// One byte, which is what nearly all fields have: it calls nothing.
+		c.Number, c.typ, n = protowire.Number(tag>>3), protowire.Type(tag&7), 1
+	} else if c.Number, c.typ, n = protowire.ConsumeTag(c.rest); n < 0 {
 		c.err = fmt.Errorf("read a tag: %w", protowire.ParseError(n))
 		return false
 	}
@@ -139,9 +142,8 @@ func (c *Cursor) Done(m *Cursor, name string) {
 	}
 }
 
-// Entry adds the entry of a map<string, string> that the field holds to m.
-func (c *Cursor) Entry(name string, m *map[string]string) {
-	var key, value string
+// KeyValue returns the entry of a map<string, string> that the field holds.
+func (c *Cursor) KeyValue(name string) (key, value string) {
 	e := c.Message(name)
 	for e.Next() {
 		switch e.Number {
@@ -152,6 +154,12 @@ func (c *Cursor) Entry(name string, m *map[string]string) {
 		}
 	}
 	c.Done(&e, name)
+	return key, value
+}
+
+// Entry adds the entry of a map<string, string> that the field holds to m.
+func (c *Cursor) Entry(name string, m *map[string]string) {
+	key, value := c.KeyValue(name)
 	if c.err != nil {
 		return
 	}

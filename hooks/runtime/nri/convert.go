@@ -43,16 +43,12 @@ func resources(l *api.LinuxResources) *hookpb.Resources {
 	return r
 }
 
-func envs(list []string) map[string]string {
-	if len(list) == 0 {
-		return nil
+func envs(list []string) []hookpb.Env {
+	envs := make([]hookpb.Env, len(list))
+	for i, env := range list {
+		envs[i].Name, envs[i].Value, _ = strings.Cut(env, "=")
 	}
-	m := make(map[string]string, len(list))
-	for _, env := range list {
-		name, value, _ := strings.Cut(env, "=")
-		m[name] = value
-	}
-	return m
+	return envs
 }
 
 // adjustable is what an adjustment and an update have in common.

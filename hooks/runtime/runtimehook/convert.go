@@ -2,6 +2,7 @@ package runtimehook
 
 import (
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,6 +47,15 @@ func resources(p *pb.LinuxContainerResources) *hookpb.Resources {
 		r.CPUSetMems = &p.CpusetMems
 	}
 	return r
+}
+
+// envs converts an environment. The protocol has no order of it: this is by name.
+func envs(m map[string]string) []hookpb.Env {
+	envs := make([]hookpb.Env, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		envs = append(envs, hookpb.Env{Name: name, Value: m[name]})
+	}
+	return envs
 }
 
 // echo returns the resources of a request with what was decided in its place.

@@ -159,7 +159,7 @@ func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.Conta
 	req := &hookpb.Request{
 		Stage: stage, Level: hookpb.LevelContainer, QOSClass: s.cfg.Layout.Class(parent), Pod: podMeta(in.PodMeta),
 		Container: hookpb.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
-		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: in.ContainerEnvs,
+		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: envs(in.ContainerEnvs),
 		CgroupParent: parent, Resources: resources(in.ContainerResources),
 	}
 	cgroup := ""

@@ -67,11 +67,11 @@ func loadHooks(ctx context.Context) (*peer, error) {
 	in := creation()
 	request := &hookpb.Request{
 		Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{Namespace: in.Pod.Namespace, Name: in.Pod.Name, UID: in.Pod.Uid},
-		Container: hookpb.ContainerMeta{Name: in.Container.Name, ID: in.Container.Id}, PodLabels: in.Pod.Labels, PodAnnotations: in.Pod.Annotations, ContainerEnvs: map[string]string{},
+		Container: hookpb.ContainerMeta{Name: in.Container.Name, ID: in.Container.Id}, PodLabels: in.Pod.Labels, PodAnnotations: in.Pod.Annotations,
 	}
 	for _, env := range in.Container.Env {
 		name, value, _ := strings.Cut(env, "=")
-		request.ContainerEnvs[name] = value
+		request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{Name: name, Value: value})
 	}
 	return &peer{
 		name: "kubewasm's engine, guest in Go",
