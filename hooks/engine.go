@@ -338,14 +338,15 @@ func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
 
 // encoding is a request as it travels.
 type encoding struct {
-	bytes []byte
+	encoder hookpb.Encoder
+	bytes   []byte
 	// of is the projection that the bytes are of, nil if there are none.
 	of *hookpb.Projection
 }
 
 func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
 	if e.of == nil || e.of != p && !e.of.Equal(p) {
-		e.bytes, e.of = hookpb.AppendProjected(e.bytes[:0], req, p), p
+		e.bytes, e.of = e.encoder.AppendProjected(e.bytes[:0], req, p), p
 	}
 	return e.bytes
 }

@@ -90,10 +90,10 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 	if d == nil {
 		return 0
 	}
-	f = keyedFieldsOf(d)
 	if r := d.Resources; r != nil {
-		for i, v := range numbersOf(r) {
-			if v != nil {
+		numbers := numbersOf(r)
+		for i := range numbers {
+			if numbers[i] != nil {
 				f |= 1 << i
 			}
 		}
@@ -102,14 +102,9 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 				f |= FieldCPUSetCPUs << i
 			}
 		}
-	}
-	return f
-}
-
-// keyedFieldsOf returns those that are maps or lists.
-func keyedFieldsOf(d *hookpb.Decision) (f Fields) {
-	if d.Resources != nil && len(d.Resources.Unified) != 0 {
-		f = FieldUnified
+		if len(r.Unified) != 0 {
+			f |= FieldUnified
+		}
 	}
 	for i, n := range [...]int{len(d.ContainerAnnotations), len(d.ContainerEnvs), len(d.ContainerMounts), len(d.ContainerDevices)} {
 		if n != 0 {

@@ -14,20 +14,44 @@ import (
 // UTF-8.
 //
 // 0 allocs when dst has room: TestAppendRequestDoesNotAllocate.
-func AppendRequest(dst []byte, r *Request) []byte { return AppendProjected(dst, r, &everything) }
+func AppendRequest(dst []byte, r *Request) []byte {
+	e := encoders.Get().(*Encoder)
+	defer encoders.Put(e)
+	return e.AppendProjected(dst, r, &everything)
+}
 
 var everything Projection
 
-// AppendProjected appends the encoding of those fields of r that p lets travel,
-// with the same guarantees as [AppendRequest].
-func AppendProjected(dst []byte, r *Request, p *Projection) []byte {
-	o := orders.Get().(*keyOrders)
-	dst = o.appendProjected(dst, r, p)
-	orders.Put(o)
-	return dst
+// Encoder encodes requests one after the other. It knows the keys of the maps of
+// the last one and their order.
+//
+// Sorting is half of the cost of a map of Go, which comes in another order each
+// time. The next request has mostly the same keys: it is about the same pod, about
+// each of its containers and at one stage after the other, or about a replica. A
+// look-up of each key shows whether it does, and finds the values as well.
+//
+// The zero value is ready for use, by one goroutine at a time.
+type Encoder struct {
+	keys [mapUnified + 1][]string
 }
 
-func (o *keyOrders) appendProjected(dst []byte, r *Request, p *Projection) []byte {
+// The maps whose keys an Encoder knows: those of a request by their numbers, those
+// of a decision, and the one of resources.
+const (
+	mapDecisionAnnotations = 2
+	mapDecisionEnvs        = 3
+	mapUnified             = 12
+)
+
+// encoders are *Encoder. They are dropped when memory is collected, and with them
+// what they hold of pods that are gone.
+var encoders = sync.Pool{New: func() any { return new(Encoder) }}
+
+const fieldContainerEnvs = 11
+
+// AppendProjected appends the encoding of those fields of r that p lets travel,
+// with the same guarantees as [AppendRequest].
+func (e *Encoder) AppendProjected(dst []byte, r *Request, p *Projection) []byte {
 	dst = appendNumber(dst, 1, int64(r.Stage))
 	dst = appendNumber(dst, 2, int64(r.Level))
 	if p.has(3) && r.Pod != (PodMeta{}) {
@@ -45,22 +69,22 @@ func (o *keyOrders) appendProjected(dst []byte, r *Request, p *Projection) []byt
 		dst = appendString(dst, 2, r.Container.ID)
 		dst = endMessage(dst, start)
 	}
-	dst = o.appendProjectedMap(dst, 5, r.PodLabels, p)
-	dst = o.appendProjectedMap(dst, 6, r.PodAnnotations, p)
-	dst = o.appendProjectedMap(dst, 7, r.ContainerAnnotations, p)
+	dst = e.appendProjectedMap(dst, 5, r.PodLabels, p)
+	dst = e.appendProjectedMap(dst, 6, r.PodAnnotations, p)
+	dst = e.appendProjectedMap(dst, 7, r.ContainerAnnotations, p)
 	if p.has(8) {
 		dst = appendString(dst, 8, r.CgroupParent)
 	}
 	dst = appendNumber(dst, 9, int64(r.QOSClass))
 	if p.has(10) {
-		dst = o.appendResources(dst, 10, r.Resources)
+		dst = e.appendResources(dst, 10, r.Resources)
 	}
 	return appendProjectedEnvs(dst, r.ContainerEnvs, p)
 }
 
-func (o *keyOrders) appendProjectedMap(dst []byte, field protowire.Number, m map[string]string, p *Projection) []byte {
+func (e *Encoder) appendProjectedMap(dst []byte, field protowire.Number, m map[string]string, p *Projection) []byte {
 	if p.has(int(field)) {
-		return o.appendMap(dst, field, int(field), m)
+		return e.appendMap(dst, field, int(field), m)
 	}
 	for _, k := range p.keys[field] {
 		if v, ok := m[k]; ok {
@@ -87,11 +111,11 @@ func appendProjectedEnvs(dst []byte, envs []Env, p *Projection) []byte {
 // AppendDecision appends the encoding of d to dst and returns the extended
 // slice, with the same guarantees as [AppendRequest].
 func AppendDecision(dst []byte, d *Decision) []byte {
-	o := orders.Get().(*keyOrders)
-	defer orders.Put(o)
-	dst = o.appendResources(dst, 1, d.Resources)
-	dst = o.appendMap(dst, 2, mapDecisionAnnotations, d.ContainerAnnotations)
-	dst = o.appendMap(dst, 3, mapDecisionEnvs, d.ContainerEnvs)
+	e := encoders.Get().(*Encoder)
+	defer encoders.Put(e)
+	dst = e.appendResources(dst, 1, d.Resources)
+	dst = e.appendMap(dst, 2, mapDecisionAnnotations, d.ContainerAnnotations)
+	dst = e.appendMap(dst, 3, mapDecisionEnvs, d.ContainerEnvs)
 	for i := range d.ContainerMounts {
 		m := &d.ContainerMounts[i]
 		var start int
@@ -120,7 +144,7 @@ func AppendDecision(dst []byte, d *Decision) []byte {
 	return dst
 }
 
-func (o *keyOrders) appendResources(dst []byte, field protowire.Number, r *Resources) []byte {
+func (e *Encoder) appendResources(dst []byte, field protowire.Number, r *Resources) []byte {
 	if r == nil {
 		return dst
 	}
@@ -138,7 +162,7 @@ func (o *keyOrders) appendResources(dst []byte, field protowire.Number, r *Resou
 	dst = appendOptional(dst, 11, r.MemoryLowBytes)
 	dst = appendOptional(dst, 12, r.MemoryHighBytes)
 	dst = appendOptional(dst, 13, r.OOMScoreAdj)
-	dst = o.appendMap(dst, 14, mapUnified, r.Unified)
+	dst = e.appendMap(dst, 14, mapUnified, r.Unified)
 	return endMessage(dst, start)
 }
 
@@ -179,34 +203,12 @@ func appendOptionalString(dst []byte, field protowire.Number, v *string) []byte 
 func numberTag(field protowire.Number) byte { return byte(field)<<3 | byte(protowire.VarintType) }
 func bytesTag(field protowire.Number) byte  { return byte(field)<<3 | byte(protowire.BytesType) }
 
-// keyOrders are the keys of the maps that were encoded last, in their order.
-//
-// Sorting is half of the cost of a map of Go, which comes in another order each
-// time. The keys of the next one are mostly the same: the pod is the same, for
-// its containers and at one stage after the other, or it is a replica. A look-up
-// of each key shows that, and finds the value as well.
-type keyOrders [mapUnified + 1][]string
-
-const fieldContainerEnvs = 11
-
-// The maps that have an order of their own: those of a request by their numbers,
-// those of a decision, and one of resources.
-const (
-	mapDecisionAnnotations = 2
-	mapDecisionEnvs        = 3
-	mapUnified             = 12
-)
-
-// orders are *keyOrders. They are dropped when memory is collected, and with
-// them what they hold of pods that are gone.
-var orders = sync.Pool{New: func() any { return new(keyOrders) }}
-
 // appendMap appends one entry for each key, in the order of the keys.
-func (o *keyOrders) appendMap(dst []byte, field protowire.Number, which int, m map[string]string) []byte {
+func (e *Encoder) appendMap(dst []byte, field protowire.Number, which int, m map[string]string) []byte {
 	if len(m) == 0 {
 		return dst
 	}
-	keys := o[which]
+	keys := e.keys[which]
 	if len(keys) == len(m) {
 		if appended, ok := appendKeys(dst, field, keys, m); ok {
 			return appended
@@ -217,7 +219,7 @@ func (o *keyOrders) appendMap(dst []byte, field protowire.Number, which int, m m
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	o[which] = keys
+	e.keys[which] = keys
 	dst, _ = appendKeys(dst, field, keys, m)
 	return dst
 }
@@ -251,28 +253,39 @@ func appendEntries(dst []byte, field protowire.Number, entries []Env) []byte {
 	dst = slices.Grow(dst, room)
 	for i := range entries {
 		key, value := entries[i].Name, entries[i].Value
-		n := 4 + len(key) + len(value)
 		if len(key) >= 0x80 || len(value) >= 0x80 {
 			dst = appendLongEntry(dst, field, key, value)
 			continue
 		}
-		// All tags have one byte, and so have the lengths of key and value.
-		at, head := len(dst), 2
-		dst = dst[:at+head+1+n]
-		b := dst[at:]
-		if b[0], b[1] = bytesTag(field), byte(n); n >= 0x80 {
-			b[1], b[2] = byte(n)|0x80, byte(n>>7)
-			head = 3
+		// The tags have one byte, and so have the lengths of key and value: what is
+		// before the key is written as one number.
+		n := 4 + len(key) + len(value)
+		at, b := 4, dst[len(dst):cap(dst)]
+		head := uint32(n) | uint32(bytesTag(1))<<8 | uint32(len(key))<<16
+		if n >= 0x80 {
+			at = 5
+			head = uint32(n)&0x7f | 0x80 | uint32(n)>>7<<8 | uint32(bytesTag(1))<<16 | uint32(len(key))<<24
 		}
-		b = b[head:]
-		b[0], b[1] = bytesTag(1), byte(len(key))
-		b = b[2:]
-		b = b[copy(b, key):]
-		b[0], b[1] = bytesTag(2), byte(len(value))
-		copy(b[2:], value)
-		dst = dst[:at+head+n]
+		binary.LittleEndian.PutUint64(b, uint64(bytesTag(field))|uint64(head)<<8)
+		at += put(b[at:], key)
+		binary.LittleEndian.PutUint16(b[at:], uint16(bytesTag(2))|uint16(len(value))<<8)
+		at += 2
+		at += put(b[at:], value)
+		dst = dst[:len(dst)+at]
 	}
 	return dst
+}
+
+// put copies s to b and returns its length. Most keys and many values have 16 to
+// 32 bytes, which two moves copy faster than a call.
+func put(b []byte, s string) int {
+	if n := len(s); 16 <= n && n <= 32 {
+		s := []byte(s) // Not copied: nobody changes it.
+		*(*[16]byte)(b) = [16]byte(s)
+		*(*[16]byte)(b[n-16:]) = [16]byte(s[n-16:])
+		return n
+	}
+	return copy(b, s)
 }
 
 // entryOverhead is how long an entry is at most, without its key and its value:

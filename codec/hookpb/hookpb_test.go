@@ -298,7 +298,7 @@ func TestProjection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := AppendProjected(nil, r, &p), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
+			if got, want := new(Encoder).AppendProjected(nil, r, &p), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
 				t.Errorf("got %q\nwant %q", got, want)
 			}
 		})
@@ -325,11 +325,11 @@ func TestAppendRequestWhateverCameBefore(t *testing.T) {
 		{"one key more", map[string]string{"app": "web", "tier": "front", "zone": "a", "zzz": ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var o keyOrders
-			o.appendMap(nil, 5, 5, c.before)
+			var e Encoder
+			e.appendMap(nil, 5, 5, c.before)
 			want := field(5, field(1, "app")+field(2, "web")) + field(5, field(1, "tier")+field(2, "front")) + field(5, field(1, "zone")+field(2, "a"))
 			for range 2 {
-				if got := o.appendMap([]byte("x"), 5, 5, labels); string(got) != "x"+want {
+				if got := e.appendMap([]byte("x"), 5, 5, labels); string(got) != "x"+want {
 					t.Errorf("got %q\nwant %q", got, "x"+want)
 				}
 			}

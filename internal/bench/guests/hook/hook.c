@@ -33,7 +33,7 @@ static const u8 *varint(const u8 *p, const u8 *end, u64 *v) {
 }
 
 // header reads the key of a field and its number or length, of any size.
-static const u8 *header(const u8 *p, const u8 *end, u64 *key, u64 *n) {
+__attribute__((noinline)) static const u8 *header(const u8 *p, const u8 *end, u64 *key, u64 *n) {
   return (p = varint(p, end, key)) ? varint(p, end, n) : 0;
 }
 
@@ -43,13 +43,8 @@ static u32 annotation(const u8 *p) {
   return ((load64(p) ^ load64((const u8 *)key)) | (load64(p + 8) ^ load64((const u8 *)key + 8))) == 0;
 }
 
-// Is the entry in [p, end) that of the annotation? If so, *value is its value.
-static u32 entry(const u8 *p, const u8 *end, const u8 **value, u32 *len) {
-  // Every encoder writes the key first, and lengths in as few bytes as they need.
-  if (end - p >= 20 && p[0] == 0x0a && p[1] == 16 && p[18] == 0x12 && p[19] == end - p - 20) {
-    *value = p + 20, *len = p[19];
-    return annotation(p + 2);
-  }
+// any_entry is entry for what no encoder writes.
+__attribute__((noinline)) static u32 any_entry(const u8 *p, const u8 *end, const u8 **value, u32 *len) {
   u32 found = 0;
   *value = p, *len = 0;
   for (u64 key, n; p < end; p += n) {
@@ -58,6 +53,17 @@ static u32 entry(const u8 *p, const u8 *end, const u8 **value, u32 *len) {
     if (key == 0x12) *value = p, *len = n;
   }
   return found;
+}
+
+// Is the entry in [p, end) that of the annotation? If so, *value is its value.
+static u32 entry(const u8 *p, const u8 *end, const u8 **value, u32 *len) {
+  // The key comes first, and each length in as few bytes as it needs.
+  u32 n = end - p;
+  if (n < 4 || p[0] != 0x0a || p[1] >= 128) return any_entry(p, end, value, len);
+  if (p[1] != 16) return 0;
+  if (n < 20 || p[18] != 0x12 || p[19] != n - 20) return any_entry(p, end, value, len);
+  *value = p + 20, *len = n - 20;
+  return annotation(p + 2);
 }
 
 static u8 *put(u8 *p, u8 field, u32 v) {
