@@ -49,7 +49,7 @@ type EnforcerConfig struct {
 	// changes above or below the cgroup ends the wait. Defaults 1 s and 5 min.
 	RetryAfter, RetryAtMost time.Duration
 	// KeepFiles is how many files stay open; others are opened each time. Default
-	// half of what the process may open.
+	// half of what the process may open; less than 0 is none.
 	KeepFiles int
 	// Logger receives what is repaired, refused and contended; nil drops it.
 	Logger *slog.Logger
@@ -332,18 +332,16 @@ func (k *enforced) unchanged(now time.Time, files *int) bool {
 	for i := range k.files {
 		f := &k.files[i]
 		*files++
+		same := false
 		if f.file == nil {
 			text, err := f.dir.read(f.name)
-			if err != nil || text != f.text {
-				return k.fighting(f.name, now)
-			}
-			continue
+			same = err == nil && text == f.text
+		} else {
+			n, err := pread(f.file, buf[:])
+			same = err == nil && string(buf[:n]) == f.text
 		}
-		n, err := pread(f.file, buf[:])
-		if err != nil || string(buf[:n]) != f.text {
-			if !k.fighting(f.name, now) {
-				return false
-			}
+		if !same && !k.fighting(f.name, now) {
+			return false
 		}
 	}
 	return true

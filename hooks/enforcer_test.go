@@ -459,41 +459,45 @@ func (e *ending) Err() error {
 
 // Two writers who both insist: we give way, name the field and come back later.
 func TestEnforceGivesWay(t *testing.T) {
-	root := tree(t, splitV1)
-	var state hooks.State
-	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
-	e.Enforce(t.Context())
-	other := func(file, value string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(root, file), []byte(value), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var contended []hooks.Contended
-	for range 10 {
-		other("cpu/pod/cpu.shares", "77\n")
-		contended = append(contended, e.Enforce(t.Context()).Contended...)
-	}
-	if len(contended) != 1 || contended[0].Field != hooks.FieldCPUShares || contended[0].Repairs != 3 {
-		t.Fatalf("contended is %v", contended)
-	}
-	if got, want := contended[0].String(), `cpu_shares of cgroup "pod": another writer set cpu/pod/cpu.shares to 77 3 times; it is left alone for 1h0m0s`; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "77\n" {
-		t.Errorf("shares are %q, want the other writer's", got)
-	}
-	// The other fields of the cgroup are looked after as before.
-	other("cpuset/pod/cpuset.cpus", "0-7\n")
-	if report := e.Enforce(t.Context()); len(report.Changes) != 1 || report.Changes[0].Field != hooks.FieldCPUSetCPUs {
-		t.Errorf("got %+v", report)
-	}
-	// A new decision is a new start.
-	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(256))})
-	e.Enforce(t.Context())
-	if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "256" {
-		t.Errorf("shares are %q", got)
+	for name, keep := range map[string]int{"files that are kept open": 100, "files that are opened each time": -1} {
+		t.Run(name, func(t *testing.T) {
+			root := tree(t, splitV1)
+			var state hooks.State
+			put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
+			e := enforcer(t, &state, root, hooks.EnforcerConfig{KeepFiles: keep, Contention: hooks.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
+			e.Enforce(t.Context())
+			other := func(file, value string) {
+				t.Helper()
+				if err := os.WriteFile(filepath.Join(root, file), []byte(value), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var contended []hooks.Contended
+			for range 10 {
+				other("cpu/pod/cpu.shares", "77\n")
+				contended = append(contended, e.Enforce(t.Context()).Contended...)
+			}
+			if len(contended) != 1 || contended[0].Field != hooks.FieldCPUShares || contended[0].Repairs != 3 {
+				t.Fatalf("contended is %v", contended)
+			}
+			if got, want := contended[0].String(), `cpu_shares of cgroup "pod": another writer set cpu/pod/cpu.shares to 77 3 times; it is left alone for 1h0m0s`; got != want {
+				t.Errorf("got %s\nwant %s", got, want)
+			}
+			if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "77\n" {
+				t.Errorf("shares are %q, want the other writer's", got)
+			}
+			// The other fields of the cgroup are looked after as before.
+			other("cpuset/pod/cpuset.cpus", "0-7\n")
+			if report := e.Enforce(t.Context()); len(report.Changes) != 1 || report.Changes[0].Field != hooks.FieldCPUSetCPUs {
+				t.Errorf("got %+v", report)
+			}
+			// A new decision is a new start.
+			put(&state, "pod", hookpb.Resources{CPUShares: new(int64(256))})
+			e.Enforce(t.Context())
+			if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "256" {
+				t.Errorf("shares are %q", got)
+			}
+		})
 	}
 }
 
