@@ -366,6 +366,9 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
 	defer e.requests.Put(encoded)
+	if forgets(req.Stage) {
+		defer e.forget(req) // It is over, whatever the plugins say of it.
+	}
 
 	var array [4]part
 	parts := array[:0]
@@ -389,9 +392,6 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 		default:
 			e.ignored(ctx, p, req, err)
 		}
-	}
-	if forgets(req.Stage) {
-		e.forget(req)
 	}
 	return merge(parts), nil
 }

@@ -503,6 +503,15 @@ func TestKeepLast(t *testing.T) {
 	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "error x")); got != 0 {
 		t.Errorf("after the container's end, shares are %d", got)
 	}
+	decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "cpu_shares 10")
+	end := script(map[string]string{"first": "error x"})
+	end.Stage, end.Pod.UID, end.Container.Name = hookpb.PostStopContainer, "uid", "web"
+	if d, err := e.Decide(t.Context(), end); err == nil {
+		t.Errorf("a plugin fails, and the decision is %v", d)
+	}
+	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "error x")); got != 0 {
+		t.Errorf("after a container's end on which a plugin fails, shares are %d", got)
+	}
 	e.Forget("uid")
 	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 0 {
 		t.Errorf("after the pod's end, shares are %d", got)

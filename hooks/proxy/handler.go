@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,12 +79,7 @@ func New(cfg Config) (*Handler, error) {
 		errs = append(errs, fmt.Errorf("timeout is %s, less than 0", cfg.Timeout))
 	}
 	if len(errs) != 0 {
-		slices.SortFunc(errs, func(a, b error) int {
-			if a.Error() < b.Error() {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return nil, fmt.Errorf("proxy: configuration: %w", errors.Join(errs...))
 	}
 	if cfg.Timeout == 0 {
