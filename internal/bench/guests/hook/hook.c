@@ -89,7 +89,7 @@ EXPORT("hook") u32 hook(void) {
       if (!(at = header(p, end, &key, &n)) || key & 5 || (key & 2 && n > LIMIT)) return 1;
     }
     n &= -(key >> 1 & 1); // A number is followed by nothing.
-    if (key == POD_ANNOTATIONS && (u64)(end - at) >= n && entry(at, at + n, &value, &len)) break;
+    if (key == POD_ANNOTATIONS && at + n <= end && entry(at, at + n, &value, &len)) break;
     p = at + n;
   }
   u32 milli = 0, i = 0;
