@@ -11,7 +11,7 @@ import (
 // list is what was made of a field with several elements.
 type list struct {
 	// version is that of the message that the rest is of.
-	version uint32
+	version uint64
 	// field is whose list it is.
 	field uint16
 	// next is the answer of recent to replace.
@@ -28,6 +28,12 @@ type list struct {
 	// recent are the answers of the last look-ups in a map, up to maxRecent.
 	recent []answer
 	note   Note
+	// id is a number of the list's own. answer is what is remembered of it and of
+	// the list with the id with, 0 if nothing is, in a version of that one.
+	id          uint64
+	with        uint64
+	withVersion uint64
+	answer      int
 }
 
 const maxRecent = 4
@@ -36,32 +42,52 @@ const maxRecent = 4
 type Note struct {
 	// Value is of the version Made of the list.
 	Value any
-	Made  uint32
+	Made  uint64
 	// Version is that of the list. If Made is another, Value is nobody's any
 	// more, and its memory may be used again.
-	Version uint32
+	Version uint64
 }
 
 // NoteOf returns the note of a slice that [List] returned; nil for any other
 // slice, be it a part of one, and for an empty one.
 func NoteOf[V Of](views []V) *Note {
+	if l := listOf(*(*[]View)(unsafe.Pointer(&views))); l != nil {
+		return &l.note
+	}
+	return nil
+}
+
+// listOf returns the list whose views they are, nil if they are not all of one.
+func listOf(views []View) *list {
 	if len(views) == 0 {
 		return nil
 	}
-	v := View(views[0])
+	v := views[0]
 	if v.m == nil || v.m.in == nil {
 		return nil
 	}
 	l := v.m.in
-	if l.version != v.version || len(l.views) != len(views) || unsafe.Pointer(unsafe.SliceData(l.views)) != unsafe.Pointer(unsafe.SliceData(views)) {
+	if l.version != v.version || len(l.views) != len(views) || unsafe.SliceData(l.views) != unsafe.SliceData(views) {
 		return nil
 	}
-	return &l.note
+	return l
+}
+
+// Remember keeps an answer about two slices that [List] returned: the last one
+// about the first of them, for as long as both stay as they are.
+func Remember[A, B Of](a []A, b []B, answer int) {
+	remember(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)), answer)
+}
+
+// Remembered returns what [Remember] was told of the two slices, if it still
+// holds.
+func Remembered[A, B Of](a []A, b []B) (answer int, ok bool) {
+	return remembered(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)))
 }
 
 // list returns the list of a field that is of the version, nil if none was made
 // yet.
-func (m *message) list(version, n uint32) *list {
+func (m *message) list(version uint64, n uint32) *list {
 	for _, l := range m.lists {
 		if uint32(l.field) == n {
 			if l.version == version {
@@ -82,11 +108,12 @@ func (m *message) newList(n uint32) *list {
 		}
 	}
 	if l == nil {
-		l = &list{field: uint16(n)}
+		l = &list{field: uint16(n), id: nextID()}
 		m.lists = append(m.lists, l)
 	}
 	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
 	l.next = 0 // A plugin asks for the same keys, in the same order.
+	l.with = 0
 	l.version, l.note.Version = m.version, m.version
 	return l
 }
@@ -94,84 +121,68 @@ func (m *message) newList(n uint32) *list {
 // List returns the views of the elements of a repeated message, in their order.
 // The slice is remembered: nobody may change it.
 func List[V Of](v View, n uint32, t *Type) []V {
-	if m := v.m; m != nil {
-		if l := m.list(v.version, n); l != nil {
-			// V is View by another name.
-			return *(*[]V)(unsafe.Pointer(&l.views))
-		}
-		if m.version == v.version && m.fields[n].version != v.version {
-			return nil // Most Nodes have no taints.
-		}
-	}
-	views := v.views(n, t)
-	return *(*[]V)(unsafe.Pointer(&views))
+	views := readViews(v, n, t)
+	return *(*[]V)(unsafe.Pointer(&views)) // V is View by another name.
 }
 
-// views is List for what was not read yet.
-//
-//go:noinline
-func (v View) views(n uint32, t *Type) []View {
-	m, version := v.m, v.version
+// slowViews is readViews for what was not read yet.
+func slowViews(v View, n uint32, t *Type) []View {
+	m := v.m
 	if m == nil {
 		return nil
 	}
-	m.ready(version)
-	raw := m.repeated(n)
-	if raw == nil {
+	m.ready(v.version)
+	f := &m.fields[n]
+	if f.version != uint32(v.version) || f.first&isNumber != 0 {
 		return nil
 	}
 	l := m.newList(n)
-	if m.object.json {
-		count := 0
-		m.each(n, raw, func([]byte) { count++ })
-		l.makeElements(m.object, t, count)
-		l.views = make([]View, 0, count)
-		m.each(n, raw, func(element []byte) { l.add(element, version) })
-		return l.views
+	count := m.placeElements(n, l.elements)
+	if count > len(l.elements) {
+		l.makeElements(m, t, count)
+		m.placeElements(n, l.elements)
 	}
-	key, count := m.key(n), 0
-	for i := 0; ; count++ {
-		if _, i = element(raw, i, key); i < 0 {
-			break
-		}
+	views := makeViews(count)
+	for i := range views {
+		views[i] = View{&l.elements[i], v.version}
 	}
-	l.makeElements(m.object, t, count)
-	l.views = m.object.makeViews(count)
-	for i := 0; len(l.views) < count; {
-		var start int
-		start, i = element(raw, i, key)
-		l.add(raw[start:i:i], version)
-	}
-	return l.views
-}
-
-// makeViews returns an empty slice with room for count views, cut from one for
-// several versions: in a Go guest to allocate costs as much as to read a message.
-func (o *object) makeViews(count int) []View {
-	if count > len(o.spare) {
-		o.spare = make([]View, min(2*count, count+28))
-	}
-	views := o.spare[:0:count]
-	o.spare = o.spare[count:]
+	l.views = views
 	return views
 }
 
-// add adds the view of an element, for which there is room.
-func (l *list) add(raw []byte, version uint32) {
-	e := &l.elements[len(l.views)]
-	e.raw, e.version = raw, 0
-	l.views = append(l.views, View{e, version})
-}
-
-// makeElements makes sure that there are count elements.
-func (l *list) makeElements(o *object, t *Type, count int) {
-	if count <= len(l.elements) {
-		return
-	}
+// makeElements makes count elements of a list in m.
+func (l *list) makeElements(m *message, t *Type, count int) {
 	l.elements = make([]message, count)
 	for i := range l.elements {
-		l.elements[i] = message{object: o, typ: t, in: l}
+		l.elements[i] = message{object: m.object, typ: t, in: l}
 	}
+}
+
+// placeElements places the elements of field n, as many as there is room for, and
+// returns how many there are.
+func (m *message) placeElements(n uint32, into []message) (count int) {
+	if m.object.json {
+		m.each(n, func(element uint64) {
+			if count < len(into) {
+				into[count].place(element)
+			}
+			count++
+		})
+		return count
+	}
+	f, key := &m.fields[n], m.key(n)
+	i, count := readElements(m, key, int(f.first), int(f.value>>32), into, 0)
+	for i < int(f.value>>32) { // Something else is in between.
+		start, end := wire.Find(m.object.bytes[:f.value>>32], i, key)
+		if end < 0 {
+			break
+		}
+		if count < len(into) {
+			into[count].place(span(start, end))
+		}
+		i, count = readElements(m, key, end, int(f.value>>32), into, count+1)
+	}
+	return count
 }
 
 // Strings returns the elements of a repeated string, in their order.
@@ -186,22 +197,25 @@ func (v View) Strings(n uint32) []string {
 	return m.makeStrings(v.version, n)
 }
 
-func (m *message) makeStrings(version, n uint32) []string {
+func (m *message) makeStrings(version uint64, n uint32) []string {
 	m.ready(version)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil
 	}
 	l := m.newList(n)
-	raw = bytesOf(m.keep(raw, "")) // One copy for all.
+	kept := m.keep(raw, "") // One copy for all.
+	first := uint32(m.object.spanOf(raw))
 	count := 0
-	m.each(n, raw, func([]byte) { count++ })
+	m.each(n, func(uint64) { count++ })
 	l.strings = make([]string, 0, count)
-	m.each(n, raw, func(element []byte) {
+	m.each(n, func(element uint64) {
 		if m.object.json {
+			// Without escapes it is a part of what is read.
+			element := bytesOf(kept)[uint32(element)-first : uint32(element>>32)-first]
 			l.strings = append(l.strings, json.Value(element).String())
 		} else {
-			l.strings = append(l.strings, inPlace(element))
+			l.strings = append(l.strings, kept[uint32(element)-first:uint32(element>>32)-first])
 		}
 	})
 	return l.strings
@@ -219,14 +233,13 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 		return l.values.([]T)
 	}
 	m.ready(v.version)
-	raw := m.repeated(n)
-	if raw == nil {
+	if m.bytes(n) == nil {
 		return nil
 	}
 	l := m.newList(n)
 	values := []T{}
-	m.each(n, raw, func(element []byte) {
-		values = append(values, of(Value{Raw: element, JSON: m.object.json, Kept: m.object.kept}))
+	m.each(n, func(element uint64) {
+		values = append(values, of(Value{Raw: m.object.at(element), JSON: m.object.json, Kept: m.object.kept}))
 	})
 	l.values = values
 	return values
@@ -318,7 +331,7 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 // eachNumber calls f with each element of a repeated number.
 func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Value)) {
 	if m.object.json {
-		m.each(n, m.bytes(n), func(element []byte) { f(0, element) })
+		m.each(n, func(element uint64) { f(0, m.object.at(element)) })
 		return
 	}
 	one, number := wire.Varint, uint32(m.key(n)>>3)
@@ -334,7 +347,7 @@ func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Valu
 		}
 		f(u, nil)
 	}
-	for r := wire.NewReader(m.raw[m.fields[n].first&^isNumber:]); r.Next(); {
+	for r := wire.NewReaderAt(m.object.bytes[:m.end], int(m.fields[n].first&^isNumber)); r.Next(); {
 		switch {
 		case r.Field != number:
 		case r.Type == one:
@@ -364,37 +377,20 @@ func (m *message) repeated(n uint32) []byte {
 		return raw
 	}
 	f := &m.fields[n]
-	return m.raw[f.first : f.value>>32]
+	return m.object.at(f.value&^math.MaxUint32 | uint64(f.first))
 }
 
-// each calls f with each element of a field in raw, which repeated returned.
-func (m *message) each(n uint32, raw []byte, f func([]byte)) {
+// each calls f with the span of each element of a field that is not a number.
+func (m *message) each(n uint32, f func(span uint64)) {
+	raw := m.repeated(n)
 	if m.object.json {
 		for it := json.Array(raw); it.Next(); {
-			f(it.Value())
+			f(m.object.spanOf(it.Value()))
 		}
 		return
 	}
-	key := m.key(n)
-	for i := 0; ; {
-		var start int
-		if start, i = element(raw, i, key); i < 0 {
-			return
-		}
-		f(raw[start:i:i])
+	first, key := int(m.fields[n].first), m.key(n)
+	for start, end := wire.Find(raw, 0, key); end >= 0; start, end = wire.Find(raw, end, key) {
+		f(span(first+start, first+end))
 	}
-}
-
-// element returns where the contents of the first field at raw[i] or behind it
-// lie that has the key, -1 if there is none.
-func element(raw []byte, i int, key uint64) (start, end int) {
-	if i+2 <= len(raw) {
-		// The usual element has one byte each for key and length.
-		w := load16(unsafe.Pointer(unsafe.SliceData(raw)), uint(i))
-		start, end = i+2, i+2+int(w>>8)
-		if (w&0x80ff^uint(key))|uint(key)&^0x7f|above(uint(end), uint(len(raw))) == 0 {
-			return start, end
-		}
-	}
-	return wire.Find(raw, i, key)
 }

@@ -10,15 +10,15 @@ import (
 // Map is a view of a map of strings to values of another type. The zero value is
 // an empty map. Of several entries with the same key the last counts.
 type Map[V any] struct {
-	m              *message
-	version, field uint32
-	of             func(Value) V
+	m  *message
+	at mapAt
+	of func(Value) V
 }
 
 // MapOf returns a field of type map<string, …>. of makes a value of the map's of
 // what lies in the object.
 func MapOf[V any](v View, n uint32, of func(Value) V) Map[V] {
-	return Map[V]{v.m, v.version, n, of}
+	return Map[V]{v.m, atMap(v, n), of}
 }
 
 // Get returns the value of key, the zero value if there is none.
@@ -67,30 +67,30 @@ func (s Map[V]) value(raw string) V {
 }
 
 func (s Map[V]) entries() []Entry {
-	return rawEntries(s.m, s.version, s.field)
+	return rawEntries(s.m, s.at)
 }
 
-func rawEntries(m *message, version, n uint32) []Entry {
+func rawEntries(m *message, at mapAt) []Entry {
 	if m == nil {
 		return nil
 	}
-	if l := m.list(version, n); l != nil && l.entries != nil {
+	if l := m.list(at.version(), at.field()); l != nil && l.entries != nil {
 		return l.entries
 	}
-	return m.makeEntries(version, n, false)
+	return m.makeEntries(at, false)
 }
 
 // MessageMap is a view of a map of strings to messages. The zero value is an
 // empty map. Of several entries with the same key the last counts.
 type MessageMap[V Of] struct {
-	m              *message
-	version, field uint32
-	typ            *Type
+	m   *message
+	at  mapAt
+	typ *Type
 }
 
 // MessageMapOf returns a field of type map<string, …> with messages of type t.
 func MessageMapOf[V Of](v View, n uint32, t *Type) MessageMap[V] {
-	return MessageMap[V]{v.m, v.version, n, t}
+	return MessageMap[V]{v.m, atMap(v, n), t}
 }
 
 // Get returns the message of key, an empty one if there is none.
@@ -135,19 +135,25 @@ func (s MessageMap[V]) All(yield func(key string, value V) bool) {
 
 // all returns the entries and, for each, the view of its message.
 func (s MessageMap[V]) all() ([]Entry, []View) {
-	entries := rawEntries(s.m, s.version, s.field)
+	entries := rawEntries(s.m, s.at)
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	l := s.m.list(s.version, s.field)
+	m, version := s.m, s.at.version()
+	l := m.list(version, s.at.field())
 	if l.views == nil {
-		l.makeElements(s.m.object, s.typ, len(entries))
-		l.views = make([]View, len(entries))
-		for i, e := range entries {
-			// The bytes of the entries stay as they are.
-			l.elements[i].raw, l.elements[i].version = bytesOf(e.Value), 0
-			l.views[i] = View{&l.elements[i], s.version}
+		if len(entries) > len(l.elements) {
+			l.makeElements(m, s.typ, len(entries))
 		}
+		l.views = make([]View, 0, len(entries))
+		m.eachEntry(s.at.field(), false, func(_ string, value []byte) {
+			e := &l.elements[len(l.views)]
+			e.place(0)
+			if value != nil {
+				e.place(m.object.spanOf(value))
+			}
+			l.views = append(l.views, View{e, version})
+		})
 	}
 	return entries, l.views
 }

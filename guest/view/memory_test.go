@@ -37,8 +37,8 @@ func readToTheEnd(copyOf func([]byte) []byte, raw []byte) {
 	for _, key := range []string{"", "a", "zone", "of a label of some length"} {
 		labels.Get(key)
 	}
-	var texts [6]string
-	thing.Texts(texts[:])
+	var spans [4]Spans
+	ReadSpans(List[View](thing, 4, &typeOfPart), spans[:])
 }
 
 // TestNothingBehindTheBytesIsRead reads messages that are cut off anywhere: the

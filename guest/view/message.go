@@ -1,7 +1,6 @@
 package view
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -27,10 +26,10 @@ type Type struct {
 type message struct {
 	object *object
 	typ    *Type
-	// raw is the bytes of the message, or its JSON.
-	raw []byte
+	// The bytes of the message, or its JSON, are object.bytes[at:end].
+	at, end uint32
 	// version is that of the object when this level was read, 0 before.
-	version uint32
+	version uint64
 	// fields says where each field lies.
 	fields []field
 	// texts and children are what was made of the fields, each nil before
@@ -47,10 +46,10 @@ type message struct {
 // field is where a field lies.
 type field struct {
 	// value is the number of a numeric field. Otherwise the field's bytes, or
-	// its value in JSON, end at value>>32 and begin at the lower half.
+	// its value in JSON, are a span of the object.
 	value uint64
-	// first is where the first of the elements of a repeated field begins,
-	// with its key. isNumber is added if value is a number.
+	// first is where in the object the first of the elements of a repeated
+	// field begins, with its key. isNumber is added if value is a number.
 	first uint32
 	// version is that of the message that has the field. In any other version
 	// the message has not: so nothing needs to be cleared.
@@ -62,12 +61,12 @@ const isNumber = 1 << 31
 // text is the string that was made of a field in a version.
 type text struct {
 	string
-	version uint32
+	version uint64
 }
 
 // ready reads this level for a view of the given version, unless it was read
 // already. It panics if the object has changed since.
-func (m *message) ready(version uint32) {
+func (m *message) ready(version uint64) {
 	if m.object.version != version {
 		stale()
 	}
@@ -79,7 +78,7 @@ func (m *message) ready(version uint32) {
 // read notes where the fields of this level lie. Of a field that occurs more
 // than once the last counts, as in every decoder; of bytes that are no message
 // what comes before they stop making sense.
-func (m *message) read(version uint32) {
+func (m *message) read(version uint64) {
 	if m.object.unread {
 		m.object.fetch()
 	}
@@ -87,101 +86,35 @@ func (m *message) read(version uint32) {
 		m.fields = make([]field, len(m.typ.Names))
 	}
 	m.version = version
-	switch {
-	case m.object.json:
+	if m.object.json {
 		m.readJSON()
-	case m.typ.Numbers != nil:
-		m.readSparse()
-	default:
-		m.readProto()
+		return
+	}
+	i := int(m.at)
+	if m.typ.Numbers == nil {
+		i = readUsual(m, i) // Nearly always all of it.
+	}
+	if i < int(m.end) {
+		m.readFields(i)
 	}
 }
 
-// readProto reads the fields of protobuf: nearly all in readUsual, the others one
-// by one.
-func (m *message) readProto() {
-	for i := m.readUsual(0); i < len(m.raw); {
-		if i = m.readField(m.raw, i); i < 0 {
-			return
-		}
-		if i < len(m.raw) && m.raw[i]&0x87 == byte(wire.Bytes) {
-			i = m.readUsual(i)
+// readFields reads the fields of protobuf from the index i on, one by one where
+// they are unusual or not known by their numbers.
+func (m *message) readFields(i int) {
+	for uint(i) < uint(m.end) {
+		if i = m.readField(i); i >= 0 && m.typ.Numbers == nil {
+			i = readUsual(m, i)
 		}
 	}
 }
 
-// readUsual reads fields from raw[i] on, as long as they are known, of type Bytes,
-// and have one byte for the key and one or two for the length, and returns the
-// index after them. It is the loop in which a guest spends its time.
-//
-// In the Go compiler's code for wasm any basic block can be jumped to through a
-// table at the head of its function, so all locals have to be in the same places
-// at the beginning of each: blocks cost, instructions hardly. So there is one
-// condition without && in it, and what follows with the same key, as labels do,
-// is passed over before the field is noted. And what is alive across a call goes
-// through memory: so nothing is called.
+// readField reads any field at the index i of the object, and returns the index
+// after it or -1 if it does not make sense.
 //
 //go:noinline
-func (m *message) readUsual(at int) int {
-	b, n, i := unsafe.Pointer(unsafe.SliceData(m.raw)), uint(len(m.raw)), uint(at)
-	// What is behind the message may be looked at, if there is something.
-	readable := uint(cap(m.raw))
-	fields, version := m.fields[1:], m.version
-	for i+4 <= readable {
-		w := load32(b, i)
-		long := w >> 15 & 1 // A second byte of the length.
-		start := i + 2 + long
-		end := start + w>>8&0x7f + (w>>16&0x7f)<<7*long
-		k := w>>3&15 - 1
-		if (w&0x87^uint(wire.Bytes))|w>>23&long|above(end, n) != 0 || k >= uint(len(fields)) {
-			break
-		}
-		first := i
-		for i = end; i+2 <= readable; i = end {
-			next := load16(b, i)
-			if (next^w&0xff)&0x80ff|above(i+2+next>>8, n) != 0 {
-				break
-			}
-			start, end = i+2, i+2+next>>8
-		}
-		f := &fields[k]
-		if f.version == version {
-			first = uint(f.first &^ isNumber)
-		}
-		f.value, f.first, f.version = uint64(end)<<32|uint64(start), uint32(first), version
-	}
-	return int(i)
-}
-
-// load16 and load32 return the number of two and four bytes at b[i], which must
-// be there.
-func load16(b unsafe.Pointer, i uint) uint {
-	p := (*[2]byte)(unsafe.Add(b, i))
-	return uint(p[0]) | uint(p[1])<<8
-}
-
-func load32(b unsafe.Pointer, i uint) uint {
-	p := (*[4]byte)(unsafe.Add(b, i))
-	return uint(p[0]) | uint(p[1])<<8 | uint(p[2])<<16 | uint(p[3])<<24
-}
-
-// above returns 1 if a > b, without a branch. Both are lengths: below 1<<63.
-func above(a, b uint) uint { return (b - a) >> (bits.UintSize - 1) }
-
-// readSparse is readProto for a message whose fields are not known by their
-// numbers.
-func (m *message) readSparse() {
-	for i := 0; i >= 0 && i < len(m.raw); {
-		i = m.readField(m.raw, i)
-	}
-}
-
-// readField reads any field at b[i], and returns the index after it or -1 if it
-// does not make sense.
-//
-//go:noinline
-func (m *message) readField(b []byte, i int) int {
-	start := i
+func (m *message) readField(i int) int {
+	b, start := m.object.bytes[:m.end], i
 	key := uint64(b[i])
 	if i++; key >= 0x80 {
 		key, i = wire.Uvarint(b, start)
@@ -205,7 +138,7 @@ func (m *message) readField(b []byte, i int) int {
 			return -1
 		}
 		end = i + int(n)
-		n = uint64(end)<<32 | uint64(i)
+		n = span(i, end)
 	case wire.Varint:
 		if end = i + 1; n >= 0x80 {
 			n, end = wire.Uvarint(b, i)
@@ -218,13 +151,13 @@ func (m *message) readField(b []byte, i int) int {
 	}
 	if f := m.field(key >> 3); f != nil {
 		first := f.first &^ isNumber
-		if f.version != m.version {
+		if f.version != uint32(m.version) {
 			first = uint32(start)
 		}
 		if key&7 != uint64(wire.Bytes) {
 			first |= isNumber
 		}
-		f.value, f.first, f.version = n, first, m.version
+		f.value, f.first, f.version = n, first, uint32(m.version)
 	}
 	return end
 }
@@ -263,7 +196,7 @@ func (m *message) key(n uint32) uint64 {
 func (m *message) readJSON() {
 	// Members come in the order of the fields, for the most part.
 	next := 1
-	for it := json.Object(m.raw); it.Next(); {
+	for it := json.Object(m.raw()); it.Next(); {
 		i := find(m.typ.Names, it.Key(), next)
 		if i == 0 {
 			continue
@@ -274,12 +207,10 @@ func (m *message) readJSON() {
 			m.fields[i] = field{}
 			continue
 		}
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(v))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.raw)))
-		end := start + uintptr(len(v))
-		m.fields[i] = field{value: uint64(end)<<32 | uint64(start), version: m.version}
+		m.fields[i] = field{value: m.object.spanOf(v), version: uint32(m.version)}
 	}
 	for _, i := range m.typ.Inlined {
-		m.fields[i] = field{value: uint64(len(m.raw)) << 32, version: m.version}
+		m.fields[i] = field{value: span(int(m.at), int(m.end)), version: uint32(m.version)}
 	}
 }
 
@@ -300,18 +231,40 @@ func find(names []string, name string, from int) int {
 }
 
 // has reports whether the message, which was read, has the field.
-func (m *message) has(n uint32) bool { return m.fields[n].version == m.version }
+func (m *message) has(n uint32) bool { return m.fields[n].version == uint32(m.version) }
 
 // bytes returns the bytes of a field or its JSON, nil of a number or nothing. The
 // message is ready.
 func (m *message) bytes(n uint32) []byte {
 	f := &m.fields[n]
-	if f.version != m.version || f.first&isNumber != 0 {
+	if f.version != uint32(m.version) || f.first&isNumber != 0 {
 		return nil
 	}
-	start, end := uint32(f.value), f.value>>32
-	return m.raw[start:end:end]
+	return m.object.at(f.value)
 }
+
+// raw returns the bytes of the message or its JSON.
+func (m *message) raw() []byte { return m.object.bytes[m.at:m.end:m.end] }
+
+// A span is where something lies in an object: from the lower half on up to the
+// index in the upper half.
+func span(start, end int) uint64 { return uint64(end)<<32 | uint64(start) }
+
+// at returns the bytes of a span.
+func (o *object) at(span uint64) []byte {
+	start, end := uint32(span), span>>32
+	return o.bytes[start:end:end]
+}
+
+// spanOf returns the span of a part of the object.
+func (o *object) spanOf(part []byte) uint64 {
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(o.bytes)))
+	return span(int(start), int(start)+len(part))
+}
+
+// place makes m the message in a span of the object. It is read when it is first
+// asked for something.
+func (m *message) place(span uint64) { m.at, m.end, m.version = uint32(span), uint32(span>>32), 0 }
 
 // textOf returns the place for the text of a field.
 func (m *message) textOf(n uint32) *text {

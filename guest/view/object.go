@@ -10,17 +10,17 @@ import (
 // in.
 type object struct {
 	root message
-	json bool
+	// bytes are those of the object, in which all its messages lie.
+	bytes []byte
+	json  bool
 	// kept says that the bytes are never overwritten.
 	kept bool
-	// spare is room for slices of views.
-	spare []View
 	// unread says that the bytes are still to be fetched.
 	unread bool
-	// version counts the contents that the object has had; for bytes that never
+	// version, of 32 bits, counts the contents that the object has had; for bytes that never
 	// change it is 1. It is not that of ref, since the object of another ref may
 	// lie in the same memory.
-	version uint32
+	version uint64
 	// ref is what the host knows the object by, 0 for bytes that never change.
 	ref abi.Ref
 }
@@ -40,8 +40,8 @@ func fromBytes(raw []byte, t *Type, json bool) View {
 	if len(raw) > math.MaxInt32 {
 		raw = nil // More than the ABI can carry.
 	}
-	o := &object{json: json, kept: true, version: fixedVersion}
-	o.root = message{object: o, typ: t, raw: raw[:len(raw):len(raw)]}
+	o := &object{bytes: raw[:len(raw):len(raw)], json: json, kept: true, version: fixedVersion}
+	o.root = message{object: o, typ: t, end: uint32(len(raw))}
 	return View{&o.root, fixedVersion}
 }
 
@@ -59,8 +59,8 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 		return View{m, m.object.version}
 	}
 	o := m.object
-	if o.version++; o.version == 0 {
-		o.version++ // That of what was never read.
+	if o.version++; o.version > math.MaxUint32 {
+		o.version = 1 // 0 is that of what was never read.
 	}
 	o.ref, o.unread = ref, true
 	return View{m, o.version}
@@ -75,7 +75,7 @@ const slack = 64
 //go:noinline
 func (o *object) fetch() {
 	o.unread = false
-	buf := o.root.raw[:cap(o.root.raw)]
+	buf := o.bytes[:cap(o.bytes)]
 	n := hostObject(o.ref, buf)
 	if uint64(n) > uint64(len(buf)) {
 		buf = make([]byte, uint64(n)+slack)
@@ -83,7 +83,7 @@ func (o *object) fetch() {
 			panic("kubewasm: host answered with an object of another length than before")
 		}
 	}
-	o.root.raw = buf[:n]
+	o.bytes, o.root.end = buf[:n], n
 }
 
 // stale ends the use of a view whose object has changed.

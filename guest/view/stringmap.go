@@ -1,7 +1,6 @@
 package view
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -19,17 +18,28 @@ type Entry struct{ Key, Value string }
 // bytes and the answers of the last look-ups are kept, which for the usual label
 // costs less than decoding the map into anything.
 type StringMap struct {
-	m              *message
-	version, field uint32
+	m  *message
+	at mapAt
 }
 
 // StringMap returns a field of type map<string, string>.
-func (v View) StringMap(n uint32) StringMap { return StringMap{v.m, v.version, n} }
+func (v View) StringMap(n uint32) StringMap { return StringMap{v.m, atMap(v, n)} }
+
+// mapAt says which map of a message a view is of: the field in the lower half, and
+// in the upper half the version. It is one number for the same reason that
+// a version is.
+type mapAt uint64
+
+func atMap(v View, n uint32) mapAt { return mapAt(v.version<<32 | uint64(n)) }
+
+func (a mapAt) field() uint32 { return uint32(a) }
+
+func (a mapAt) version() uint64 { return uint64(a >> 32) }
 
 // answer is that of a look-up in a version of a map.
 type answer struct {
 	Entry
-	version uint32
+	version uint64
 	found   bool
 }
 
@@ -37,17 +47,7 @@ type answer struct {
 var nothing answer
 
 // Get returns the value of key, empty if there is none.
-func (s StringMap) Get(key string) string {
-	// What answer does, without another call.
-	if m := s.m; m != nil {
-		if l := m.list(s.version, s.field); l != nil && len(l.recent) != 0 {
-			if a := &l.recent[0]; a.version == s.version && len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
-				return a.Value
-			}
-		}
-	}
-	return s.answer(key).Value
-}
+func (s StringMap) Get(key string) string { return readEntry(s, key) }
 
 // Has reports whether the map has the key.
 func (s StringMap) Has(key string) bool { return s.answer(key).found }
@@ -77,20 +77,21 @@ func (s StringMap) answer(key string) *answer {
 	if m == nil {
 		return &nothing
 	}
-	if l := m.list(s.version, s.field); l != nil {
+	version := s.at.version()
+	if l := m.list(version, s.at.field()); l != nil {
 		for i := range l.recent {
 			a := &l.recent[i]
-			if a.version == s.version && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
+			if a.version == version && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
 				return a
 			}
 		}
 	}
-	return m.lookup(s.version, s.field, key)
+	return m.lookup(version, s.at.field(), key)
 }
 
-func (m *message) lookup(version, n uint32, key string) *answer {
+func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	m.ready(version)
-	if !m.has(n) {
+	if m.bytes(n) == nil {
 		return &nothing
 	}
 	l := m.list(version, n)
@@ -119,7 +120,7 @@ func (m *message) lookup(version, n uint32, key string) *answer {
 		}
 	default:
 		var raw []byte
-		raw, a.found = findEntry(m.repeated(n), m.key(n), key)
+		raw, a.found = m.find(n, key)
 		value = m.keep(raw, a.Value)
 	}
 	a.Value = value
@@ -129,27 +130,19 @@ func (m *message) lookup(version, n uint32, key string) *answer {
 	return a
 }
 
-// findEntry returns the value of the last entry with the key in raw, which begins
-// with an entry. number is the key of the field that the entries are.
-func findEntry(raw []byte, number uint64, key string) (value []byte, found bool) {
-	for i := 0; i < len(raw); {
-		if number < 0x80 {
-			if i = passEntries(raw, i, byte(number), len(key)); i >= len(raw) {
-				break
-			}
-			// An entry of the usual form whose key has the right length.
-			if at, end := i+4+len(key), 0; at+2 <= len(raw) {
-				end = at + 2 + int(raw[at+1])
-				if raw[i] == byte(number) && int(raw[i+1]) == end-i-2 && raw[i+2] == 1<<3|byte(wire.Bytes) && int(raw[i+3]) == len(key) && raw[at] == 2<<3|byte(wire.Bytes) && end-i < 0x80 && end <= len(raw) {
-					if wire.Equal(inPlace(raw[i+4:at]), key) {
-						value, found = raw[at+2:end], true
-					}
-					i = end
-					continue
-				}
-			}
+// find returns the value of the last entry with the key in field n.
+func (m *message) find(n uint32, key string) (value []byte, found bool) {
+	f, number := &m.fields[n], m.key(n)
+	b, i := m.object.bytes[:f.value>>32], int(f.first)
+	for {
+		var last uint64
+		if i, last = readEntries(b, i, number, key); last != 0 {
+			value, found = m.object.at(last), true
 		}
-		length, e, ok := anyEntry(raw[i:], number)
+		if i >= len(b) {
+			break
+		}
+		length, e, ok := anyEntry(b[i:], number)
 		if length == 0 {
 			break
 		}
@@ -159,31 +152,6 @@ func findEntry(raw []byte, number uint64, key string) (value []byte, found bool)
 		i += length
 	}
 	return value, found
-}
-
-// passEntries passes over entries of the usual form, one byte for each number,
-// whose keys do not have the given length, and returns the index after them. It
-// is written as readUsual is, for the same reasons.
-//
-//go:noinline
-func passEntries(raw []byte, from int, number byte, keyLen int) int {
-	b, n, i, wanted := unsafe.Pointer(unsafe.SliceData(raw)), uint(len(raw)), uint(from), uint(keyLen)
-	for i+4 <= n {
-		// The key of the entry, its length, the key of its key, the key's length.
-		w := load32(b, i)
-		at, end := i+4+w>>24, i+2+w>>8&0x7f
-		// Behind the key comes the value, up to the end.
-		v := load16(b, min(at, n-2))
-		unusual := (w&0x80ff80ff ^ (uint(number) | (1<<3|uint(wire.Bytes))<<16)) |
-			(v ^ ((end-at-2)<<8 | (2<<3 | uint(wire.Bytes)))) |
-			above(at+2, end) | above(end, n)
-		// The last is 1 if the lengths are equal.
-		if unusual|((w>>24^wanted)-1)>>(bits.UintSize-1) != 0 {
-			break
-		}
-		i = end
-	}
-	return int(i)
 }
 
 // anyEntry reads any field at the beginning of b, and says how long it is and
@@ -199,12 +167,12 @@ func anyEntry(b []byte, number uint64) (n int, e rawEntry, ok bool) {
 	if uint64(r.Field)<<3|uint64(r.Type) != number {
 		return n, e, false
 	}
-	return n, readEntry(r.Bytes()), true
+	return n, entryOf(r.Bytes()), true
 }
 
 type rawEntry struct{ key, value []byte }
 
-func readEntry(b []byte) (e rawEntry) {
+func entryOf(b []byte) (e rawEntry) {
 	for r := wire.NewReader(b); r.Next(); {
 		switch r.Field {
 		case 1:
@@ -232,15 +200,16 @@ func (s StringMap) entries() []Entry {
 	if m == nil {
 		return nil
 	}
-	if l := m.list(s.version, s.field); l != nil && l.entries != nil {
+	if l := m.list(s.at.version(), s.at.field()); l != nil && l.entries != nil {
 		return l.entries
 	}
-	return m.makeEntries(s.version, s.field, true)
+	return m.makeEntries(s.at, true)
 }
 
 // makeEntries reads every entry of a map. The values are strings, or bytes of any
 // other kind if they are not text.
-func (m *message) makeEntries(version, n uint32, text bool) []Entry {
+func (m *message) makeEntries(at mapAt, text bool) []Entry {
+	version, n := at.version(), at.field()
 	m.ready(version)
 	raw := m.repeated(n)
 	if raw == nil {
@@ -252,25 +221,49 @@ func (m *message) makeEntries(version, n uint32, text bool) []Entry {
 	}
 	l.entries = []Entry{}
 	if m.object.json {
-		for it := json.Object(raw); it.Next(); {
-			value := inPlace(it.Value())
+		m.eachEntry(n, text, func(key string, value []byte) {
+			e := Entry{key, inPlace(value)}
 			if text {
-				value = it.Value().String()
+				e.Value = json.Value(value).String()
 			}
-			l.entries = append(l.entries, Entry{it.Key(), value})
-		}
+			l.entries = append(l.entries, e)
+		})
 		return l.entries
 	}
-	raw = bytesOf(m.keep(raw, "")) // One copy for all.
-	count := 0
-	m.each(n, raw, func([]byte) { count++ })
-	l.entries = make([]Entry, 0, count)
-	m.each(n, raw, func(entry []byte) {
-		e := readEntry(entry)
-		if !text && e.value == nil {
-			e.value = numberEntry(entry)
+	kept := m.keep(raw, "") // One copy for all.
+	first := uint32(m.object.spanOf(raw))
+	copyOf := func(part []byte) string {
+		if len(part) == 0 {
+			return ""
 		}
-		l.entries = append(l.entries, Entry{inPlace(e.key), inPlace(e.value)})
+		span := m.object.spanOf(part)
+		return kept[uint32(span)-first : uint32(span>>32)-first]
+	}
+	count := 0
+	m.each(n, func(uint64) { count++ })
+	l.entries = make([]Entry, 0, count)
+	m.eachEntry(n, text, func(key string, value []byte) {
+		l.entries = append(l.entries, Entry{copyOf(bytesOf(key)), copyOf(value)})
 	})
 	return l.entries
+}
+
+// eachEntry calls f with each entry of a map: the key and the bytes of the value,
+// or its JSON. In protobuf both lie in the object, and a value that is a number has
+// bytes unless all should be text.
+func (m *message) eachEntry(n uint32, text bool, f func(key string, value []byte)) {
+	if m.object.json {
+		for it := json.Object(m.bytes(n)); it.Next(); {
+			f(it.Key(), it.Value())
+		}
+		return
+	}
+	m.each(n, func(entry uint64) {
+		raw := m.object.at(entry)
+		e := entryOf(raw)
+		if !text && e.value == nil {
+			e.value = numberEntry(raw)
+		}
+		f(inPlace(e.key), e.value)
+	})
 }

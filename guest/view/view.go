@@ -14,15 +14,17 @@ import (
 // they are converted into one another. Its methods take the index of a field in
 // the Names of the [Type].
 type View struct {
-	m       *message
-	version uint32
+	m *message
+	// version is as wide as a register: what is written by halves and read as a
+	// whole soon after makes the processor wait.
+	version uint64
 }
 
 // Of is what every view is underneath.
 type Of interface {
 	~struct {
 		m       *message
-		version uint32
+		version uint64
 	}
 }
 
@@ -40,18 +42,9 @@ func (v View) Has(n uint32) bool {
 }
 
 // Text returns a string, which may be kept.
-func (v View) Text(n uint32) string {
-	if m := v.m; m != nil && n < uint32(len(m.texts)) {
-		if t := &m.texts[n]; t.version == v.version {
-			return t.string
-		}
-	}
-	return v.text(n)
-}
+func (v View) Text(n uint32) string { return readText(v, n) }
 
 // text is Text for what was not read yet.
-//
-//go:noinline
 func (v View) text(n uint32) string {
 	m := v.m
 	if m == nil {
@@ -98,25 +91,20 @@ func (v View) Bytes(n uint32) []byte {
 }
 
 // Message returns the message in a field, an empty one if there is none.
-func (v View) Message(n uint32, t *Type) View {
-	if m := v.m; m != nil && n < uint32(len(m.children)) {
-		if c := m.children[n]; c != nil && c.version == v.version {
-			return View{c, v.version}
-		}
-	}
-	return v.message(n, t)
-}
+func (v View) Message(n uint32, t *Type) View { return readMessage(v, n, t) }
 
-// message is Message for what was not read yet.
-//
-//go:noinline
-func (v View) message(n uint32, t *Type) View {
+// slowMessage is readMessage for what was not read yet.
+func slowMessage(v View, n uint32, t *Type) View {
 	m := v.m
 	if m == nil {
 		return View{}
 	}
-	m.ready(v.version)
-	if m.bytes(n) == nil {
+	if m.version != v.version || m.object.version != v.version {
+		m.ready(v.version)
+		return readMessage(v, n, t)
+	}
+	f := &m.fields[n]
+	if f.version != uint32(v.version) || f.first&isNumber != 0 {
 		return View{}
 	}
 	if m.children == nil {
@@ -127,60 +115,46 @@ func (v View) message(n uint32, t *Type) View {
 		c = &message{object: m.object, typ: t}
 		m.children[n] = c
 	}
-	f := &m.fields[n]
-	c.raw = m.raw[uint32(f.value) : f.value>>32] // What is behind stays readable.
+	c.place(f.value)
 	c.read(v.version)
 	return View{c, v.version}
 }
 
-// Texts reads the strings in the fields with the indexes 1 to len(into)-1, which
-// are their numbers, into a slice of empty strings. It is faster than to read one
-// after the other, but remembers nothing, and the strings are only valid as long
-// as the object's version stands.
-func (v View) Texts(into []string) {
-	m := v.m
-	if m == nil {
-		return
-	}
-	if m.object.version != v.version {
-		stale()
-	}
-	if m.object.unread {
-		m.object.fetch()
-	}
-	if m.object.json {
-		for n := range into[1:] {
-			into[n+1] = json.Value(v.Value(uint32(n + 1)).Raw).String()
-		}
-		return
-	}
-	if i := usualTexts(m.raw, into); i < len(m.raw) {
-		for r := wire.NewReaderAt(m.raw, i); r.Next(); {
-			if r.Field < uint32(len(into)) {
-				into[r.Field] = r.String()
-			}
-		}
-	}
+// Spans are where in an object the strings lie that are the fields 1 to 4 of a
+// message; 0 of a field that is not there.
+type Spans [maxSpans]uint64
+
+const maxSpans = 4
+
+// Memory is that of an object.
+type Memory struct{ start *byte }
+
+// At returns the string at one of Spans. It is only valid as long as the version of
+// the object stands.
+func (m Memory) At(span uint64) string {
+	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(m.start), uint32(span))), span>>32-span&math.MaxUint32)
 }
 
-// usualTexts reads strings from raw on, as long as they are in the usual form and
-// asked for, and returns the index after them. It is written as readUsual is, for
-// the same reasons.
-//
-//go:noinline
-func usualTexts(raw []byte, into []string) int {
-	b, n, i := unsafe.Pointer(unsafe.SliceData(raw)), uint(len(raw)), uint(0)
-	for i+2 <= n {
-		w := load16(b, i)
-		start, end := i+2, i+2+w>>8
-		k := w >> 3 & 15
-		if (w&0x8087^uint(wire.Bytes))|above(end, n)|above(1, k) != 0 || k >= uint(len(into)) {
-			break
-		}
-		into[k] = unsafe.String((*byte)(unsafe.Add(b, start)), w>>8)
-		i = end
+// ReadSpans notes for each of views, which are of one list, where its first strings
+// lie, and returns the memory that they lie in. It is faster than to read one after
+// the other. It fails if a view is of JSON, has other fields than these strings, or
+// has them in an unusual form: then they are read one after the other.
+func ReadSpans[V Of](views []V, into []Spans) (memory Memory, ok bool) {
+	if len(views) == 0 || len(views) > len(into) {
+		return memory, false
 	}
-	return int(i)
+	v := View(views[0])
+	if v.m == nil || v.m.object.json {
+		return memory, false
+	}
+	o := v.m.object
+	if o.version != v.version {
+		stale()
+	}
+	if o.unread {
+		o.fetch()
+	}
+	return Memory{unsafe.SliceData(o.bytes)}, readSpans(*(*[]View)(unsafe.Pointer(&views)), into)
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's
@@ -194,7 +168,7 @@ func (v View) Int64(n uint32) int64 {
 		m.ready(v.version)
 	}
 	f := &m.fields[n]
-	if f.version != v.version {
+	if f.version != uint32(v.version) {
 		return 0
 	}
 	if f.first&isNumber != 0 {
@@ -205,7 +179,7 @@ func (v View) Int64(n uint32) int64 {
 
 // number is Int64 in JSON, where a protobuf encoder writes numbers of 64 bits as
 // strings.
-func (m *message) number(version, n uint32) int64 {
+func (m *message) number(version uint64, n uint32) int64 {
 	m.ready(version)
 	if !m.object.json {
 		return 0
@@ -276,7 +250,7 @@ func (v View) Bool(n uint32) bool {
 		m.ready(v.version)
 	}
 	f := &m.fields[n]
-	if f.version != v.version {
+	if f.version != uint32(v.version) {
 		return false
 	}
 	if f.first&isNumber != 0 {
@@ -285,7 +259,7 @@ func (v View) Bool(n uint32) bool {
 	return m.truth(v.version, n)
 }
 
-func (m *message) truth(version, n uint32) bool {
+func (m *message) truth(version uint64, n uint32) bool {
 	m.ready(version)
 	if !m.object.json {
 		return false

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -226,7 +227,7 @@ func TestLookupInNothing(t *testing.T) {
 }
 
 func TestWhatIsTooLongIsRefused(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() || runtime.GOARCH == "wasm" {
 		t.Skip("takes 2 GiB of address space")
 	}
 	if diff := cmp.Diff(said{}, say(thingOf(make([]byte, 1<<31), false))); diff != "" {

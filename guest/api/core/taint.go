@@ -59,47 +59,60 @@ const (
 
 func newTerms(key, operatorText, value, effectText string) (t terms) {
 	t.key, t.operatorText, t.value, t.effectText = key, operatorText, value, effectText
-	t.number()
+	t.operator, t.effect = operatorOf(operatorText), effectOf(effectText)
 	return t
 }
 
-// number fills in the numbers of the texts.
-func (t *terms) number() {
-	switch e := t.effectText; {
-	case e == "":
-		t.effect = noEffect
-	case wire.Equal(e, TaintEffectNoSchedule):
-		t.effect = noSchedule
-	case wire.Equal(e, TaintEffectNoExecute):
-		t.effect = noExecute
-	case wire.Equal(e, TaintEffectPreferNoSchedule):
-		t.effect = preferNoSchedule
-	default:
-		t.effect = otherEffect
+func effectOf(text string) effect {
+	switch len(text) {
+	case 0:
+		return noEffect
+	case len(TaintEffectNoSchedule):
+		if wire.Equal(text, TaintEffectNoSchedule) {
+			return noSchedule
+		}
+	case len(TaintEffectNoExecute):
+		if wire.Equal(text, TaintEffectNoExecute) {
+			return noExecute
+		}
+	case len(TaintEffectPreferNoSchedule):
+		if wire.Equal(text, TaintEffectPreferNoSchedule) {
+			return preferNoSchedule
+		}
 	}
-	switch o := t.operatorText; {
-	case o == "" || wire.Equal(o, TolerationOpEqual):
-		t.operator = equal
-	case wire.Equal(o, TolerationOpExists):
-		t.operator = exists
-	default:
-		t.operator = otherOperator
+	return otherEffect
+}
+
+func operatorOf(text string) operator {
+	switch len(text) {
+	case 0:
+		return equal
+	case len(TolerationOpExists):
+		if wire.Equal(text, TolerationOpExists) {
+			return exists
+		}
+	case len(TolerationOpEqual):
+		if wire.Equal(text, TolerationOpEqual) {
+			return equal
+		}
 	}
+	return otherOperator
 }
 
 // match reports whether a toleration matches a taint.
 func (t *terms) match(taint *terms) bool {
-	if t.effect != taint.effect && t.effect != noEffect || t.effect == otherEffect && t.effectText != taint.effectText {
+	if t.effect != noEffect && (t.effect != taint.effect || t.effect == otherEffect && t.effectText != taint.effectText) {
 		return false
 	}
-	if t.key != "" && !wire.Equal(t.key, taint.key) {
+	if len(t.key) != 0 && !wire.Equal(t.key, taint.key) {
 		return false
 	}
-	switch t.operator {
-	case equal:
+	return t.operator == exists || t.matchValue(taint)
+}
+
+func (t *terms) matchValue(taint *terms) bool {
+	if t.operator == equal {
 		return wire.Equal(t.value, taint.value)
-	case exists:
-		return true
 	}
 	return compares(t.operatorText, taint.value, t.value)
 }
@@ -130,110 +143,98 @@ func decimal(s string) (int64, bool) {
 	return n, err == nil && strconv.FormatInt(n, 10) == s
 }
 
-// termList is the terms of a list of taints or tolerations. Their strings share the
-// memory of the object, so they are those of a version.
-type termList struct {
-	terms []terms
-	// untolerated is the index of the first of these taints that is not tolerated
-	// by the list of tolerations with the note with, in a version; -1 if there is
-	// none. It is not known if with is nil.
-	untolerated int
-	with        *view.Note
-	version     uint32
-}
-
 // FindUntolerated returns the first taint that keeps a Pod with the given
 // tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
 // no toleration matches it.
 //
 // Of the lists of a Node and a Pod, as Taints and Tolerations return them, the
-// terms are read once in a version, and the last answer for a Node is kept: the
-// scheduler asks again when it tries a Pod another time, and when it tries what
+// tolerations are read once in a version, and the last answer for a Node is kept:
+// the scheduler asks again when it tries a Pod another time, and when it tries what
 // preemption would do.
-func FindUntolerated(taints []Taint, tolerations []Toleration) (Taint, bool) {
+func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, found bool) {
 	if len(taints) == 0 {
-		return Taint{}, false
+		return taint, false
 	}
-	if of := view.NoteOf(taints); of != nil && of.Made == of.Version {
-		l := of.Value.(*termList)
-		if with := view.NoteOf(tolerations); with != nil && l.with == with && l.version == with.Version {
-			if l.untolerated < 0 {
-				return Taint{}, false
-			}
-			return taints[l.untolerated], true
-		}
+	i, known := view.Remembered(taints, tolerations)
+	if !known {
+		i = findUntolerated(taints, tolerations)
 	}
-	if i := findUntolerated(taints, tolerations); i >= 0 {
-		return taints[i], true
+	if i < 0 {
+		return taint, false
 	}
-	return Taint{}, false
+	return taints[i], true
 }
+
+// maxQuick is up to how many elements of a list are read at once: few Nodes have
+// more taints, and Pods more tolerations.
+const maxQuick = 4
 
 // findUntolerated is FindUntolerated for two lists that were not compared yet. It
 // returns an index or -1.
 func findUntolerated(taints []Taint, tolerations []Toleration) int {
-	of, with := view.NoteOf(taints), view.NoteOf(tolerations)
-	l := readTerms(of, taints, readTaint)
-	l.untolerated = l.find(readTerms(with, tolerations, readToleration).terms)
-	l.with = with
-	if with != nil {
-		l.version = with.Version
+	terms, i := termsOf(tolerations), unusual
+	var spans [maxQuick]view.Spans
+	if memory, ok := view.ReadSpans(taints, spans[:]); ok {
+		i = untolerated(memory, spans[:len(taints)], terms)
 	}
-	return l.untolerated
+	if i == unusual {
+		i = find(taints, terms)
+	}
+	view.Remember(taints, tolerations, i)
+	return i
 }
 
-// readTerms returns the terms of a list with the given note, or without one.
-func readTerms[V view.Of](note *view.Note, views []V, read func(*terms, view.View)) *termList {
-	var l *termList
-	if note != nil {
-		l, _ = note.Value.(*termList)
-		if l != nil && note.Made == note.Version {
-			return l
-		}
-	}
-	if l == nil {
-		l = &termList{}
-	}
-	if len(l.terms) != len(views) {
-		l.terms = make([]terms, len(views))
-	}
-	for i := range views {
-		read(&l.terms[i], view.View(views[i]))
-		l.terms[i].number()
-	}
-	if note != nil {
-		note.Value, note.Made = l, note.Version
-	}
-	return l
-}
-
-func readTaint(t *terms, v view.View) {
-	var texts [4]string
-	v.Texts(texts[:])
-	t.key, t.value, t.effectText = texts[1], texts[2], texts[3]
-}
-
-func readToleration(t *terms, v view.View) {
-	var texts [5]string
-	v.Texts(texts[:])
-	t.key, t.operatorText, t.value, t.effectText = texts[1], texts[2], texts[3], texts[4]
-}
+// unusual is the answer of untolerated that it is for find to say.
+const unusual = -2
 
 // find returns the index of the first of the taints that no toleration matches,
 // -1 if there is none.
-func (l *termList) find(tolerations []terms) int {
+func find(taints []Taint, tolerations []terms) int {
 next:
-	for i := range l.terms {
-		t := &l.terms[i]
+	for i, taint := range taints {
+		t := newTerms(taint.Key(), "", taint.Value(), taint.Effect())
 		if t.effect != noSchedule && t.effect != noExecute {
 			continue
 		}
 		for j := range tolerations {
-			if tolerations[j].match(t) {
+			if tolerations[j].match(&t) {
 				continue next
 			}
 		}
 		return i
 	}
 	return -1
+}
+
+// termsOf returns the terms of tolerations. Their strings share the memory of the
+// object, so they are those of a version.
+func termsOf(tolerations []Toleration) []terms {
+	note := view.NoteOf(tolerations)
+	var list *[]terms
+	if note != nil {
+		if list, _ = note.Value.(*[]terms); list != nil && note.Made == note.Version {
+			return *list
+		}
+	}
+	if list == nil {
+		list = new([]terms)
+	}
+	if len(*list) != len(tolerations) {
+		*list = make([]terms, len(tolerations))
+	}
+	var spans [maxQuick]view.Spans
+	if memory, ok := view.ReadSpans(tolerations, spans[:]); ok {
+		for i := range *list {
+			s := &spans[i]
+			(*list)[i] = newTerms(memory.At(s[0]), memory.At(s[1]), memory.At(s[2]), memory.At(s[3]))
+		}
+	} else {
+		for i, t := range tolerations {
+			(*list)[i] = newTerms(t.Key(), t.Operator(), t.Value(), t.Effect())
+		}
+	}
+	if note != nil {
+		note.Value, note.Made = list, note.Version
+	}
+	return *list
 }

@@ -190,40 +190,6 @@ func Find(b []byte, i int, key uint64) (start, end int) {
 	return -1, -1
 }
 
-// Equal reports whether a and b are the same. The comparison that the compiler
-// calls for it goes byte by byte in wasm, 25 instructions for each; this one goes
-// by eight bytes.
-func Equal(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	p, q, n := unsafe.StringData(a), unsafe.StringData(b), len(a)
-	if p == q {
-		return true
-	}
-	i := 0
-	for ; i+8 <= n; i += 8 {
-		if load[uint64](p, i) != load[uint64](q, i) {
-			return false
-		}
-	}
-	if n >= 8 {
-		return load[uint64](p, n-8) == load[uint64](q, n-8)
-	}
-	if n >= 4 {
-		return load[uint32](p, 0) == load[uint32](q, 0) && load[uint32](p, n-4) == load[uint32](q, n-4)
-	}
-	for ; i < n; i++ {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// load returns the number at p[i], in the machine's order and wherever it lies.
-func load[T uint32 | uint64](p *byte, i int) T { return *(*T)(unsafe.Add(unsafe.Pointer(p), i)) }
-
 // AppendVarint appends a field of type bool, int32, int64, uint32 or uint64.
 // A negative number is written as its 64-bit two's complement.
 func AppendVarint(b []byte, field uint32, v uint64) []byte {

@@ -1,0 +1,12 @@
+//go:build !wasip1
+
+package core_test
+
+import (
+	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/wasmtest"
+)
+
+// TestInWebAssembly runs the tests about tolerations with the functions in assembly.
+func TestInWebAssembly(t *testing.T) { wasmtest.Run(t, "Tolerat") }

@@ -1,0 +1,201 @@
+//go:build !wasm
+
+package view
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
+
+// readMessage returns the message in field n of v.
+func readMessage(v View, n uint32, t *Type) View {
+	if m := v.m; m != nil && n < uint32(len(m.children)) {
+		if c := m.children[n]; c != nil && c.version == v.version {
+			return View{c, v.version}
+		}
+	}
+	return slowMessage(v, n, t)
+}
+
+// readViews returns the views of the elements of field n of v.
+func readViews(v View, n uint32, t *Type) []View {
+	if m := v.m; m != nil {
+		if l := m.list(v.version, n); l != nil {
+			return l.views
+		}
+		if m.version == v.version && m.fields[n].version != uint32(v.version) {
+			return nil // Most Nodes have no taints.
+		}
+	}
+	return slowViews(v, n, t)
+}
+
+// readText returns the string in field n of v.
+func readText(v View, n uint32) string {
+	if m := v.m; m != nil && n < uint32(len(m.texts)) {
+		if t := &m.texts[n]; t.version == v.version {
+			return t.string
+		}
+	}
+	return slowText(v, n)
+}
+
+// readEntry returns the value of key in s: what was answered last for the same
+// constant without looking into the map.
+func readEntry(s StringMap, key string) string {
+	if m := s.m; m != nil {
+		version := s.at.version()
+		if l := m.list(version, s.at.field()); l != nil {
+			for i := range l.recent {
+				a := &l.recent[i]
+				if a.version == version && len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+					return a.Value
+				}
+			}
+		}
+	}
+	return slowEntry(s, key)
+}
+
+// remember keeps an answer about the lists whose views a and b are.
+func remember(a, b []View, answer int) {
+	if of, with := listOf(a), listOf(b); of != nil && with != nil {
+		of.with, of.withVersion, of.answer = with.id, with.version, answer
+	}
+}
+
+// remembered returns what is remembered of the lists whose views a and b are.
+func remembered(a, b []View) (answer int, ok bool) {
+	of, with := listOf(a), listOf(b)
+	if of == nil || with == nil || of.with != with.id || of.withVersion != with.version {
+		return 0, false
+	}
+	return of.answer, true
+}
+
+var ids atomic.Uint64
+
+// nextID returns a number that it has never returned before.
+func nextID() uint64 { return ids.Add(1) }
+
+// makeViews returns a slice for views.
+func makeViews(count int) []View { return make([]View, count) }
+
+// readUsual notes where fields of m lie, from the index at of the object on, as
+// long as they are known, numbers or bytes, and have one byte for the key and one
+// or two for the length. It returns the index after them.
+func readUsual(m *message, at int) int {
+	b := m.object.bytes[:m.end]
+	for i := at; ; at = i {
+		if len(b)-i < 4 {
+			return at
+		}
+		key, n := b[i], int(b[i+1])
+		k := key >> 3
+		if key >= 0x80 || k == 0 || int(k) >= len(m.fields) {
+			return at
+		}
+		f := &m.fields[k]
+		first := uint32(i)
+		if f.version == uint32(m.version) {
+			first = f.first &^ isNumber
+		}
+		switch wire.Type(key & 7) {
+		case wire.Varint:
+			v, next := wire.Uvarint(b, i+1)
+			if next < 0 || next-i > 9 {
+				return at
+			}
+			f.value, f.first, i = v, first|isNumber, next
+		case wire.Bytes:
+			start := i + 2
+			if n >= 0x80 {
+				if b[i+2] >= 0x80 {
+					return at
+				}
+				n, start = n&0x7f|int(b[i+2])<<7, i+3
+			}
+			if n > len(b)-start {
+				return at
+			}
+			f.value, f.first, i = span(start, start+n), first, start+n
+		default:
+			return at
+		}
+		f.version = uint32(m.version)
+	}
+}
+
+// readElements places the elements of a field with the key, count of which were
+// there before, as long as one follows the other from the index at of the object
+// on, up to end, and each has one byte for the key and one or two for the length.
+// It returns the index after them, and how many there are now.
+func readElements(m *message, key uint64, at, end int, into []message, count int) (next, total int) {
+	b := m.object.bytes[:end]
+	for len(b)-at >= 2 && uint64(b[at]) == key && key < 0x80 {
+		start, n := at+2, int(b[at+1])
+		if n >= 0x80 {
+			if len(b)-at < 3 || b[at+2] >= 0x80 {
+				break
+			}
+			start, n = at+3, n&0x7f|int(b[at+2])<<7
+		}
+		if n > len(b)-start {
+			break
+		}
+		at = start + n
+		if count < len(into) {
+			into[count].place(span(start, at))
+		}
+		count++
+	}
+	return at, count
+}
+
+// readEntries looks for a key in the entries of a map of strings, from b[at] on, as
+// long as each has one byte for each number. number is the key of the field that
+// the entries are. It returns the index after them, and the span of the value in
+// the last entry with that key, 0 if there is none.
+func readEntries(b []byte, at int, number uint64, key string) (next int, value uint64) {
+	for len(b)-at >= 4 {
+		end := at + 2 + int(b[at+1])
+		k := at + 4 + int(b[at+3])
+		if uint64(b[at]) != number || number >= 0x80 || b[at+1] >= 0x80 || b[at+2] != 1<<3|byte(wire.Bytes) || b[at+3] >= 0x80 ||
+			end > len(b) || k+2 > end || b[k] != 2<<3|byte(wire.Bytes) || int(b[k+1]) != end-k-2 {
+			break
+		}
+		if string(b[at+4:k]) == key {
+			value = span(k+2, end)
+		}
+		at = end
+	}
+	return at, value
+}
+
+// readSpans notes where the strings in the fields 1 to 4 of each of views lie, and
+// reports whether it could: whether each message is of those fields alone, with one
+// byte each for the key and the length.
+func readSpans(views []View, into []Spans) bool {
+	for i, v := range views {
+		if v.m == nil {
+			return false
+		}
+		into[i] = Spans{}
+		b, at := v.m.object.bytes[:v.m.end], int(v.m.at)
+		for at < len(b) {
+			if len(b)-at < 2 {
+				return false
+			}
+			w := binary.LittleEndian.Uint16(b[at:])
+			k, start, end := int(w>>3&15)-1, at+2, at+2+int(w>>8)
+			if w&0x8087 != uint16(wire.Bytes) || k < 0 || k >= maxSpans || end > len(b) {
+				return false
+			}
+			into[i][k], at = span(start, end), end
+		}
+	}
+	return true
+}

@@ -1,0 +1,55 @@
+package view
+
+// The functions of read_native.go, in read_wasm.s.
+
+func readMessage(v View, n uint32, t *Type) View
+
+func readViews(v View, n uint32, t *Type) []View
+
+func readText(v View, n uint32) string
+
+func readEntry(s StringMap, key string) string
+
+//go:noescape
+func remember(a, b []View, answer int)
+
+//go:noescape
+func remembered(a, b []View) (answer int, ok bool)
+
+//go:noescape
+func readUsual(m *message, at int) int
+
+//go:noescape
+func readElements(m *message, key uint64, at, end int, into []message, count int) (next, total int)
+
+//go:noescape
+func readEntries(b []byte, at int, number uint64, key string) (next int, value uint64)
+
+//go:noescape
+func readSpans(views []View, into []Spans) bool
+
+// Of what is of an earlier version, called by readMessage and readEntry.
+
+func rereadMessage(v View, n uint32, t *Type) View
+
+func rereadEntry(s StringMap, key string) string
+
+var ids uint64
+
+func nextID() uint64 {
+	ids++
+	return ids
+}
+
+// spare is room for slices of views, of several objects: to allocate costs as much
+// as to read a message.
+var spare []View
+
+func makeViews(count int) []View {
+	if count > len(spare) {
+		spare = make([]View, max(count, 32))
+	}
+	views := spare[:count:count]
+	spare = spare[count:]
+	return views
+}
