@@ -37,7 +37,13 @@ func (m *meter) clock() int64 {
 	if m.global == nil {
 		return 0 // The start section runs, which is charged for later.
 	}
-	return m.granted - int64(m.global.Get())
+	return m.granted - m.get()
+}
+
+// wind lets clock return t, between two calls.
+func (m *meter) wind(t int64) {
+	m.rest = m.get()
+	m.granted = t + m.rest
 }
 
 // sleep lets the fake clock go on by the timeout of a clock subscription of

@@ -27,7 +27,7 @@ type Instance struct {
 	// globals are those that a snapshot holds.
 	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
-	functions [64]api.Function
+	functions [64]function
 	// exports are the same for a dialect, in the order of Dialect.Exports, and
 	// handles those for calls within calls, by how many are running.
 	exports []api.Function
@@ -59,6 +59,13 @@ type Instance struct {
 	// broken says that the guest did not return from a call: its memory may be
 	// half written, so the instance must not run again.
 	broken bool
+}
+
+// function is an export, with what a call of it needs to know.
+type function struct {
+	api.Function
+	name   string
+	params int
 }
 
 // callContext is the context that a guest runs under. It is part of the
@@ -108,15 +115,17 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, f, err)
 	}
-	fn, sig := i.functions[f&63], f.Signature()
-	if fn == nil {
+	fn := &i.functions[f&63]
+	if fn.Function == nil {
 		return 0, fmt.Errorf("plugin %q: call %s: the guest does not implement it", i.plugin.cfg.Name, f)
 	}
-	if len(args) != len(sig.Params) {
-		return 0, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, f, len(args), len(sig.Params))
+	if len(args) != fn.params {
+		return 0, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, f, len(args), fn.params)
 	}
-	copy(i.stack[:], args)
-	return i.run(ctx, fn, sig.Name)
+	for n, arg := range args { // For so few, copy takes longer.
+		i.stack[n%maxParams] = arg
+	}
+	return i.run(ctx, fn.Function, fn.name)
 }
 
 // run calls fn with the parameters in i.stack.
@@ -148,7 +157,7 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 // end ends a call that returned, or did not for the reason of err, and returns
 // the error of the call.
 func (i *Instance) end(ctx context.Context, name string, start time.Time, err error) error {
-	if err == nil && i.meter.overdrawn() {
+	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
 	}
 	if err != nil && i.startedWell(err, name) {

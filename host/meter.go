@@ -24,6 +24,11 @@ type meter struct {
 	global api.MutableGlobal
 	// stack is what is left of Limits.StackBytes.
 	stack api.MutableGlobal
+	// owed is what the host did on behalf of the guest and has not taken from
+	// the counter yet: reaching it costs more than many a host function.
+	owed int64
+	// rest is what was left of the slice when the last call ended.
+	rest int64
 	// left is the fuel of the call beyond the slice.
 	left int64
 	// granted is the fuel of all slices so far, of the calls before too, and the
@@ -34,18 +39,33 @@ type meter struct {
 	deadline time.Time
 }
 
-// begin gives a new call its fuel.
+// begin gives a new call its fuel. What is left of the last slice is its first one,
+// unless that is short: so most calls leave the counter alone.
 func (m *meter) begin(fuel int64) {
-	slice := min(fuelSlice, fuel)
+	slice := m.rest
+	if slice < fuelSlice/2 || slice > fuel {
+		slice = min(fuelSlice, fuel)
+		m.granted += slice - m.rest
+		m.set(slice)
+	}
 	m.left, m.deadline = fuel-slice, time.Time{}
-	m.granted += slice - int64(m.global.Get())
-	m.global.Set(uint64(slice))
 }
 
-// overdrawn reports whether the call has spent more than it had. A guest looks at
-// its counter where it enters functions and loops, so what it executes behind the
-// last of them counts only here.
-func (m *meter) overdrawn() bool { return int64(m.global.Get())+m.left < 0 }
+// end notes what is left of the slice, and reports whether the call has spent more
+// than it had. A guest looks at its counter where it enters functions and loops, so
+// what it executes behind the last of them counts only here.
+func (m *meter) end() (overdrawn bool) {
+	m.rest = m.get()
+	return m.rest+m.left < 0
+}
+
+// get returns what is left of the slice, negative if it was overdrawn.
+func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
+
+func (m *meter) set(fuel int64) {
+	m.owed = 0
+	m.global.Set(uint64(fuel))
+}
 
 func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrFuel, fuel) }
 
@@ -53,9 +73,17 @@ func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrF
 // moves: about as many instructions as run in that time.
 const hostCallFuel = 100
 
+// maxOwed is how much may be owed: less than any budget would notice.
+const maxOwed = 1 << 12
+
 // charge takes fuel for what the host does on behalf of the guest. The guest
-// yields at its next function or loop if that was more than it had.
-func (m *meter) charge(fuel int) { m.global.Set(uint64(int64(m.global.Get()) - int64(fuel))) }
+// yields at a function or loop if that was more than it had, at the latest when
+// maxOwed is reached.
+func (m *meter) charge(fuel int) {
+	if m.owed += int64(fuel); m.owed >= maxOwed {
+		m.set(m.get())
+	}
+}
 
 // chargeBytes takes the price of the guest's own bulk operations for n bytes.
 func (m *meter) chargeBytes(n int) { m.charge(n / wasmbin.BytesPerFuel) }
@@ -65,7 +93,7 @@ func (m *meter) used(fuel int64) int64 {
 	if m.global == nil {
 		return 0
 	}
-	return fuel - m.left - int64(m.global.Get())
+	return fuel - m.left - m.get()
 }
 
 // yield is called by a guest whose slice is used up. It ends the call by a panic
@@ -86,14 +114,14 @@ func (i *Instance) yield(module api.Module) {
 	if now.After(m.deadline) {
 		panic(fmt.Errorf("timeout of %s: %w", limits.Timeout, context.DeadlineExceeded))
 	}
-	spent := int64(m.global.Get()) // Negative: what the slice was overdrawn by.
-	if m.overdrawn() {
+	spent := m.get() // Negative: what the slice was overdrawn by.
+	if spent+m.left < 0 {
 		panic(fuelError(limits.Fuel))
 	}
 	slice := min(fuelSlice-spent, m.left)
 	m.left -= slice
 	m.granted += slice
-	m.global.Set(uint64(spent + slice))
+	m.set(spent + slice)
 }
 
 // meet makes the instance known to itself when its start section runs, which is
@@ -115,6 +143,7 @@ func (i *Instance) unwind() { i.meter.stack.Set(uint64(i.version.limits.StackByt
 // bind finds the counters in a module that was rewritten.
 func (m *meter) bind(module api.Module) {
 	m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
-	m.granted = int64(m.global.Get())
+	m.owed, m.rest = 0, int64(m.global.Get())
+	m.granted = m.rest
 	m.stack = module.ExportedGlobal(wasmbin.StackGlobal).(api.MutableGlobal)
 }

@@ -84,34 +84,41 @@ func TestStopsWhatDoesNotEnd(t *testing.T) {
 // TestFuelIsExact holds that a call costs the same each time, more rounds cost
 // so much more, and the last unit of a budget counts.
 func TestFuelIsExact(t *testing.T) {
-	p := load(t, config("spins"))
-	cost := func(rounds uint64) int64 {
-		_, used, err := spins(t, p, t.Context(), 6, rounds)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return used
-	}
-	base, more := cost(1), cost(2)
-	perRound := more - base
-	if perRound <= 0 {
-		t.Fatalf("a round costs %d", perRound)
-	}
-	for _, rounds := range []uint64{1, 2, 1000, 400_000, 3_000_000} {
-		want := base + int64(rounds-1)*perRound
-		for range 2 {
-			if got := cost(rounds); got != want {
-				t.Errorf("%d rounds cost %d, want %d", rounds, got, want)
+	for name, test := range map[string]struct {
+		how  uint64
+		most uint64 // Several slices of fuel.
+	}{"rounds of a loop": {6, 3_000_000}, "host calls": {10, 50_000}} {
+		t.Run(name, func(t *testing.T) {
+			p := load(t, config("spins"))
+			cost := func(rounds uint64) int64 {
+				_, used, err := spins(t, p, t.Context(), test.how, rounds)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return used
 			}
-		}
-		for short := range int64(2) {
-			cfg := config("spins")
-			cfg.Limits.Fuel = want - short
-			_, _, err := spins(t, load(t, cfg), t.Context(), 6, rounds)
-			if errors.Is(err, host.ErrFuel) != (short == 1) {
-				t.Errorf("%d rounds with %d less than they cost: %v", rounds, short, err)
+			base, more := cost(1), cost(2)
+			perRound := more - base
+			if perRound <= 0 {
+				t.Fatalf("a round costs %d", perRound)
 			}
-		}
+			for _, rounds := range []uint64{1, 2, 39, 1000, test.most / 8, test.most} {
+				want := base + int64(rounds-1)*perRound
+				for range 2 {
+					if got := cost(rounds); got != want {
+						t.Errorf("%d rounds cost %d, want %d", rounds, got, want)
+					}
+				}
+				for short := range int64(2) {
+					cfg := config("spins")
+					cfg.Limits.Fuel = want - short
+					_, _, err := spins(t, load(t, cfg), t.Context(), test.how, rounds)
+					if errors.Is(err, host.ErrFuel) != (short == 1) {
+						t.Errorf("%d rounds with %d less than they cost: %v", rounds, short, err)
+					}
+				}
+			}
+		})
 	}
 }
 

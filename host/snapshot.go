@@ -56,7 +56,7 @@ func (v *version) restore(inst *Instance) bool {
 		g.Set(v.snapshot.globals[i])
 	}
 	inst.random = v.snapshot.random
-	inst.meter.granted = v.snapshot.clock + int64(inst.meter.global.Get())
+	inst.meter.wind(v.snapshot.clock)
 	inst.unwind()
 	if inst.broken {
 		// A function keeps the stack that it has grown; a new one begins small.

@@ -343,7 +343,8 @@ func (v *version) prepare(ctx context.Context, inst *Instance) error {
 // resolve looks the functions of the guest up.
 func (v *version) resolve(inst *Instance) {
 	for _, f := range v.functions.Functions() {
-		inst.functions[f] = inst.module.ExportedFunction(f.Signature().Name)
+		sig := f.Signature()
+		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params)}
 	}
 	if v.dialect == nil {
 		return
