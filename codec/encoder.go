@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"reflect"
@@ -16,8 +17,8 @@ import (
 // no copy of it; v is addressable.
 type encoder func(b []byte, v reflect.Value) ([]byte, error)
 
-// message returns the encoder of those fields of t, a struct, that the tree has.
-// Below a field that is there as a whole the generated code of k8s.io/api
+// message returns the encoder of those fields of t, a struct, that the tree has,
+// in the order of their numbers. Below a field that is there as a whole the generated code of k8s.io/api
 // encodes.
 //
 // A string or a number that is named and empty is left out, which the generated
@@ -27,14 +28,16 @@ func (tr *tree) message(t reflect.Type) encoder {
 		return marshalMessage
 	}
 	type part struct {
+		number uint64
 		index  int
 		encode encoder
 	}
 	var parts []part
 	for i, f := range tr.byStructField() {
-		parts = append(parts, part{i, f.field(fieldNumber(t.Field(i)), t.Field(i).Type, f.generated)})
+		number := fieldNumber(t.Field(i))
+		parts = append(parts, part{number, i, f.field(number, t.Field(i).Type, f.generated)})
 	}
-	slices.SortFunc(parts, func(a, b part) int { return a.index - b.index })
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.number, b.number) })
 	return func(b []byte, v reflect.Value) ([]byte, error) {
 		var err error
 		for i := range parts {
