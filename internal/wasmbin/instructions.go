@@ -93,6 +93,15 @@ func (s *scanner) next() bool {
 	return s.err == nil
 }
 
+// constant returns the number if the instruction is an i32.const, 0 otherwise.
+func (s *scanner) constant() uint32 {
+	if s.op != opI32Const {
+		return 0
+	}
+	v, _ := varint(s.buf[s.immAt:], 5)
+	return uint32(v)
+}
+
 // prefixed reads the opcode behind a prefix, in the way that wazero does it: a
 // guest whose bytes we read as other instructions than wazero could hide a loop
 // from the meter. wazero reads vector and atomic opcodes as one byte. The

@@ -2,10 +2,11 @@ package wasmbin
 
 import "math"
 
-// leafCost is the size up to which a function that calls nothing is not checked
-// on entry, only charged. What a guest can do between two checks is bounded by
-// it: calls to such functions, one after the other, half a million of which fit
-// into a megabyte.
+// leafCost is the cost up to which a function that calls nothing is not checked
+// on entry, only charged, and so is a bulk operation of a length that stands in
+// the code. What a guest can do between two checks is bounded by it: calls to
+// such functions, one after the other, half a million of which fit into a
+// megabyte.
 const leafCost = 128
 
 // bodyRewriter rewrites the bodies of functions, one after the other, in two
@@ -151,13 +152,14 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
 	b.current, b.catches = 0, false
 	calls, checked := false, false
-	for s.next() {
+	var constant uint32 // That the instruction before has left on the stack.
+	for ; s.next(); constant = s.constant() {
 		if len(b.frames) == 0 {
 			s.fail(s.at, "want the end of the body, have instruction %#x", s.op)
 			break
 		}
-		if b.current != none && !free(s.op) {
-			b.edits[b.current].cost++
+		if !free(s.op) {
+			b.add(1)
 		}
 		switch s.op {
 		case opBlock:
@@ -238,6 +240,10 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case opTableSet:
 			b.info.MutatesTables = true
 		case opMemoryCopy, opMemoryFill, opMemoryInit:
+			if cost := uint64(constant >> bytesShift); constant != 0 && cost <= leafCost {
+				b.add(cost)
+				break
+			}
 			bulk = true
 			b.bulk(editBulkBytes, math.MaxUint32)
 		case opMemoryGrow:
@@ -290,6 +296,13 @@ func (b *bodyRewriter) charge(kind editKind, from int) {
 	if b.current = from; from != none {
 		b.current = len(b.edits)
 		b.edits = append(b.edits, edit{at: b.scanner.pos, end: b.scanner.pos, kind: kind})
+	}
+}
+
+// add adds to the charge that is current.
+func (b *bodyRewriter) add(cost uint64) {
+	if b.current != none {
+		b.edits[b.current].cost += cost
 	}
 }
 

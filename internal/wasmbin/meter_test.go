@@ -110,6 +110,18 @@ func TestFuelIsTheNumberOfInstructions(t *testing.T) {
 			m.Memories = []Limits{{Min: 1}}
 			m.fn("f", types(I32), none, none, i32c(0), i32c(7), get(0), prefixMisc, 0x0b, 0)
 		}, []uint64{8000}, 4 + 8000/BytesPerFuel},
+		"a fill of a length that stands in the code": {func(m *module) {
+			m.Memories = []Limits{{Min: 1}}
+			m.fn("f", none, none, none, i32c(0), i32c(7), i32c(88), prefixMisc, 0x0b, 0)
+		}, nil, 4 + 88/BytesPerFuel},
+		"a long fill of a length that stands in the code": {func(m *module) {
+			m.Memories = []Limits{{Min: 1}}
+			m.fn("f", none, none, none, i32c(0), i32c(7), i32c(8000), prefixMisc, 0x0b, 0)
+		}, nil, 4 + 8000/BytesPerFuel},
+		"a copy whose length is one of two": {func(m *module) {
+			m.Memories = []Limits{{Min: 1}}
+			m.fn("f", types(I32), none, none, i32c(0), i32c(7), get(0), opIf, int(I32), i32c(16), opElse, i32c(800), opEnd, prefixMisc, 0x0a, 0, 0)
+		}, []uint64{0}, 5 + 800/BytesPerFuel + 1},
 		"a growth, by pages": {func(m *module) {
 			m.Memories = []Limits{{Min: 1, Max: 10, HasMax: true}}
 			m.fn("f", types(I32), types(I32), none, get(0), opMemoryGrow, 0)

@@ -490,10 +490,19 @@ func countEach(bin []byte) ([]byte, error) {
 				}
 			}
 			s := scanner{reader: reader{buf: c.Body}}
+			var constant uint32
 			for s.next() {
-				if !free(s.op) {
-					edits = append(edits, edit{at: s.at, end: s.at, kind: editCharge, cost: 1})
+				cost := uint64(1)
+				switch {
+				case free(s.op):
+					cost = 0
+				case s.op == opMemoryCopy || s.op == opMemoryFill || s.op == opMemoryInit:
+					if constant < (leafCost+1)*BytesPerFuel { // Longer ones are among the edits.
+						cost += uint64(constant / BytesPerFuel)
+					}
 				}
+				constant = s.constant()
+				edits = append(edits, edit{at: s.at, end: s.at, kind: editCharge, cost: cost})
 			}
 			slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
 			b.edits = edits
