@@ -22,6 +22,7 @@ type bodyRewriter struct {
 	fuel      uint32   // the index of the fuel global
 	stack     uint32   // the index of the stack global
 	meter     bool
+	keepBulk  bool // bulk operations of a constant size stay what they are
 	info      *Info
 	// plan says which calls are charged for the stack, nil if none are; marks are
 	// those of the function that is being rewritten.
@@ -30,11 +31,13 @@ type bodyRewriter struct {
 	// blockType is the encoded type of a block with these results.
 	blockType func(results []ValType) []byte
 
-	scanner scanner
-	frames  []frame
-	edits   []edit
-	current int  // the edit that is being charged, or none
-	catches bool // the function catches exceptions
+	scanner   scanner
+	frames    []frame
+	edits     []edit
+	constants [2]constant
+	current   int  // the edit that is being charged, or none
+	catches   bool // the function catches exceptions
+	stores    bool // the function has bulk operations that become stores
 }
 
 // frame is a block that is open.
@@ -62,6 +65,7 @@ type edit struct {
 	cost    uint64 // of a charge
 	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
 	restore bool   // of a loop: an exception that was caught continues here
+	fill    byte   // the value of each byte
 }
 
 type editKind byte
@@ -75,6 +79,8 @@ const (
 	editBulkBytes                 // charge for a number of bytes on the stack, and yield
 	editBulkElems                 // the same for a number of elements
 	editBulkPages                 // the same for a number of pages
+	editFill                      // store value bytes instead of a memory.fill
+	editCopy                      // load and store value bytes instead of a memory.copy
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back behind it
 	editRestore                   // bring the stack back to what it was at the function's entry
@@ -102,12 +108,15 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 		c.NumLocals++
 		return locals + c.NumLocals - declared - 1
 	}
-	var length, entry uint64
-	if bulk {
+	var length, address, entry uint64
+	if bulk || b.stores {
 		length = extra()
 	}
+	if b.stores {
+		address = extra()
+	}
 	if b.plan == nil || !b.catches {
-		c.Body = b.emit(make([]byte, 0, size), c.Body, length, entry)
+		c.Body = b.emit(make([]byte, 0, size), c.Body, length, address, entry)
 		return nil
 	}
 	// An exception leaves functions without giving their stack back. So the
@@ -119,7 +128,7 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	out = append(appendUvarint(append(out, opGlobalGet), uint64(b.stack)), opLocalSet)
 	out = append(appendUvarint(out, entry), opBlock)
 	out = append(out, b.blockType(b.types[typ].Results)...)
-	out = b.emit(out, c.Body, length, entry)
+	out = b.emit(out, c.Body, length, address, entry)
 	c.Body = append(b.appendRestore(out, entry), opEnd)
 	return nil
 }
@@ -150,10 +159,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
-	b.current, b.catches = 0, false
+	b.current, b.catches, b.stores, b.constants = 0, false, false, [2]constant{}
 	calls, checked := false, false
-	var constant uint32 // That the instruction before has left on the stack.
-	for ; s.next(); constant = s.constant() {
+	for s.next() {
 		if len(b.frames) == 0 {
 			s.fail(s.at, "want the end of the body, have instruction %#x", s.op)
 			break
@@ -233,6 +241,8 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 				b.enter(function)
 				b.exit(function)
 			}
+		case opI32Const:
+			b.constant()
 		case opLocalGet, opLocalSet, opLocalTee:
 			s.within("local", s.imm, int(locals))
 		case opGlobalGet, opGlobalSet:
@@ -240,8 +250,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case opTableSet:
 			b.info.MutatesTables = true
 		case opMemoryCopy, opMemoryFill, opMemoryInit:
-			if cost := uint64(constant >> bytesShift); constant != 0 && cost <= leafCost {
-				b.add(cost)
+			if length := b.constantLength(); length != 0 && length>>bytesShift <= leafCost {
+				b.add(uint64(length >> bytesShift))
+				b.constantBulk(length)
 				break
 			}
 			bulk = true
@@ -394,15 +405,17 @@ func (e *edit) size() int {
 		return 4 + 5 + 5 + 10
 	case editIndex:
 		return 5
+	case editFill, editCopy:
+		return 64 + int(e.value)/16*32
 	default:
 		return 96
 	}
 }
 
-// emit appends the body with its edits to out. local is the index of the local
-// that keeps the length of a bulk operation, entry of that for the stack at the
-// function's entry.
-func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
+// emit appends the body with its edits to out. local and address are the indexes of
+// the locals that keep the length or the addresses of a bulk operation, entry of
+// that for the stack at the function's entry.
+func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []byte {
 	at := 0
 	for i := range b.edits {
 		e := &b.edits[i]
@@ -434,6 +447,10 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 			out = b.appendCharge(b.appendYield(out), e.cost)
 		case editIndex:
 			out = appendUvarint(out, uint64(e.value))
+		case editFill:
+			out = appendFill(out, e, address)
+		case editCopy:
+			out = appendCopy(out, e, local, address)
 		case editEnter:
 			// Nothing follows the yield, so that the way past it has one
 			// predecessor, see editLoop.

@@ -476,6 +476,7 @@ func countEach(bin []byte) ([]byte, error) {
 	rw := &rewriter{Module: m, opts: Options{Meter: true}, info: &Info{}, yield: m.imported(ExternFunc)}
 	code := func() error {
 		b := rw.bodies()
+		b.keepBulk = true
 		for i := range m.Codes {
 			c := &m.Codes[i]
 			locals := uint64(len(rw.types[m.Functions[i]].Params)) + c.NumLocals
@@ -506,7 +507,7 @@ func countEach(bin []byte) ([]byte, error) {
 			}
 			slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
 			b.edits = edits
-			c.Body = b.emit(nil, c.Body, locals, 0)
+			c.Body = b.emit(nil, c.Body, locals, 0, 0)
 			if bulk {
 				c.LocalGroups++
 				c.Locals = append(c.Locals, 1, byte(I32))
