@@ -8,45 +8,167 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"unsafe"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// encoder appends a value in protobuf. It reads the value where it lies and makes
-// no copy of it; v is addressable.
-type encoder func(b []byte, v reflect.Value) ([]byte, error)
+// encoder appends the fields of a struct that travel, in protobuf and in the order
+// of their numbers.
+//
+// It is a list that one loop reads, made once of the struct's tags, and it finds
+// the fields by their offsets. Package reflect, which finds them too, takes longer
+// for the way to a field than writing it takes; the code that is generated for
+// k8s.io/api asks for the size of each message first, and then again for that of
+// those within.
+type encoder []fieldEncoder
 
-// message returns the encoder of those fields of t, a struct, that the tree has,
-// in the order of their numbers. Below a field that is there as a whole the generated code of k8s.io/api
-// encodes.
+// fieldEncoder appends a field.
+type fieldEncoder struct {
+	offset uintptr
+	number uint64
+	holds  holding
+	kind   kind
+	// empty says that a value is written even if it is empty, as the generated
+	// code does.
+	empty bool
+	// size is that of an element of a list.
+	size uintptr
+	// message encodes what is a struct.
+	message encoder
+	// by encodes what is anything else.
+	by func(b []byte, p unsafe.Pointer) ([]byte, error)
+}
+
+// holding is what a field has of values.
+type holding uint8
+
+const (
+	one holding = iota
+	// maybe is one or none: a pointer.
+	maybe
+	// list is any number: a slice.
+	list
+)
+
+// kind is how a value is encoded.
+type kind uint8
+
+const (
+	text kind = iota
+	flag
+	int32s
+	int64s
+	submessage
+	other
+)
+
+// append appends the fields of the struct at p.
+func (e encoder) append(b []byte, p unsafe.Pointer) (_ []byte, err error) {
+	for i := range e {
+		f := &e[i]
+		at := unsafe.Add(p, f.offset)
+		switch f.holds {
+		case maybe:
+			if at = *(*unsafe.Pointer)(at); at == nil {
+				continue
+			}
+		case list:
+			// The head of a slice is the same whatever its elements are.
+			elements := *(*[]struct{})(at)
+			first := unsafe.Pointer(unsafe.SliceData(elements))
+			for i := range uintptr(len(elements)) {
+				if b, err = f.append(b, unsafe.Add(first, i*f.size)); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if b, err = f.append(b, at); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// append appends the value at p.
+func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) ([]byte, error) {
+	switch f.kind {
+	case text:
+		s := *(*string)(p)
+		if s == "" && !f.empty {
+			return b, nil
+		}
+		return appendText(b, f.number, s), nil
+	case submessage:
+		b = append(appendVarint(b, f.number<<3|bytesType), 0)
+		start := len(b)
+		b, err := f.message.append(b, p)
+		if err != nil {
+			return nil, err
+		}
+		return endMessage(b, start), nil
+	case other:
+		return f.by(b, p)
+	}
+	var n uint64
+	switch f.kind {
+	case flag:
+		if *(*bool)(p) {
+			n = 1
+		}
+	case int32s:
+		n = uint64(*(*int32)(p))
+	case int64s:
+		n = uint64(*(*int64)(p))
+	}
+	if n == 0 && !f.empty {
+		return b, nil
+	}
+	return appendVarint(appendVarint(b, f.number<<3|varintType), n), nil
+}
+
+// encoder returns the encoder of those fields of t, a struct, that the tree has.
 //
 // A string or a number that is named and empty is left out, which the generated
 // code does not do: it reads the same.
-func (tr *tree) message(t reflect.Type) encoder {
+func (tr *tree) encoder(t reflect.Type) encoder {
 	if tr.whole {
-		return marshalMessage
+		return wholeEncoder(t)
 	}
-	type part struct {
-		number uint64
-		index  int
-		encode encoder
-	}
-	var parts []part
+	var e encoder
 	for i, f := range tr.byStructField() {
-		number := fieldNumber(t.Field(i))
-		parts = append(parts, part{number, i, f.field(number, t.Field(i).Type, f.generated)})
+		e = append(e, f.field(t.Field(i)))
 	}
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.number, b.number) })
-	return func(b []byte, v reflect.Value) ([]byte, error) {
-		var err error
-		for i := range parts {
-			if b, err = parts[i].encode(b, v.Field(parts[i].index)); err != nil {
-				return nil, err
-			}
+	return e.sorted()
+}
+
+// wholeEncoders holds what wholeEncoder made.
+var wholeEncoders sync.Map
+
+// wholeEncoder returns the encoder of a struct that makes the bytes that the
+// generated code makes: TestEverythingIsWhatKubernetesWrites.
+func wholeEncoder(t reflect.Type) encoder {
+	if e, ok := wholeEncoders.Load(t); ok {
+		return e.(encoder)
+	}
+	var e encoder
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("protobuf") != "" {
+			e = append(e, (&tree{whole: true, generated: true}).field(f))
 		}
-		return b, nil
 	}
+	e = e.sorted()
+	wholeEncoders.Store(t, e)
+	return e
+}
+
+func (e encoder) sorted() encoder {
+	slices.SortFunc(e, func(a, b fieldEncoder) int { return cmp.Compare(a.number, b.number) })
+	return e
 }
 
 // byStructField returns what the tree has of each field of the struct. In Go some
@@ -113,111 +235,120 @@ const (
 	bytesType  = 2
 )
 
-// field returns the encoder of a field or of one of its elements, which is there
-// even if it is empty.
-func (tr *tree) field(number uint64, t reflect.Type, element bool) encoder {
-	key := number<<3 | bytesType
-	switch t.Kind() {
-	case reflect.Pointer:
-		value := tr.field(number, t.Elem(), true)
-		return func(b []byte, v reflect.Value) ([]byte, error) {
-			if v.IsNil() {
-				return b, nil
-			}
-			return value(b, v.Elem())
+// field returns the encoder of a field.
+func (tr *tree) field(f reflect.StructField) fieldEncoder {
+	e := tr.value(fieldNumber(f), f.Type)
+	e.offset = f.Offset
+	e.empty = e.empty || tr.generated
+	return e
+}
+
+// value returns the encoder of a value of the type t.
+func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
+	e := fieldEncoder{number: number, kind: other}
+	switch {
+	case t == reflect.TypeFor[metav1.Time]():
+		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) { return appendTime(b, number, (*metav1.Time)(p)), nil }
+		return e
+	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(reflect.TypeFor[message]()) && !nested(t):
+		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
+			return appendGenerated(b, number, reflect.NewAt(t, p).Interface().(message))
 		}
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
+		return e
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		if t == reflect.TypeFor[[]byte]() {
 			break
 		}
-		value := tr.field(number, t.Elem(), true)
-		return func(b []byte, v reflect.Value) (_ []byte, err error) {
-			for i := range v.Len() {
-				if b, err = value(b, v.Index(i)); err != nil {
-					return nil, err
-				}
-			}
-			return b, nil
+		e = tr.value(number, t.Elem())
+		if e.holds != one {
+			break
 		}
+		// A pointer to an empty value says that it is empty.
+		e.holds, e.empty, e.size = maybe, true, t.Elem().Size()
+		if t.Kind() == reflect.Slice {
+			e.holds = list
+		}
+		return e
 	case reflect.Map:
-		return tr.mapOf(key, t)
+		e.by = tr.mapOf(number, t)
+		return e
 	case reflect.Struct:
-		message := tr.message(t)
-		return func(b []byte, v reflect.Value) ([]byte, error) {
-			b = appendVarint(b, key)
-			start := len(b)
-			b, err := message(b, v)
-			if err != nil {
-				return nil, err
-			}
-			return insertLength(b, start), nil
-		}
+		e.kind, e.message = submessage, tr.encoder(t)
+		return e
 	case reflect.String:
-		return func(b []byte, v reflect.Value) ([]byte, error) {
-			s := v.String()
-			if s == "" && !element {
-				return b, nil
-			}
-			return append(appendVarint(appendVarint(b, key), uint64(len(s))), s...), nil
-		}
+		e.kind = text
+		return e
 	case reflect.Bool:
-		key = number<<3 | varintType
-		return func(b []byte, v reflect.Value) ([]byte, error) {
-			if v.Bool() {
-				return append(appendVarint(b, key), 1), nil
-			}
-			if !element {
-				return b, nil
-			}
-			return append(appendVarint(b, key), 0), nil
-		}
-	case reflect.Int32, reflect.Int64:
-		key = number<<3 | varintType
-		return func(b []byte, v reflect.Value) ([]byte, error) {
-			n := v.Int()
-			if n == 0 && !element {
-				return b, nil
-			}
-			return appendVarint(appendVarint(b, key), uint64(n)), nil
-		}
+		e.kind = flag
+		return e
+	case reflect.Int32:
+		e.kind = int32s
+		return e
+	case reflect.Int64:
+		e.kind = int64s
+		return e
 	}
 	panic(fmt.Sprintf("codec: no encoder of %s", t)) // TestEveryFieldHasAnEncoder
 }
 
 // mapOf returns the encoder of a map with strings as keys, in their order, so that
 // equal maps have equal bytes.
-func (tr *tree) mapOf(key uint64, t reflect.Type) encoder {
-	entry := func(b []byte, k string, value func([]byte) ([]byte, error)) ([]byte, error) {
-		b = appendVarint(b, key)
-		start := len(b)
-		b = append(appendVarint(append(b, 1<<3|bytesType), uint64(len(k))), k...)
-		b, err := value(b)
-		if err != nil {
-			return nil, err
+func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer) ([]byte, error) {
+	switch t {
+	case reflect.TypeFor[map[string]string]():
+		m := &stringMap{number: number, whole: tr.whole, entries: slices.Compact(slices.Sorted(slices.Values(tr.entries)))}
+		return func(b []byte, p unsafe.Pointer) ([]byte, error) { return m.append(b, *(*map[string]string)(p)), nil }
+	case reflect.TypeFor[corev1.ResourceList]():
+		return func(b []byte, p unsafe.Pointer) ([]byte, error) {
+			return tr.appendResources(b, number, *(*corev1.ResourceList)(p)), nil
 		}
-		return insertLength(b, start), nil
 	}
-	if t == reflect.TypeFor[map[string]string]() {
-		m := &stringMap{key: key, whole: tr.whole, entries: slices.Compact(slices.Sorted(slices.Values(tr.entries)))}
-		return m.encode
-	}
-	value := (&tree{whole: true}).field(2, t.Elem(), true)
-	return func(b []byte, v reflect.Value) (_ []byte, err error) {
-		keys := v.MapKeys()
+	value := (&tree{whole: true}).value(2, t.Elem())
+	value.empty = true
+	return func(b []byte, p unsafe.Pointer) (_ []byte, err error) {
+		m := reflect.NewAt(t, p).Elem()
+		keys := m.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, k := range keys {
 			if !tr.hasEntry(k.String()) {
 				continue
 			}
 			// An element of a map has no address.
-			e := reflect.New(t.Elem()).Elem()
-			e.Set(v.MapIndex(k))
-			if b, err = entry(b, k.String(), func(b []byte) ([]byte, error) { return value(b, e) }); err != nil {
+			e := reflect.New(t.Elem())
+			e.Elem().Set(m.MapIndex(k))
+			b = append(appendVarint(b, number<<3|bytesType), 0)
+			start := len(b)
+			if b, err = value.append(appendText(b, 1, k.String()), e.UnsafePointer()); err != nil {
 				return nil, err
 			}
+			b = endMessage(b, start)
 		}
 		return b, nil
 	}
+}
+
+// appendResources appends a map of quantities.
+func (tr *tree) appendResources(b []byte, number uint64, resources corev1.ResourceList) []byte {
+	var room [8]corev1.ResourceName
+	names := room[:0]
+	for name := range resources {
+		if tr.hasEntry(string(name)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		quantity := resources[name]
+		value := quantity.String()
+		b = append(appendVarint(b, number<<3|bytesType), 0)
+		start := len(b)
+		b = append(appendVarint(appendText(b, 1, string(name)), 2<<3|bytesType), 0)
+		inner := len(b)
+		b = endMessage(endMessage(appendText(b, 1, value), inner), start)
+	}
+	return b
 }
 
 // hasEntry reports whether the entry of a map travels.
@@ -227,7 +358,7 @@ func (tr *tree) hasEntry(key string) bool {
 
 // stringMap encodes maps such as labels.
 type stringMap struct {
-	key uint64
+	number uint64
 	// entries are the keys that travel, sorted, unless all do.
 	whole   bool
 	entries []string
@@ -237,22 +368,21 @@ type stringMap struct {
 	order atomic.Pointer[[]string]
 }
 
-func (s *stringMap) encode(b []byte, v reflect.Value) ([]byte, error) {
-	m := *v.Addr().Interface().(*map[string]string)
+func (s *stringMap) append(b []byte, m map[string]string) []byte {
 	if len(m) == 0 {
-		return b, nil
+		return b
 	}
 	if !s.whole {
 		for _, k := range s.entries {
 			if value, ok := m[k]; ok {
-				b = s.append(b, k, value)
+				b = s.appendEntry(b, k, value)
 			}
 		}
-		return b, nil
+		return b
 	}
 	if order := s.order.Load(); order != nil && len(*order) == len(m) {
 		if all, ok := s.inOrder(b, m, *order); ok {
-			return all, nil
+			return all
 		}
 	}
 	order := make([]string, 0, len(m))
@@ -262,7 +392,7 @@ func (s *stringMap) encode(b []byte, v reflect.Value) ([]byte, error) {
 	slices.Sort(order)
 	b, _ = s.inOrder(b, m, order)
 	s.order.Store(&order)
-	return b, nil
+	return b
 }
 
 // inOrder appends the entries of m if order is its keys.
@@ -272,41 +402,61 @@ func (s *stringMap) inOrder(b []byte, m map[string]string, order []string) (all 
 		if !ok {
 			return nil, false
 		}
-		b = s.append(b, k, value)
+		b = s.appendEntry(b, k, value)
 	}
 	return b, true
 }
 
-func (s *stringMap) append(b []byte, k, value string) []byte {
+func (s *stringMap) appendEntry(b []byte, k, value string) []byte {
 	n := 2 + varintSize(uint64(len(k))) + len(k) + varintSize(uint64(len(value))) + len(value)
-	b = appendVarint(appendVarint(b, s.key), uint64(n))
-	b = append(appendVarint(append(b, 1<<3|bytesType), uint64(len(k))), k...)
-	return append(appendVarint(append(b, 2<<3|bytesType), uint64(len(value))), value...)
+	b = appendVarint(appendVarint(b, s.number<<3|bytesType), uint64(n))
+	return appendText(appendText(b, 1, k), 2, value)
 }
 
-// marshalMessage encodes a message by its own code.
-func marshalMessage(b []byte, v reflect.Value) ([]byte, error) {
-	m := v.Addr().Interface().(message)
+// appendTime appends a time as the generated code does: in seconds, and nothing
+// for the zero time.
+func appendTime(b []byte, number uint64, t *metav1.Time) []byte {
+	b = append(appendVarint(b, number<<3|bytesType), 0)
+	start := len(b)
+	if !t.IsZero() {
+		const nanos = 2<<3 | varintType
+		b = append(appendVarint(append(b, 1<<3|varintType), uint64(t.Unix())), nanos, 0)
+	}
+	return endMessage(b, start)
+}
+
+// appendGenerated appends a message that has code of its own.
+func appendGenerated(b []byte, number uint64, m message) ([]byte, error) {
 	size := m.Size()
+	b = appendVarint(appendVarint(b, number<<3|bytesType), uint64(size))
 	b = slices.Grow(b, size)
 	n, err := m.MarshalToSizedBuffer(b[len(b) : len(b)+size])
 	if err != nil {
 		return nil, err
 	}
 	if n != size {
-		copy(b[len(b):], b[len(b)+size-n:len(b)+size])
+		return nil, fmt.Errorf("%T has %d bytes instead of %d", m, n, size)
 	}
 	return b[:len(b)+n], nil
 }
 
-// insertLength puts the length of the message that begins at start before it.
-func insertLength(b []byte, start int) []byte {
+func appendText(b []byte, number uint64, s string) []byte {
+	return append(appendVarint(appendVarint(b, number<<3|bytesType), uint64(len(s))), s...)
+}
+
+// endMessage writes the length of the message that begins at start into the byte
+// before it, and into more if it takes more.
+func endMessage(b []byte, start int) []byte {
 	n := len(b) - start
-	size := varintSize(uint64(n))
-	var room [10]byte
-	b = append(b, room[:size]...)
-	copy(b[start+size:], b[start:start+n])
-	appendVarint(b[:start], uint64(n))
+	if n < 0x80 {
+		b[start-1] = byte(n)
+		return b
+	}
+	more := varintSize(uint64(n)) - 1
+	var room [9]byte
+	b = append(b, room[:more]...)
+	copy(b[start+more:], b[start:start+n])
+	appendVarint(b[:start-1], uint64(n))
 	return b
 }
 

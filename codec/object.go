@@ -2,7 +2,7 @@ package codec
 
 import (
 	"fmt"
-	"reflect"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +40,7 @@ func (p *Projection) DeclaredPod(pod *corev1.Pod) (b []byte, ok bool, err error)
 	if p == nil || p.declared == nil {
 		return nil, false, nil
 	}
-	b, err = p.declared(nil, reflect.ValueOf(pod).Elem())
+	b, err = p.declared.append(nil, unsafe.Pointer(pod))
 	if err != nil {
 		return nil, true, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
@@ -51,7 +51,7 @@ func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
 	if p == nil {
 		p = everything()
 	}
-	b, err := p.pod(b, reflect.ValueOf(pod).Elem())
+	b, err := p.pod.append(b, unsafe.Pointer(pod))
 	if err != nil {
 		return nil, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
@@ -62,7 +62,7 @@ func (p *Projection) appendNode(b []byte, node *corev1.Node) ([]byte, error) {
 	if p == nil {
 		p = everything()
 	}
-	b, err := p.node(b, reflect.ValueOf(node).Elem())
+	b, err := p.node.append(b, unsafe.Pointer(node))
 	if err != nil {
 		return nil, fmt.Errorf("encode Node %q: %w", node.Name, err)
 	}

@@ -89,7 +89,7 @@ var everything = sync.OnceValue(func() *Projection {
 
 // encoder returns the encoder of a kind.
 func (p *Projection) encoder(kind string) encoder {
-	return p.kinds[kind].ofObject(kinds[kind]).message(kinds[kind])
+	return p.kinds[kind].ofObject(kinds[kind]).encoder(kinds[kind])
 }
 
 func (p *Projection) add(path string) error {

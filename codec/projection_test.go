@@ -462,7 +462,8 @@ func BenchmarkProjection(b *testing.B) {
 			b.ReportMetric(float64(len(raw)), "bytes")
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.Node(node); err != nil {
+				var err error
+				if raw, err = p.appendNode(raw[:0], node); err != nil { // As a Table does it.
 					b.Fatal(err)
 				}
 			}
