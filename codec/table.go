@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -16,7 +17,14 @@ type Object struct {
 	// Ref is what guests know this version by.
 	Ref   abi.Ref
 	bytes []byte
-	slot  *slot
+	// node or pod is the object itself.
+	node *corev1.Node
+	pod  *corev1.Pod
+	// next is the next Object in its bucket.
+	next atomic.Pointer[Object]
+	// used is the epoch in which the object was asked for, or one of the few
+	// before it.
+	used atomic.Uint64
 }
 
 // Bytes returns the encoded object, which must not be changed.
@@ -36,15 +44,15 @@ func (o *Object) Bytes() []byte { return o.bytes }
 // The zero value is ready to use. A Table is safe for use by several
 // goroutines.
 type Table struct {
-	// objects holds the current *Object of each pointer. Reading it takes no
-	// lock: many goroutines filter nodes at the same time.
-	objects sync.Map
+	// objects holds the current Object of each pointer. Reading it takes no lock:
+	// many goroutines filter nodes at the same time.
+	objects pointers
 	epoch   atomic.Uint64
 	// projection is what is encoded; nil is everything.
 	projection atomic.Pointer[Projection]
 
-	mu    sync.Mutex
-	byKey map[key]*slot
+	mu   sync.Mutex
+	keys map[key]*slot
 	// slots is by number. It is copied when it grows, so that Lookup can read
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
@@ -66,11 +74,7 @@ type key struct {
 type slot struct {
 	number  uint32
 	version uint32
-	key     key
-	pointer any
 	current atomic.Pointer[Object]
-	// used is the epoch in which the object was last asked for.
-	used atomic.Uint64
 }
 
 const (
@@ -78,6 +82,10 @@ const (
 	// scheduler that looks at a twentieth of its nodes in each cycle comes
 	// round to each of them long before.
 	epochsKept = 128
+	// epochsMissed is how many epochs may pass before it is noted that an object
+	// is still used. To write it in each would take the object's cache line from
+	// the other processors each time.
+	epochsMissed = 16
 	// sweepMin is how many slots a Table uses before it looks for any to free.
 	sweepMin = 256
 )
@@ -91,10 +99,7 @@ func (t *Table) Project(p *Projection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.projection.Store(p)
-	t.objects.Clear()
-	for _, s := range t.byKey {
-		s.pointer = nil
-	}
+	t.objects.clear()
 }
 
 // Projection returns what the Table encodes, nil for everything.
@@ -104,20 +109,24 @@ func (t *Table) Projection() *Projection { return t.projection.Load() }
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
-	if o := t.seen(pod); o != nil {
-		return o, nil
+	for o := t.objects.bucket(maphash.Comparable(seed, pod)); o != nil; o = o.next.Load() {
+		if o.pod == pod {
+			return t.use(o), nil
+		}
 	}
-	return t.encode(pod, key{'p', pod.Namespace, pod.Name}, func(p *Projection, b []byte) ([]byte, error) { return p.appendPod(b, pod) })
+	return t.encode(nil, pod, key{'p', pod.Namespace, pod.Name})
 }
 
 // Node returns the encoded version of node.
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Node(node *corev1.Node) (*Object, error) {
-	if o := t.seen(node); o != nil {
-		return o, nil
+	for o := t.objects.bucket(maphash.Comparable(seed, node)); o != nil; o = o.next.Load() {
+		if o.node == node {
+			return t.use(o), nil
+		}
 	}
-	return t.encode(node, key{kind: 'n', name: node.Name}, func(p *Projection, b []byte) ([]byte, error) { return p.appendNode(b, node) })
+	return t.encode(node, nil, key{kind: 'n', name: node.Name})
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -147,7 +156,7 @@ func (t *Table) Passing(place Place, object metav1.Object) (*Object, error) {
 		t.places[place] = s
 	}
 	s.version = abi.NextVersion(s.version)
-	return &Object{Ref: abi.MakeRef(s.version, s.number), bytes: b, slot: s}, nil
+	return &Object{Ref: abi.MakeRef(s.version, s.number), bytes: b}, nil
 }
 
 // Lookup returns the object that ref names, if it is the current version of its
@@ -164,17 +173,10 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 	return o, true
 }
 
-// seen returns the object of a pointer that is known.
-func (t *Table) seen(pointer any) *Object {
-	v, ok := t.objects.Load(pointer)
-	if !ok {
-		return nil
-	}
-	o := v.(*Object)
-	// Writing the same epoch over and over would bounce the cache line between
-	// the processors.
-	if epoch := t.epoch.Load(); o.slot.used.Load() != epoch {
-		o.slot.used.Store(epoch)
+// use notes that o was asked for.
+func (t *Table) use(o *Object) *Object {
+	if epoch := t.epoch.Load(); epoch-o.used.Load() >= epochsMissed {
+		o.used.Store(epoch)
 	}
 	return o
 }
@@ -183,55 +185,58 @@ func (t *Table) seen(pointer any) *Object {
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// encode encodes an object that is behind a new pointer.
-func (t *Table) encode(pointer any, k key, by func(*Projection, []byte) ([]byte, error)) (*Object, error) {
+// encode encodes a Node or a Pod that is behind a new pointer.
+func (t *Table) encode(node *corev1.Node, pod *corev1.Pod, k key) (*Object, error) {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
 	for {
 		projection := t.projection.Load()
-		b, err := by(projection, (*buffer)[:0])
+		var err error
+		b := (*buffer)[:0]
+		if node != nil {
+			b, err = projection.appendNode(b, node)
+		} else {
+			b, err = projection.appendPod(b, pod)
+		}
 		if err != nil {
 			return nil, err
 		}
 		*buffer = b
-		if o := t.update(pointer, k, b, projection); o != nil {
+		if o := t.update(&Object{node: node, pod: pod}, k, b, projection); o != nil {
 			return o, nil
 		}
 	}
 }
 
-// update makes b, which it copies, the content of the object that key names and
-// pointer its pointer. It returns nil if the projection that b was made by has
-// passed.
-func (t *Table) update(pointer any, k key, b []byte, projection *Projection) *Object {
+// update makes o, with b as its bytes, which it copies, the current version of
+// what key names. It returns nil if the projection that b was made by has passed.
+func (t *Table) update(o *Object, k key, b []byte, projection *Projection) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.projection.Load() != projection {
 		return nil
 	}
-	s, ok := t.byKey[k]
+	s, ok := t.keys[k]
 	if !ok {
 		s = t.allocate()
-		s.key = k
-		if t.byKey == nil {
-			t.byKey = map[key]*slot{}
+		if t.keys == nil {
+			t.keys = map[key]*slot{}
 		}
-		t.byKey[k] = s
+		t.keys[k] = s
 	}
-	s.used.Store(t.epoch.Load())
-	o := s.current.Load()
-	if o == nil || !bytes.Equal(o.bytes, b) {
+	old := s.current.Load()
+	if old != nil {
+		t.objects.remove(old)
+	}
+	if old != nil && bytes.Equal(old.bytes, b) {
+		o.Ref, o.bytes = old.Ref, old.bytes
+	} else {
 		s.version = abi.NextVersion(s.version)
-		o = &Object{Ref: abi.MakeRef(s.version, s.number), bytes: bytes.Clone(b), slot: s}
-		s.current.Store(o)
+		o.Ref, o.bytes = abi.MakeRef(s.version, s.number), bytes.Clone(b)
 	}
-	if s.pointer != pointer {
-		if s.pointer != nil {
-			t.objects.Delete(s.pointer)
-		}
-		s.pointer = pointer
-	}
-	t.objects.Store(pointer, o)
+	o.used.Store(t.epoch.Load())
+	s.current.Store(o)
+	t.objects.add(o)
 	return o
 }
 
@@ -240,9 +245,9 @@ func (t *Table) allocate() *slot {
 	if t.sweepAt == 0 {
 		t.sweepAt = sweepMin
 	}
-	if len(t.free) == 0 && len(t.byKey) >= t.sweepAt {
+	if len(t.free) == 0 && len(t.keys) >= t.sweepAt {
 		t.sweep()
-		t.sweepAt = max(sweepMin, 2*len(t.byKey))
+		t.sweepAt = max(sweepMin, 2*len(t.keys))
 	}
 	if n := len(t.free); n > 0 {
 		s := t.free[n-1]
@@ -264,15 +269,13 @@ func (t *Table) allocate() *slot {
 // sweep frees the slots of objects that were not used for epochsKept epochs.
 func (t *Table) sweep() {
 	epoch := t.epoch.Load()
-	for k, s := range t.byKey {
-		if s.used.Load()+epochsKept >= epoch {
+	for k, s := range t.keys {
+		o := s.current.Load()
+		if o.used.Load()+epochsKept+epochsMissed > epoch {
 			continue
 		}
-		delete(t.byKey, k)
-		if s.pointer != nil {
-			t.objects.Delete(s.pointer)
-		}
-		s.pointer = nil
+		delete(t.keys, k)
+		t.objects.remove(o)
 		s.current.Store(nil)
 		t.free = append(t.free, s)
 	}
