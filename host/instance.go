@@ -20,8 +20,10 @@ import (
 type Instance struct {
 	plugin  *Plugin
 	version *version
-	module  api.Module
-	memory  api.Memory
+	// slot is where the instance is while it is idle.
+	slot   *slot
+	module api.Module
+	memory api.Memory
 	// linear is what memory is a view of.
 	linear *snapmem.Memory
 	// globals are those that a snapshot holds.

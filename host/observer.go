@@ -122,7 +122,7 @@ func (p *Plugin) Stats() Stats {
 		s.MemoryBytes = uint64(len(v.snapshot.memory))
 	}
 	v.pool.mu.Lock()
-	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, len(v.pool.idle), v.pool.limit, len(v.pool.waiters)
+	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)
 	v.pool.mu.Unlock()
 	p.mu.Lock()
 	s.Retired = len(p.retired)

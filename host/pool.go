@@ -5,18 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
-// pool is a bounded stack of idle instances. Last in, first out: the instance
-// that ran last has its memory in the processor's caches.
+// pool is a bounded set of instances. Those that are idle stand in slots, each in a
+// cache line of its own, and a caller takes one by a single atomic operation: it
+// looks first into the slot that its processor used last, then into the one that
+// anybody used last, then into the others. So an instance stays with the
+// processor whose caches have its memory. Callers meet only if there are fewer
+// instances than they are.
 //
 // It is not a sync.Pool, which drops instances without closing them: wazero
-// keeps an instance until it is closed.
+// keeps an instance until it is closed. What a sync.Pool keeps here for each
+// processor is where to look first, and that may be lost.
 type pool struct {
+	slots []slot
+	// near has the *slot that each processor used last, last that of them all.
+	near sync.Pool
+	last atomic.Pointer[slot]
+	// rare says that there is more to do than to take an instance or put it
+	// back: the pool is closed, or somebody waits or is about to.
+	rare atomic.Int32
+
 	mu    sync.Mutex
-	idle  []*Instance
 	count int // Instances that exist or are being made.
-	limit int
 	// waiters are the callers that found no instance, oldest first. Each gets
 	// an instance, or nil for the leave to make one.
 	waiters []chan *Instance
@@ -27,31 +39,96 @@ type pool struct {
 	drained chan struct{}
 }
 
+// slot has room for an idle instance.
+type slot struct {
+	idle atomic.Pointer[Instance]
+	// Processors fetch lines in pairs.
+	_ [120]byte
+}
+
+// take takes the instance of the slot, nil if there is none.
+func (s *slot) take() *Instance {
+	inst := s.idle.Load()
+	if inst == nil || !s.idle.CompareAndSwap(inst, nil) {
+		return nil
+	}
+	return inst
+}
+
 func newPool(limit int, discard func(*Instance)) *pool {
-	return &pool{limit: limit, idle: make([]*Instance, 0, limit), discard: discard, drained: make(chan struct{})}
+	p := &pool{slots: make([]slot, limit), discard: discard, drained: make(chan struct{})}
+	p.last.Store(&p.slots[0])
+	return p
+}
+
+// take takes an idle instance, nil if there is none.
+func (p *pool) take() *Instance {
+	near, _ := p.near.Get().(*slot)
+	if near != nil {
+		if inst := near.take(); inst != nil {
+			p.near.Put(near)
+			return inst
+		}
+	}
+	last := p.last.Load()
+	if inst := last.take(); inst != nil {
+		p.near.Put(last)
+		return inst
+	}
+	for i := range p.slots {
+		if inst := p.slots[i].take(); inst != nil {
+			p.used(&p.slots[i])
+			return inst
+		}
+	}
+	if near != nil {
+		p.near.Put(near)
+	}
+	return nil
+}
+
+// used notes where an instance is that was elsewhere before. p.near has nothing for
+// the processor.
+func (p *pool) used(s *slot) {
+	p.last.Store(s)
+	p.near.Put(s)
+}
+
+// idle returns how many instances are idle.
+func (p *pool) idle() (n int) {
+	for i := range p.slots {
+		if p.slots[i].idle.Load() != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // acquire takes an idle instance, or nil when the caller may make one; it must
 // then call either put or forget. It waits while the limit is reached.
 func (p *pool) acquire(ctx context.Context) (*Instance, error) {
+	if p.rare.Load() == 0 {
+		if inst := p.take(); inst != nil {
+			return inst, nil
+		}
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if n := len(p.idle); n > 0 {
-		inst := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
-		p.mu.Unlock()
-		return inst, nil
-	}
-	if p.count < p.limit {
+	inst := p.takeOrWait()
+	if inst == nil && p.count < len(p.slots) {
 		p.count++
+		p.rare.Add(-1)
 		p.mu.Unlock()
 		return nil, nil
 	}
-	return p.wait(ctx)
+	if inst == nil {
+		return p.wait(ctx)
+	}
+	p.mu.Unlock()
+	return inst, nil
 }
 
 // errNobody says that there is no other instance to wait for.
@@ -70,18 +147,30 @@ func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 		return nil, errNobody
 	}
 	p.count--
-	if n := len(p.idle); n > 0 {
-		inst := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
+	if inst := p.takeOrWait(); inst != nil {
 		p.mu.Unlock()
 		return inst, nil
 	}
 	return p.wait(ctx)
 }
 
+// takeOrWait takes an idle instance, unless others wait for it. If it returns nil
+// the caller is counted in p.rare, so whoever puts one back from then on looks for
+// those who wait. p.mu is held.
+func (p *pool) takeOrWait() *Instance {
+	p.rare.Add(1)
+	if len(p.waiters) > 0 {
+		return nil
+	}
+	inst := p.take()
+	if inst != nil {
+		p.rare.Add(-1)
+	}
+	return inst
+}
+
 // wait waits for an instance, or for the leave to make one. p.mu is held, and
-// released.
+// released; p.rare counts the caller already.
 func (p *pool) wait(ctx context.Context) (*Instance, error) {
 	wait := make(chan *Instance, 1)
 	p.waiters = append(p.waiters, wait)
@@ -99,6 +188,7 @@ func (p *pool) wait(ctx context.Context) (*Instance, error) {
 	for i, w := range p.waiters {
 		if w == wait {
 			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+			p.rare.Add(-1)
 			p.mu.Unlock()
 			return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
 		}
@@ -117,19 +207,45 @@ func (p *pool) wait(ctx context.Context) (*Instance, error) {
 
 // put gives an instance back that may run again.
 func (p *pool) put(inst *Instance) {
+	if s := inst.slot; s == nil || !s.idle.CompareAndSwap(nil, inst) {
+		p.move(inst)
+	}
+	if p.rare.Load() != 0 {
+		p.settle()
+	}
+}
+
+// move puts an instance into another slot than its last. There are as many slots as
+// instances, so one is free.
+func (p *pool) move(inst *Instance) {
+	for i := 0; ; i = (i + 1) % len(p.slots) {
+		s := &p.slots[i]
+		if inst.slot = s; s.idle.CompareAndSwap(nil, inst) {
+			p.near.Get()
+			p.used(s)
+			return
+		}
+	}
+}
+
+// settle serves those who wait with the instances that are idle, and discards
+// these if the pool is closed.
+func (p *pool) settle() {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	for len(p.waiters) > 0 || p.closed {
+		inst := p.take()
+		if inst == nil {
+			return
+		}
+		if !p.closed {
+			p.popWaiter() <- inst
+			continue
+		}
 		p.discard(inst)
-		p.forget()
-		return
+		p.count--
+		p.checkDrained()
 	}
-	if w := p.popWaiter(); w != nil {
-		w <- inst
-	} else {
-		p.idle = append(p.idle, inst)
-	}
-	p.mu.Unlock()
 }
 
 // forget says that an instance is gone, or was not made after all.
@@ -154,15 +270,14 @@ func (p *pool) close() {
 		return
 	}
 	p.closed = true
-	for _, inst := range p.idle {
+	p.rare.Add(1) // For ever.
+	for inst := p.take(); inst != nil; inst = p.take() {
 		p.discard(inst)
+		p.count--
 	}
-	p.count -= len(p.idle)
-	p.idle = nil
-	for _, w := range p.waiters {
+	for w := p.popWaiter(); w != nil; w = p.popWaiter() {
 		close(w)
 	}
-	p.waiters = nil
 	p.checkDrained()
 }
 
@@ -172,6 +287,7 @@ func (p *pool) popWaiter() chan *Instance {
 	}
 	w := p.waiters[0]
 	p.waiters = p.waiters[1:]
+	p.rare.Add(-1)
 	return w
 }
 

@@ -52,6 +52,32 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
+// TestEveryWaiterIsServed holds that no instance is put back unseen by those who
+// wait, which would be for ever.
+func TestEveryWaiterIsServed(t *testing.T) {
+	p := load(t, config("noop"))
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range 5000 {
+				inst, err := p.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+					t.Error(err)
+				}
+				inst.Release()
+			}
+		})
+	}
+	wg.Wait()
+	if s := p.Stats(); s.Waiting != 0 || s.Idle != s.Instances || s.Instances > s.Limit {
+		t.Errorf("got %+v", s)
+	}
+}
+
 // TestTrapServesAWaiter holds that whoever waits is served after a trap, whether
 // the instance is reset or discarded.
 func TestTrapServesAWaiter(t *testing.T) {
