@@ -119,33 +119,62 @@ const (
 	roundTime = 20 * time.Millisecond
 )
 
+// comparison is a row to measure. Each function runs its operation n times.
+type comparison struct {
+	what    string
+	target  target
+	ours    func(n int)
+	against string
+	theirs  func(n int)
+}
+
 // compare measures ours and theirs in turns, each for as many rounds, and adds
 // a row with the medians. Each function runs its operation n times.
 func (b *bench) compare(what string, t target, ours func(n int), against string, theirs func(n int)) {
-	counts := [2]int{calibrate(ours), calibrate(theirs)}
-	var times [2][]float64
-	var ratios []float64
-	var allocs [2]float64
-	for range rounds {
-		var round [2]float64
-		for i, f := range []func(int){ours, theirs} {
-			took, mallocs := once(f, counts[i])
-			round[i] = float64(took) / float64(counts[i])
-			times[i] = append(times[i], round[i])
-			allocs[i] += mallocs / float64(counts[i]) / rounds
-		}
-		ratios = append(ratios, round[0]/round[1])
-	}
-	our := figure{time.Duration(median(times[0])), allocs[0]}
-	their := figure{time.Duration(median(times[1])), allocs[1]}
-	ratio := median(ratios)
-	// The runtime itself allocates a little now and then.
-	ok := (t.time == 0 || our.time <= t.time) && (t.ratio == 0 || ratio <= t.ratio) && (!t.noAllocs || our.allocs < 0.01)
-	b.rows = append(b.rows, row{
-		what: what, ours: our.String(), against: against, theirs: their.String(),
-		ratio: fmt.Sprintf("%.3gx", ratio), target: t.String(), ok: ok,
-	})
+	b.compareAll(comparison{what, t, ours, against, theirs})
 }
+
+// compareAll does the same for several rows whose rounds take turns, too, so that
+// they can be compared with one another.
+func (b *bench) compareAll(list ...comparison) {
+	sides := make([][2]side, len(list))
+	for n, c := range list {
+		sides[n] = [2]side{{run: c.ours, count: calibrate(c.ours)}, {run: c.theirs, count: calibrate(c.theirs)}}
+	}
+	ratios := make([][]float64, len(list))
+	for range rounds {
+		for n := range sides {
+			ratios[n] = append(ratios[n], sides[n][0].round()/sides[n][1].round())
+		}
+	}
+	for n, c := range list {
+		our, their, ratio, t := sides[n][0].figure(), sides[n][1].figure(), median(ratios[n]), c.target
+		// The runtime itself allocates a little now and then.
+		ok := (t.time == 0 || our.time <= t.time) && (t.ratio == 0 || ratio <= t.ratio) && (!t.noAllocs || our.allocs < 0.01)
+		b.rows = append(b.rows, row{
+			what: c.what, ours: our.String(), against: c.against, theirs: their.String(),
+			ratio: fmt.Sprintf("%.3gx", ratio), target: t.String(), ok: ok,
+		})
+	}
+}
+
+// side is what is measured on one side of a row.
+type side struct {
+	run    func(n int)
+	count  int
+	times  []float64
+	allocs float64
+}
+
+// round runs the operation once more and returns the nanoseconds that it took.
+func (s *side) round() float64 {
+	took, mallocs := once(s.run, s.count)
+	s.times = append(s.times, float64(took)/float64(s.count))
+	s.allocs += mallocs / float64(s.count) / rounds
+	return s.times[len(s.times)-1]
+}
+
+func (s *side) figure() figure { return figure{time.Duration(median(s.times)), s.allocs} }
 
 // calibrate returns how many operations fill a round.
 func calibrate(f func(int)) int {
@@ -189,7 +218,9 @@ func (b *bench) print(out io.Writer) error {
 	fmt.Fprintln(t, "WHAT\tOURS\tCOMPARED WITH\tTHEIRS\tRATIO\tTARGET\tVERDICT")
 	for _, r := range b.rows {
 		verdict := "short"
-		if r.ok {
+		if r.target == "" {
+			verdict = "" // It is there to compare the others with.
+		} else if r.ok {
 			verdict = "ok"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.ours, r.against, r.theirs, r.ratio, r.target, verdict)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -78,10 +80,77 @@ func benchSched(b *bench) error {
 	if failed != nil {
 		return failed
 	}
+	if err := benchHostShare(b, rt); err != nil {
+		return err
+	}
 	if err := benchCycles(b, rt); err != nil {
 		return err
 	}
 	return benchNodeMemory(b, rt)
+}
+
+// benchHostShare measures what the host takes of a Filter: that of a guest that
+// does nothing, and fetches nothing.
+func benchHostShare(b *bench, rt *host.Runtime) error {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "noop.wasm")
+	if err := os.WriteFile(file, noop, 0o600); err != nil {
+		return err
+	}
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Source: host.File(file), Kind: abi.KindScheduler})
+	if err != nil {
+		return err
+	}
+	defer plugin.Close(b.ctx)
+	inst, err := plugin.Acquire(b.ctx)
+	if err != nil {
+		return err
+	}
+	defer inst.Release()
+	var failed error
+	call := func(n int) {
+		for range n {
+			if _, err := inst.Call(b.ctx, abi.Filter, 1, 2, 3); err != nil {
+				failed = err
+			}
+		}
+	}
+	const nodes = 1000
+	same := [][]fwk.NodeInfo{make([]fwk.NodeInfo, nodes)}
+	for i := range same[0] {
+		same[0][i] = framework.NewNodeInfo(node(i, 12))
+	}
+	var rows []comparison
+	for _, c := range []struct {
+		what, fields string
+		versions     [][]fwk.NodeInfo
+		target       target
+	}{
+		{"seen before", zoneAndTaints, same, target{noAllocs: true}},
+		{"new taints and one label", zoneAndTaints, nodeVersions(nodes, taint), target{}},
+		{"new labels", labelsAndTaints, nodeVersions(nodes, relabel), target{}},
+		{"whole and new", "", nodeVersions(nodes, renew), target{}},
+	} {
+		p, err := loadPlugin(b, rt, "noop "+c.what, file, c.fields)
+		if err != nil {
+			return err
+		}
+		filter, state, pod, turn := p.(fwk.FilterPlugin), framework.NewCycleState(), pod(), 0
+		rows = append(rows, comparison{"the host's share of a Filter, Node " + c.what, c.target, func(n int) {
+			for ; n > 0; n-- {
+				if status := filter.Filter(b.ctx, state, pod, c.versions[turn/nodes][turn%nodes]); !status.IsSuccess() {
+					failed = fmt.Errorf("filter: %s", status.Message())
+				}
+				turn = (turn + 1) % (nodes * len(c.versions))
+			}
+		}, "the call alone", call})
+	}
+	b.compareAll(rows...)
+	return failed
 }
 
 type nativePlugin struct{ fwk.FilterPlugin }

@@ -106,6 +106,37 @@ func (nativeCycle) Filter(_ context.Context, state fwk.CycleState, pod *corev1.P
 	return nil
 }
 
+// loadPlugin loads a guest that gets those fields that a list of JSON names.
+func loadPlugin(b *bench, rt *host.Runtime, name, file, projection string) (fwk.Plugin, error) {
+	args := fmt.Sprintf(`{"file": %q, "projection": [%s]}`, file, projection)
+	return sched.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(args)}, nil)
+}
+
+// computeCycle multiplies for each node, in registers: what it gains from a second
+// goroutine is what the machine has to give.
+type computeCycle struct {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
+	steps int
+}
+
+func (computeCycle) Name() string { return "compute" }
+
+func (computeCycle) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func (c computeCycle) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	x := uint64(c.steps)
+	for range c.steps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	if x == 0 {
+		return fwk.NewStatus(fwk.Error, "the loop must not be left out")
+	}
+	return nil
+}
+
 // benchCycles measures whole scheduling cycles over 1000 Nodes.
 func benchCycles(b *bench, rt *host.Runtime) error {
 	file, err := guestbuild.Build(b.ctx, source("guests/cycle"))
@@ -113,8 +144,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 		return err
 	}
 	load := func(name, projection string) (cyclePlugin, error) {
-		args := fmt.Sprintf(`{"file": %q, "projection": [%s]}`, file, projection)
-		p, err := sched.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(args)}, nil)
+		p, err := loadPlugin(b, rt, name, file, projection)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +181,18 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	}
 	again(two)(3) // Both instances have seen every node.
 	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", target{time: 500 * time.Microsecond}, again(one), "native plugin", again(native))
-	b.compare("the same on two goroutines", target{ratio: 0.6}, again(two), "on one", again(one))
+	// A computation as long as our cycle, whatever the machine.
+	const steps = 100
+	compute := &cycles{ctx: b.ctx, plugin: computeCycle{steps: steps}, pod: pod(), workers: 1}
+	compute.plugin = computeCycle{steps: int(steps * shortest(5, func() { again(one)(10) }) / shortest(5, func() { again(compute)(10) }))}
+	onTwo := func(c *cycles) *cycles {
+		return &cycles{ctx: b.ctx, plugin: c.plugin, pod: c.pod, workers: 2}
+	}
+	b.compareAll(
+		comparison{"the same on two goroutines", target{ratio: 0.6}, again(two), "on one", again(one)},
+		comparison{"multiplications for as long on two goroutines", target{}, again(onTwo(compute)), "on one", again(compute)},
+		comparison{"native plugin on two goroutines", target{}, again(onTwo(native)), "on one", again(native)},
+	)
 	alone, both := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	for range 15 {
 		alone = min(alone, processorTime(func() { again(one)(10) })/10)
@@ -162,14 +203,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	// Every cycle finds another version of each Node: of a few that take turns,
 	// since making them is no part of the scheduler's work.
 	changing := func(c *cycles, change func(n *corev1.Node, version string)) func(int) {
-		versions := make([][]fwk.NodeInfo, 4)
-		for v := range versions {
-			for i := range nodes {
-				changed := node(i, 12)
-				change(changed, strconv.Itoa(1000*v+i))
-				versions[v] = append(versions[v], framework.NewNodeInfo(changed))
-			}
-		}
+		versions := nodeVersions(nodes, change)
 		turn := 0
 		return func(n int) {
 			for range n {
@@ -178,9 +212,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 			}
 		}
 	}
-	renewed := changing(all, func(n *corev1.Node, version string) { n.ResourceVersion, n.Spec.PodCIDR = version, version })
-	relabelled := changing(one, func(n *corev1.Node, version string) { n.Labels["example.com/rack"] = version })
-	tainted := changing(label, func(n *corev1.Node, version string) { n.Spec.Taints[0].Value = version })
+	renewed, relabelled, tainted := changing(all, renew), changing(one, relabel), changing(label, taint)
 	b.compare("PreFilter+Filter, 1000 Nodes all with new taints and one label, per cycle", target{time: 3 * time.Millisecond}, tainted, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 Nodes all with new labels, per cycle", target{time: 3 * time.Millisecond}, relabelled, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 whole Nodes all new, per cycle", target{time: 3 * time.Millisecond}, renewed, "native plugin", again(native))
@@ -190,6 +222,35 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 		}
 	}
 	return nil
+}
+
+// What changes of a Node.
+func renew(n *corev1.Node, version string)   { n.ResourceVersion, n.Spec.PodCIDR = version, version }
+func relabel(n *corev1.Node, version string) { n.Labels["example.com/rack"] = version }
+func taint(n *corev1.Node, version string)   { n.Spec.Taints[0].Value = version }
+
+// nodeVersions returns a few versions of as many Nodes, all of them different.
+func nodeVersions(nodes int, change func(n *corev1.Node, version string)) [][]fwk.NodeInfo {
+	versions := make([][]fwk.NodeInfo, 4)
+	for v := range versions {
+		for i := range nodes {
+			changed := node(i, 12)
+			change(changed, strconv.Itoa(nodes*v+i))
+			versions[v] = append(versions[v], framework.NewNodeInfo(changed))
+		}
+	}
+	return versions
+}
+
+// shortest returns how long f takes at least.
+func shortest(times int, f func()) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for range times {
+		start := time.Now()
+		f()
+		least = min(least, time.Since(start))
+	}
+	return least
 }
 
 // processorTime returns how long f keeps processors busy, whoever else does.
