@@ -232,7 +232,8 @@ func (t *Table) update(o *Object, k key, b []byte, projection *Projection) *Obje
 		o.Ref, o.bytes = old.Ref, old.bytes
 	} else {
 		s.version = abi.NextVersion(s.version)
-		o.Ref, o.bytes = abi.MakeRef(s.version, s.number), bytes.Clone(b)
+		o.Ref, o.bytes = abi.MakeRef(s.version, s.number), make([]byte, len(b))
+		copy(o.bytes, b)
 	}
 	o.used.Store(t.epoch.Load())
 	s.current.Store(o)
