@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -247,6 +248,11 @@ func (tr *tree) field(f reflect.StructField) fieldEncoder {
 func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 	e := fieldEncoder{number: number, kind: other}
 	switch {
+	case t == reflect.TypeFor[resource.Quantity]():
+		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
+			return appendQuantity(b, number, (*resource.Quantity)(p)), nil
+		}
+		return e
 	case t == reflect.TypeFor[metav1.Time]():
 		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) { return appendTime(b, number, (*metav1.Time)(p)), nil }
 		return e
@@ -341,12 +347,9 @@ func (tr *tree) appendResources(b []byte, number uint64, resources corev1.Resour
 	slices.Sort(names)
 	for _, name := range names {
 		quantity := resources[name]
-		value := quantity.String()
 		b = append(appendVarint(b, number<<3|bytesType), 0)
 		start := len(b)
-		b = append(appendVarint(appendText(b, 1, string(name)), 2<<3|bytesType), 0)
-		inner := len(b)
-		b = endMessage(endMessage(appendText(b, 1, value), inner), start)
+		b = endMessage(appendQuantity(appendText(b, 1, string(name)), 2, &quantity), start)
 	}
 	return b
 }
@@ -423,6 +426,17 @@ func appendTime(b []byte, number uint64, t *metav1.Time) []byte {
 		b = append(appendVarint(append(b, 1<<3|varintType), uint64(t.Unix())), nanos, 0)
 	}
 	return endMessage(b, start)
+}
+
+// appendQuantity appends a quantity as its own code does, but for one thing: that
+// keeps the text in the quantity, which others may read or encode meanwhile.
+func appendQuantity(b []byte, number uint64, q *resource.Quantity) []byte {
+	b = append(appendVarint(b, number<<3|bytesType), 0)
+	start := len(b)
+	var room [32]byte
+	amount, suffix := q.CanonicalizeBytes(room[:0])
+	b = appendVarint(append(b, 1<<3|bytesType), uint64(len(amount)+len(suffix)))
+	return endMessage(append(append(b, amount...), suffix...), start)
 }
 
 // appendGenerated appends a message that has code of its own.

@@ -73,20 +73,18 @@ func (p *Projection) appendNode(b []byte, node *corev1.Node) ([]byte, error) {
 // managedFields. object is not changed. The error is for an object that is not
 // one of k8s.io/api.
 func Encode(object metav1.Object) ([]byte, error) {
-	m, ok := object.(message)
-	if !ok {
+	if _, ok := object.(message); !ok {
 		return nil, fmt.Errorf("encode %T %q: it has no protobuf encoding", object, object.GetName())
 	}
-	if len(object.GetManagedFields()) > 0 {
-		// The few objects that come this way may be copied.
-		original, ok := object.(runtime.Object)
-		if !ok {
-			return nil, fmt.Errorf("encode %T %q: it cannot be copied", object, object.GetName())
-		}
-		clone := original.DeepCopyObject()
-		clone.(metav1.Object).SetManagedFields(nil)
-		m = clone.(message)
+	original, ok := object.(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("encode %T %q: it cannot be copied", object, object.GetName())
 	}
+	// The few objects that come this way may be copied. The generated code changes
+	// what it encodes: it keeps the texts of quantities in them.
+	clone := original.DeepCopyObject()
+	clone.(metav1.Object).SetManagedFields(nil)
+	m := clone.(message)
 	return marshal(m, fmt.Sprintf("%T", object), object.GetName())
 }
 

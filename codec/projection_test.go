@@ -321,6 +321,28 @@ func TestEverythingIsWhatKubernetesWrites(t *testing.T) {
 	}
 }
 
+// TestObjectsStayAsTheyAre holds that encoding writes nothing into an object, not
+// even where only the packages of Kubernetes see it: others read it meanwhile.
+func TestObjectsStayAsTheyAre(t *testing.T) {
+	for seed := range int64(100) {
+		var pod corev1.Pod
+		filler(seed).Fill(&pod)
+		before := pod.DeepCopy()
+		for _, encode := range []func() ([]byte, error){
+			func() ([]byte, error) { return Pod(&pod) },
+			func() ([]byte, error) { return projection(t, "pod.spec").Pod(&pod) },
+			func() ([]byte, error) { return Encode(&pod) },
+		} {
+			if _, err := encode(); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(&pod, before) {
+				t.Fatalf("seed %d: the Pod has changed", seed)
+			}
+		}
+	}
+}
+
 func TestDeclaredPod(t *testing.T) {
 	pod := func(name, app, team string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": app, "team": team}}}

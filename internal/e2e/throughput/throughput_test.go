@@ -148,7 +148,9 @@ status:
 	}
 	var cases strings.Builder
 	for round := range number(b, "KUBEWASM_ROUNDS", 3) {
-		for _, v := range variants {
+		// Each begins a round once: the process grows as it goes on.
+		for i := range variants {
+			v := variants[(round+i)%len(variants)]
 			fmt.Fprintf(&cases, `- name: %s-%d
   schedulerConfigPath: %s
   defaultPodTemplatePath: %s
