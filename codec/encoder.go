@@ -250,7 +250,7 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
 		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
-			return appendQuantity(b, number, (*resource.Quantity)(p)), nil
+			return appendQuantity(b, number, *(*resource.Quantity)(p)), nil
 		}
 		return e
 	case t == reflect.TypeFor[metav1.Time]():
@@ -346,10 +346,9 @@ func (tr *tree) appendResources(b []byte, number uint64, resources corev1.Resour
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		quantity := resources[name]
 		b = append(appendVarint(b, number<<3|bytesType), 0)
 		start := len(b)
-		b = endMessage(appendQuantity(appendText(b, 1, string(name)), 2, &quantity), start)
+		b = endMessage(appendQuantity(appendText(b, 1, string(name)), 2, resources[name]), start)
 	}
 	return b
 }
@@ -428,15 +427,12 @@ func appendTime(b []byte, number uint64, t *metav1.Time) []byte {
 	return endMessage(b, start)
 }
 
-// appendQuantity appends a quantity as its own code does, but for one thing: that
-// keeps the text in the quantity, which others may read or encode meanwhile.
-func appendQuantity(b []byte, number uint64, q *resource.Quantity) []byte {
+// appendQuantity appends a quantity as its own code does. It is a copy, since String
+// keeps the text in it, and others may read the object or encode it meanwhile.
+func appendQuantity(b []byte, number uint64, q resource.Quantity) []byte {
 	b = append(appendVarint(b, number<<3|bytesType), 0)
 	start := len(b)
-	var room [32]byte
-	amount, suffix := q.CanonicalizeBytes(room[:0])
-	b = appendVarint(append(b, 1<<3|bytesType), uint64(len(amount)+len(suffix)))
-	return endMessage(append(append(b, amount...), suffix...), start)
+	return endMessage(appendText(b, 1, q.String()), start)
 }
 
 // appendGenerated appends a message that has code of its own.

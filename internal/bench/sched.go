@@ -139,15 +139,24 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 		if err != nil {
 			return err
 		}
-		filter, state, pod, turn := p.(fwk.FilterPlugin), framework.NewCycleState(), pod(), 0
-		rows = append(rows, comparison{"the host's share of a Filter, Node " + c.what, c.target, func(n int) {
-			for ; n > 0; n-- {
-				if status := filter.Filter(b.ctx, state, pod, c.versions[turn/nodes][turn%nodes]); !status.IsSuccess() {
-					failed = fmt.Errorf("filter: %s", status.Message())
+		state, pod := framework.NewCycleState(), pod()
+		filtering := func(filter fwk.FilterPlugin) func(int) {
+			turn := 0
+			return func(n int) {
+				for ; n > 0; n-- {
+					if status := filter.Filter(b.ctx, state, pod, c.versions[turn/nodes][turn%nodes]); !status.IsSuccess() {
+						failed = fmt.Errorf("filter: %s", status.Message())
+					}
+					turn = (turn + 1) % (nodes * len(c.versions))
 				}
-				turn = (turn + 1) % (nodes * len(c.versions))
 			}
-		}, "the call alone", call})
+		}
+		row := comparison{"the host's share of a Filter, Node " + c.what, c.target, filtering(p.(fwk.FilterPlugin)), "the call alone", call}
+		if len(c.versions) > 1 {
+			// It has to fetch them from memory, too.
+			row.against, row.theirs = "native plugin, the same Nodes", filtering(nativePlugin{})
+		}
+		rows = append(rows, row)
 	}
 	b.compareAll(rows...)
 	return failed
