@@ -183,6 +183,7 @@ func FuzzHostile(f *testing.F) {
 			_ = e.Value().String()
 		}
 		json.Value(doc).Float64()
+		compareWalker(t, doc)
 	})
 }
 

@@ -3,95 +3,44 @@ package json
 import "math/bits"
 
 // Members walks over the members of an object. Make one with [Object].
-type Members struct {
-	walk
-	// The name lies in doc[keyStart:keyEnd], unless it had to be decoded.
-	keyStart, keyEnd int
-	decoded          string
-}
+type Members struct{ walk }
 
 // Object returns the walk over the members of the object in b. Null and no
 // value at all have no members; any other kind of value is malformed.
-func Object(b []byte) Members { return Members{walk: begin(b, '{')} }
-
-// Next goes to the next member and reports whether there is one.
-//
-// It does the usual case itself: a call is expensive in a Go guest, where its
-// arguments and results go through memory.
-func (m *Members) Next() bool {
-	b, i := m.doc, m.pos
-	if m.state == inside && i < len(b) && b[i] == ',' {
-		i++
-	} else if i = m.advance('}'); i < 0 {
-		return false
-	}
-	if i < len(b) && b[i] != '"' {
-		i = skipSpace(b, i)
-	}
-	if i >= len(b) || b[i] != '"' {
-		return m.stop()
-	}
-	i++
-	m.keyStart = i
-	for i+8 <= len(b) {
-		w := load64(b[i : i+8])
-		x := special(w)
-		if x == 0 {
-			i += 8
-			continue
-		}
-		i += bits.TrailingZeros64(x) / 8
-		break
-	}
-	if i < len(b) && b[i] == '"' {
-		m.keyEnd = i
-		i++
-	} else {
-		var ok bool
-		if m.decoded, i, ok = scanString(b, m.keyStart); !ok {
-			return m.stop()
-		}
-		m.keyStart = -1
-	}
-	if i < len(b) && b[i] != ':' {
-		i = skipSpace(b, i)
-	}
-	if i >= len(b) || b[i] != ':' {
-		return m.stop()
-	}
-	return m.take(i + 1)
+func Object(b []byte) (m Members) {
+	m.begin(b, 0, '{')
+	return m
 }
 
 // Key returns the name of the member that Next found. It shares its memory with
 // the document unless it had to be decoded.
-func (m *Members) Key() string {
-	if m.keyStart < 0 {
-		return m.decoded
-	}
-	return inPlace(m.doc[m.keyStart:m.keyEnd])
-}
+func (m *Members) Key() string { return m.key() }
 
 // Elements walks over the elements of an array. Make one with [Array].
 type Elements struct{ walk }
 
 // Array returns the walk over the elements of the array in b. Null and no value
 // at all have no elements; any other kind of value is malformed.
-func Array(b []byte) Elements { return Elements{begin(b, '[')} }
-
-// Next goes to the next element and reports whether there is one.
-func (e *Elements) Next() bool {
-	i := e.advance(']')
-	return i >= 0 && e.take(i)
+func Array(b []byte) (e Elements) {
+	e.begin(b, 0, '[')
+	return e
 }
 
 // walk is what objects and arrays have in common.
 type walk struct {
 	doc []byte
-	// pos is where the walk stands: after the value that was found last.
-	pos int
-	// The value that was found last is doc[start:end].
+	// The name of a member lies in doc[keyStart:keyEnd], or in decoded if it had
+	// to be decoded: then keyStart is -1.
+	keyStart, keyEnd int
+	decoded          string
+	// The value that was found last is doc[start:end]. The walk goes on at end.
 	start, end int
 	state      state
+	closing    byte // What ends the array or object.
+	// nested is the index of a Walker; what is before nested[passed] is behind
+	// the walk.
+	nested []uint64
+	passed int
 }
 
 type state uint8
@@ -103,40 +52,117 @@ const (
 	inside                 // After an element.
 )
 
-func begin(b []byte, opening byte) walk {
-	i := skipSpace(b, 0)
-	switch {
-	case i < len(b) && b[i] == opening:
-		return walk{doc: b, pos: i + 1, state: before}
-	case Value(b).IsNull():
-		return walk{}
+// begin begins the walk over the array or object in doc from start on.
+//
+// A walk is not assigned as a whole, here or where it ends: in a guest that would
+// clear its memory by an instruction that takes longer than the walk.
+func (w *walk) begin(doc []byte, start int, opening byte) {
+	i := start
+	if i >= len(doc) || doc[i] != opening {
+		if i = skipSpace(doc, i); i >= len(doc) || doc[i] != opening {
+			w.state = malformed
+			if Value(doc[start:]).IsNull() {
+				w.state = ended
+			}
+			return
+		}
 	}
-	return walk{state: malformed}
+	w.doc, w.end, w.state, w.closing = doc, i+1, before, opening+2
+}
+
+// Next goes to the next member or element and reports whether there is one.
+func (w *walk) Next() bool { return next(w) }
+
+// nextOf is next, written in Go.
+func nextOf(w *walk) bool {
+	b, i := w.doc, w.end
+	if w.state == inside && i < len(b) && b[i] == ',' {
+		i++
+	} else if i = w.advance(); i < 0 {
+		return false
+	}
+	if w.closing == '}' {
+		if i = w.takeKey(i); i < 0 {
+			return false
+		}
+	}
+	return w.take(i)
 }
 
 // advance goes to the beginning of the next element, or to white space before
 // it, and returns the index; -1 at the end of the list.
-func (w *walk) advance(closing byte) int {
+func (w *walk) advance() int {
 	if w.state < before {
 		return -1
 	}
 	b := w.doc
-	i := skipSpace(b, w.pos)
+	i := skipSpace(b, w.end)
 	switch {
 	case i >= len(b):
-	case b[i] == closing:
+	case b[i] == w.closing:
 		if skipSpace(b, i+1) != len(b) {
 			break // Something follows the value.
 		}
-		w.finish(ended)
+		w.state = ended
 		return -1
 	case w.state == before:
 		return i
 	case b[i] == ',':
 		return i + 1
 	}
-	w.finish(malformed)
+	w.state = malformed
 	return -1
+}
+
+// key returns the name of the member that was found last.
+func (w *walk) key() string {
+	if w.keyStart < 0 {
+		return w.decoded
+	}
+	return inPlace(w.doc[w.keyStart:w.keyEnd])
+}
+
+// takeKey reads the name that begins at doc[i] or after white space there, and the
+// colon behind it. It returns the index after them, -1 at the end of the walk.
+func (w *walk) takeKey(i int) int {
+	b := w.doc
+	if i < len(b) && b[i] != '"' {
+		i = skipSpace(b, i)
+	}
+	if i >= len(b) || b[i] != '"' {
+		w.state = malformed
+		return -1
+	}
+	i++
+	w.keyStart = i
+	for i+8 <= len(b) {
+		x := special(load64(b[i : i+8]))
+		if x == 0 {
+			i += 8
+			continue
+		}
+		i += bits.TrailingZeros64(x) / 8
+		break
+	}
+	if i < len(b) && b[i] == '"' {
+		w.keyEnd = i
+		i++
+	} else {
+		var ok bool
+		if w.decoded, i, ok = scanString(b, w.keyStart); !ok {
+			w.state = malformed
+			return -1
+		}
+		w.keyStart = -1
+	}
+	if i < len(b) && b[i] != ':' {
+		i = skipSpace(b, i)
+	}
+	if i >= len(b) || b[i] != ':' {
+		w.state = malformed
+		return -1
+	}
+	return i + 1
 }
 
 // take reads the value that begins at doc[i] or after white space there, and
@@ -152,25 +178,20 @@ func (w *walk) take(i int) bool {
 		case c == '"':
 			end = skipString(b, i+1)
 		case classes[c]&opens != 0:
-			end = skipNested(b, i)
+			if end = w.nestedEnd(i); end < 0 {
+				end = skipNested(b, i)
+			}
 		default:
 			end = skipScalar(b, i)
 		}
 	}
 	if end < 0 {
-		return w.stop()
+		w.state = malformed
+		return false
 	}
-	w.start, w.end, w.pos, w.state = i, end, end, inside
+	w.start, w.end, w.state = i, end, inside
 	return true
 }
-
-// stop ends the walk over bytes that are not JSON.
-func (w *walk) stop() bool {
-	w.finish(malformed)
-	return false
-}
-
-func (w *walk) finish(s state) { *w = walk{state: s} }
 
 // Value returns the value that Next found, nil when the walk has ended.
 func (w *walk) Value() Value {

@@ -1,0 +1,136 @@
+package json
+
+// Walker walks over the arrays and objects of one document, over one at a time. It
+// is for who reads several, the one in the other: it knows where the longer ones end,
+// and passes over them without reading them once more, and a walk costs less to
+// begin than those of [Object] and [Array].
+type Walker struct {
+	walk
+	whole []byte
+	// What Lookup reads the object into.
+	names  [2]string
+	fields [2]Field
+}
+
+// indexedLength is how long an array or object must be to be in the index. Shorter
+// ones are passed over faster than they are looked up.
+const indexedLength = 64
+
+// indexedDepth is how many arrays and objects in one another there is always room
+// for in an index of the usual size.
+const indexedDepth = 16
+
+// IndexRoom returns how many numbers the index of a document of n bytes may have, an
+// even number: an eighth of it, as numbers have eight bytes.
+func IndexRoom(n int) int {
+	if n < 2*indexedLength || uint64(n) >= 1<<32 {
+		return 0
+	}
+	return (n/indexedLength + indexedDepth) &^ 1
+}
+
+// Read makes doc the document of w, and notes in index where its longer values lie.
+// Neither may be written to as long as w is in use. There is usually enough room in
+// IndexRoom(len(doc)) numbers; a document for which there is not, because it is
+// nested deeply, or that does not end, is read without index.
+func (w *Walker) Read(doc []byte, index []uint64) {
+	w.whole, w.doc, w.nested = doc, doc, nil
+	if len(index) != 0 {
+		w.nested = index[:indexNested(doc, index)]
+	}
+}
+
+// Object begins the walk over the members of the object that lies from start up to
+// end in the document, as Span returns it.
+func (w *Walker) Object(start, end int) { seek(w, start, end, '{') }
+
+// Array begins the walk over the elements of the array that lies from start up to
+// end in the document, as Span returns it.
+func (w *Walker) Array(start, end int) { seek(w, start, end, '[') }
+
+// seekOf is seek, written in Go.
+func seekOf(w *Walker, start, end int, opening byte) {
+	w.begin(w.whole[:end:end], start, opening)
+	// The first value in the index that begins behind start.
+	low, high := 0, len(w.nested)
+	for low < high {
+		if mid := int(uint(low+high) / 2); int(uint32(w.nested[mid])) <= start {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	w.passed = low
+}
+
+// Key is [Members.Key], in an object.
+func (w *Walker) Key() string { return w.key() }
+
+// Field is where the value of a member lies.
+type Field struct {
+	// Value has the end of the value in its upper half and its beginning in the
+	// lower one.
+	Value uint64
+	// First is 0.
+	First uint32
+	// Version is that which ReadObject was told.
+	Version uint32
+}
+
+// ReadObject reads the object that lies from start up to end in the document: the
+// member that is called names[i] becomes fields[i], and the zero Field if its value
+// is null. Of several with the same name the last counts; names[0] is nobody's. It is
+// fastest where members come in the order of names. Of an object that is malformed it
+// reads what comes before.
+func (w *Walker) ReadObject(start, end int, names []string, fields []Field, version uint32) {
+	fields = fields[:len(names)]
+	w.Object(start, end)
+	for from := 1; ; {
+		if from = readFields(w, names, fields, version, from); from < 0 || !nextOf(&w.walk) {
+			return
+		}
+		// A member of an unusual form.
+		if i := find(names, w.key(), from); i != 0 {
+			from, fields[i] = i+1, Field{}
+			if w.doc[w.start] != 'n' {
+				fields[i] = Field{Value: uint64(w.end)<<32 | uint64(w.start), Version: version}
+			}
+		}
+	}
+}
+
+// Lookup returns the value of the member with the name, in the object that lies from
+// start up to end in the document. Of several the last counts.
+func (w *Walker) Lookup(start, end int, name string) (v Value, ok bool) {
+	const none = 1 // ReadObject writes 0, also for null.
+	w.names[1], w.fields[1] = name, Field{First: none}
+	w.ReadObject(start, end, w.names[:], w.fields[:], 1)
+	switch f := &w.fields[1]; {
+	case f.First == none:
+		return nil, false
+	case f.Version == 0:
+		return null, true
+	default:
+		return w.whole[uint32(f.Value) : f.Value>>32], true
+	}
+}
+
+var null = Value("null")
+
+// Span returns where in the document the value lies that Next found: from start up
+// to end.
+func (w *Walker) Span() (start, end int) { return w.start, w.end }
+
+// nestedEnd returns where the array or object ends that begins at i, -1 if that is
+// not known.
+func (w *walk) nestedEnd(i int) int {
+	for ; w.passed < len(w.nested); w.passed++ {
+		if start := int(uint32(w.nested[w.passed])); start >= i {
+			if end := int(w.nested[w.passed] >> 32); start == i && end <= len(w.doc) {
+				return end
+			}
+			break
+		}
+	}
+	return -1
+}
