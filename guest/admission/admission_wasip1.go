@@ -7,6 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
+	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 //go:wasmimport k8s.io/admission request
@@ -37,8 +38,8 @@ func hostMutatedObject(ptr unsafe.Pointer, n uint32)
 func hostResult(ptr unsafe.Pointer, n uint32)
 
 func fetchRequest() []byte        { return fetch(hostRequest) }
-func fetchObject() []byte         { return fetch(hostObject) }
-func fetchOldObject() []byte      { return fetch(hostOldObject) }
+func fetchObject() []byte         { return lend(fetch(hostObject)) }
+func fetchOldObject() []byte      { return lend(fetch(hostOldObject)) }
 func fetchOptions() []byte        { return fetch(hostOptions) }
 func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
@@ -50,6 +51,9 @@ var (
 	// large is how many bytes of answers too long for small were fetched since
 	// the last garbage collection.
 	large int
+	// request is that of the call that runs. It is nobody's when the call has ended:
+	// it would answer with what the host has to say about another.
+	request Request
 	// result is the buffer of messages to the host.
 	result []byte
 )
@@ -76,16 +80,27 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	return b
 }
 
+// lend lets the memory of views of an object be used again after the call, unless
+// it might be much.
+func lend(object []byte) []byte {
+	if len(object) <= len(small) {
+		view.Lend(object)
+	}
+	return object
+}
+
 //go:wasmexport validate
 func exportValidate() uint64 {
-	verdict := answer(validator.Validate(&Request{}))
+	request = Request{}
+	verdict := answer(validator.Validate(&request))
 	leave()
 	return verdict
 }
 
 //go:wasmexport mutate
 func exportMutate() uint64 {
-	req := &Request{}
+	request = Request{}
+	req := &request
 	patch := &Patch{read: req.Object}
 	response := mutator.Mutate(req, patch)
 	if response.Allowed() {
@@ -117,6 +132,7 @@ func answer(response *Response) uint64 {
 
 // leave is the end of every call.
 func leave() {
+	view.Return()
 	if large > collectAfter {
 		large = 0
 		runtime.GC()

@@ -139,7 +139,7 @@ func slowViews(v View, n uint32, t *Type) []View {
 	l := m.newList(n)
 	count := m.placeElements(n, l.elements)
 	if count > len(l.elements) {
-		l.makeElements(m, t, count)
+		l.elements = m.object.makeMessages(count, t, l)
 		m.placeElements(n, l.elements)
 	}
 	views := makeViews(count)
@@ -150,27 +150,19 @@ func slowViews(v View, n uint32, t *Type) []View {
 	return views
 }
 
-// makeElements makes count elements of a list in m.
-func (l *list) makeElements(m *message, t *Type, count int) {
-	l.elements = make([]message, count)
-	for i := range l.elements {
-		l.elements[i] = message{object: m.object, typ: t, in: l}
-	}
-}
-
 // placeElements places the elements of field n, as many as there is room for, and
 // returns how many there are.
 func (m *message) placeElements(n uint32, into []message) (count int) {
+	f, key := &m.fields[n], m.key(n)
 	if m.object.json {
-		m.each(n, func(element uint64) {
+		it := &m.object.once.walker
+		for it.Array(int(uint32(f.value)), int(f.value>>32)); it.Next(); count++ {
 			if count < len(into) {
-				into[count].place(element)
+				into[count].place(span(it.Span()))
 			}
-			count++
-		})
+		}
 		return count
 	}
-	f, key := &m.fields[n], m.key(n)
 	i, count := readElements(m, key, int(f.first), int(f.value>>32), into, 0)
 	for i < int(f.value>>32) { // Something else is in between.
 		start, end := wire.Find(m.object.bytes[:f.value>>32], i, key)

@@ -143,7 +143,7 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 	l := m.list(version, s.at.field())
 	if l.views == nil {
 		if len(entries) > len(l.elements) {
-			l.makeElements(m, s.typ, len(entries))
+			l.elements = m.object.makeMessages(len(entries), s.typ, l)
 		}
 		l.views = make([]View, 0, len(entries))
 		m.eachEntry(s.at.field(), false, func(_ string, value []byte) {

@@ -58,6 +58,9 @@ type field struct {
 
 const isNumber = 1 << 31
 
+// A field is read as a json.Field.
+var _ [0]struct{} = [unsafe.Sizeof(field{}) - unsafe.Sizeof(json.Field{})]struct{}{}
+
 // text is the string that was made of a field in a version.
 type text struct {
 	string
@@ -83,7 +86,7 @@ func (m *message) read(version uint64) {
 		m.object.fetch()
 	}
 	if m.fields == nil {
-		m.fields = make([]field, len(m.typ.Names))
+		m.fields = m.object.makeFields(len(m.typ.Names))
 	}
 	m.version = version
 	if m.object.json {
@@ -193,41 +196,13 @@ func (m *message) key(n uint32) uint64 {
 	return uint64(n)<<3 | uint64(wire.Bytes)
 }
 
+// readJSON reads the fields of an object. A field is a json.Field by other names.
 func (m *message) readJSON() {
-	// Members come in the order of the fields, for the most part.
-	next := 1
-	for it := json.Object(m.raw()); it.Next(); {
-		i := find(m.typ.Names, it.Key(), next)
-		if i == 0 {
-			continue
-		}
-		next = i + 1
-		v := it.Value()
-		if v.IsNull() {
-			m.fields[i] = field{}
-			continue
-		}
-		m.fields[i] = field{value: m.object.spanOf(v), version: uint32(m.version)}
-	}
+	fields := unsafe.Slice((*json.Field)(unsafe.Pointer(unsafe.SliceData(m.fields))), len(m.fields))
+	m.object.once.walker.ReadObject(int(m.at), int(m.end), m.typ.Names, fields, uint32(m.version))
 	for _, i := range m.typ.Inlined {
 		m.fields[i] = field{value: span(int(m.at), int(m.end)), version: uint32(m.version)}
 	}
-}
-
-// find returns the index of the name, 0 if there is none. It begins to look at
-// index from.
-func find(names []string, name string, from int) int {
-	for i := from; i < len(names); i++ {
-		if names[i] == name {
-			return i
-		}
-	}
-	for i := min(from, len(names)) - 1; i > 0; i-- {
-		if names[i] == name {
-			return i
-		}
-	}
-	return 0
 }
 
 // has reports whether the message, which was read, has the field.

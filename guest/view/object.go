@@ -2,8 +2,10 @@ package view
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // object is the message of an object, and the bytes that the messages in it lie
@@ -13,8 +15,9 @@ type object struct {
 	// bytes are those of the object, in which all its messages lie.
 	bytes []byte
 	json  bool
-	// kept says that the bytes are never overwritten.
+	// kept says that the bytes are never overwritten. Then there is a once.
 	kept bool
+	once *once
 	// unread says that the bytes are still to be fetched.
 	unread bool
 	// version, of 32 bits, counts the contents that the object has had; for bytes that never
@@ -25,24 +28,107 @@ type object struct {
 	ref abi.Ref
 }
 
+// once is what only objects have that are read once, since their bytes never
+// change: what is read of them need not be remembered.
+type once struct {
+	// walker is that of an object in JSON. It is done with one walk before another
+	// begins.
+	walker json.Walker
+	// fields and messages are room for those of several messages: in a Go guest
+	// to allocate costs as much as to read a message.
+	fields   []field
+	messages []message
+	// index is the memory of the walker's.
+	index []uint64
+	// found is the answer of the last look-up in a map.
+	found answer
+	// loan is the last one in which the object was used, if its bytes were lent.
+	loan uint64
+}
+
+// The room that there is for a Pod with two containers, and for smaller objects in
+// proportion.
+const (
+	spareFields   = 128
+	spareMessages = 4
+	bytesPerField = 32
+)
+
+// makeFields returns n empty fields.
+func (o *object) makeFields(n int) []field {
+	if o.once == nil {
+		return make([]field, n)
+	}
+	if n > len(o.once.fields) {
+		o.once.fields = make([]field, max(n, min(spareFields, len(o.bytes)/bytesPerField)))
+	}
+	fields := o.once.fields[:n:n]
+	o.once.fields = o.once.fields[n:]
+	return fields
+}
+
+// makeMessages returns n messages of the type, which are elements of the list if it is
+// not nil.
+func (o *object) makeMessages(n int, t *Type, in *list) []message {
+	var messages []message
+	if o.once == nil || n > spareMessages {
+		messages = make([]message, n)
+	} else {
+		if n > len(o.once.messages) {
+			o.once.messages = make([]message, spareMessages)
+		}
+		messages = o.once.messages[:n:n]
+		o.once.messages = o.once.messages[n:]
+	}
+	for i := range messages {
+		m := &messages[i]
+		m.object, m.typ, m.in = o, t, in
+	}
+	return messages
+}
+
 // fixedVersion is the version of bytes that never change.
 const fixedVersion = 1
 
 // FromProto returns a view of the protobuf message in raw, which nobody may write
 // to any more.
-func FromProto(raw []byte, t *Type) View { return fromBytes(raw, t, false) }
+func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, fixedVersion} }
 
 // FromJSON returns a view of the JSON object in raw, which nobody may write to
 // any more.
-func FromJSON(raw []byte, t *Type) View { return fromBytes(raw, t, true) }
+func FromJSON(raw []byte, t *Type) View {
+	if isLent(raw) {
+		return fromLent(raw, t)
+	}
+	o := newJSON(raw, t)
+	return View{&o.root, o.version}
+}
 
-func fromBytes(raw []byte, t *Type, json bool) View {
+func newJSON(raw []byte, t *Type) *object {
+	o := fromBytes(raw, t)
+	o.json = true
+	// One allocation for the index and the fields, of which two numbers make one.
+	n := json.IndexRoom(len(o.bytes))
+	fields := make([]field, n/2+min(spareFields, len(o.bytes)/bytesPerField))
+	o.once.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(fields))), n)
+	o.once.fields = fields[n/2:]
+	o.once.walker.Read(o.bytes, o.once.index)
+	return o
+}
+
+func fromBytes(raw []byte, t *Type) *object {
 	if len(raw) > math.MaxInt32 {
 		raw = nil // More than the ABI can carry.
 	}
-	o := &object{bytes: raw[:len(raw):len(raw)], json: json, kept: true, version: fixedVersion}
+	// One allocation.
+	var both struct {
+		object
+		once
+	}
+	o := &both.object
+	o.bytes, o.kept, o.once, o.version = raw[:len(raw):len(raw)], true, &both.once, fixedVersion
 	o.root = message{object: o, typ: t, end: uint32(len(raw))}
-	return View{&o.root, fixedVersion}
+	return o
 }
 
 // FromRef returns a view of the object that the host knows by ref, whose bytes

@@ -94,6 +94,9 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	if m.bytes(n) == nil {
 		return &nothing
 	}
+	if m.object.once != nil {
+		return m.lookupOnce(n, key)
+	}
 	l := m.list(version, n)
 	if l == nil {
 		l = m.newList(n)
@@ -112,12 +115,6 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 				value, a.found = l.entries[i].Value, true
 			}
 		}
-	case m.object.json:
-		for it := json.Object(m.bytes(n)); it.Next(); {
-			if it.Key() == key {
-				value, a.found = it.Value().String(), true
-			}
-		}
 	default:
 		var raw []byte
 		raw, a.found = m.find(n, key)
@@ -126,6 +123,22 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	a.Value = value
 	if unsafe.StringData(a.Key) != unsafe.StringData(key) || len(a.Key) != len(key) {
 		a.Key = key
+	}
+	return a
+}
+
+// lookupOnce is lookup in an object that is read once.
+func (m *message) lookupOnce(n uint32, key string) *answer {
+	a := &m.object.once.found
+	if m.object.json {
+		var value json.Value
+		f := &m.fields[n]
+		value, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
+		a.Value = value.String()
+	} else {
+		var raw []byte
+		raw, a.found = m.find(n, key)
+		a.Value = inPlace(raw)
 	}
 	return a
 }

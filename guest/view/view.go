@@ -55,10 +55,17 @@ func (v View) text(n uint32) string {
 	if raw == nil {
 		return ""
 	}
-	t := m.textOf(n)
-	if m.object.json {
-		raw = bytesOf(json.Value(raw).String())
+	if m.object.once != nil {
+		text := inPlace(raw)
+		if m.object.json {
+			text = json.Value(raw).String()
+		}
+		if len(text) == len(raw) || len(text) == len(raw)-2 {
+			return text // It was not decoded.
+		}
+		raw = bytesOf(text)
 	}
+	t := m.textOf(n)
 	t.string, t.version = m.keep(raw, t.string), v.version
 	return t.string
 }
@@ -112,7 +119,7 @@ func slowMessage(v View, n uint32, t *Type) View {
 	}
 	c := m.children[n]
 	if c == nil {
-		c = &message{object: m.object, typ: t}
+		c = &m.object.makeMessages(1, t, nil)[0]
 		m.children[n] = c
 	}
 	c.place(f.value)
