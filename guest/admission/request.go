@@ -29,7 +29,8 @@ type GroupVersionResource struct{ Group, Version, Resource string }
 // they are first asked for, so that a plugin pays for what it reads.
 //
 // Strings and bytes that it returns may be kept. They must not be written to,
-// and hold on to the whole object or request that they are a part of.
+// and hold on to the whole object or request that they are a part of. The Request
+// itself is for the call.
 type Request struct {
 	fetched                    part
 	object, oldObject, options []byte
@@ -161,7 +162,8 @@ func (r *Request) UserInfo() UserInfo { return r.read().userInfo }
 // Object returns the object as the client wants it to be, in JSON, byte for byte
 // as the API server sent it. It is nil for Delete.
 //
-// Typed views read it: core.PodFromJSON(req.Object()).
+// Typed views read it: core.PodFromJSON(req.Object()). They are for the call, their
+// strings may be kept.
 func (r *Request) Object() []byte {
 	if r.need(objectPart) {
 		r.object = fetchObject()
@@ -169,7 +171,8 @@ func (r *Request) Object() []byte {
 	return r.object
 }
 
-// OldObject returns the object as it is, in JSON; nil for Create and Connect.
+// OldObject returns the object as it is, in JSON; nil for Create and Connect. It is
+// as Object otherwise.
 func (r *Request) OldObject() []byte {
 	if r.need(oldObjectPart) {
 		r.oldObject = fetchOldObject()

@@ -38,7 +38,8 @@
 // the version before had in the same place is used again.
 //
 // Bytes that a guest makes views of itself are never overwritten, and strings
-// share their memory.
+// share their memory. Only what was read of the objects of a request is used again,
+// when the call is over: see [Lend].
 //
 // # Speed
 //

@@ -218,9 +218,6 @@ func (m *message) bytes(n uint32) []byte {
 	return m.object.at(f.value)
 }
 
-// raw returns the bytes of the message or its JSON.
-func (m *message) raw() []byte { return m.object.bytes[m.at:m.end:m.end] }
-
 // A span is where something lies in an object: from the lower half on up to the
 // index in the upper half.
 func span(start, end int) uint64 { return uint64(end)<<32 | uint64(start) }
