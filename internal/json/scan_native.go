@@ -12,9 +12,7 @@ func next(w *walk) bool { return nextOf(w) }
 // depth costs no memory.
 //
 // Most of a Kubernetes object is strings, so eight of their bytes are looked at
-// in one step, and here rather than in skipString: in a Go guest the 4.3 KB of
-// BenchmarkSkip take 7 us, but 10 us with a call for each string and 12 us byte
-// by byte.
+// in one step, and here rather than in skipString.
 func skipNested(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {

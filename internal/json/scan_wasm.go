@@ -5,9 +5,16 @@ package json
 //go:noescape
 func next(w *walk) bool
 
+// skipString returns the index after the string whose first byte, behind the
+// opening quote, is b[i], or -1 if it does not end.
+//
 //go:noescape
 func skipString(b []byte, i int) int
 
+// skipNested returns the index after the array or object that begins at b[i], or -1
+// if it does not end. It tells strings from the rest and counts brackets: depth costs
+// no memory.
+//
 //go:noescape
 func skipNested(b []byte, i int) int
 
