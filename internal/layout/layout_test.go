@@ -107,20 +107,27 @@ func TestGuestsAreSmall(t *testing.T) {
 	}
 }
 
-// TestAGuestWithPodAndNodeIsSmall holds what the views and the SDK weigh: the guest
-// reads labels and taints of a Node and tolerations of a Pod, and has no
-// configuration.
+// TestAGuestWithPodAndNodeIsSmall holds what the views and the SDK weigh, and the
+// decoder of configurations.
 func TestAGuestWithPodAndNodeIsSmall(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../bench/guests/filter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > 2_500_000 {
-		t.Errorf("the guest has %d bytes, more than 2.5 MB", info.Size())
+	for _, test := range []struct{ name, dir string }{
+		{"without a configuration", "../bench/guests/filter"},
+		{"with a configuration", "../../examples/sched/zone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file, err := guestbuild.Build(t.Context(), test.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d bytes", info.Size())
+			if info.Size() > 2_500_000 {
+				t.Errorf("the guest has %d bytes, more than 2.5 MB", info.Size())
+			}
+		})
 	}
 }
 

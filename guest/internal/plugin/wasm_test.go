@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -94,9 +95,28 @@ func TestInWebAssembly(t *testing.T) {
 		}
 	})
 
+	t.Run("a configuration is decoded, by types that decode themselves too, and kept", func(t *testing.T) {
+		var racks, want []string
+		for n := range 100 {
+			racks = append(racks, fmt.Sprintf(`"r%02d": {"nodes": ["n%d", "m%d"], "share": "%d%%"}`, n, n, n, n))
+			want = append(want, fmt.Sprintf("r%02d has n%d and m%d at %d", n, n, n, n))
+		}
+		filter, err := load(t, rt, host.Config{Guest: []byte(`{"share": "50%", "racks": {` + strings.Join(racks, ", ") + `},
+			"weight": 0.1, "key": "a2V5", "more": {"list": ["text", true]}, "limits": {"x": [1, 65535]}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const rest = "share 50, weight 0.1, key key, more text true, limit 65535"
+		for range 3 {
+			if got, want := fmt.Sprint(filter("configuration")), strings.Join(want, ", ")+", "+rest; !strings.HasSuffix(got, want) {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		}
+	})
+
 	t.Run("a configuration with mistakes names them by their paths", func(t *testing.T) {
-		_, err := load(t, rt, host.Config{Guest: []byte(`{"zones": ["a", 7], "zoness": 1}`)})
-		const want = `plugin "sdk": configure returned Error: zones[1]: want string, got number; zoness: unknown field`
+		_, err := load(t, rt, host.Config{Guest: []byte(`{"zones": ["a", 7], "zoness": 1, "racks": {"r1": {"share": 5}, "r2": {"share": "half"}}}`)})
+		const want = `plugin "sdk": configure returned Error: zones[1]: want string, got number; zoness: unknown field; racks[r1].share: want string, got number; racks[r2].share: want a percentage such as 50%`
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

@@ -4,6 +4,10 @@ package main
 
 import (
 	"errors"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -12,7 +16,48 @@ import (
 )
 
 type plugin struct {
-	Zones []string `json:"zones"`
+	Zones  []string            `json:"zones"`
+	Share  *percent            `json:"share"`
+	Racks  map[string]*rack    `json:"racks"`
+	Weight float32             `json:"weight"`
+	Key    []byte              `json:"key"`
+	More   any                 `json:"more"`
+	Limits map[string][]uint16 `json:"limits"`
+}
+
+type rack struct {
+	Nodes []string `json:"nodes"`
+	Share percent  `json:"share"`
+}
+
+// percent decodes itself from "50%".
+type percent int
+
+func (p *percent) UnmarshalText(text []byte) error {
+	digits, ok := strings.CutSuffix(string(text), "%")
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil {
+		return errors.New("want a percentage such as 50%")
+	}
+	*p = percent(n)
+	return nil
+}
+
+// text is what was configured, in words.
+func (p *plugin) text() string {
+	var racks []string
+	for name, r := range p.Racks {
+		racks = append(racks, name+" has "+strings.Join(r.Nodes, " and ")+" at "+strconv.Itoa(int(r.Share)))
+	}
+	slices.Sort(racks)
+	more := p.More.(map[string]any)["list"].([]any)
+	return strings.Join(append(racks,
+		"share "+strconv.Itoa(int(*p.Share)),
+		"weight "+strconv.FormatFloat(float64(p.Weight), 'g', -1, 32),
+		"key "+string(p.Key),
+		"more "+more[0].(string)+" "+strconv.FormatBool(more[1].(bool)),
+		"limit "+strconv.Itoa(int(p.Limits["x"][1])),
+	), ", ")
 }
 
 // garbage keeps the compiler from leaving the allocation out.
@@ -22,6 +67,9 @@ func (p *plugin) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *
 	switch pod.Metadata().Name() {
 	case "log":
 		log.Warn("node is odd", "node", node.Node().Metadata().Name(), "zones", p.Zones, "tries", 3, "err", errors.New("no luck"))
+	case "configuration":
+		runtime.GC() // What was decoded is kept.
+		return sched.Unschedulable(p.text())
 	case "panic":
 		decide(nil)
 	case "sleep":

@@ -1,0 +1,54 @@
+package config
+
+// decodeBase64 returns what s stands for in the standard alphabet of RFC 4648 with
+// padding, as encoding/base64 reads it, and where the first byte is that does not
+// belong there: len(s) if something is missing at the end, -1 if nothing is wrong.
+// The package encoding/base64 makes its tables when a guest starts, whether they
+// are needed or not.
+func decodeBase64(s string) (out []byte, wrong int) {
+	out = make([]byte, 0, len(s)/4*3)
+	var bits uint32
+	// Four characters stand for three bytes; those that are missing at the end are
+	// padding.
+	characters, padding := 0, 0
+	for i := range len(s) {
+		c := s[i]
+		if c == '\n' || c == '\r' {
+			continue
+		}
+		if c == '=' && characters%4 >= 2 {
+			padding++
+			characters++
+			continue
+		}
+		digit := base64Digit(c)
+		if digit < 0 || padding > 0 {
+			return nil, i
+		}
+		characters++
+		if bits = bits<<6 | uint32(digit); characters%4 != 1 {
+			out = append(out, byte(bits>>((4-uint(characters)%4)%4*2)))
+		}
+	}
+	if characters%4 != 0 {
+		return nil, len(s)
+	}
+	return out, -1
+}
+
+// base64Digit returns what a character stands for, -1 for nothing.
+func base64Digit(c byte) int {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return int(c - 'A')
+	case c >= 'a' && c <= 'z':
+		return int(c-'a') + 26
+	case c >= '0' && c <= '9':
+		return int(c-'0') + 52
+	case c == '+':
+		return 62
+	case c == '/':
+		return 63
+	}
+	return -1
+}

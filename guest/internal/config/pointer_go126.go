@@ -1,0 +1,34 @@
+//go:build !go1.27
+
+package config
+
+import (
+	"reflect"
+	"unsafe"
+)
+
+// descriptor is a type as this Go version lays it out: internal/abi.Type.
+type descriptor struct {
+	size, pointerBytes             uintptr
+	hash                           uint32
+	flags, align, fieldAlign, kind uint8
+	equal                          func(unsafe.Pointer, unsafe.Pointer) bool
+	gcData                         *byte
+	name, pointerToThis            int32
+}
+
+// pointerTo returns p as a *T, T being t, if *T has methods; or else maybe nil.
+//
+// The compiler keeps *T beside each T that has a name, or whose pointers have
+// methods, and T knows where. reflect.PointerTo finds the others, too, or makes
+// them, and has a table of its own for that; but those need nobody here.
+func pointerTo(t reflect.Type, p unsafe.Pointer) (pointer any) {
+	typ := typeOf(t)
+	if offset := (*descriptor)(typ).pointerToThis; offset != 0 {
+		*wordsOf(&pointer) = words{resolveTypeOff(typ, offset), p}
+	}
+	return pointer
+}
+
+//go:linkname resolveTypeOff reflect.resolveTypeOff
+func resolveTypeOff(typ unsafe.Pointer, offset int32) unsafe.Pointer
