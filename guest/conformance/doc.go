@@ -1,16 +1,31 @@
 // Package conformance tells whether a host and a guest agree about abi/SPEC.md.
 //
-// It has three guests, one of each kind, whose behaviour is described below so
-// that anyone can write them in any language from the specification alone; and
-// calls with the results that they must have, in cases.yaml, which any host can
-// make. Here the guests are in C (c), in WebAssembly text (testdata) and in Go by
-// the SDK (guests), and the test of the package runs them all in our host.
+// It has six guests, whose behaviour is described below so that anyone can write
+// them in any language from the specification alone; and calls with the results
+// that they must have, in cases.yaml, which any host can make. The guests are:
 //
-// A host is tried by loading the guests in testdata, which are compiled already,
-// and making the calls of each case in order on a fresh plugin. An SDK is tried by
-// writing the three guests in it and running them in our host: the test shows how.
-// A pad of n adds an annotation "pad" of n letters x to an object, or to the pod of
-// a hook request, so that an answer is larger than any first buffer.
+//	scheduler  configure, prefilter, filter, score, normalizescore
+//	queue      preenqueue, queuesort, eventstoregister, queueinghint, signpod
+//	cycle      prefilter, addpod, removepod, filter, postfilter, prescore, score,
+//	           reserve, unreserve, permit, prebindpreflight, prebind, bind, postbind
+//	group      podgrouppostfilter, generateplacements, scoreplacement,
+//	           normalizeplacementscore
+//	admission  validate, mutate
+//	hook       hook
+//
+// Together they implement all functions of the ABI, and import all that a scheduler
+// offers. Here they all are in C (c) and in Go by the SDK (guests); scheduler,
+// queue, admission and hook are in WebAssembly text (testdata), too. The test of
+// the package runs them in our host.
+//
+// A host is tried by loading the guests, of which those in testdata are compiled
+// already, and making the calls of each case in order on a fresh plugin. An SDK is
+// tried by writing the guests in it and running them in our host: the test shows
+// how. A pad of n adds an annotation "pad" of n letters x to an object, or to the
+// pod of a hook request, so that an answer is larger than any first buffer.
+//
+// Where it says that a label decides, a Pod without it behaves as one whose label
+// has none of the values that are named.
 //
 // # The scheduler guest
 //
@@ -32,6 +47,109 @@
 //
 // normalizescore gives 100 to the node whose name is the value that prefilter
 // remembered, and 100 minus its score to each other.
+//
+// # The queue guest
+//
+// preenqueue returns UnschedulableAndUnresolvable for a Pod with the label "hold",
+// with the reason "held: V", V being its value; if that is "twice", with the two
+// reasons "first" and "second". Any other Pod may enter.
+//
+// queuesort puts the Pod whose label "order" is the smaller one, byte by byte,
+// first; a Pod without it has the empty one. Of two with the same label the one
+// that came later is first, and of two that came at the same time none.
+//
+// eventstoregister registers for three events, in this order: Add and
+// UpdateNodeLabel of Node, with a hint; Delete of AssignedPod, with a hint; Add of
+// PersistentVolumeClaim, without.
+//
+// queueinghint is an Error with the reason "no hint" for a Pod with the label
+// "puzzled". After the first event it tries the Pod again if the new Node's label
+// "zone" is that of the Pod, and the old Node is absent or has another. After the
+// second it does if the Pod that was deleted has the name that the Pod's label
+// "after" has. A label that is absent counts as the empty one. It leaves every other
+// Pod where it is.
+//
+// signpod returns Unschedulable with the reason "unlike any other" for a Pod with
+// the label "unlike". It signs any other by two fragments: "zone" is the Pod's
+// label "zone" as a JSON string, which is empty if there is none, and "labels" the
+// number of its labels. No value needs an escape.
+//
+// # The cycle guest
+//
+// It needs the grants events, waiting-pods and objects, the last for
+// v1/persistentvolumeclaims. Two Pods are of one app if their labels "app" are
+// equal; there is no Pod without it.
+//
+// prefilter counts the Pods of all nodes that are of the Pod's app, and remembers
+// how many there are. addpod adds 1 for a Pod of the app, removepod takes 1 away.
+//
+// filter returns Unschedulable with the reason "total=T here=H cpu=R/A image=S": T
+// is what it remembers, H the number of Pods of the app on the node, R and A the
+// requested and the allocatable CPU of the node in thousandths, and S the size of
+// the image "web:1", 0 if the node does not have it.
+//
+// postfilter takes the nomination of the Pod away if it has the label "clear".
+// Otherwise it nominates the first node, by name, whose status is Unschedulable
+// with the reason "full"; both are a Success. If there is no such node it returns
+// Unschedulable with the reason "none of N nodes", N being how many nodes the
+// scheduler has.
+//
+// prescore remembers how many nodes there are, and the name of the first. score is
+// ten times that number for the first node and the number for each other.
+//
+// reserve remembers the name of the node, and returns Unschedulable with the reason
+// "refused" if that is the value of the Pod's label "refuse". unreserve reports an
+// event of the type Warning with the reason "Unreserved", the action "Binding" and
+// the note "NODE, reserved R": R is what reserve remembered, "nothing" without it.
+//
+// permit looks at the Pod's label "permit". "wait" returns Wait for 1500
+// milliseconds. "deny" returns Unschedulable with the reason "denied on NODE".
+// "allow" allows each Pod that waits and has the same label "group" as the Pod.
+// "reject" rejects each of them with the reason "NAME waits for PLUGINS", the
+// plugins with commas between them. Both return Success if there is one and
+// Unschedulable with the reason "nobody waits" otherwise. "ghost" returns
+// Unschedulable with the reason "there is no ghost" unless a Pod with the UID
+// "ghost" waits, or can be allowed, or rejected. Otherwise it returns Success.
+//
+// prebindpreflight returns Skip for a Pod without the label "claim"; for any other
+// Success, and that prebind may run beside others if the Pod has the label
+// "parallel".
+//
+// prebind gets the claim that the label "claim" names in the Pod's namespace. If
+// there is none it is an Error with the reason "no claim NAMESPACE/NAME"; if the
+// claim has no spec.volumeName, Pending with the reason "claim NAME is not bound";
+// otherwise Unschedulable with the reason "VOLUME, N claims of M", N being how many
+// claims there are in the namespace and M in all.
+//
+// bind returns Skip unless the Pod's label "bind" is "self"; then Success if the node
+// is the one that reserve remembered, and an Error with the reason "NODE is not R"
+// otherwise.
+//
+// postbind reports an event of the type Normal with the reason "Bound", the action
+// "Binding" and the note "to NODE".
+//
+// # The group guest
+//
+// podgrouppostfilter collects the values of the label "evict" of the group's Pods,
+// in their order. If there are any it tries the group without the Pods that have
+// these UIDs. If the group fits it nominates the nodes that the trial assigned, and
+// otherwise returns Unschedulable with the reason "trial: C R", C being the code of
+// the trial as a number and R its reason. If no Pod has the label it nominates, for
+// each Pod with the label "node", the node of that name, and returns Success; if
+// there is none of them either, Unschedulable with the reason "TYPE NAMESPACE/NAME
+// of N Pods is stuck".
+//
+// generateplacements makes a placement of the nodes that have the same label
+// "rack", in the order in which the labels are met and with its value as the name.
+// Nodes without it are in none. If there is no placement it returns Unschedulable
+// with the reason "no racks".
+//
+// scoreplacement is ten times the number of Pods that are assigned to a node of the
+// placement, less the number of its nodes. If the placement's name is "odd" it is
+// an Error with the reason "odd".
+//
+// normalizeplacementscore lifts all scores by the same number, so that the highest
+// is 100, and makes those that are below 0 then 0.
 //
 // # The admission guest
 //

@@ -20,7 +20,35 @@ static u8 *grow(u32 n) {
   return &__heap_base;
 }
 
+// take returns room for n bytes that nobody has, until begin gives all of it back.
+static u8 *top;
+
+static u8 *take(u32 n) {
+  u32 used = top - &__heap_base;
+  grow(used + n + 8);
+  u8 *room = (u8 *)(((u32)top + 7) & ~7u);
+  top = room + n;
+  return room;
+}
+
+// begin is called first in an exported function that takes.
+static void begin(void) { top = &__heap_base; }
+
 typedef struct { const u8 *p, *end; } span;
+
+// READ is the answer of a host function by the buffer-limit rule. The call in the
+// brackets has buf and limit as its last arguments. The buffer is small, so that
+// the second attempt is tried as well.
+#define READ(call)                          \
+  ({                                        \
+    u32 limit = 256, size;                  \
+    u8 *buf = take(limit);                  \
+    if ((size = (call)) > limit) {          \
+      buf = take(limit = size);             \
+      if ((call) != size) __builtin_trap(); \
+    }                                       \
+    (span){buf, buf + size};                \
+  })
 
 static u32 len(span s) { return (u32)(s.end - s.p); }
 
@@ -42,14 +70,18 @@ static u32 varint(span *s, u64 *v) {
   return 0;
 }
 
-// next reads a field of a message: its number, and its bytes if it has any.
+// next reads a field of a message: its number and its bytes, of a number as they
+// stand there.
 static u32 next(span *m, span *bytes) {
   u64 key, n;
   bytes->p = bytes->end = 0;
   if (m->p >= m->end || !varint(m, &key)) return 0;
   switch (key & 7) {
   case 0:
-    return varint(m, &n) ? (u32)(key >> 3) : 0;
+    bytes->p = m->p;
+    if (!varint(m, &n)) return 0;
+    bytes->end = m->p;
+    return (u32)(key >> 3);
   case 1:
     n = 8;
     break;
@@ -74,6 +106,22 @@ static span field(span m, u32 number) {
   return found;
 }
 
+// number returns the last field of that number, which is one, and 0 if there is none.
+static i64 number(span m, u32 field_number) {
+  span bytes = field(m, field_number);
+  u64 v;
+  varint(&bytes, &v);
+  return (i64)v;
+}
+
+// count returns how often there is a field of that number.
+static u32 count(span m, u32 number) {
+  u32 times = 0;
+  span bytes;
+  for (u32 n; (n = next(&m, &bytes));) times += n == number;
+  return times;
+}
+
 // lookup finds a key in the map field of that number, and counts its entries.
 static u32 lookup(span m, u32 number, span key, span *value, u32 *entries) {
   u32 found = 0;
@@ -87,3 +135,64 @@ static u32 lookup(span m, u32 number, span key, span *value, u32 *entries) {
   return found;
 }
 #define SPAN(text) ((span){(const u8 *)text, (const u8 *)text + sizeof(text) - 1})
+
+// label returns a label of an object, and has says whether there is one. Its labels
+// are field 11 of the metadata.
+static span label(span metadata, span key) {
+  span value = {0, 0};
+  u32 entries;
+  lookup(metadata, 11, key, &value, &entries);
+  return value;
+}
+static u32 has(span metadata, span key) {
+  span value;
+  u32 entries;
+  return lookup(metadata, 11, key, &value, &entries);
+}
+#define LABEL(metadata, text) label(metadata, SPAN(text))
+#define HAS(metadata, text) has(metadata, SPAN(text))
+
+static u32 same(span a, span b) { return equal(a, b.p, len(b)); }
+
+// cut takes the text before the next NUL from a list.
+static span cut(span *list) {
+  span text = *list;
+  while (*list->p) list->p++;
+  text.end = list->p++;
+  return text;
+}
+
+// buffer is what a guest writes: a text, or a message.
+typedef struct { u8 *p; u32 n, room; } buffer;
+
+static buffer make(u32 room) { return (buffer){take(room), 0, room}; }
+static span all(const buffer *b) { return (span){b->p, b->p + b->n}; }
+
+static void add(buffer *b, span s) {
+  if (len(s) > b->room - b->n) __builtin_trap();
+  for (u32 i = 0; i < len(s); i++) b->p[b->n + i] = s.p[i];
+  b->n += len(s);
+}
+#define ADD(b, text) add(b, SPAN(text))
+
+static void add_decimal(buffer *b, i64 v) {
+  u8 digits[20];
+  u32 i = sizeof digits;
+  u64 rest = v < 0 ? -(u64)v : (u64)v;
+  do digits[--i] = '0' + rest % 10;
+  while (rest /= 10);
+  if (v < 0) ADD(b, "-");
+  add(b, (span){digits + i, digits + sizeof digits});
+}
+
+// add_field adds a field of bytes to a message.
+static void add_field(buffer *b, u32 number, span bytes) {
+  u8 head[6] = {(u8)(number << 3 | 2)};
+  u32 i = 1, n = len(bytes);
+  for (; n > 127; n >>= 7) head[i++] = (u8)(n | 128);
+  head[i++] = (u8)n;
+  add(b, (span){head, head + i});
+  add(b, bytes);
+}
+
+static void say(const buffer *b) { status_reason(b->p, b->n); }

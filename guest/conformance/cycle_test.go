@@ -1,0 +1,240 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/guest/conformance"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+func nodeOf(n conformance.Node) *framework.NodeInfo {
+	info := framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(n.Object)})
+	for _, pod := range n.Pods {
+		p := podOf(pod)
+		p.Spec.NodeName = n.Name
+		info.AddPodInfo(framework.PodInfo{Pod: p})
+	}
+	info.Requested.MilliCPU, info.Allocatable.MilliCPU = n.Requested, n.Allocatable
+	info.ImageStates = map[string]*fwk.ImageStateSummary{}
+	for name, size := range n.Images {
+		info.ImageStates[name] = &fwk.ImageStateSummary{Size: size, NumNodes: 1}
+	}
+	return info
+}
+
+func nodesOf(nodes []conformance.Node) (list []*framework.NodeInfo) {
+	for _, n := range nodes {
+		list = append(list, nodeOf(n))
+	}
+	return list
+}
+
+// recorder keeps the events that are reported about a Pod.
+type recorder struct {
+	about  *corev1.Pod
+	events []string
+}
+
+func (r *recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
+
+func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	if regarding != r.about {
+		reason = fmt.Sprintf("%s about %v", reason, regarding)
+	}
+	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, action, fmt.Sprintf(note, args...)))
+}
+
+// statuses is a fwk.NodeToStatusReader as the framework's own type is one.
+type statuses struct {
+	fwk.NodeToStatusReader
+	list []conformance.NodeStatus
+}
+
+func (s statuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
+	for _, n := range s.list {
+		f(n.Node, frameworkStatus(n.Status))
+	}
+}
+
+// frameworkStatus is the status of the framework whose code has the name.
+func frameworkStatus(s conformance.Status) *fwk.Status {
+	for code := fwk.Success; code <= fwk.Pending; code++ {
+		if code.String() == s.Code {
+			if s.Reason == "" {
+				return fwk.NewStatus(code)
+			}
+			return fwk.NewStatus(code, s.Reason)
+		}
+	}
+	panic("no code " + s.Code)
+}
+
+func TestCycle(t *testing.T) {
+	run(t, "cycle", func(t *testing.T, rt *host.Runtime, guest string) {
+		for _, c := range conformance.Cases().Cycle {
+			t.Run(c.Name, func(t *testing.T) {
+				w := newCycle(t, rt, guest, c)
+				defer w.p.Close(context.Background())
+				for n, step := range c.Steps {
+					t.Run(fmt.Sprint("step ", n, " ", step.Call), func(t *testing.T) { w.step(t, step) })
+				}
+				w.check(t)
+			})
+		}
+	})
+}
+
+// cycle is the scheduling of a Pod in the way of a case.
+type cycle struct {
+	c      conformance.CycleCase
+	p      sched.Plugin
+	handle *framework.Handle
+	events *recorder
+	pod    *corev1.Pod
+	// trials are the states of the cycle, by number.
+	trials map[int]fwk.CycleState
+}
+
+func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleCase) *cycle {
+	w := &cycle{c: c, pod: podOf(c.Pod)}
+	w.events = &recorder{about: w.pod}
+	var claims []runtime.Object
+	for _, c := range c.Claims {
+		claims = append(claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.VolumeName},
+		})
+	}
+	w.handle = &framework.Handle{
+		Nodes: nodesOf(c.Nodes), Recorder: w.events, Informers: informers.NewSharedInformerFactory(fake.NewClientset(claims...), 0),
+	}
+	for _, pod := range c.Waiting {
+		w.handle.Waiting = append(w.handle.Waiting, &framework.WaitingPod{Pod: podOf(pod.Object), Pending: pod.PendingPlugins})
+	}
+	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]`)
+	w.handle.Informers.Start(t.Context().Done())
+	w.handle.Informers.WaitForCacheSync(t.Context().Done())
+	return w
+}
+
+func (w *cycle) node(name string) fwk.NodeInfo {
+	for _, n := range w.handle.Nodes {
+		if n.Node().Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
+	if step.Change != nil {
+		for i, n := range w.handle.Nodes {
+			if n.Node().Name == step.Change.Name {
+				w.handle.Nodes[i] = nodeOf(*step.Change)
+			}
+		}
+		return
+	}
+	if step.Call == "prefilter" {
+		w.trials = map[int]fwk.CycleState{0: framework.NewCycleState()}
+	}
+	if w.trials[step.Trial] == nil {
+		w.trials[step.Trial] = w.trials[0].Clone()
+	}
+	w.events.events = nil
+	got := w.call(t, step, w.trials[step.Trial])
+	got.Events = w.events.events
+	if step.Want.Code == "" {
+		step.Want.Code = "Success"
+	}
+	if diff := cmp.Diff(step, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// call makes the call of a step, and returns the step with the results that there
+// were.
+func (w *cycle) call(t *testing.T, step conformance.CycleStep, state fwk.CycleState) conformance.CycleStep {
+	ctx := t.Context()
+	// What returns no status is a Success.
+	step.Score, step.Nominated, step.Milliseconds, step.Parallel = 0, nil, 0, false
+	var status *fwk.Status
+	switch step.Call {
+	case "prefilter":
+		_, status = w.p.(fwk.PreFilterPlugin).PreFilter(ctx, state, w.pod, nil)
+	case "addpod":
+		status = w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(ctx, state, w.pod, framework.PodInfo{Pod: podOf(*step.Other)}, w.node(step.Node))
+	case "removepod":
+		status = w.p.(fwk.PreFilterPlugin).PreFilterExtensions().RemovePod(ctx, state, w.pod, framework.PodInfo{Pod: podOf(*step.Other)}, w.node(step.Node))
+	case "filter":
+		status = w.p.(fwk.FilterPlugin).Filter(ctx, state, w.pod, w.node(step.Node))
+	case "postfilter":
+		var result *fwk.PostFilterResult
+		result, status = w.p.(fwk.PostFilterPlugin).PostFilter(ctx, state, w.pod, statuses{list: step.Statuses})
+		if result != nil && result.Mode() == fwk.ModeOverride {
+			step.Nominated = &result.NominatedNodeName
+		}
+	case "prescore":
+		var nodes []fwk.NodeInfo
+		for _, name := range step.Nodes {
+			nodes = append(nodes, w.node(name))
+		}
+		status = w.p.(fwk.PreScorePlugin).PreScore(ctx, state, w.pod, nodes)
+	case "score":
+		step.Score, status = w.p.(fwk.ScorePlugin).Score(ctx, state, w.pod, w.node(step.Node))
+	case "reserve":
+		status = w.p.(fwk.ReservePlugin).Reserve(ctx, state, w.pod, step.Node)
+	case "unreserve":
+		w.p.(fwk.ReservePlugin).Unreserve(ctx, state, w.pod, step.Node)
+	case "permit":
+		var timeout time.Duration
+		status, timeout = w.p.(fwk.PermitPlugin).Permit(ctx, state, w.pod, step.Node)
+		step.Milliseconds = timeout.Milliseconds()
+	case "prebindpreflight":
+		var result *fwk.PreBindPreFlightResult
+		result, status = w.p.(fwk.PreBindPlugin).PreBindPreFlight(ctx, state, w.pod, step.Node)
+		step.Parallel = result != nil && result.AllowParallel
+	case "prebind":
+		status = w.p.(fwk.PreBindPlugin).PreBind(ctx, state, w.pod, step.Node)
+	case "bind":
+		status = w.p.(fwk.BindPlugin).Bind(ctx, state, w.pod, step.Node)
+	case "postbind":
+		w.p.(fwk.PostBindPlugin).PostBind(ctx, state, w.pod, step.Node)
+	default:
+		t.Fatalf("there is no call %q", step.Call)
+	}
+	step.Want = statusOf(status)
+	return step
+}
+
+// check compares what became of the Pods that waited.
+func (w *cycle) check(t *testing.T) {
+	for i, pod := range w.c.Waiting {
+		want := ""
+		switch pod.Want {
+		case "":
+		case "allowed":
+			want = "allowed by guest"
+		default:
+			want = "rejected by guest" + pod.Want[len("rejected"):]
+		}
+		if got := w.handle.Waiting[i].Result(); got != want {
+			t.Errorf("the Pod %s was %q, want %q", pod.Name, got, want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// The cycle guest of the conformance suite, by the SDK.
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+//kubewasm:name conformance-cycle
+
+type guest struct{}
+
+// memory is what the guest remembers of a cycle.
+type memory struct {
+	total int
+	nodes int
+	first string
+	// reserved is the name of a node, "nothing" before there is one.
+	reserved string
+}
+
+func memoryOf(state sched.CycleState) *memory {
+	m, _ := state.Read("memory")
+	return m.(*memory)
+}
+
+func app(pod core.Pod) string { return pod.Metadata().Labels().Get("app") }
+
+// here counts the Pods of an app on a node.
+func here(node sched.NodeInfo, app string) (n int) {
+	for _, pod := range node.Pods() {
+		if pod.Metadata().Labels().Get("app") == app {
+			n++
+		}
+	}
+	return n
+}
+
+func (guest) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+	m := &memory{reserved: "nothing"}
+	for _, name := range sched.SnapshotNodeNames() {
+		if node, ok := sched.SnapshotNode(name); ok {
+			m.total += here(node, app(pod))
+		}
+	}
+	state.Write("memory", m)
+	return nil, nil
+}
+
+func (guest) AddPod(state sched.CycleState, pod, added core.Pod, _ sched.NodeInfo) *sched.Status {
+	if app(added) == app(pod) {
+		memoryOf(state).total++
+	}
+	return nil
+}
+
+func (guest) RemovePod(state sched.CycleState, pod, removed core.Pod, _ sched.NodeInfo) *sched.Status {
+	if app(removed) == app(pod) {
+		memoryOf(state).total--
+	}
+	return nil
+}
+
+func (guest) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
+	var size int64
+	for _, image := range node.ImageStates() {
+		if image.Name == "web:1" {
+			size = image.Size
+		}
+	}
+	usage := node.Usage()
+	return sched.Unschedulable(
+		"total=", strconv.Itoa(memoryOf(state).total), " here=", strconv.Itoa(here(node, app(pod))),
+		" cpu=", strconv.FormatInt(usage.Requested.MilliCPU, 10), "/", strconv.FormatInt(usage.Allocatable.MilliCPU, 10),
+		" image=", strconv.FormatInt(size, 10))
+}
+
+func (guest) PostFilter(_ sched.CycleState, pod core.Pod, statuses sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
+	if pod.Metadata().Labels().Has("clear") {
+		return &sched.PostFilterResult{}, nil
+	}
+	for _, s := range statuses.All() {
+		if s.Status.Code() == sched.CodeUnschedulable && s.Status.Reason() == "full" {
+			return &sched.PostFilterResult{NominatedNodeName: s.NodeName}, nil
+		}
+	}
+	return nil, sched.Unschedulable("none of ", strconv.Itoa(len(sched.SnapshotNodeNames())), " nodes")
+}
+
+func (guest) PreScore(state sched.CycleState, _ core.Pod, nodes sched.NodeInfos) *sched.Status {
+	m := memoryOf(state)
+	m.nodes, m.first = nodes.Len(), nodes.Name(0)
+	return nil
+}
+
+func (guest) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	m := memoryOf(state)
+	if node.Node().Metadata().Name() == m.first {
+		return int64(10 * m.nodes), nil
+	}
+	return int64(m.nodes), nil
+}
+
+func (guest) Reserve(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
+	memoryOf(state).reserved = nodeName
+	if pod.Metadata().Labels().Get("refuse") == nodeName {
+		return sched.Unschedulable("refused")
+	}
+	return nil
+}
+
+func (guest) Unreserve(state sched.CycleState, _ core.Pod, nodeName string) {
+	sched.Eventf("Warning", "Unreserved", "Binding", nodeName, ", reserved ", memoryOf(state).reserved)
+}
+
+func (guest) Permit(_ sched.CycleState, pod core.Pod, nodeName string) (*sched.Status, meta.Duration) {
+	labels := pod.Metadata().Labels()
+	switch action := labels.Get("permit"); action {
+	case "wait":
+		return sched.NewStatus(sched.CodeWait), 1500 * meta.Millisecond
+	case "deny":
+		return sched.Unschedulable("denied on ", nodeName), 0
+	case "allow", "reject":
+		waited := false
+		for _, w := range sched.WaitingPods() {
+			other, ok := sched.GetWaitingPod(w.UID)
+			if !ok || other.Metadata().Labels().Get("group") != labels.Get("group") {
+				continue
+			}
+			if action == "allow" {
+				waited = sched.AllowWaitingPod(w.UID) || waited
+			} else {
+				waited = sched.RejectWaitingPod(w.UID, w.Name, " waits for ", strings.Join(w.PendingPlugins, ",")) || waited
+			}
+		}
+		if !waited {
+			return sched.Unschedulable("nobody waits"), 0
+		}
+	case "ghost":
+		_, waits := sched.GetWaitingPod("ghost")
+		if allowed, rejected := sched.AllowWaitingPod("ghost"), sched.RejectWaitingPod("ghost"); !waits && !allowed && !rejected {
+			return sched.Unschedulable("there is no ghost"), 0
+		}
+	}
+	return nil, 0
+}
+
+func (guest) PreBindPreFlight(_ sched.CycleState, pod core.Pod, _ string) (*sched.PreBindPreFlightResult, *sched.Status) {
+	labels := pod.Metadata().Labels()
+	if !labels.Has("claim") {
+		return nil, sched.Skip()
+	}
+	return &sched.PreBindPreFlightResult{AllowParallel: labels.Has("parallel")}, nil
+}
+
+func (guest) PreBind(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
+	const claims = "v1/persistentvolumeclaims"
+	namespace, name := pod.Metadata().Namespace(), pod.Metadata().Labels().Get("claim")
+	b := sched.GetObject(claims, namespace, name)
+	if b == nil {
+		return sched.NewStatus(sched.CodeError, "no claim ", namespace, "/", name)
+	}
+	volume := core.PersistentVolumeClaimFromProto(b).Spec().VolumeName()
+	if volume == "" {
+		return sched.NewStatus(sched.CodePending, "claim ", name, " is not bound")
+	}
+	in, all := len(sched.ListObjects(claims, namespace)), len(sched.ListObjects(claims, ""))
+	return sched.Unschedulable(volume, ", ", strconv.Itoa(in), " claims of ", strconv.Itoa(all))
+}
+
+func (guest) Bind(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
+	if pod.Metadata().Labels().Get("bind") != "self" {
+		return sched.Skip()
+	}
+	if reserved := memoryOf(state).reserved; reserved != nodeName {
+		return sched.NewStatus(sched.CodeError, nodeName, " is not ", reserved)
+	}
+	return nil
+}
+
+func (guest) PostBind(_ sched.CycleState, _ core.Pod, nodeName string) {
+	sched.Eventf("Normal", "Bound", "Binding", "to ", nodeName)
+}
+
+func init() { sched.Register(guest{}) }
+
+func main() {}
