@@ -301,6 +301,9 @@ type AdmissionCase struct {
 	// request and of the object.
 	Operation string `json:"operation,omitempty"`
 	Object    Object `json:"object"`
+	// Old is the object before an UPDATE. Options are JSON, if there are any.
+	Old     *Object `json:"old,omitempty"`
+	Options string  `json:"options,omitempty"`
 	// Mutate says that mutate is to be called and not validate. If Changed is set,
 	// the object must be that afterwards, in JSON, and as before otherwise.
 	Mutate  bool   `json:"mutate,omitempty"`

@@ -214,6 +214,13 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 	if request.Object = (runtime.RawExtension{Raw: object}); c.Operation == string(admissionv1.Delete) {
 		request.Operation, request.OldObject, request.Object = admissionv1.Delete, request.Object, runtime.RawExtension{}
 	}
+	if c.Old != nil {
+		request.Operation = admissionv1.Operation(c.Operation)
+		if request.OldObject.Raw, err = json.Marshal(&corev1.Pod{ObjectMeta: meta(*c.Old)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request.Options.Raw = []byte(c.Options)
 	ask := engine.Validate
 	if c.Mutate {
 		ask = engine.Mutate
@@ -226,7 +233,8 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 		return
 	}
 	got := conformance.AdmissionCase{
-		Name: c.Name, Operation: c.Operation, Object: c.Object, Mutate: c.Mutate, Want: "allow", Warnings: response.Warnings,
+		Name: c.Name, Operation: c.Operation, Object: c.Object, Old: c.Old, Options: c.Options,
+		Mutate: c.Mutate, Want: "allow", Warnings: response.Warnings,
 	}
 	if len(response.Patch) != 0 {
 		changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)

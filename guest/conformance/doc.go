@@ -159,7 +159,11 @@
 // FieldValueInvalid at metadata.name, the message "is odd" and the bad value
 // "field", a JSON string. "warn" is allowed with the warning "careful" and the
 // audit annotation k=v. "empty" is denied with the reason "no object" if there is
-// none. Any other is denied with the status 413 if its object has more than 100,000
+// none. "same" is denied with the reason "unchanged" if the old object is the same as
+// the object, byte for byte, and allowed otherwise. "relabelled" is denied with the
+// reason "was X, is Y", X and Y being the labels "app" of the old object and the
+// object, read from protobuf. "options" is denied with the options as the reason.
+// Any other is denied with the status 413 if its object has more than 100,000
 // bytes, and allowed otherwise.
 //
 // mutate looks at the name of the request, too. "bad" is denied with the reason "bad

@@ -3,8 +3,11 @@
 
 IMPORT("k8s.io/admission", "request") u32 request(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "object") u32 object(void *buf, u32 limit);
+IMPORT("k8s.io/admission", "old_object") u32 old_object(void *buf, u32 limit);
+IMPORT("k8s.io/admission", "options") u32 options(void *buf, u32 limit);
+IMPORT("k8s.io/admission", "object_proto") u32 object_proto(void *buf, u32 limit);
+IMPORT("k8s.io/admission", "old_object_proto") u32 old_object_proto(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "result") void result(const void *ptr, u32 len);
-
 IMPORT("k8s.io/admission", "patch") void patch(const void *ptr, u32 len);
 IMPORT("k8s.io/admission", "mutated_object") void mutated_object(const void *ptr, u32 len);
 
@@ -26,11 +29,12 @@ static const u8 odd[] =
 
 // requested returns the name of the request.
 static span requested(void) {
-  u32 n = request(0, 0);
-  u8 *buf = grow(n);
-  if (request(buf, n) != n) __builtin_trap();
-  return field((span){buf, buf + n}, 5);
+  begin();
+  return field(READ(request(buf, limit)), 5);
 }
+
+// app returns the label of an object in protobuf, whose metadata is field 1.
+static span app(span object) { return LABEL(field(object, 1), "app"); }
 
 EXPORT("validate") u64 validate(void) {
   span name = requested();
@@ -51,6 +55,25 @@ EXPORT("validate") u64 validate(void) {
   if (IS(name, "warn")) {
     result(warn, sizeof warn - 1);
     return ALLOW;
+  }
+  if (IS(name, "same")) {
+    if (!same(READ(object(buf, limit)), READ(old_object(buf, limit)))) return ALLOW;
+    SAY("unchanged");
+    return DENY;
+  }
+  if (IS(name, "relabelled")) {
+    buffer reason = make(256);
+    ADD(&reason, "was ");
+    add(&reason, app(READ(old_object_proto(buf, limit))));
+    ADD(&reason, ", is ");
+    add(&reason, app(READ(object_proto(buf, limit))));
+    say(&reason);
+    return DENY;
+  }
+  if (IS(name, "options")) {
+    span json = READ(options(buf, limit));
+    status_reason(json.p, len(json));
+    return DENY;
   }
   u32 size = object(0, 0);
   if (IS(name, "empty") && size == 0) {

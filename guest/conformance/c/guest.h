@@ -136,21 +136,21 @@ static u32 lookup(span m, u32 number, span key, span *value, u32 *entries) {
 }
 #define SPAN(text) ((span){(const u8 *)text, (const u8 *)text + sizeof(text) - 1})
 
-// label returns a label of an object, and has says whether there is one. Its labels
+// LABEL is a label of an object, and HAS says whether there is one. Its labels
 // are field 11 of the metadata.
-static span label(span metadata, span key) {
+static span label_of(span metadata, span key) {
   span value = {0, 0};
   u32 entries;
   lookup(metadata, 11, key, &value, &entries);
   return value;
 }
-static u32 has(span metadata, span key) {
+static u32 has_label(span metadata, span key) {
   span value;
   u32 entries;
   return lookup(metadata, 11, key, &value, &entries);
 }
-#define LABEL(metadata, text) label(metadata, SPAN(text))
-#define HAS(metadata, text) has(metadata, SPAN(text))
+#define LABEL(metadata, text) label_of(metadata, SPAN(text))
+#define HAS(metadata, text) has_label(metadata, SPAN(text))
 
 static u32 same(span a, span b) { return equal(a, b.p, len(b)); }
 

@@ -3,6 +3,10 @@
   (import "kubewasm" "status_reason" (func $status_reason (param i32 i32)))
   (import "k8s.io/admission" "request" (func $request (param i32 i32) (result i32)))
   (import "k8s.io/admission" "object" (func $object (param i32 i32) (result i32)))
+  (import "k8s.io/admission" "old_object" (func $old_object (param i32 i32) (result i32)))
+  (import "k8s.io/admission" "options" (func $options (param i32 i32) (result i32)))
+  (import "k8s.io/admission" "object_proto" (func $object_proto (param i32 i32) (result i32)))
+  (import "k8s.io/admission" "old_object_proto" (func $old_object_proto (param i32 i32) (result i32)))
   (import "k8s.io/admission" "result" (func $result (param i32 i32)))
   (import "k8s.io/admission" "patch" (func $patch (param i32 i32)))
   (import "k8s.io/admission" "mutated_object" (func $mutated_object (param i32 i32)))
@@ -18,6 +22,13 @@
   (data (i32.const 56) "warn")
   (data (i32.const 64) "empty")
   (data (i32.const 72) "no object")
+  (data (i32.const 480) "same")
+  (data (i32.const 488) "unchanged")
+  (data (i32.const 500) "relabelled")
+  (data (i32.const 512) "app")
+  (data (i32.const 520) "options")
+  (data (i32.const 528) ", is ")
+  (data (i32.const 544) "was ")
   (data (i32.const 256) "patch")
   (data (i32.const 264) "whole")
   (data (i32.const 272) "[{\22op\22:\22add\22,\22path\22:\22/metadata/annotations\22,\22value\22:{\22k\22:\22v\22}}]")
@@ -91,6 +102,24 @@
           (return (i32.const 0)))))
     (i32.const 1))
 
+  ;; lookup finds a key in the map that is the field of that number: its value with
+  ;; the length.
+  (func $lookup (param $p i32) (param $end i32) (param $want i32) (param $key i32) (param $keylen i32) (result i32 i32)
+    (local $number i32) (local $at i32) (local $n i32) (local $value i32) (local $length i32)
+    (block $done
+      (loop $more
+        (call $next (local.get $p) (local.get $end))
+        (local.set $n) (local.set $at) (local.set $number) (local.set $p)
+        (br_if $done (i32.eqz (local.get $p)))
+        (br_if $more (i32.ne (local.get $number) (local.get $want)))
+        (call $field (local.get $at) (i32.add (local.get $at) (local.get $n)) (i32.const 1))
+        (if (call $equal (local.get $key) (local.get $keylen))
+          (then
+            (call $field (local.get $at) (i32.add (local.get $at) (local.get $n)) (i32.const 2))
+            (local.set $length) (local.set $value)))
+        (br $more)))
+    (local.get $value) (local.get $length))
+
   ;; room makes the memory from $heap on at least n bytes long.
   (func $room (param $n i32)
     (local $want i32)
@@ -109,6 +138,42 @@
     (call $room (local.get $n))
     (drop (call $request (global.get $heap) (local.get $n)))
     (call $field (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 5)))
+
+  ;; same compares the old object with the object.
+  (func $same (result i32)
+    (local $n i32) (local $m i32)
+    (local.set $n (call $object (i32.const 0) (i32.const 0)))
+    (local.set $m (call $old_object (i32.const 0) (i32.const 0)))
+    (call $room (i32.add (local.get $n) (local.get $m)))
+    (drop (call $object (global.get $heap) (local.get $n)))
+    (drop (call $old_object (i32.add (global.get $heap) (local.get $n)) (local.get $m)))
+    (call $equal (global.get $heap) (local.get $n) (i32.add (global.get $heap) (local.get $n)) (local.get $m)))
+
+  ;; app appends the label "app" of the object in the n bytes from $heap on to the
+  ;; text that ends at to, and returns where it ends then.
+  (func $app (param $n i32) (param $to i32) (result i32)
+    (local $p i32) (local $length i32)
+    (call $field (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 1))
+    (local.set $length) (local.set $p)
+    (call $lookup (local.get $p) (i32.add (local.get $p) (local.get $length)) (i32.const 11) (i32.const 512) (i32.const 3))
+    (local.set $length) (local.set $p)
+    (if (i32.gt_u (local.get $length) (i32.const 63)) (then unreachable))
+    (memory.copy (local.get $to) (local.get $p) (local.get $length))
+    (i32.add (local.get $to) (local.get $length)))
+
+  ;; relabelled says what the label was and is.
+  (func $relabelled
+    (local $n i32) (local $end i32)
+    (local.set $n (call $old_object_proto (i32.const 0) (i32.const 0)))
+    (call $room (local.get $n))
+    (drop (call $old_object_proto (global.get $heap) (local.get $n)))
+    (local.set $end (call $app (local.get $n) (i32.const 548)))
+    (memory.copy (local.get $end) (i32.const 528) (i32.const 5))
+    (local.set $n (call $object_proto (i32.const 0) (i32.const 0)))
+    (call $room (local.get $n))
+    (drop (call $object_proto (global.get $heap) (local.get $n)))
+    (local.set $end (call $app (local.get $n) (i32.add (local.get $end) (i32.const 5))))
+    (call $status_reason (i32.const 544) (i32.sub (local.get $end) (i32.const 544))))
 
   (func (export "mutate") (result i64)
     (local $name i32) (local $length i32)
@@ -148,6 +213,22 @@
       (then
         (call $result (i32.const 96) (i32.const 17))
         (return (i64.const 0))))
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 480) (i32.const 4))
+      (then
+        (if (i32.eqz (call $same)) (then (return (i64.const 0))))
+        (call $status_reason (i32.const 488) (i32.const 9))
+        (return (i64.const 2))))
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 500) (i32.const 10))
+      (then
+        (call $relabelled)
+        (return (i64.const 2))))
+    (if (call $equal (local.get $name) (local.get $length) (i32.const 520) (i32.const 7))
+      (then
+        (local.set $n (call $options (i32.const 0) (i32.const 0)))
+        (call $room (local.get $n))
+        (drop (call $options (global.get $heap) (local.get $n)))
+        (call $status_reason (global.get $heap) (local.get $n))
+        (return (i64.const 2))))
     (local.set $n (call $object (i32.const 0) (i32.const 0)))
     (if (i32.and (i32.eqz (local.get $n)) (call $equal (local.get $name) (local.get $length) (i32.const 64) (i32.const 5)))
       (then

@@ -2,10 +2,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
+	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
 //kubewasm:name conformance-admission
@@ -30,6 +32,16 @@ func (guest) Validate(req *admission.Request) *admission.Response {
 		if len(req.Object()) == 0 {
 			return admission.Deny("no object")
 		}
+	case "same":
+		if bytes.Equal(req.OldObject(), req.Object()) {
+			return admission.Deny("unchanged")
+		}
+		return nil
+	case "relabelled":
+		app := func(b []byte) string { return core.PodFromProto(b).Metadata().Labels().Get("app") }
+		return admission.Deny("was ", app(req.OldObjectProto()), ", is ", app(req.ObjectProto()))
+	case "options":
+		return admission.Deny(string(req.Options()))
 	}
 	if len(req.Object()) > 100_000 {
 		return admission.Deny().WithCode(413)
