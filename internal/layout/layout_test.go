@@ -101,8 +101,8 @@ func TestGuestsAreSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %d bytes", path, info.Size())
-		if info.Size() > 3_000_000 {
-			t.Errorf("%s has %d bytes, more than 3 MB", path, info.Size())
+		if info.Size() > 2_500_000 {
+			t.Errorf("%s has %d bytes, more than 2.5 MB", path, info.Size())
 		}
 	}
 }

@@ -5,9 +5,7 @@
 // matched exactly, as in every Kubernetes API, and a field that does not exist
 // or occurs twice is a mistake, not something to pass over.
 //
-// Of package reflect it uses types only and writes through pointers of its own:
-// reflect.Value would bring method values, and with them everything that calls
-// functions by reflection.
+// It walks the types of package reflect, but writes by package memory.
 package config
 
 import (
@@ -20,6 +18,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/kubewasm/kubewasm/guest/internal/memory"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -49,7 +48,7 @@ func Decode(data []byte, out any) error {
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return ErrNone
 	}
-	p := wordsOf(&out).data
+	p := memory.Pointee(out)
 	if p == nil {
 		return ErrNone
 	}
@@ -87,7 +86,7 @@ func (d *decoder) value(path string, t reflect.Type, p unsafe.Pointer, in json.V
 		case reflect.Pointer, reflect.Map:
 			*(*unsafe.Pointer)(p) = nil
 		case reflect.Slice:
-			*(*slice)(p) = slice{}
+			*(*memory.Slice)(p) = memory.Slice{}
 		case reflect.Interface:
 			*(*any)(p) = nil // With or without methods, it is two words.
 		}
@@ -96,12 +95,12 @@ func (d *decoder) value(path string, t reflect.Type, p unsafe.Pointer, in json.V
 	if kind == reflect.Pointer {
 		to := (*unsafe.Pointer)(p)
 		if *to == nil {
-			*to = allocate(t.Elem())
+			*to = memory.New(t.Elem())
 		}
 		d.value(path, t.Elem(), *to, in)
 		return
 	}
-	if d.unmarshal(path, pointerTo(t, p), in) {
+	if d.unmarshal(path, memory.Pointer(t, p), in) {
 		return
 	}
 	switch kind {
@@ -255,7 +254,7 @@ func (d *decoder) mapping(path string, t reflect.Type, p unsafe.Pointer, in json
 		return
 	}
 	if *(*unsafe.Pointer)(p) == nil {
-		*(*unsafe.Pointer)(p) = makeMap(t)
+		*(*unsafe.Pointer)(p) = memory.NewMap(t)
 	}
 	seen := map[string]bool{}
 	for m := json.Object(in); m.Next(); {
@@ -266,9 +265,9 @@ func (d *decoder) mapping(path string, t reflect.Type, p unsafe.Pointer, in json
 			continue
 		}
 		seen[name] = true
-		element := allocate(t.Elem())
+		element := memory.New(t.Elem())
 		d.value(at, t.Elem(), element, m.Value())
-		assign(t, *(*unsafe.Pointer)(p), &name, element)
+		memory.SetEntry(t, *(*unsafe.Pointer)(p), name, element)
 	}
 }
 
@@ -296,12 +295,12 @@ func (d *decoder) list(path string, t reflect.Type, p unsafe.Pointer, in json.Va
 	for e := json.Array(in); e.Next(); {
 		n++
 	}
-	list := slice{allocateArray(t, n), n, n}
+	list := memory.Slice{Data: memory.NewArray(t, n), Len: n, Cap: n}
 	n = 0
 	for e := json.Array(in); e.Next(); n++ {
-		d.value(path+"["+strconv.Itoa(n)+"]", t, unsafe.Add(list.data, uintptr(n)*t.Size()), e.Value())
+		d.value(path+"["+strconv.Itoa(n)+"]", t, unsafe.Add(list.Data, uintptr(n)*t.Size()), e.Value())
 	}
-	*(*slice)(p) = list
+	*(*memory.Slice)(p) = list
 }
 
 // generic decodes what is to be held by an any, as encoding/json does.
@@ -414,7 +413,7 @@ func reach(t reflect.Type, p unsafe.Pointer, index []int) (reflect.Type, unsafe.
 			t = t.Elem()
 			to := (*unsafe.Pointer)(p)
 			if *to == nil {
-				*to = allocate(t)
+				*to = memory.New(t)
 			}
 			p = *to
 		}

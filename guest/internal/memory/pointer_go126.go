@@ -1,6 +1,6 @@
 //go:build !go1.27
 
-package config
+package memory
 
 import (
 	"reflect"
@@ -17,15 +17,15 @@ type descriptor struct {
 	name, pointerToThis            int32
 }
 
-// pointerTo returns p as a *T, T being t, if *T has methods; or else maybe nil.
+// Pointer returns p as a *T, T being t, if *T has methods; or else maybe nil.
 //
 // The compiler keeps *T beside each T that has a name, or whose pointers have
 // methods, and T knows where. reflect.PointerTo finds the others, too, or makes
 // them, and has a table of its own for that; but those need nobody here.
-func pointerTo(t reflect.Type, p unsafe.Pointer) (pointer any) {
+func Pointer(t reflect.Type, p unsafe.Pointer) (pointer any) {
 	typ := typeOf(t)
 	if offset := (*descriptor)(typ).pointerToThis; offset != 0 {
-		*wordsOf(&pointer) = words{resolveTypeOff(typ, offset), p}
+		*(*words)(unsafe.Pointer(&pointer)) = words{resolveTypeOff(typ, offset), p}
 	}
 	return pointer
 }
