@@ -21,6 +21,17 @@
 // [Admission] plugin or a [Hook]. A panic in WebAssembly fails the test with the Go
 // stack.
 //
+// A scheduler plugin that looks at more than its arguments gets a scheduler by
+// [Scheduler.In]: nodes with Pods, and objects of the Kubernetes API. Pods that it
+// makes wait do wait, [Cycle.Outcome] tells what becomes of them, and
+// [Scheduler.Events] what it has reported:
+//
+//	p = p.Configure(t, `timeout: 5s`).In(t, cluster)
+//	first, second := p.Begin(t, `metadata: {name: a}`), p.Begin(t, `metadata: {name: b}`)
+//	first.Permit(t, "n1")  // Wait
+//	second.Permit(t, "n1") // Success
+//	first.Outcome()        // allowed
+//
 // [Pod], [Node] and [Create] make the arguments of a plugin's methods, for tests
 // that call them directly; the views that they make read the same bytes as in
 // WebAssembly.

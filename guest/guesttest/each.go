@@ -36,21 +36,21 @@ type Plugin interface {
 // runs.
 func Each[P Plugin](t *testing.T, plugin any, test func(t *testing.T, p P)) {
 	t.Helper()
-	t.Run("native", func(t *testing.T) { test(t, under[P](&native{plugin}, nil)) })
+	t.Run("native", func(t *testing.T) { test(t, under[P](t, &native{plugin}, nil)) })
 	t.Run("wasm", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("compiles a guest")
 		}
-		test(t, under[P](nil, compile(t)))
+		test(t, under[P](t, nil, compile(t)))
 	})
 }
 
 // under returns the plugin under test: one of the two is nil.
-func under[P Plugin](n *native, m *module) P {
+func under[P Plugin](t testing.TB, n *native, m *module) P {
 	var p P
 	switch out := any(&p).(type) {
 	case **Scheduler:
-		*out = &Scheduler{n, m, nil}
+		*out = &Scheduler{native: n, module: m, owner: t}
 	case **Admission:
 		*out = &Admission{n, m, nil}
 	case **Hook:

@@ -21,11 +21,12 @@ import (
 // manifest is no Pod or has a field that Pods do not have.
 func Pod(t testing.TB, manifest string) core.Pod {
 	t.Helper()
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict([]byte(manifest), &pod); err != nil {
-		t.Fatalf("read Pod: %v", err)
-	}
-	raw, err := codec.Pod(&pod)
+	return viewOf(t, readPod(t, manifest))
+}
+
+func viewOf(t testing.TB, pod *corev1.Pod) core.Pod {
+	t.Helper()
+	raw, err := codec.Pod(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,13 +35,18 @@ spec: {replicas: 3}
 // TestBadManifests holds that a mistake in a test's manifest fails the test.
 func TestBadManifests(t *testing.T) {
 	for name, read := range map[string]func(testing.TB){
-		"typing error in a Pod":      func(t testing.TB) { guesttest.Pod(t, `spec: {container: []}`) },
-		"wrong type in a Node":       func(t testing.TB) { guesttest.Node(t, `spec: {taints: {}}`) },
-		"object without a kind":      func(t testing.TB) { guesttest.Create(t, `metadata: {name: x}`) },
-		"no YAML":                    func(t testing.TB) { guesttest.Create(t, "\t: {") },
-		"a key twice in an object":   func(t testing.TB) { guesttest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
-		"a key twice in a Pod":       func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
-		"a Pod that is a list of it": func(t testing.TB) { guesttest.Pod(t, "[]") },
+		"typing error in a Pod":                func(t testing.TB) { guesttest.Pod(t, `spec: {container: []}`) },
+		"wrong type in a Node":                 func(t testing.TB) { guesttest.Node(t, `spec: {taints: {}}`) },
+		"object without a kind":                func(t testing.TB) { guesttest.Create(t, `metadata: {name: x}`) },
+		"object without a name in a scheduler": func(t testing.TB) { (&guesttest.Scheduler{}).In(t, `{apiVersion: v1, kind: Node}`) },
+		"Pod on a node that is not there": func(t testing.TB) {
+			(&guesttest.Scheduler{}).In(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: n}}`)
+		},
+		"kind that a scheduler does not know": func(t testing.TB) { (&guesttest.Scheduler{}).In(t, `{apiVersion: x/v1, kind: Y, metadata: {name: y}}`) },
+		"no YAML":                             func(t testing.TB) { guesttest.Create(t, "\t: {") },
+		"a key twice in an object":            func(t testing.TB) { guesttest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
+		"a key twice in a Pod":                func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
+		"a Pod that is a list of it":          func(t testing.TB) { guesttest.Pod(t, "[]") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := &failing{TB: t}

@@ -4,23 +4,58 @@ package guesttest
 
 import (
 	"context"
+	stdjson "encoding/json"
+	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
-// Scheduler is a scheduler plugin under test, see [Each].
+// Scheduler is a scheduler plugin under test, see [Each]. It has every grant.
 type Scheduler struct {
 	native *native
 	module *module
+	// objects are the manifests of In, config the configuration.
+	objects string
+	config  []byte
+	// owner is the test whose end closes the plugin.
+	owner testing.TB
+
+	// started is the plugin in its scheduler, once there was a call.
+	mu      sync.Mutex
+	started *running
+}
+
+// running is a plugin in a scheduler.
+type running struct {
+	native *native
+	module *module
 	loaded adapter.Plugin
+	world  *world
+}
+
+// nativeName is what a native plugin is called.
+const nativeName = "plugin"
+
+// In returns the plugin in a scheduler that has the objects of manifests, one or
+// more documents of YAML or JSON with apiVersion, kind and name each. The Nodes are
+// its snapshot, with the Pods that have a spec.nodeName on them and what these use;
+// all objects are what a plugin gets and lists. Without In the scheduler has
+// nothing.
+func (s *Scheduler) In(t testing.TB, manifests string) *Scheduler {
+	t.Helper()
+	newWorld(t, manifests) // A mistake in them is one here.
+	return &Scheduler{native: s.native, module: s.module, objects: manifests, config: s.config, owner: t}
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
@@ -38,17 +73,78 @@ func (s *Scheduler) Configure(t testing.TB, configuration string) *Scheduler {
 // error is what it says.
 func (s *Scheduler) TryConfigure(t testing.TB, configuration string) (*Scheduler, error) {
 	t.Helper()
-	data := json(t, configuration)
+	fresh := &Scheduler{native: s.native, module: s.module, objects: s.objects, config: json(t, configuration), owner: t}
 	if s.native != nil {
-		n, err := s.native.configured(data)
-		return &Scheduler{native: n}, err
+		n, err := s.native.configured(fresh.config)
+		if err != nil {
+			return nil, err
+		}
+		fresh.native = n
+		return fresh, nil
 	}
-	p, err := adapter.Load(context.Background(), s.module.rt, s.module.config(data))
+	var err error
+	fresh.started, err = fresh.start(t)
+	if err != nil {
+		return nil, err
+	}
+	return fresh, nil
+}
+
+// start puts the plugin into a scheduler.
+func (s *Scheduler) start(t testing.TB) (*running, error) {
+	t.Helper()
+	r := &running{native: s.native, module: s.module, world: newWorld(t, s.objects)}
+	if s.native != nil {
+		return r, nil
+	}
+	args, err := stdjson.Marshal(&adapter.Args{
+		Config: s.config, Instances: 1, Objects: r.world.resources,
+		Grants: []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := adapter.New(s.module.name, s.module.rt, adapter.WithSource(host.File(s.module.file)))
+	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.handle)
 	if err != nil {
 		return nil, refusal(t, err)
 	}
-	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Scheduler{nil, s.module, p}, nil
+	r.loaded = p.(adapter.Plugin)
+	s.owner.Cleanup(func() { r.loaded.Close(context.Background()) })
+	return r, nil
+}
+
+// run returns the plugin in its scheduler.
+func (s *Scheduler) run(t testing.TB) *running {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started == nil {
+		r, err := s.start(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.started = r
+	}
+	return s.started
+}
+
+// enter begins a call of the plugin. binding says that other Pods may be scheduled
+// meanwhile, so that the snapshot is not to be looked at; names are the nodes that
+// the call is about, all of the snapshot if there are none.
+func (r *running) enter(binding bool, names ...string) (leave func()) {
+	return r.world.enter(r.native != nil, binding, names...)
+}
+
+// Events returns the events that the plugin has reported since the last call of
+// Events.
+func (s *Scheduler) Events() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started == nil {
+		return nil
+	}
+	return s.started.world.take()
 }
 
 // Cycle is the scheduling of one Pod.
@@ -58,24 +154,27 @@ type Cycle struct {
 	Status    *sched.Status
 	NodeNames []string
 
-	s   *Scheduler
-	pod core.Pod
+	r  *running
+	of *corev1.Pod
+	// waiting is the Pod in Permit, if it waits there or did.
+	waiting *framework.WaitingPod
 	// Natively, and in a host.
+	pod    core.Pod
 	state  sched.CycleState
-	of     *corev1.Pod
 	hosted fwk.CycleState
 }
 
-// Begin begins the scheduling of the Pod in manifest, YAML or JSON.
+// Begin begins the scheduling of the Pod in manifest, YAML or JSON. A Pod without
+// a UID gets one.
 func (s *Scheduler) Begin(t testing.TB, manifest string) *Cycle {
 	t.Helper()
-	if s.native == nil && s.loaded == nil {
-		s = s.Configure(t, "")
-	}
-	c := &Cycle{s: s}
-	if s.native != nil {
-		c.state, c.pod = sched.NewCycleState(), Pod(t, manifest)
-		if p, ok := s.native.plugin.(sched.PreFilterPlugin); ok {
+	r := s.run(t)
+	c := &Cycle{r: r, of: readPod(t, manifest)}
+	identify(c.of)
+	defer r.enter(false)()
+	if r.native != nil {
+		c.state, c.pod = sched.NewCycleState(), viewOf(t, c.of)
+		if p, ok := r.native.plugin.(sched.PreFilterPlugin); ok {
 			var result *sched.PreFilterResult
 			if result, c.Status = p.PreFilter(c.state, c.pod); result != nil {
 				c.NodeNames = result.NodeNames
@@ -83,17 +182,23 @@ func (s *Scheduler) Begin(t testing.TB, manifest string) *Cycle {
 		}
 		return c
 	}
-	c.of, c.hosted = new(corev1.Pod), framework.NewCycleState()
-	if err := yaml.UnmarshalStrict([]byte(manifest), c.of); err != nil {
-		t.Fatalf("read Pod: %v", err)
-	}
-	if p, ok := s.loaded.(fwk.PreFilterPlugin); ok {
+	c.hosted = framework.NewCycleState()
+	if p, ok := r.loaded.(fwk.PreFilterPlugin); ok {
 		result, status := p.PreFilter(context.Background(), c.hosted, c.of, nil)
 		if c.Status = statusOf(t, status); !result.AllNodes() {
 			c.NodeNames = result.NodeNames.UnsortedList()
 		}
 	}
 	return c
+}
+
+func readPod(t testing.TB, manifest string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+		t.Fatalf("read Pod: %v", err)
+	}
+	return pod
 }
 
 // statusOf returns a status as the plugin made it.
@@ -110,14 +215,37 @@ func statusOf(t testing.TB, s *fwk.Status) *sched.Status {
 	return sched.NewStatus(sched.Code(s.Code()), s.Message())
 }
 
-// node returns what a plugin gets of the Node in a manifest.
-func nodeInfo(t testing.TB, manifest string) fwk.NodeInfo {
+// isName reports whether what says which node is meant is a name, and no manifest.
+func isName(node string) bool { return node != "" && !strings.ContainsAny(node, ":{\n") }
+
+// hostedNode returns what a guest gets of a node.
+func (r *running) hostedNode(t testing.TB, text string) fwk.NodeInfo {
 	t.Helper()
+	if isName(text) {
+		n, _ := r.world.node(text)
+		if n == nil {
+			t.Fatalf("the scheduler has no node %q: it has those of In", text)
+		}
+		return n
+	}
 	node := &corev1.Node{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), node); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(text), node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
 	return framework.NewNodeInfo(node)
+}
+
+// nativeNode returns what a native plugin gets of a node, in a call.
+func (r *running) nativeNode(t testing.TB, text string) sched.NodeInfo {
+	t.Helper()
+	if !isName(text) {
+		return sched.NewNodeInfo(Node(t, text))
+	}
+	n, ok := sched.SnapshotNode(text)
+	if !ok {
+		t.Fatalf("the scheduler has no node %q: it has those of In", text)
+	}
+	return n
 }
 
 // as returns a plugin as an interface, and fails the test if it does not
@@ -131,41 +259,49 @@ func as[T any](t testing.TB, plugin any, name string) T {
 	return p
 }
 
-// Filter asks about the Node in manifest. As in the scheduler, nothing is filtered
-// in a cycle that PreFilter skipped.
-func (c *Cycle) Filter(t testing.TB, manifest string) *sched.Status {
+// Filter asks about a node: a manifest of a Node without Pods, or the name of one of
+// the scheduler's. As in the scheduler, nothing is filtered in a cycle that PreFilter
+// skipped.
+func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	t.Helper()
 	if c.Status.Code() == sched.CodeSkip {
 		return nil
 	}
-	if n := c.s.native; n != nil {
-		return as[sched.FilterPlugin](t, n.plugin, "Filter").Filter(c.state, c.pod, sched.NewNodeInfo(Node(t, manifest)))
+	defer c.r.enter(false)()
+	if n := c.r.native; n != nil {
+		return as[sched.FilterPlugin](t, n.plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := as[fwk.FilterPlugin](t, c.s.loaded, "Filter")
-	return statusOf(t, p.Filter(context.Background(), c.hosted, c.of, nodeInfo(t, manifest)))
+	p := as[fwk.FilterPlugin](t, c.r.loaded, "Filter")
+	return statusOf(t, p.Filter(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node)))
 }
 
-// Score asks for the score of the Node in manifest.
-func (c *Cycle) Score(t testing.TB, manifest string) (int64, *sched.Status) {
+// Score asks for the score of a node, a manifest or a name as in Filter.
+func (c *Cycle) Score(t testing.TB, node string) (int64, *sched.Status) {
 	t.Helper()
-	if n := c.s.native; n != nil {
-		return as[sched.ScorePlugin](t, n.plugin, "Score").Score(c.state, c.pod, sched.NewNodeInfo(Node(t, manifest)))
+	defer c.r.enter(false)()
+	if n := c.r.native; n != nil {
+		return as[sched.ScorePlugin](t, n.plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := as[fwk.ScorePlugin](t, c.s.loaded, "Score")
-	score, status := p.Score(context.Background(), c.hosted, c.of, nodeInfo(t, manifest))
+	p := as[fwk.ScorePlugin](t, c.r.loaded, "Score")
+	score, status := p.Score(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node))
 	return score, statusOf(t, status)
 }
 
 // NormalizeScore returns the scores as the plugin changes them.
 func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.NodeScoreList, *sched.Status) {
 	t.Helper()
-	if n := c.s.native; n != nil {
+	scored := make([]string, len(scores))
+	for i, s := range scores {
+		scored[i] = s.Name
+	}
+	defer c.r.enter(false, scored...)()
+	if n := c.r.native; n != nil {
 		out := append(sched.NodeScoreList(nil), scores...)
 		status := as[sched.ScoreExtensions](t, n.plugin, "NormalizeScore").NormalizeScore(c.state, c.pod, out)
 		return out, status
 	}
 	var extensions fwk.ScoreExtensions
-	if p, ok := c.s.loaded.(fwk.ScorePlugin); ok {
+	if p, ok := c.r.loaded.(fwk.ScorePlugin); ok {
 		extensions = p.ScoreExtensions()
 	}
 	if extensions == nil {
@@ -183,8 +319,8 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	return out, statusOf(t, status)
 }
 
-// Filter begins a cycle for the Pod and asks about the Node, both manifests in
-// YAML or JSON. If PreFilter refuses the Pod, that is the answer.
+// Filter begins a cycle for the Pod in a manifest, YAML or JSON, and asks about a
+// node, a manifest too or a name. If PreFilter refuses the Pod, that is the answer.
 func (s *Scheduler) Filter(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	c := s.Begin(t, pod)

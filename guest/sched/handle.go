@@ -11,7 +11,8 @@ import (
 
 // SnapshotNodeNames returns the names of the nodes that the function is about:
 // in PreFilter and PostFilter all that the scheduler knows. Only functions of a
-// scheduling cycle that are not about one node may ask; natively there are none.
+// scheduling cycle that are not about one node may ask. Natively there are none but
+// those of package guesttest.
 func SnapshotNodeNames() []string { return splitNames(string(hostNodeNames())) }
 
 // SnapshotNode returns a node by its name, for the rest of the call, and whether

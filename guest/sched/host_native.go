@@ -2,27 +2,39 @@
 
 package sched
 
-import "github.com/kubewasm/kubewasm/abi"
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
+)
 
-// Natively there is no scheduler: what a plugin asks for beyond its arguments is
-// not there, and what it does has no effect.
+// Natively there is no scheduler, unless package guesttest has made one: what a
+// plugin asks for beyond its arguments is not there, and what it does has no effect.
 
-func hostWaitingPods() []byte { return nil }
+func hostWaitingPods() []byte { return scheduler.Current().WaitingPods() }
 
-func hostEvent([]byte) {}
+func hostEvent(b []byte) { scheduler.Current().Event(b) }
 
-func hostWaitingPod(string) []byte  { return nil }
-func hostGetObject(string) []byte   { return nil }
-func hostListObjects(string) []byte { return nil }
+func hostWaitingPod(uid string) []byte      { return scheduler.Current().WaitingPod(uid) }
+func hostGetObject(request string) []byte   { return scheduler.Current().GetObject(request) }
+func hostListObjects(request string) []byte { return scheduler.Current().ListObjects(request) }
 
-func hostAllowWaitingPod(string) bool  { return false }
-func hostRejectWaitingPod(string) bool { return false }
+func hostAllowWaitingPod(uid string) bool      { return scheduler.Current().AllowWaitingPod(uid) }
+func hostRejectWaitingPod(request string) bool { return scheduler.Current().RejectWaitingPod(request) }
 
-func hostNodeNames() []byte                  { return nil }
-func hostNodeByName(string) (NodeInfo, bool) { return NodeInfo{}, false }
-func hostNodeInfoVersion(abi.Ref) uint64     { return 0 }
-func hostNodeInfo(abi.Ref) []byte            { return nil }
-func hostNodeImages(abi.Ref) []byte          { return nil }
-func hostNodePod(abi.Ref, int) []byte        { return nil }
-func hostPodGroupPod(int) []byte             { return nil }
-func hostTryPodGroup(string) []byte          { return nil }
+func hostNodeNames() []byte { return scheduler.Current().NodeNames() }
+
+func hostNodeByName(name string) (NodeInfo, bool) {
+	ref, b := scheduler.Current().NodeByName(name)
+	if b == nil {
+		return NodeInfo{}, false
+	}
+	return NodeInfo{&nodeInfo{node: core.NodeFromProto(b), ref: ref}}, true
+}
+
+func hostNodeInfoVersion(abi.Ref) uint64        { return 0 }
+func hostNodeInfo(ref abi.Ref) []byte           { return scheduler.Current().NodeInfo(ref) }
+func hostNodeImages(ref abi.Ref) []byte         { return scheduler.Current().NodeImages(ref) }
+func hostNodePod(ref abi.Ref, index int) []byte { return scheduler.Current().NodePod(ref, index) }
+func hostPodGroupPod(int) []byte                { return nil }
+func hostTryPodGroup(string) []byte             { return nil }

@@ -1,32 +1,55 @@
 package main
 
 import (
+	"slices"
 	"testing"
+	"time"
 
-	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
-// Natively no Pod waits: a gang of one passes, any other waits.
-func TestPermit(t *testing.T) {
-	tests := map[string]struct {
-		manifest string
-		want     string
-		timeout  meta.Duration
-	}{
-		"no gang":       {`metadata: {name: p}`, "Success", 0},
-		"gang of one":   {`metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "1"}}`, "Success", 0},
-		"gang of three": {`metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "3"}}`, "Wait: the gang is not complete", 5 * meta.Second},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			status, timeout := (&gang{Timeout: "5s"}).Permit(sched.NewCycleState(), guesttest.Pod(t, test.manifest), "n1")
-			if status.String() != test.want || timeout != test.timeout {
-				t.Errorf("got %s for %s, want %s for %s", status, timeout, test.want, test.timeout)
+func TestGang(t *testing.T) {
+	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+		p = p.Configure(t, `timeout: 5s`)
+		begin := func(name, gang string) *guesttest.Cycle {
+			return p.Begin(t, `metadata: {name: `+name+`, annotations: {kubewasm.dev/gang: `+gang+`, kubewasm.dev/gang-size: "3"}}`)
+		}
+		permit := func(c *guesttest.Cycle, want string, wait time.Duration) {
+			t.Helper()
+			if status, timeout := c.Permit(t, "n1"); status.String() != want || timeout != wait {
+				t.Errorf("got %s for %s, want %s for %s", status, timeout, want, wait)
 			}
-		})
-	}
+		}
+		const incomplete = "Wait: the gang is not complete"
+
+		permit(p.Begin(t, `metadata: {name: alone}`), "Success", 0)
+		first, second, other := begin("a1", "a"), begin("a2", "a"), begin("b1", "b")
+		permit(first, incomplete, 5*time.Second)
+		permit(other, incomplete, 5*time.Second)
+		permit(second, incomplete, 5*time.Second)
+		events := p.Events()
+		if want := (guesttest.Event{Type: "Normal", Reason: "WaitingForGang", Action: "Permit", Note: "2 of 3 Pods of gang a have a node"}); len(events) != 3 || events[2] != want {
+			t.Errorf("got events %v, want the last to be %v", events, want)
+		}
+		permit(begin("a3", "a"), "Success", 0)
+		if got := []string{first.Outcome(), second.Outcome(), other.Outcome()}; !slices.Equal(got, []string{"allowed", "allowed", ""}) {
+			t.Errorf("the outcomes are %q", got)
+		}
+		begin("b2", "b").Unreserve(t, "n1")
+		if got, want := other.Outcome(), "rejected: Pod b2 of the same gang cannot be bound"; got != want {
+			t.Errorf("the outcome is %q, want %q", got, want)
+		}
+	})
+}
+
+func TestGangOfOne(t *testing.T) {
+	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+		c := p.Begin(t, `metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "1"}}`)
+		if status, _ := c.Permit(t, "n1"); !status.IsSuccess() {
+			t.Error(status)
+		}
+	})
 }
 
 func TestPreFilter(t *testing.T) {

@@ -1,0 +1,242 @@
+//go:build !wasip1
+
+package guesttest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+// Event is an event that a plugin has reported.
+type Event struct{ Type, Reason, Action, Note string }
+
+// world is a scheduler around a plugin. A guest asks its handle, by the host; a
+// native plugin asks it as a scheduler.Host.
+type world struct {
+	handle    *framework.Handle
+	resources []string
+
+	mu     sync.Mutex
+	events []Event
+	// Natively: what the call that runs may ask for.
+	names   []byte
+	binding bool
+}
+
+var _ scheduler.Host = (*world)(nil)
+
+// newWorld returns a scheduler that has the objects of manifests.
+func newWorld(t testing.TB, manifests string) *world {
+	t.Helper()
+	objects := &manifest.Objects{}
+	var err error
+	if manifests != "" {
+		if objects, err = manifest.Read([]byte(manifests)); err == nil {
+			err = objects.Named()
+		}
+		if err != nil {
+			t.Fatalf("read objects: %v", err)
+		}
+	}
+	w := &world{}
+	if w.handle, w.resources, err = framework.NewCluster(objects); err != nil {
+		t.Fatalf("read objects: %v", err)
+	}
+	w.handle.Recorder = recorder{w}
+	return w
+}
+
+// enter begins a call. Pods that were allowed or rejected do not wait any more.
+func (w *world) enter(native, binding bool, names ...string) (leave func()) {
+	w.handle.Waiting = slices.DeleteFunc(w.handle.Waiting, func(p *framework.WaitingPod) bool { return p.Result() != "" })
+	if !native {
+		return func() {}
+	}
+	leave = scheduler.Use(w)
+	if w.binding = binding; names == nil {
+		for _, n := range w.handle.Nodes {
+			names = append(names, n.Node().Name)
+		}
+	}
+	w.names = nil
+	for _, name := range names {
+		w.names = append(append(w.names, name...), 0)
+	}
+	return leave
+}
+
+// node returns a node by its name, and its number.
+func (w *world) node(name string) (*framework.NodeInfo, int) {
+	for i, n := range w.handle.Nodes {
+		if n.Node().Name == name {
+			return n, i
+		}
+	}
+	return nil, 0
+}
+
+func (w *world) record(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+// take returns what was recorded since it was last called.
+func (w *world) take() []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.events
+	w.events = nil
+	return list
+}
+
+// recorder keeps what guests report.
+type recorder struct{ *world }
+
+func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
+
+func (r recorder) Eventf(_, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	r.record(Event{eventType, reason, action, fmt.Sprintf(note, args...)})
+}
+
+// must returns bytes that cannot fail to be made but by a mistake of the test.
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// The host of a native plugin. Its answers are made by what makes a host's.
+
+func (w *world) NodeNames() []byte { return w.names }
+
+func (w *world) NodeByName(name string) (abi.Ref, []byte) {
+	n, i := w.node(name)
+	if n == nil || w.binding {
+		return 0, nil
+	}
+	return abi.MakeRef(1, uint32(i)), must(codec.Node(n.Node()))
+}
+
+func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.handle.Nodes[ref.Slot()] }
+
+func (w *world) NodeInfo(ref abi.Ref) []byte { return schedpb.AppendNodeInfo(nil, w.of(ref)) }
+
+func (w *world) NodeImages(ref abi.Ref) []byte {
+	return schedpb.AppendNodeImages(nil, w.of(ref).GetImageStates())
+}
+
+func (w *world) NodePod(ref abi.Ref, index int) []byte {
+	return must(codec.Pod(w.of(ref).GetPods()[index].GetPod()))
+}
+
+func (w *world) Event(message []byte) {
+	e, err := schedpb.ParseEvent(message)
+	if err != nil {
+		panic(err)
+	}
+	w.record(Event{e.Type, e.Reason, e.Action, e.Note})
+}
+
+func (w *world) WaitingPods() (b []byte) {
+	w.handle.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedpb.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
+	return b
+}
+
+func (w *world) WaitingPod(uid string) []byte {
+	if p := w.handle.GetWaitingPod(types.UID(uid)); p != nil {
+		return must(codec.Pod(p.GetPod()))
+	}
+	return nil
+}
+
+func (w *world) AllowWaitingPod(uid string) bool {
+	p := w.handle.GetWaitingPod(types.UID(uid))
+	if p == nil {
+		return false
+	}
+	p.Allow(nativeName)
+	return true
+}
+
+func (w *world) RejectWaitingPod(request string) bool {
+	uid, reason, _ := strings.Cut(request, "\x00")
+	p := w.handle.GetWaitingPod(types.UID(uid))
+	return p != nil && p.Reject(nativeName, reason)
+}
+
+// lister returns where the objects of a resource are.
+func (w *world) lister(resource string) cache.GenericLister {
+	if !slices.Contains(w.resources, resource) {
+		panic(fmt.Sprintf("there is no resource %q that a scheduler knows", resource))
+	}
+	parts := strings.Split("/"+resource, "/")
+	parts = parts[len(parts)-3:]
+	informer, err := w.handle.Informers.ForResource(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	if err != nil {
+		panic(err)
+	}
+	return informer.Lister()
+}
+
+func (w *world) GetObject(request string) []byte {
+	parts := strings.Split(request, "\x00")
+	object, err := w.lister(parts[0]).Get(strings.TrimPrefix(parts[1]+"/"+parts[2], "/"))
+	if err != nil {
+		return nil
+	}
+	return must(codec.Encode(object.(metav1.Object)))
+}
+
+func (w *world) ListObjects(request string) (b []byte) {
+	resource, namespace, _ := strings.Cut(request, "\x00")
+	objects, err := w.lister(resource).List(labels.Everything())
+	if err != nil {
+		panic(err)
+	}
+	byName := map[string]metav1.Object{}
+	for _, object := range objects {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			panic(err)
+		}
+		if namespace == "" || m.GetNamespace() == namespace {
+			byName[m.GetNamespace()+"/"+m.GetName()] = m
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		b = schedpb.AppendObject(b, must(codec.Encode(byName[name])))
+	}
+	return b
+}
+
+// identify gives a Pod a UID, by which it is known while it waits.
+func identify(pod *corev1.Pod) {
+	if pod.UID == "" {
+		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	}
+}

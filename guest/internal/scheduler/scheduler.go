@@ -1,0 +1,63 @@
+// Package scheduler is what scheduler plugins have for a scheduler where they run
+// natively: none, unless a test has put one there.
+package scheduler
+
+import (
+	"sync"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Host answers what a plugin asks for beyond its arguments: the host functions of
+// the same names, see abi/SPEC.md, section 6.
+type Host interface {
+	NodeNames() []byte
+	// NodeByName returns a Node's ref and bytes, no bytes if there is none.
+	NodeByName(name string) (abi.Ref, []byte)
+	NodeInfo(abi.Ref) []byte
+	NodeImages(abi.Ref) []byte
+	NodePod(ref abi.Ref, index int) []byte
+
+	Event(message []byte)
+	WaitingPods() []byte
+	WaitingPod(uid string) []byte
+	AllowWaitingPod(uid string) bool
+	RejectWaitingPod(request string) bool
+	GetObject(request string) []byte
+	ListObjects(request string) []byte
+}
+
+var (
+	mu      sync.Mutex
+	current Host = nobody{}
+)
+
+// Use makes h the host until the function that it returns is called. Another Use
+// waits for that: plugins find their host nowhere but here.
+func Use(h Host) (done func()) {
+	mu.Lock()
+	current = h
+	return func() {
+		current = nobody{}
+		mu.Unlock()
+	}
+}
+
+// Current returns the host.
+func Current() Host { return current }
+
+// nobody is a host that has nothing.
+type nobody struct{}
+
+func (nobody) NodeNames() []byte                   { return nil }
+func (nobody) NodeByName(string) (abi.Ref, []byte) { return 0, nil }
+func (nobody) NodeInfo(abi.Ref) []byte             { return nil }
+func (nobody) NodeImages(abi.Ref) []byte           { return nil }
+func (nobody) NodePod(abi.Ref, int) []byte         { return nil }
+func (nobody) Event([]byte)                        {}
+func (nobody) WaitingPods() []byte                 { return nil }
+func (nobody) WaitingPod(string) []byte            { return nil }
+func (nobody) AllowWaitingPod(string) bool         { return false }
+func (nobody) RejectWaitingPod(string) bool        { return false }
+func (nobody) GetObject(string) []byte             { return nil }
+func (nobody) ListObjects(string) []byte           { return nil }
