@@ -85,7 +85,7 @@ func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 			name = c.r.module.name
 		}
 		c.waiting = &framework.WaitingPod{Pod: c.of, Pending: []string{name}}
-		c.r.world.handle.Waiting = append(c.r.world.handle.Waiting, c.waiting)
+		c.r.world.Waiting = append(c.r.world.Waiting, c.waiting)
 	}
 	return status, wait
 }

@@ -98,14 +98,14 @@ func (s *Scheduler) start(t testing.TB) (*running, error) {
 		return r, nil
 	}
 	args, err := stdjson.Marshal(&adapter.Args{
-		Config: s.config, Instances: 1, Objects: r.world.resources,
+		Config: s.config, Instances: 1, Objects: r.world.Resources,
 		Grants: []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	factory := adapter.New(s.module.name, s.module.rt, adapter.WithSource(host.File(s.module.file)))
-	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.handle)
+	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.Handle)
 	if err != nil {
 		return nil, refusal(t, err)
 	}

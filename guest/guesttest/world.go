@@ -36,8 +36,7 @@ type Event struct{ Type, Reason, Action, Note string }
 // world is a scheduler around a plugin. A guest asks its handle, by the host; a
 // native plugin asks it as a scheduler.Host.
 type world struct {
-	handle    *framework.Handle
-	resources []string
+	*framework.Cluster
 
 	mu     sync.Mutex
 	events []Event
@@ -61,23 +60,27 @@ func newWorld(t testing.TB, manifests string) *world {
 			t.Fatalf("read objects: %v", err)
 		}
 	}
-	w := &world{}
-	if w.handle, w.resources, err = framework.NewCluster(objects); err != nil {
+	cluster, err := framework.NewCluster(objects)
+	if err != nil {
 		t.Fatalf("read objects: %v", err)
 	}
-	w.handle.Recorder = recorder{w}
+	for _, o := range cluster.Unknown {
+		t.Fatalf("read objects: %s %s: a scheduler does not know the kind %s", o.Kind, o.Name, o.GroupVersionKind())
+	}
+	w := &world{Cluster: cluster}
+	w.Recorder = recorder{w}
 	return w
 }
 
 // enter begins a call. Pods that were allowed or rejected do not wait any more.
 func (w *world) enter(native, binding bool, names ...string) (leave func()) {
-	w.handle.Waiting = slices.DeleteFunc(w.handle.Waiting, func(p *framework.WaitingPod) bool { return p.Result() != "" })
+	w.Waiting = slices.DeleteFunc(w.Waiting, func(p *framework.WaitingPod) bool { return p.Result() != "" })
 	if !native {
 		return func() {}
 	}
 	leave = scheduler.Use(w)
 	if w.binding = binding; names == nil {
-		for _, n := range w.handle.Nodes {
+		for _, n := range w.Nodes {
 			names = append(names, n.Node().Name)
 		}
 	}
@@ -90,7 +93,7 @@ func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 
 // node returns a node by its name, and its number.
 func (w *world) node(name string) (*framework.NodeInfo, int) {
-	for i, n := range w.handle.Nodes {
+	for i, n := range w.Nodes {
 		if n.Node().Name == name {
 			return n, i
 		}
@@ -142,7 +145,7 @@ func (w *world) NodeByName(name string) (abi.Ref, []byte) {
 	return abi.MakeRef(1, uint32(i)), must(codec.Node(n.Node()))
 }
 
-func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.handle.Nodes[ref.Slot()] }
+func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Nodes[ref.Slot()] }
 
 func (w *world) NodeInfo(ref abi.Ref) []byte { return schedpb.AppendNodeInfo(nil, w.of(ref)) }
 
@@ -163,19 +166,19 @@ func (w *world) Event(message []byte) {
 }
 
 func (w *world) WaitingPods() (b []byte) {
-	w.handle.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedpb.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
+	w.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedpb.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
 	return b
 }
 
 func (w *world) WaitingPod(uid string) []byte {
-	if p := w.handle.GetWaitingPod(types.UID(uid)); p != nil {
+	if p := w.Handle.GetWaitingPod(types.UID(uid)); p != nil {
 		return must(codec.Pod(p.GetPod()))
 	}
 	return nil
 }
 
 func (w *world) AllowWaitingPod(uid string) bool {
-	p := w.handle.GetWaitingPod(types.UID(uid))
+	p := w.Handle.GetWaitingPod(types.UID(uid))
 	if p == nil {
 		return false
 	}
@@ -185,18 +188,18 @@ func (w *world) AllowWaitingPod(uid string) bool {
 
 func (w *world) RejectWaitingPod(request string) bool {
 	uid, reason, _ := strings.Cut(request, "\x00")
-	p := w.handle.GetWaitingPod(types.UID(uid))
+	p := w.Handle.GetWaitingPod(types.UID(uid))
 	return p != nil && p.Reject(nativeName, reason)
 }
 
 // lister returns where the objects of a resource are.
 func (w *world) lister(resource string) cache.GenericLister {
-	if !slices.Contains(w.resources, resource) {
+	if !slices.Contains(w.Resources, resource) {
 		panic(fmt.Sprintf("there is no resource %q that a scheduler knows", resource))
 	}
 	parts := strings.Split("/"+resource, "/")
 	parts = parts[len(parts)-3:]
-	informer, err := w.handle.Informers.ForResource(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	informer, err := w.Informers.ForResource(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	if err != nil {
 		panic(err)
 	}

@@ -18,10 +18,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	name := flags.String("name", "", "`NAME` of the plugin, in the place of //kubewasm:name")
 	version := flags.String("version", "", "`VERSION` of the plugin, in the place of //kubewasm:version")
 	check := flags.Bool("check", true, "load the module to see that it registers a plugin")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	dir, err := one(flags, ".")
+	dir, err := parse(flags, args, ".")
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@
 // # run
 //
 // Runs a module on the objects of a file: a scheduler plugin schedules its Pods
-// to its Nodes, an admission plugin is asked about each object, a hook about each
-// Pod and container. It prints verdicts, time and fuel, and exits with 2 if
+// without a spec.nodeName to its Nodes, with the others running there and all
+// objects to be had; an admission plugin is asked about each object, a hook about
+// each Pod and container. It prints verdicts, time and fuel, and exits with 2 if
 // a Pod fits no Node or an object is refused, 1 after an error, 0 otherwise.
 package main

@@ -78,10 +78,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	flags := t.flags("inspect")
 	format := flags.String("o", "text", "`FORMAT` to print, text or json")
 	config := flags.String("config", "", "`FILE` with the configuration to start the guest with, YAML or JSON")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	path, err := one(flags, "")
+	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
 	}

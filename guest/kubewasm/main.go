@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -60,11 +61,22 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 			return 1
 		}
 	}
-	fmt.Fprintln(t.err, "usage:")
-	for _, c := range commands {
-		fmt.Fprintln(t.err, "  kubewasm", usage[c.name])
+	if len(args) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		printUsage(t.out)
+		return 0
 	}
+	if len(args) > 0 {
+		fmt.Fprintf(t.err, "kubewasm: there is no command %q\n", args[0])
+	}
+	printUsage(t.err)
 	return 1
+}
+
+func printUsage(w io.Writer) {
+	fmt.Fprintln(w, "usage:")
+	for _, c := range commands {
+		fmt.Fprintln(w, "  kubewasm", usage[c.name])
+	}
 }
 
 // report writes an error. What the compiler says about a package stands as it
@@ -90,17 +102,26 @@ func (t *tool) flags(c string) *flag.FlagSet {
 	return flags
 }
 
-// one returns the only argument, or other if there is none.
-func one(flags *flag.FlagSet, other string) (string, error) {
+// parse reads flags, which may stand on both sides of the only argument, and returns
+// that; or other if there is none.
+func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
+	if err := flags.Parse(args); err != nil {
+		return "", err
+	}
+	argument := other
+	if flags.NArg() > 0 {
+		argument = flags.Arg(0)
+		if err := flags.Parse(flags.Args()[1:]); err != nil {
+			return "", err
+		}
+	}
 	switch {
-	case flags.NArg() > 1:
-		return "", fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(1))
-	case flags.NArg() == 1:
-		return flags.Arg(0), nil
-	case other == "":
+	case flags.NArg() > 0:
+		return "", fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))
+	case argument == "":
 		return "", fmt.Errorf("%s: name a module or the directory of a guest", flags.Name())
 	}
-	return other, nil
+	return argument, nil
 }
 
 // module returns the file of a module: path itself or, for a directory, what is

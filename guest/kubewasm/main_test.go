@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +88,7 @@ func TestMistakes(t *testing.T) {
 		want []string
 	}{
 		"no command":                            {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
-		"unknown command":                       {[]string{"bulid"}, []string{"usage:"}},
+		"unknown command":                       {[]string{"bulid"}, []string{`there is no command "bulid"`, "usage:"}},
 		"unknown flag":                          {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
 		"two directories":                       {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
 		"no such directory":                     {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
@@ -108,7 +109,7 @@ func TestMistakes(t *testing.T) {
 		"objects with mistakes":                 {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
 		"run of a library":                      {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
 		"configuration of YAML":                 {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
-		"a scheduler without Nodes":             {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods and Nodes, and there are 1 and 0"}},
+		"a scheduler without Nodes":             {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are 1 and 0"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +246,29 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
+		// The flags may stand behind the directory.
+		code, out, stderr := kubewasm(t, "run", "../guesttest/internal/neighbour", "-f", file(t, "cluster.yaml", `
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: n1, containers: [{name: a, resources: {requests: {cpu: 500m}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, labels: {loud: ""}}}
+---
+{apiVersion: example.com/v1, kind: Whatever, metadata: {name: w}}
+`), "-grant", "events", "-grant", "waiting-pods", "-grant", "objects")
+		if code != 2 || !strings.Contains(out, "n1 cpu 500/500/4000 ") || !strings.Contains(out, " Pod a\n") {
+			t.Errorf("exit code %d: %s\n%s", code, out, stderr)
+		}
+		if !regexp.MustCompile(`(?m)^default/b +\(event\) +Normal +Asked: about n1$`).MatchString(out) {
+			t.Errorf("the event is not printed:\n%s", out)
+		}
+	})
+	t.Run("help", func(t *testing.T) {
+		if code, out, stderr := kubewasm(t, "help"); code != 0 || !strings.HasPrefix(out, "usage:\n") || stderr != "" {
+			t.Errorf("exit code %d: %s%s", code, out, stderr)
+		}
+	})
 	t.Run("with its log", func(t *testing.T) {
 		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", "testdata/zone")
 		if !strings.Contains(stderr, "level=DEBUG msg=filter plugin=zone function=filter guest.zone=") {

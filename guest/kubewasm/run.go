@@ -4,17 +4,23 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -56,10 +62,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	logged := flags.Bool("log", false, "print what the plugin logs")
 	var grants names
 	flags.Var(&grants, "grant", "`NAME` of something that the plugin may ask the host for; may be repeated")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	path, err := one(flags, "")
+	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
 	}
@@ -151,25 +154,62 @@ func (t *trial) cost() string {
 	return fmt.Sprintf("%s\t%d", took.Round(100*time.Nanosecond), fuel)
 }
 
-// schedule does for each Pod what the scheduler does: PreFilter once, Filter for
-// each Node, Score for those that are left, NormalizeScore once.
+// schedule does for each Pod without a node what the scheduler does: PreFilter
+// once, Filter for each Node, Score for those that are left, NormalizeScore once.
 func (t *trial) schedule(ctx context.Context) error {
-	if len(t.objects.Pods) == 0 || len(t.objects.Nodes) == 0 {
-		return fmt.Errorf("a scheduler plugin needs Pods and Nodes, and there are %d and %d", len(t.objects.Pods), len(t.objects.Nodes))
+	pods := slices.DeleteFunc(slices.Clone(t.objects.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
+	if len(pods) == 0 || len(t.objects.Nodes) == 0 {
+		return fmt.Errorf("a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are %d and %d", len(pods), len(t.objects.Nodes))
 	}
-	p, err := sched.Load(ctx, t.rt, t.cfg)
+	cluster, err := framework.NewCluster(t.objects)
+	if err != nil {
+		return err
+	}
+	cluster.Recorder = recorder{t}
+	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	defer p.Close(context.WithoutCancel(ctx))
 	t.fuel.take()
 	fmt.Fprintln(t.out, "POD\tNODE\tVERDICT\tSCORE\tTIME\tFUEL\tREASON")
-	for _, pod := range t.objects.Pods {
-		if err := t.schedulePod(ctx, p, pod); err != nil {
+	for _, pod := range pods {
+		if err := t.schedulePod(ctx, p, cluster, pod); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// loadScheduler loads the plugin into a scheduler.
+func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (sched.Plugin, error) {
+	args := sched.Args{Config: t.cfg.Guest, Grants: t.cfg.Grants, Instances: t.cfg.Limits.Instances}
+	if slices.Contains(args.Grants, sched.GrantObjects) {
+		args.Objects = cluster.Resources
+	}
+	raw, err := json.Marshal(&args)
+	if err != nil {
+		return nil, err
+	}
+	factory := sched.New(t.cfg.Name, t.rt, sched.WithSource(t.cfg.Source), sched.WithObserver(t.cfg.Observer), sched.WithLogger(t.cfg.Logger))
+	p, err := factory(ctx, &runtime.Unknown{Raw: raw}, cluster.Handle)
+	if err != nil {
+		return nil, err
+	}
+	return p.(sched.Plugin), nil
+}
+
+// recorder prints the events that the plugin reports.
+type recorder struct{ *trial }
+
+func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
+
+func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+	about := ""
+	if m, err := meta.Accessor(regarding); err == nil {
+		about = m.GetNamespace() + "/" + m.GetName()
+	}
+	fmt.Fprintf(r.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, fmt.Sprintf(note, args...))
 }
 
 // candidate is a Node for a Pod.
@@ -179,12 +219,12 @@ type candidate struct {
 	score      string
 }
 
-func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, pod *corev1.Pod) error {
+func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) error {
 	podName := pod.Namespace + "/" + pod.Name
 	state := framework.NewCycleState()
-	infos := make([]fwk.NodeInfo, len(t.objects.Nodes))
-	for i, node := range t.objects.Nodes {
-		infos[i] = framework.NewNodeInfo(node)
+	infos := make([]fwk.NodeInfo, len(cluster.Nodes))
+	for i, n := range cluster.Nodes {
+		infos[i] = n
 	}
 	var only *fwk.PreFilterResult
 	skip := false

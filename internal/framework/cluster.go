@@ -8,61 +8,68 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	componentresource "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// NewCluster returns a Handle of a scheduler whose snapshot has the Nodes among
-// the objects, with the Pods that are bound to them, and whose informers have all
-// objects. Recorder is nil. resources are the names of all resources that there are
-// informers of, as in "v1/persistentvolumeclaims".
-//
-// The error names a Pod whose Node is missing, and an object of a kind that a
-// scheduler does not know.
-func NewCluster(objects *manifest.Objects) (h *Handle, resources []string, err error) {
-	h = &Handle{Informers: informers.NewSharedInformerFactory(nil, 0)} // Nobody starts them.
+// Cluster is what a scheduler knows.
+type Cluster struct {
+	// Handle has a snapshot of the Nodes, with the Pods that are bound to them, and
+	// informers of all objects, which nobody starts. Its Recorder is nil.
+	*Handle
+	// Resources are the names of all resources that there are informers of, as in
+	// "v1/persistentvolumeclaims".
+	Resources []string
+	// Unknown are objects of kinds that a scheduler has no informer of.
+	Unknown []manifest.Object
+}
+
+// NewCluster returns a cluster of objects. The error names a Pod whose Node is
+// missing, or an object with a field that there is not.
+func NewCluster(objects *manifest.Objects) (*Cluster, error) {
+	c := &Cluster{Handle: &Handle{Informers: informers.NewSharedInformerFactory(nil, 0)}}
 	for _, node := range objects.Nodes {
-		h.Nodes = append(h.Nodes, NewNodeInfo(node))
+		c.Nodes = append(c.Nodes, NewNodeInfo(node))
 	}
 	for _, pod := range objects.Pods {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		i := slices.IndexFunc(h.Nodes, func(n *NodeInfo) bool { return n.node.Name == pod.Spec.NodeName })
+		i := slices.IndexFunc(c.Nodes, func(n *NodeInfo) bool { return n.node.Name == pod.Spec.NodeName })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("the Node %q of the Pod %s/%s is not there", pod.Spec.NodeName, pod.Namespace, pod.Name)
+			return nil, fmt.Errorf("the Node %q of the Pod %s/%s is not there", pod.Spec.NodeName, pod.Namespace, pod.Name)
 		}
-		h.Nodes[i].pods = append(h.Nodes[i].pods, PodInfo{Pod: pod})
+		c.Nodes[i].pods = append(c.Nodes[i].pods, PodInfo{Pod: pod})
 	}
 	images := map[string]int{}
-	for _, n := range h.Nodes {
+	for _, n := range c.Nodes {
 		n.count(images)
 	}
-	for _, n := range h.Nodes {
+	for _, n := range c.Nodes {
 		for name, image := range n.ImageStates {
 			image.NumNodes = images[name]
 		}
 	}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
 		gvr, _ := meta.UnsafeGuessKindToResource(gvk)
-		if informer, err := h.Informers.ForResource(gvr); err == nil {
+		if informer, err := c.Informers.ForResource(gvr); err == nil {
 			informer.Informer()
-			resources = append(resources, resourceName(gvr))
+			c.Resources = append(c.Resources, resourceName(gvr))
 		}
 	}
-	slices.Sort(resources)
+	slices.Sort(c.Resources)
 	for i := range objects.All {
-		if err := h.add(&objects.All[i]); err != nil {
-			return nil, nil, err
+		if err := c.add(&objects.All[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", objects.All[i].Kind, objects.All[i].Name, err)
 		}
 	}
-	return h, resources, nil
+	return c, nil
 }
 
 func resourceName(gvr schema.GroupVersionResource) string {
@@ -70,23 +77,23 @@ func resourceName(gvr schema.GroupVersionResource) string {
 }
 
 // add gives an object to its informer.
-func (h *Handle) add(o *manifest.Object) error {
-	gvk := o.GroupVersionKind()
-	object, err := scheme.Scheme.New(gvk)
+func (c *Cluster) add(o *manifest.Object) error {
+	gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	informer, err := c.Informers.ForResource(gvr)
 	if err != nil {
-		return fmt.Errorf("%s %s: a scheduler does not know the kind %s", o.Kind, o.Name, gvk)
+		c.Unknown = append(c.Unknown, *o)
+		return nil
 	}
-	if err := runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), o.JSON, object); err != nil {
-		return fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
+	object, err := scheme.Scheme.New(o.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(o.JSON, object); err != nil {
+		return err
 	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
-	}
-	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
-	informer, err := h.Informers.ForResource(gvr)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
+		return err
 	}
 	accessor.SetNamespace(o.Namespace)
 	return informer.Informer().GetStore().Add(object)

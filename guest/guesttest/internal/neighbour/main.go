@@ -19,7 +19,10 @@ type neighbour struct {
 }
 
 // Filter says what it knows about the node.
-func (n *neighbour) Filter(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
+func (n *neighbour) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
+	if pod.Metadata().Labels().Has("loud") {
+		sched.Eventf("Normal", "Asked", "Filter", "about ", node.Node().Metadata().Name())
+	}
 	return sched.Unschedulable(describe(node))
 }
 
