@@ -8,7 +8,6 @@
 package main
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -19,7 +18,7 @@ import (
 type gang struct {
 	// Timeout is how long a Pod waits for the others, as in "60s". Default a
 	// minute.
-	Timeout string `json:"timeout"`
+	Timeout meta.Duration `json:"timeout"`
 }
 
 const (
@@ -29,9 +28,6 @@ const (
 
 // PreFilter refuses a Pod whose annotations make no sense.
 func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
-	if _, err := g.timeout(); err != nil {
-		return nil, sched.AsStatus(err)
-	}
 	annotations := pod.Metadata().Annotations()
 	if annotations.Get(nameKey) == "" {
 		return nil, nil
@@ -56,12 +52,8 @@ func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status
 	}
 	members := waiting(pod.Metadata().Namespace(), name)
 	if len(members)+1 < size {
-		timeout, err := g.timeout()
-		if err != nil {
-			return sched.AsStatus(err), 0
-		}
 		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(len(members)+1), " of ", strconv.Itoa(size), " Pods of gang ", name, " have a node")
-		return sched.NewStatus(sched.CodeWait, "the gang is not complete"), timeout
+		return sched.NewStatus(sched.CodeWait, "the gang is not complete"), g.timeout()
 	}
 	for _, uid := range members {
 		sched.AllowWaitingPod(uid)
@@ -96,15 +88,11 @@ func waiting(namespace, gang string) (uids []string) {
 	return uids
 }
 
-func (g *gang) timeout() (meta.Duration, error) {
-	if g.Timeout == "" {
-		return meta.Minute, nil
+func (g *gang) timeout() meta.Duration {
+	if g.Timeout == 0 {
+		return meta.Minute
 	}
-	d, ok := meta.ParseDuration(g.Timeout)
-	if !ok {
-		return 0, errors.New("timeout " + strconv.Quote(g.Timeout) + " is not a duration")
-	}
-	return d, nil
+	return g.Timeout
 }
 
 func init() { sched.Register(&gang{}) }

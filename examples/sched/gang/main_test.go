@@ -52,13 +52,18 @@ func TestGangOfOne(t *testing.T) {
 	})
 }
 
+func TestConfiguration(t *testing.T) {
+	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+		if _, err := p.TryConfigure(t, `timeout: soon`); err == nil || err.Error() != `timeout: want a duration such as 1m30s, got "soon"` {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestPreFilter(t *testing.T) {
 	pod := guesttest.Pod(t, `metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: many}}`)
 	_, status := (&gang{}).PreFilter(sched.NewCycleState(), pod)
 	if want := `UnschedulableAndUnresolvable: annotation kubewasm.dev/gang-size is "many", not a number above 0`; status.String() != want {
 		t.Errorf("got %s, want %s", status, want)
-	}
-	if _, status := (&gang{Timeout: "soon"}).PreFilter(sched.NewCycleState(), pod); status.Code() != sched.CodeError {
-		t.Errorf("got %s, want an error", status)
 	}
 }

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"errors"
 	"math"
 	"strconv"
 
@@ -70,6 +71,17 @@ func ParseDuration(s string) (d Duration, ok bool) {
 		return -Duration(sum), true
 	}
 	return Duration(sum), sum <= math.MaxInt64
+}
+
+// UnmarshalText reads a duration as ParseDuration does, so that a field of a
+// plugin's configuration may be one.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, ok := ParseDuration(string(text))
+	if !ok {
+		return errors.New("want a duration such as 1m30s, got " + strconv.Quote(string(text)))
+	}
+	*d = parsed
+	return nil
 }
 
 // unit returns the nanoseconds of a unit, 0 if there is no such one.

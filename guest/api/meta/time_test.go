@@ -69,6 +69,16 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
+func TestDurationsInConfigurations(t *testing.T) {
+	d := meta.Second
+	if err := d.UnmarshalText([]byte("1m30s")); err != nil || d != 90*meta.Second {
+		t.Errorf("got %s, %v", d, err)
+	}
+	if err := d.UnmarshalText([]byte("soon")); err == nil || err.Error() != `want a duration such as 1m30s, got "soon"` || d != 90*meta.Second {
+		t.Errorf("got %s, %v", d, err)
+	}
+}
+
 func TestDurationsAreWrittenInSeconds(t *testing.T) {
 	for d, want := range map[meta.Duration]string{0: "0s", 1500 * meta.Millisecond: "1.5s", -meta.Hour: "-3600s", math.MaxInt64: "9223372036.854776s"} {
 		if got := d.String(); got != want {
