@@ -111,8 +111,9 @@ func (m *message) newList(n uint32) *list {
 		l = &list{field: uint16(n), id: nextID()}
 		m.lists = append(m.lists, l)
 	}
-	l.views, l.strings, l.entries, l.values = nil, nil, nil, nil
-	l.next = 0 // A plugin asks for the same keys, in the same order.
+	if l.strings != nil || l.entries != nil || l.values != nil {
+		l.strings, l.entries, l.values, l.views = nil, nil, nil, nil
+	}
 	l.with = 0
 	l.version, l.note.Version = m.version, m.version
 	return l

@@ -175,27 +175,35 @@ func readEntries(b []byte, at int, number uint64, key string) (next int, value u
 	return at, value
 }
 
-// readSpans notes where the strings in the fields 1 to 4 of each of views lie, and
-// reports whether it could: whether each message is of those fields alone, with one
-// byte each for the key and the length.
-func readSpans(views []View, into []Spans) bool {
+// readSpans notes where the strings in the fields 1 to 4 of each of views lie, which
+// are of one object, and returns where that begins, nil if it could not: unless each
+// message is of those fields alone, with one byte each for the key and the length, and
+// the object is of the version of the views.
+func readSpans(views []View, into []Spans) *byte {
+	if len(views) == 0 || len(views) > len(into) || views[0].m == nil {
+		return nil
+	}
+	o := views[0].m.object
+	if o.json || o.unread || o.version != views[0].version {
+		return nil
+	}
 	for i, v := range views {
 		if v.m == nil {
-			return false
+			return nil
 		}
 		into[i] = Spans{}
-		b, at := v.m.object.bytes[:v.m.end], int(v.m.at)
+		b, at := o.bytes[:v.m.end], int(v.m.at)
 		for at < len(b) {
 			if len(b)-at < 2 {
-				return false
+				return nil
 			}
 			w := binary.LittleEndian.Uint16(b[at:])
 			k, start, end := int(w>>3&15)-1, at+2, at+2+int(w>>8)
 			if w&0x8087 != uint16(wire.Bytes) || k < 0 || k >= maxSpans || end > len(b) {
-				return false
+				return nil
 			}
 			into[i][k], at = span(start, end), end
 		}
 	}
-	return true
+	return unsafe.SliceData(o.bytes)
 }

@@ -26,7 +26,7 @@ func readElements(m *message, key uint64, at, end int, into []message, count int
 func readEntries(b []byte, at int, number uint64, key string) (next int, value uint64)
 
 //go:noescape
-func readSpans(views []View, into []Spans) bool
+func readSpans(views []View, into []Spans) *byte
 
 // Of what is of an earlier version, called by readMessage and readEntry.
 

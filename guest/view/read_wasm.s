@@ -1256,8 +1256,8 @@ TEXT ·readEntries(SB), NOSPLIT, $0-72
 	I64Store value+64(FP)
 	RET
 
-// func readSpans(views []View, into []Spans) bool
-TEXT ·readSpans(SB), NOSPLIT, $0-49
+// func readSpans(views []View, into []Spans) *byte
+TEXT ·readSpans(SB), NOSPLIT, $0-56
 	I64Load views_base+0(FP)
 	Tee R5 // A view.
 	I64Load views_len+8(FP)
@@ -1268,15 +1268,37 @@ TEXT ·readSpans(SB), NOSPLIT, $0-49
 	I64Load into_base+24(FP)
 	Set R4
 	Block
+		I64Load views_len+8(FP)
+		I64Const $1
+		I64Sub
+		I64Load into_len+32(FP)
+		I64GeU
+		BrIf $0
+		LOAD64(R5)
+		Tee R0
+		I64Eqz
+		BrIf $0
+		I64Load message_object(R0)
+		Tee R7
+		I32WrapI64
+		I64Load8U $object_json
+		I64Load8U object_unread(R7)
+		I64Or
+		I64Const $0
+		I64Ne
+		BrIf $0
+		I64Load object_version(R7)
+		I64Load View_version(R5)
+		I64Ne
+		BrIf $0
+		I64Load object_bytes(R7)
+		Set R7 // Where the object begins.
 		Loop
 			LOAD64(R5)
 			Tee R0
 			I64Eqz
 			BrIf $1
-			I64Load message_object(R0)
-			Set R7
-			I64Load object_bytes(R7)
-			Tee R7 // Where the object begins.
+			Get R7
 			I64Load32U message_at(R0)
 			I64Add
 			Set R1 // Where a field begins.
@@ -1370,11 +1392,11 @@ TEXT ·readSpans(SB), NOSPLIT, $0-49
 			BrIf $0
 		End
 		Get SP
-		I64Const $1
-		I64Store8 ret+48(FP)
+		Get R7
+		I64Store ret+48(FP)
 		RET
 	End
 	Get SP
 	I64Const $0
-	I64Store8 ret+48(FP)
+	I64Store ret+48(FP)
 	RET

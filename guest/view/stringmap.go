@@ -95,17 +95,13 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 		return &nothing
 	}
 	if m.object.once != nil {
-		return m.lookupOnce(n, key)
+		return m.lookupOnce(version, n, key)
 	}
 	l := m.list(version, n)
 	if l == nil {
 		l = m.newList(n)
 	}
-	if int(l.next) == len(l.recent) {
-		l.recent = append(l.recent, answer{})
-	}
-	a := &l.recent[l.next]
-	l.next = (l.next + 1) % maxRecent
+	a := l.answerTo(key)
 	a.version, a.found = version, false
 	var value string
 	switch {
@@ -121,20 +117,44 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 		value = m.keep(raw, a.Value)
 	}
 	a.Value = value
-	if unsafe.StringData(a.Key) != unsafe.StringData(key) || len(a.Key) != len(key) {
-		a.Key = key
+	return a
+}
+
+// answerTo returns the place for the answer to a key: the one of the version before,
+// or the one that was not used for longest.
+func (l *list) answerTo(key string) *answer {
+	for i := range l.recent {
+		if a := &l.recent[i]; len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+			return a
+		}
 	}
+	if int(l.next) == len(l.recent) {
+		l.recent = append(l.recent, answer{})
+	}
+	a := &l.recent[l.next]
+	l.next = (l.next + 1) % maxRecent
+	a.Key = key
 	return a
 }
 
 // lookupOnce is lookup in an object that is read once.
-func (m *message) lookupOnce(n uint32, key string) *answer {
+func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 	a := &m.object.once.found
 	if m.object.json {
 		var value json.Value
 		f := &m.fields[n]
 		value, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
 		a.Value = value.String()
+		if len(a.Value) != max(len(value)-2, 0) {
+			// It was decoded, into memory of its own: that is remembered.
+			l := m.list(version, n)
+			if l == nil {
+				l = m.newList(n)
+			}
+			to := l.answerTo(key)
+			to.Value, to.version, to.found = a.Value, version, true
+			return to
+		}
 	} else {
 		var raw []byte
 		raw, a.found = m.find(n, key)

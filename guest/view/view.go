@@ -147,21 +147,8 @@ func (m Memory) At(span uint64) string {
 // the other. It fails if a view is of JSON, has other fields than these strings, or
 // has them in an unusual form: then they are read one after the other.
 func ReadSpans[V Of](views []V, into []Spans) (memory Memory, ok bool) {
-	if len(views) == 0 || len(views) > len(into) {
-		return memory, false
-	}
-	v := View(views[0])
-	if v.m == nil || v.m.object.json {
-		return memory, false
-	}
-	o := v.m.object
-	if o.version != v.version {
-		stale()
-	}
-	if o.unread {
-		o.fetch()
-	}
-	return Memory{unsafe.SliceData(o.bytes)}, readSpans(*(*[]View)(unsafe.Pointer(&views)), into)
+	memory.start = readSpans(*(*[]View)(unsafe.Pointer(&views)), into)
+	return memory, memory.start != nil
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's
