@@ -16,24 +16,24 @@ type list struct {
 	field uint16
 	// next is the answer of recent to replace.
 	next uint8
-	// What accessors return: new for each version of the object, since a plugin
-	// may hold the one before.
-	views   []View
-	strings []string
-	entries []Entry
-	// values is a slice of the type that the accessor returns.
-	values any
-	// elements are used again for the next version.
-	elements []message
 	// recent are the answers of the last look-ups in a map, up to maxRecent.
 	recent []answer
-	note   Note
+	// What accessors return: new for each version of the object, since a plugin
+	// may hold the one before.
+	views []View
 	// id is a number of the list's own. answer is what is remembered of it and of
 	// the list with the id with, 0 if nothing is, in a version of that one.
 	id          uint64
 	with        uint64
 	withVersion uint64
 	answer      int
+	// elements are used again for the next version.
+	elements []message
+	strings  []string
+	entries  []Entry
+	// values is a slice of the type that the accessor returns.
+	values any
+	note   Note
 }
 
 const maxRecent = 4

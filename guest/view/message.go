@@ -24,21 +24,23 @@ type Type struct {
 
 // message is what was read of a message so far.
 type message struct {
+	// What a look at a thousand Nodes reads of each comes first: it is out of the
+	// processor's caches by then.
 	object *object
-	typ    *Type
-	// The bytes of the message, or its JSON, are object.bytes[at:end].
-	at, end uint32
 	// version is that of the object when this level was read, 0 before.
 	version uint64
-	// fields says where each field lies.
-	fields []field
 	// texts and children are what was made of the fields, each nil before
 	// anything was; lists are what was made of those with several elements, of
 	// which most messages have one or two. What is of an earlier version is kept
 	// to be used again.
-	texts    []text
 	children []*message
 	lists    []*list
+	// The bytes of the message, or its JSON, are object.bytes[at:end].
+	at, end uint32
+	// fields says where each field lies.
+	fields []field
+	typ    *Type
+	texts  []text
 	// in is the list that the message is an element of, nil if of none.
 	in *list
 }

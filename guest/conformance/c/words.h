@@ -19,8 +19,8 @@ static inline u64 load64(const u8 *p) {
   return word;
 }
 
-// same reports whether two spans have the same bytes.
-static inline u32 same(span a, span b) {
+// alike reports whether two spans have the same bytes.
+static inline u32 alike(span a, span b) {
   u32 n = len(b);
   if (len(a) != n) return 0;
   if (n == 0) return 1;
@@ -41,7 +41,7 @@ static __attribute__((noinline)) u64 scan(span m, u32 number) {
   return 0;
 }
 
-// search is take for a field that has others in front of it or is a long one.
+// search is pull for a field that has others in front of it or is a long one.
 static __attribute__((noinline)) u64 search(span m, u32 number) {
   for (;;) {
     u32 word = load32(m.p);
@@ -55,9 +55,9 @@ static __attribute__((noinline)) u64 search(span m, u32 number) {
   }
 }
 
-// take returns the bytes of the next field of that number and goes on behind it;
-// no bytes if there is none. So fields are taken in their order.
-static inline span take(span *m, u32 number) {
+// pull returns the bytes of the next field of that number and goes on behind it;
+// no bytes if there is none. So fields are pulled in their order.
+static inline span pull(span *m, u32 number) {
   u32 word = load32(m->p);
   const u8 *start = m->p + 2, *end = start + m->p[1];
   if (number > 15 || ((word & 0x80ff) ^ (2 | number << 3)) | (end > m->end)) {

@@ -42,10 +42,10 @@ static span fetch(known *k, u64 ref) {
 }
 
 static inline u32 effect(span s) {
-  return !len(s) ? NO_EFFECT : same(s, SPAN("NoSchedule")) ? NO_SCHEDULE : same(s, SPAN("NoExecute")) ? NO_EXECUTE : OTHER_EFFECT;
+  return !len(s) ? NO_EFFECT : alike(s, SPAN("NoSchedule")) ? NO_SCHEDULE : alike(s, SPAN("NoExecute")) ? NO_EXECUTE : OTHER_EFFECT;
 }
 
-static inline term *add(known *k) {
+static inline term *another(known *k) {
   if (k->count == TERMS) __builtin_trap();
   return &k->terms[k->count++];
 }
@@ -53,41 +53,41 @@ static inline term *add(known *k) {
 // label returns the length of the value of a label.
 static inline u32 label(span metadata, span key) {
   enum { LABELS = 11 };
-  for (span entry; (entry = take(&metadata, LABELS)).p; pass(&metadata, LABELS, key))
-    if (same(take(&entry, 1), key)) return len(take(&entry, 2));
+  for (span entry; (entry = pull(&metadata, LABELS)).p; pass(&metadata, LABELS, key))
+    if (alike(pull(&entry, 1), key)) return len(pull(&entry, 2));
   return 0;
 }
 
 static __attribute__((noinline)) void readPod(known *k, u64 ref) {
-  span pod = fetch(k, ref), spec = take(&pod, 2), s;
+  span pod = fetch(k, ref), spec = pull(&pod, 2), s;
   k->count = 0;
-  while ((s = take(&spec, 22)).p) {
-    term *t = add(k);
-    t->key = take(&s, 1);
-    span operator = take(&s, 2);
-    t->operator = !len(operator) || same(operator, SPAN("Equal")) ? EQUAL : same(operator, SPAN("Exists")) ? EXISTS : OTHER_OPERATOR;
-    t->value = take(&s, 3);
-    t->effect = effect(take(&s, 4));
+  while ((s = pull(&spec, 22)).p) {
+    term *t = another(k);
+    t->key = pull(&s, 1);
+    span operator = pull(&s, 2);
+    t->operator = !len(operator) || alike(operator, SPAN("Equal")) ? EQUAL : alike(operator, SPAN("Exists")) ? EXISTS : OTHER_OPERATOR;
+    t->value = pull(&s, 3);
+    t->effect = effect(pull(&s, 4));
   }
   k->version = (u32)(ref >> 32);
 }
 
 static __attribute__((noinline)) void readNode(known *k, u64 ref) {
-  span node = fetch(k, ref), metadata = take(&node, 1), spec = take(&node, 2), s;
+  span node = fetch(k, ref), metadata = pull(&node, 1), spec = pull(&node, 2), s;
   k->zone = label(metadata, SPAN("topology.kubernetes.io/zone"));
   k->count = 0;
-  while ((s = take(&spec, 5)).p) {
-    span key = take(&s, 1), value = take(&s, 2);
-    u32 e = effect(take(&s, 3));
-    if (e == NO_SCHEDULE || e == NO_EXECUTE) *add(k) = (term){key, value, EQUAL, e};
+  while ((s = pull(&spec, 5)).p) {
+    span key = pull(&s, 1), value = pull(&s, 2);
+    u32 e = effect(pull(&s, 3));
+    if (e == NO_SCHEDULE || e == NO_EXECUTE) *another(k) = (term){key, value, EQUAL, e};
   }
   k->version = (u32)(ref >> 32);
 }
 
 static u32 tolerates(const term *t, const term *taint) {
   if (t->effect != NO_EFFECT && t->effect != taint->effect) return 0;
-  if (len(t->key) && !same(t->key, taint->key)) return 0;
-  return t->operator == EXISTS || (t->operator == EQUAL && same(t->value, taint->value));
+  if (len(t->key) && !alike(t->key, taint->key)) return 0;
+  return t->operator == EXISTS || (t->operator == EQUAL && alike(t->value, taint->value));
 }
 
 EXPORT("kubewasm_abi_v1") u64 marker(void) { return 1 << 7; } // filter
