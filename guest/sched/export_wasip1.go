@@ -11,6 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
+	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Views by the slots of their refs: an object crosses the boundary once for
@@ -86,7 +87,7 @@ func nextNode(ref uint64) NodeInfo {
 	if d.more != nil {
 		d.more.checked = 0
 	}
-	d.node = core.NodeFromRef(d.node, abi.Ref(ref))
+	d.node = core.Node(view.FromRef(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
 	return NodeInfo{d}
 }
 

@@ -116,7 +116,7 @@ func mutate(r *rand.Rand, raw []byte) []byte {
 func reuse(v View, raw []byte) View {
 	o := v.m.object
 	o.version++
-	o.kept = false
+	o.kept, o.once = false, nil
 	o.bytes, o.root.end = append(o.bytes[:0], raw...), uint32(len(raw))
 	return View{v.m, o.version}
 }

@@ -19,7 +19,8 @@ type list struct {
 	// recent are the answers of the last look-ups in a map, up to maxRecent.
 	recent []answer
 	// What accessors return: new for each version of the object, since a plugin
-	// may hold the one before.
+	// may hold the one before. Behind views, up to its capacity, are those of
+	// later versions, without the versions.
 	views []View
 	// id is a number of the list's own. answer is what is remembered of it and of
 	// the list with the id with, 0 if nothing is, in a version of that one.
@@ -139,17 +140,27 @@ func slowViews(v View, n uint32, t *Type) []View {
 	}
 	l := m.newList(n)
 	count := m.placeElements(n, l.elements)
+	versions := 1
 	if count > len(l.elements) {
 		l.elements = m.object.makeMessages(count, t, l)
 		m.placeElements(n, l.elements)
+	} else if m.object.once == nil {
+		versions = max(1, viewsAtOnce/max(1, count)) // There was one before, and there will be more.
 	}
-	views := makeViews(count)
-	for i := range views {
-		views[i] = View{&l.elements[i], v.version}
+	all := make([]View, count*versions)
+	for i := range all {
+		all[i].m = &l.elements[i%count]
 	}
-	l.views = views
-	return views
+	l.views = all[:count]
+	for i := range l.views {
+		l.views[i].version = v.version
+	}
+	return l.views[:count:count]
 }
+
+// viewsAtOnce is how many views of a list are made at once, for later versions, too:
+// to allocate costs as much as to read a message.
+const viewsAtOnce = 16
 
 // placeElements places the elements of field n, as many as there is room for, and
 // returns how many there are.

@@ -24,7 +24,7 @@ func readMessage(v View, n uint32, t *Type) View {
 func readViews(v View, n uint32, t *Type) []View {
 	if m := v.m; m != nil {
 		if l := m.list(v.version, n); l != nil {
-			return l.views
+			return l.views[:len(l.views):len(l.views)]
 		}
 		if m.version == v.version && m.fields[n].version != uint32(v.version) {
 			return nil // Most Nodes have no taints.
@@ -80,9 +80,6 @@ var ids atomic.Uint64
 
 // nextID returns a number that it has never returned before.
 func nextID() uint64 { return ids.Add(1) }
-
-// makeViews returns a slice for views.
-func makeViews(count int) []View { return make([]View, count) }
 
 // readUsual notes where fields of m lie, from the index at of the object on, as
 // long as they are known, numbers or bytes, and have one byte for the key and one

@@ -28,9 +28,12 @@ func readEntries(b []byte, at int, number uint64, key string) (next int, value u
 //go:noescape
 func readSpans(views []View, into []Spans) *byte
 
-// Of what is of an earlier version, called by readMessage and readEntry.
+// Of what is of an earlier version, called by readMessage, readViews and
+// readEntry.
 
 func rereadMessage(v View, n uint32, t *Type) View
+
+func rereadViews(v View, n uint32, t *Type) []View
 
 func rereadEntry(s StringMap, key string) string
 
@@ -39,17 +42,4 @@ var ids uint64
 func nextID() uint64 {
 	ids++
 	return ids
-}
-
-// spare is room for slices of views, of several objects: to allocate costs as much
-// as to read a message.
-var spare []View
-
-func makeViews(count int) []View {
-	if count > len(spare) {
-		spare = make([]View, max(count, 32))
-	}
-	views := spare[:count:count]
-	spare = spare[count:]
-	return views
 }

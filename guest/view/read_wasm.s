@@ -474,6 +474,95 @@
 	I64LtU; \
 	BrIf $0
 
+// ELEMENTS is the loop of readElements, within a block. The registers:
+//
+//	R1 where an element begins          R4  its key
+//	R2 the end of the last one          R5  the place of the next element
+//	R3 where 4 bytes can be read last   R6  how many there are
+//	R7 where the object begins          R12 for how many there is room
+#define ELEMENTS \
+	Loop; \
+	Get R1; \
+	Get R3; \
+	I64GtS; \
+	BrIf $1; \
+	LOAD32(R1); \
+	Tee R8; \
+	I64Const $0xff; \
+	I64And; \
+	Get R4; \
+	I64Ne; \
+	BrIf $1; \
+	Get R8; \
+	I64Const $8; \
+	I64ShrU; \
+	I64Const $0x7f; \
+	I64And; \
+	Set R9; \
+	Get R8; \
+	I64Const $0x8000; \
+	I64And; \
+	I64Eqz; \
+	If; \
+	Get R1; \
+	I64Const $2; \
+	I64Add; \
+	Set R10; \
+	Else; \
+	Get R8; \
+	I64Const $0x800000; \
+	I64And; \
+	I64Const $0; \
+	I64Ne; \
+	BrIf $2; \
+	Get R8; \
+	I64Const $9; \
+	I64ShrU; \
+	I64Const $0x3f80; \
+	I64And; \
+	Get R9; \
+	I64Or; \
+	Set R9; \
+	Get R1; \
+	I64Const $3; \
+	I64Add; \
+	Set R10; \
+	End; \
+	Get R10; \
+	Get R9; \
+	I64Add; \
+	Tee R9; \
+	Get R2; \
+	I64GtU; \
+	BrIf $1; \
+	Get R6; \
+	Get R12; \
+	I64LtU; \
+	If; \
+	Get R5; \
+	I32WrapI64; \
+	Get R10; \
+	Get R7; \
+	I64Sub; \
+	I64Store32 $message_at; \
+	Get R5; \
+	I32WrapI64; \
+	Get R9; \
+	Get R7; \
+	I64Sub; \
+	I64Store32 $message_end; \
+	Get R5; \
+	I32WrapI64; \
+	I64Const $0; \
+	I64Store $message_version; \
+	ADD($message__size, R5); \
+	End; \
+	ADD($1, R6); \
+	Get R9; \
+	Set R1; \
+	Br $0; \
+	End
+
 // VIEWS returns the views of the list in R5, from readViews.
 #define VIEWS \
 	Get SP; \
@@ -483,7 +572,7 @@
 	I64Load (list_views+8)(R5); \
 	I64Store ret_len+40(FP); \
 	Get SP; \
-	I64Load (list_views+16)(R5); \
+	I64Load (list_views+8)(R5); \
 	I64Store ret_cap+48(FP); \
 	RET
 
@@ -653,35 +742,205 @@ TEXT ·readViews(SB), NOSPLIT, $0-56
 		Set R1
 		I64Load v_version+8(FP)
 		Set R2
-		FIND($1, VIEWS)
-		// Most Nodes have no taints.
+		Block // Left if there is a list of another version.
+			FIND($1, VIEWS)
+			// Most Nodes have no taints.
+			I64Load message_version(R0)
+			Get R2
+			I64Ne
+			BrIf $1
+			Get R1
+			I64Load (message_fields+8)(R0)
+			I64GeU
+			BrIf $1
+			I64Load message_fields(R0)
+			Get R1
+			I64Const $4
+			I64Shl
+			I64Add
+			Set R6
+			I64Load32U field_version(R6)
+			Get R2
+			I64Eq
+			BrIf $1
+			Get SP
+			I64Const $0
+			I64Store ret_base+32(FP)
+			Get SP
+			I64Const $0
+			I64Store ret_len+40(FP)
+			Get SP
+			I64Const $0
+			I64Store ret_cap+48(FP)
+			RET
+		End
+		JMP ·rereadViews(SB)
+	End
+	JMP ·slowViews(SB)
+
+// func rereadViews(v View, n uint32, t *Type) []View
+TEXT ·rereadViews(SB), NOSPLIT, $0-56
+	Block
+		I64Load v_m+0(FP)
+		Set R0
+		I64Load v_version+8(FP)
+		Tee R14
 		I64Load message_version(R0)
-		Get R2
 		I64Ne
 		BrIf $0
-		Get R1
-		I64Load (message_fields+8)(R0)
+		I64Load message_object(R0)
+		Tee R13
+		I32WrapI64
+		I64Load $object_version
+		Get R14
+		I64Ne
+		BrIf $0
+		I64Load32U n+16(FP)
+		Tee R4
+		I64Const $16
 		I64GeU
 		BrIf $0
+		I64Load message_typ(R0)
+		Set R5
+		I64Load8U object_json(R13)
+		I64Load Type_Numbers(R5)
+		I64Or
+		I64Const $0
+		I64Ne
+		BrIf $0
 		I64Load message_fields(R0)
-		Get R1
+		Get R4
 		I64Const $4
 		I64Shl
 		I64Add
-		Set R6
-		I64Load32U field_version(R6)
-		Get R2
-		I64Eq
+		Tee R5
+		I32WrapI64
+		I64Load32U $field_version
+		Get R14
+		I64Ne
 		BrIf $0
-		Get SP
+		I64Load32U field_first(R5)
+		I64Const $0x80000000
+		I64GeU
+		BrIf $0
+		// The list, which there is, and which has had nothing but views.
+		I64Load message_lists(R0)
+		Set R1
+		Loop
+			LOAD64(R1)
+			Set R11
+			ADD($8, R1)
+			I64Load16U list_field(R11)
+			Get R4
+			I64Ne
+			BrIf $0
+		End
+		I64Load list_strings(R11)
+		I64Load list_entries(R11)
+		I64Or
+		I64Load list_values(R11)
+		I64Or
 		I64Const $0
+		I64Ne
+		BrIf $0
+		// Where the elements lie.
+		I64Load object_bytes(R13)
+		Tee R7
+		I64Load (object_bytes+16)(R13)
+		I64Add
+		I64Const $4
+		I64Sub
+		Set R3
+		Get R7
+		I64Load32U field_first(R5)
+		I64Add
+		Set R1
+		Get R7
+		I64Load field_value(R5)
+		I64Const $32
+		I64ShrU
+		I64Add
+		Set R2
+		Get R4
+		I64Const $3
+		I64Shl
+		I64Const $2
+		I64Or
+		Set R4
+		I64Load list_elements(R11)
+		Set R5
+		I64Const $0
+		Set R6
+		I64Load (list_elements+8)(R11)
+		Set R12
+		Block
+			ELEMENTS
+		End
+		Get R1
+		Get R2
+		I64Ne
+		BrIf $0
+		// There are as many as before, and the views for them are made.
+		Get R6
+		I64Load (list_views+8)(R11)
+		I64Ne
+		BrIf $0
+		I64Load (list_views+16)(R11)
+		Get R6
+		I64Sub
+		Tee R2
+		Get R6
+		I64LtU
+		BrIf $0
+		// They are behind the last ones: the pointer stays within what it points
+		// into.
+		I64Load list_views(R11)
+		Get R6
+		I64Const $4
+		I64Shl
+		I64Add
+		Set R1
+		Get R11
+		I32WrapI64
+		Get R1
+		I64Store $list_views
+		Get R11
+		I32WrapI64
+		Get R2
+		I64Store $(list_views+16)
+		Get R11
+		I32WrapI64
+		Get R14
+		I64Store $list_version
+		Get R11
+		I32WrapI64
+		Get R14
+		I64Store $(list_note+Note_Version)
+		Get R11
+		I32WrapI64
+		I64Const $0
+		I64Store $list_with
+		Get SP
+		Get R1
 		I64Store ret_base+32(FP)
 		Get SP
-		I64Const $0
+		Get R6
 		I64Store ret_len+40(FP)
 		Get SP
-		I64Const $0
+		Get R6
 		I64Store ret_cap+48(FP)
+		Loop
+			Get R1
+			I32WrapI64
+			Get R14
+			I64Store $View_version
+			ADD($16, R1)
+			ADD($-1, R6)
+			Get R6
+			I64Const $0
+			I64Ne
+			BrIf $0
+		End
 		RET
 	End
 	JMP ·slowViews(SB)
@@ -1122,87 +1381,9 @@ TEXT ·readElements(SB), NOSPLIT, $0-80
 		I64Const $0x80
 		I64GeU
 		BrIf $0
-		Loop
-			Get R1
-			Get R3
-			I64GtS
-			BrIf $1
-			LOAD32(R1)
-			Tee R8
-			I64Const $0xff
-			I64And
-			Get R4
-			I64Ne
-			BrIf $1
-			Get R8
-			I64Const $8
-			I64ShrU
-			I64Const $0x7f
-			I64And
-			Set R9
-			Get R8
-			I64Const $0x8000
-			I64And
-			I64Eqz
-			If
-				Get R1
-				I64Const $2
-				I64Add
-				Set R10
-			Else
-				Get R8
-				I64Const $0x800000
-				I64And
-				I64Const $0
-				I64Ne
-				BrIf $2
-				Get R8
-				I64Const $9
-				I64ShrU
-				I64Const $0x3f80
-				I64And
-				Get R9
-				I64Or
-				Set R9
-				Get R1
-				I64Const $3
-				I64Add
-				Set R10
-			End
-			Get R10
-			Get R9
-			I64Add
-			Tee R9
-			Get R2
-			I64GtU
-			BrIf $1
-			Get R6
-			I64Load into_len+40(FP)
-			I64LtU
-			If
-				Get R5
-				I32WrapI64
-				Get R10
-				Get R7
-				I64Sub
-				I64Store32 $message_at
-				Get R5
-				I32WrapI64
-				Get R9
-				Get R7
-				I64Sub
-				I64Store32 $message_end
-				Get R5
-				I32WrapI64
-				I64Const $0
-				I64Store $message_version
-				ADD($message__size, R5)
-			End
-			ADD($1, R6)
-			Get R9
-			Set R1
-			Br $0
-		End
+		I64Load into_len+40(FP)
+		Set R12
+		ELEMENTS
 	End
 	Get SP
 	Get R1

@@ -157,7 +157,16 @@ func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, fou
 	}
 	i, known := view.Remembered(taints, tolerations)
 	if !known {
-		i = findUntolerated(taints, tolerations)
+		i = unusual
+		terms := termsOf(tolerations)
+		var spans [maxQuick]view.Spans
+		if memory, ok := view.ReadSpans(taints, spans[:]); ok {
+			i = untolerated(memory, spans[:len(taints)], terms)
+		}
+		if i == unusual {
+			i = find(taints, terms)
+		}
+		view.Remember(taints, tolerations, i)
 	}
 	if i < 0 {
 		return taint, false
@@ -168,21 +177,6 @@ func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, fou
 // maxQuick is up to how many elements of a list are read at once: few Nodes have
 // more taints, and Pods more tolerations.
 const maxQuick = 4
-
-// findUntolerated is FindUntolerated for two lists that were not compared yet. It
-// returns an index or -1.
-func findUntolerated(taints []Taint, tolerations []Toleration) int {
-	terms, i := termsOf(tolerations), unusual
-	var spans [maxQuick]view.Spans
-	if memory, ok := view.ReadSpans(taints, spans[:]); ok {
-		i = untolerated(memory, spans[:len(taints)], terms)
-	}
-	if i == unusual {
-		i = find(taints, terms)
-	}
-	view.Remember(taints, tolerations, i)
-	return i
-}
 
 // unusual is the answer of untolerated that it is for find to say.
 const unusual = -2
