@@ -8,16 +8,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// list is what was made of a field with several elements.
-type list struct {
-	// version is that of the message that the rest is of.
-	version uint64
-	// field is whose list it is.
-	field uint16
-	// next is the answer of recent to replace.
-	next uint8
-	// recent are the answers of the last look-ups in a map, up to maxRecent.
-	recent []answer
+// messages is what was made of a field that is a list of messages, or a map to
+// messages.
+type messages struct {
+	part
 	// What accessors return: new for each version of the object, since a plugin
 	// may hold the one before. Behind views, up to its capacity, are those of
 	// later versions, without the versions.
@@ -26,18 +20,12 @@ type list struct {
 	// the list with the id with, 0 if nothing is, in a version of that one.
 	id          uint64
 	with        uint64
-	withVersion uint64
-	answer      int
+	withVersion uint32
+	answer      int32
 	// elements are used again for the next version.
 	elements []message
-	strings  []string
-	entries  []Entry
-	// values is a slice of the type that the accessor returns.
-	values any
-	note   Note
+	note     *Note
 }
-
-const maxRecent = 4
 
 // Note is a place for what was worked out of a list and is asked for often.
 type Note struct {
@@ -52,14 +40,18 @@ type Note struct {
 // NoteOf returns the note of a slice that [List] returned; nil for any other
 // slice, be it a part of one, and for an empty one.
 func NoteOf[V Of](views []V) *Note {
-	if l := listOf(*(*[]View)(unsafe.Pointer(&views))); l != nil {
-		return &l.note
-	}
-	return nil
+	return noteOf(*(*[]View)(unsafe.Pointer(&views)))
+}
+
+// makeNote is noteOf for a list that has none yet.
+func makeNote(views []View) *Note {
+	l := listOf(views)
+	l.note = &Note{Version: l.key.version()}
+	return l.note
 }
 
 // listOf returns the list whose views they are, nil if they are not all of one.
-func listOf(views []View) *list {
+func listOf(views []View) *messages {
 	if len(views) == 0 {
 		return nil
 	}
@@ -68,55 +60,36 @@ func listOf(views []View) *list {
 		return nil
 	}
 	l := v.m.in
-	if l.version != v.version || len(l.views) != len(views) || unsafe.SliceData(l.views) != unsafe.SliceData(views) {
+	if l.key.version() != v.version || len(l.views) != len(views) || unsafe.SliceData(l.views) != unsafe.SliceData(views) {
 		return nil
 	}
 	return l
 }
 
 // Remember keeps an answer about two slices that [List] returned: the last one
-// about the first of them, for as long as both stay as they are.
+// about the first of them, for as long as both stay as they are. One that has more than
+// 32 bits is not kept.
 func Remember[A, B Of](a []A, b []B, answer int) {
-	remember(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)), answer)
+	if int(int32(answer)) == answer {
+		remember(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)), int32(answer))
+	}
 }
 
 // Remembered returns what [Remember] was told of the two slices, if it still
 // holds.
 func Remembered[A, B Of](a []A, b []B) (answer int, ok bool) {
-	return remembered(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)))
+	remembered, ok := remembered(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)))
+	return int(remembered), ok
 }
 
-// list returns the list of a field that is of the version, nil if none was made
-// yet.
-func (m *message) list(version uint64, n uint32) *list {
-	for _, l := range m.lists {
-		if uint32(l.field) == n {
-			if l.version == version {
-				return l
-			}
-			break
-		}
-	}
-	return nil
-}
-
-// newList returns an empty list for the version of the message, which is ready.
-func (m *message) newList(n uint32) *list {
-	var l *list
-	for _, of := range m.lists {
-		if uint32(of.field) == n {
-			l = of
-		}
-	}
-	if l == nil {
-		l = &list{field: uint16(n), id: nextID()}
-		m.lists = append(m.lists, l)
-	}
-	if l.strings != nil || l.entries != nil || l.values != nil {
-		l.strings, l.entries, l.values, l.views = nil, nil, nil, nil
+// makeList returns the list of a field for the version of the message, which is
+// ready. Its views are of an earlier version.
+func (m *message) makeList(n uint32) *messages {
+	l := makePart[messages](m, keyOf(madeMessages, m.key.version(), n))
+	if l.id == 0 {
+		l.id = nextID()
 	}
 	l.with = 0
-	l.version, l.note.Version = m.version, m.version
 	return l
 }
 
@@ -134,11 +107,10 @@ func slowViews(v View, n uint32, t *Type) []View {
 		return nil
 	}
 	m.ready(v.version)
-	f := &m.fields[n]
-	if f.version != uint32(v.version) || f.first&isNumber != 0 {
+	if m.bytes(n) == nil {
 		return nil
 	}
-	l := m.newList(n)
+	l := m.makeList(n)
 	count := m.placeElements(n, l.elements)
 	versions := 1
 	if count > len(l.elements) {
@@ -165,7 +137,7 @@ const viewsAtOnce = 16
 // placeElements places the elements of field n, as many as there is room for, and
 // returns how many there are.
 func (m *message) placeElements(n uint32, into []message) (count int) {
-	f, key := &m.fields[n], m.key(n)
+	f, tag := m.field(n), m.tag(n)
 	if m.object.json {
 		it := &m.object.once.walker
 		for it.Array(int(uint32(f.value)), int(f.value>>32)); it.Next(); count++ {
@@ -175,16 +147,16 @@ func (m *message) placeElements(n uint32, into []message) (count int) {
 		}
 		return count
 	}
-	i, count := readElements(m, key, int(f.first), int(f.value>>32), into, 0)
+	i, count := readElements(m, tag, int(f.first), int(f.value>>32), into, 0)
 	for i < int(f.value>>32) { // Something else is in between.
-		start, end := wire.Find(m.object.bytes[:f.value>>32], i, key)
+		start, end := wire.Find(m.object.bytes[:f.value>>32], i, tag)
 		if end < 0 {
 			break
 		}
 		if count < len(into) {
 			into[count].place(span(start, end))
 		}
-		i, count = readElements(m, key, end, int(f.value>>32), into, count+1)
+		i, count = readElements(m, tag, end, int(f.value>>32), into, count+1)
 	}
 	return count
 }
@@ -195,8 +167,8 @@ func (v View) Strings(n uint32) []string {
 	if m == nil {
 		return nil
 	}
-	if l := m.list(v.version, n); l != nil {
-		return l.strings
+	if l := found[values[[]string]](m, keyOf(madeStrings, v.version, n)); l != nil {
+		return l.of
 	}
 	return m.makeStrings(v.version, n)
 }
@@ -207,22 +179,22 @@ func (m *message) makeStrings(version uint64, n uint32) []string {
 	if raw == nil {
 		return nil
 	}
-	l := m.newList(n)
 	kept := m.keep(raw, "") // One copy for all.
 	first := uint32(m.object.spanOf(raw))
 	count := 0
 	m.each(n, func(uint64) { count++ })
-	l.strings = make([]string, 0, count)
+	list := make([]string, 0, count)
 	m.each(n, func(element uint64) {
 		if m.object.json {
 			// Without escapes it is a part of what is read.
 			element := bytesOf(kept)[uint32(element)-first : uint32(element>>32)-first]
-			l.strings = append(l.strings, json.Value(element).String())
+			list = append(list, json.Value(element).String())
 		} else {
-			l.strings = append(l.strings, kept[uint32(element)-first:uint32(element>>32)-first])
+			list = append(list, kept[uint32(element)-first:uint32(element>>32)-first])
 		}
 	})
-	return l.strings
+	makePart[values[[]string]](m, keyOf(madeStrings, version, n)).of = list
+	return list
 }
 
 // Values returns what of makes of each element of a repeated field, in their
@@ -233,20 +205,19 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	if m == nil {
 		return nil
 	}
-	if l := m.list(v.version, n); l != nil {
-		return l.values.([]T)
+	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
+		return l.of.([]T)
 	}
 	m.ready(v.version)
 	if m.bytes(n) == nil {
 		return nil
 	}
-	l := m.newList(n)
-	values := []T{}
+	list := []T{}
 	m.each(n, func(element uint64) {
-		values = append(values, of(Value{Raw: m.object.at(element), JSON: m.object.json, Kept: m.object.kept}))
+		list = append(list, of(Value{Raw: m.object.at(element), JSON: m.object.json, Kept: m.object.kept}))
 	})
-	l.values = values
-	return values
+	makePart[values[any]](m, keyOf(madeValues, v.version, n)).of = list
+	return list
 }
 
 // NumberKind says how a number lies in protobuf.
@@ -318,17 +289,16 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 	if m == nil {
 		return nil
 	}
-	if l := m.list(v.version, n); l != nil {
-		return l.values.([]T)
+	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
+		return l.of.([]T)
 	}
 	m.ready(v.version)
 	if !m.has(n) {
 		return nil
 	}
-	l := m.newList(n)
 	list := []T{}
 	m.eachNumber(n, kind, func(bits uint64, v json.Value) { list = append(list, of(bits, v)) })
-	l.values = list
+	makePart[values[any]](m, keyOf(madeValues, v.version, n)).of = list
 	return list
 }
 
@@ -338,7 +308,7 @@ func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Valu
 		m.each(n, func(element uint64) { f(0, m.object.at(element)) })
 		return
 	}
-	one, number := wire.Varint, uint32(m.key(n)>>3)
+	one, number := wire.Varint, uint32(m.tag(n)>>3)
 	switch kind {
 	case Fixed32:
 		one = wire.Fixed32
@@ -351,7 +321,7 @@ func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Valu
 		}
 		f(u, nil)
 	}
-	for r := wire.NewReaderAt(m.object.bytes[:m.end], int(m.fields[n].first&^isNumber)); r.Next(); {
+	for r := wire.NewReaderAt(m.object.bytes[:m.end], int(m.field(n).first&^isNumber)); r.Next(); {
 		switch {
 		case r.Field != number:
 		case r.Type == one:
@@ -380,7 +350,7 @@ func (m *message) repeated(n uint32) []byte {
 	if raw == nil || m.object.json {
 		return raw
 	}
-	f := &m.fields[n]
+	f := m.field(n)
 	return m.object.at(f.value&^math.MaxUint32 | uint64(f.first))
 }
 
@@ -393,8 +363,8 @@ func (m *message) each(n uint32, f func(span uint64)) {
 		}
 		return
 	}
-	first, key := int(m.fields[n].first), m.key(n)
-	for start, end := wire.Find(raw, 0, key); end >= 0; start, end = wire.Find(raw, end, key) {
+	first, tag := int(m.field(n).first), m.tag(n)
+	for start, end := wire.Find(raw, 0, tag); end >= 0; start, end = wire.Find(raw, end, tag) {
 		f(span(first+start, first+end))
 	}
 }

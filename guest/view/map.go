@@ -11,14 +11,14 @@ import (
 // an empty map. Of several entries with the same key the last counts.
 type Map[V any] struct {
 	m  *message
-	at mapAt
+	at partKey
 	of func(Value) V
 }
 
 // MapOf returns a field of type map<string, …>. of makes a value of the map's of
 // what lies in the object.
 func MapOf[V any](v View, n uint32, of func(Value) V) Map[V] {
-	return Map[V]{v.m, atMap(v, n), of}
+	return Map[V]{v.m, keyOf(madeEntries, v.version, n), of}
 }
 
 // Get returns the value of key, the zero value if there is none.
@@ -67,30 +67,20 @@ func (s Map[V]) value(raw string) V {
 }
 
 func (s Map[V]) entries() []Entry {
-	return rawEntries(s.m, s.at)
-}
-
-func rawEntries(m *message, at mapAt) []Entry {
-	if m == nil {
-		return nil
-	}
-	if l := m.list(at.version(), at.field()); l != nil && l.entries != nil {
-		return l.entries
-	}
-	return m.makeEntries(at, false)
+	return entriesOf(s.m, s.at, false)
 }
 
 // MessageMap is a view of a map of strings to messages. The zero value is an
 // empty map. Of several entries with the same key the last counts.
 type MessageMap[V Of] struct {
 	m   *message
-	at  mapAt
+	at  partKey
 	typ *Type
 }
 
 // MessageMapOf returns a field of type map<string, …> with messages of type t.
 func MessageMapOf[V Of](v View, n uint32, t *Type) MessageMap[V] {
-	return MessageMap[V]{v.m, atMap(v, n), t}
+	return MessageMap[V]{v.m, keyOf(madeMessages, v.version, n), t}
 }
 
 // Get returns the message of key, an empty one if there is none.
@@ -135,26 +125,28 @@ func (s MessageMap[V]) All(yield func(key string, value V) bool) {
 
 // all returns the entries and, for each, the view of its message.
 func (s MessageMap[V]) all() ([]Entry, []View) {
-	entries := rawEntries(s.m, s.at)
+	entries := entriesOf(s.m, s.at, false)
 	if len(entries) == 0 {
 		return nil, nil
 	}
 	m, version := s.m, s.at.version()
-	l := m.list(version, s.at.field())
-	if l.views == nil {
-		if len(entries) > len(l.elements) {
-			l.elements = m.object.makeMessages(len(entries), s.typ, l)
-		}
-		l.views = make([]View, 0, len(entries))
-		m.eachEntry(s.at.field(), false, func(_ string, value []byte) {
-			e := &l.elements[len(l.views)]
-			e.place(0)
-			if value != nil {
-				e.place(m.object.spanOf(value))
-			}
-			l.views = append(l.views, View{e, version})
-		})
+	if l := found[messages](m, s.at); l != nil {
+		return entries, l.views
 	}
+	m.ready(version)
+	l := m.makeList(s.at.field())
+	if len(entries) > len(l.elements) {
+		l.elements = m.object.makeMessages(len(entries), s.typ, l)
+	}
+	l.views = make([]View, 0, len(entries))
+	m.eachEntry(s.at.field(), false, func(_ string, value []byte) {
+		e := &l.elements[len(l.views)]
+		e.place(0)
+		if value != nil {
+			e.place(m.object.spanOf(value))
+		}
+		l.views = append(l.views, View{e, version})
+	})
 	return entries, l.views
 }
 

@@ -22,27 +22,22 @@ type Type struct {
 	Inlined []uint32
 }
 
-// message is what was read of a message so far.
+// message is what was read of a message so far: a line of the processor's cache.
 type message struct {
-	// What a look at a thousand Nodes reads of each comes first: it is out of the
-	// processor's caches by then.
+	// part is that of the message that it is a field of, and of none if it is an
+	// element of a list. Its version is the one in which this level was read.
+	part
 	object *object
-	// version is that of the object when this level was read, 0 before.
-	version uint64
-	// texts and children are what was made of the fields, each nil before
-	// anything was; lists are what was made of those with several elements, of
-	// which most messages have one or two. What is of an earlier version is kept
-	// to be used again.
-	children []*message
-	lists    []*list
+	// made is the first of what was made of the fields.
+	made *part
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
-	// fields says where each field lies.
-	fields []field
+	// fields is where each field lies: the first of as many as there are Names, nil
+	// before the level was ever read.
+	fields *field
 	typ    *Type
-	texts  []text
 	// in is the list that the message is an element of, nil if of none.
-	in *list
+	in *messages
 }
 
 // field is where a field lies.
@@ -63,21 +58,23 @@ const isNumber = 1 << 31
 // A field is read as a json.Field.
 var _ [0]struct{} = [unsafe.Sizeof(field{}) - unsafe.Sizeof(json.Field{})]struct{}{}
 
-// text is the string that was made of a field in a version.
-type text struct {
-	string
-	version uint64
-}
-
 // ready reads this level for a view of the given version, unless it was read
 // already. It panics if the object has changed since.
 func (m *message) ready(version uint64) {
 	if m.object.version != version {
 		stale()
 	}
-	if m.version != version {
+	if m.key.version() != version {
 		m.read(version)
 	}
+}
+
+// field returns where field n lies. The message is ready.
+func (m *message) field(n uint32) *field {
+	if uint64(n) >= uint64(len(m.typ.Names)) {
+		panic("kubewasm: a view was asked for a field that its type has not")
+	}
+	return (*field)(unsafe.Add(unsafe.Pointer(m.fields), uintptr(n)*unsafe.Sizeof(field{})))
 }
 
 // read notes where the fields of this level lie. Of a field that occurs more
@@ -88,9 +85,9 @@ func (m *message) read(version uint64) {
 		m.object.fetch()
 	}
 	if m.fields == nil {
-		m.fields = m.object.makeFields(len(m.typ.Names))
+		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))
 	}
-	m.version = version
+	m.key = m.key.in(version)
 	if m.object.json {
 		m.readJSON()
 		return
@@ -154,25 +151,25 @@ func (m *message) readField(i int) int {
 	if end < 0 {
 		return -1
 	}
-	if f := m.field(key >> 3); f != nil {
+	if f := m.numbered(key >> 3); f != nil {
 		first := f.first &^ isNumber
-		if f.version != uint32(m.version) {
+		if uint64(f.version) != m.key.version() {
 			first = uint32(start)
 		}
 		if key&7 != uint64(wire.Bytes) {
 			first |= isNumber
 		}
-		f.value, f.first, f.version = n, first, uint32(m.version)
+		f.value, f.first, f.version = n, first, uint32(m.key.version())
 	}
 	return end
 }
 
-// field returns the field with the number in protobuf, nil if there is none.
-func (m *message) field(number uint64) *field {
+// numbered returns the field with the number in protobuf, nil if there is none.
+func (m *message) numbered(number uint64) *field {
 	numbers := m.typ.Numbers
 	if numbers == nil {
-		if number < uint64(len(m.fields)) {
-			return &m.fields[number]
+		if number < uint64(len(m.typ.Names)) {
+			return m.field(uint32(number))
 		}
 		return nil
 	}
@@ -185,13 +182,13 @@ func (m *message) field(number uint64) *field {
 		}
 	}
 	if low < len(numbers) && uint64(numbers[low]) == number {
-		return &m.fields[low]
+		return m.field(uint32(low))
 	}
 	return nil
 }
 
-// key returns the key of the field n in protobuf, if it is of type Bytes.
-func (m *message) key(n uint32) uint64 {
+// tag returns the tag of the field n in protobuf, if it is of type Bytes.
+func (m *message) tag(n uint32) uint64 {
 	if m.typ.Numbers != nil {
 		n = m.typ.Numbers[n]
 	}
@@ -200,21 +197,22 @@ func (m *message) key(n uint32) uint64 {
 
 // readJSON reads the fields of an object. A field is a json.Field by other names.
 func (m *message) readJSON() {
-	fields := unsafe.Slice((*json.Field)(unsafe.Pointer(unsafe.SliceData(m.fields))), len(m.fields))
-	m.object.once.walker.ReadObject(int(m.at), int(m.end), m.typ.Names, fields, uint32(m.version))
+	version := uint32(m.key.version())
+	fields := unsafe.Slice((*json.Field)(unsafe.Pointer(m.fields)), len(m.typ.Names))
+	m.object.once.walker.ReadObject(int(m.at), int(m.end), m.typ.Names, fields, version)
 	for _, i := range m.typ.Inlined {
-		m.fields[i] = field{value: span(int(m.at), int(m.end)), version: uint32(m.version)}
+		*m.field(i) = field{value: span(int(m.at), int(m.end)), version: version}
 	}
 }
 
 // has reports whether the message, which was read, has the field.
-func (m *message) has(n uint32) bool { return m.fields[n].version == uint32(m.version) }
+func (m *message) has(n uint32) bool { return uint64(m.field(n).version) == m.key.version() }
 
 // bytes returns the bytes of a field or its JSON, nil of a number or nothing. The
 // message is ready.
 func (m *message) bytes(n uint32) []byte {
-	f := &m.fields[n]
-	if f.version != uint32(m.version) || f.first&isNumber != 0 {
+	f := m.field(n)
+	if uint64(f.version) != m.key.version() || f.first&isNumber != 0 {
 		return nil
 	}
 	return m.object.at(f.value)
@@ -238,14 +236,8 @@ func (o *object) spanOf(part []byte) uint64 {
 
 // place makes m the message in a span of the object. It is read when it is first
 // asked for something.
-func (m *message) place(span uint64) { m.at, m.end, m.version = uint32(span), uint32(span>>32), 0 }
-
-// textOf returns the place for the text of a field.
-func (m *message) textOf(n uint32) *text {
-	if m.texts == nil {
-		m.texts = make([]text, len(m.fields))
-	}
-	return &m.texts[n]
+func (m *message) place(span uint64) {
+	m.at, m.end, m.key = uint32(span), uint32(span>>32), m.key.in(0)
 }
 
 // keep returns raw, which lies in the message, as a string that stays as it is.

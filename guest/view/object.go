@@ -14,18 +14,18 @@ type object struct {
 	root message
 	// bytes are those of the object, in which all its messages lie.
 	bytes []byte
-	json  bool
-	// kept says that the bytes are never overwritten. Then there is a once.
-	kept bool
-	once *once
-	// unread says that the bytes are still to be fetched.
-	unread bool
 	// version, of 32 bits, counts the contents that the object has had; for bytes that never
 	// change it is 1. It is not that of ref, since the object of another ref may
 	// lie in the same memory.
 	version uint64
 	// ref is what the host knows the object by, 0 for bytes that never change.
 	ref abi.Ref
+	// unread says that the bytes are still to be fetched.
+	unread bool
+	json   bool
+	// kept says that the bytes are never overwritten. Then there is a once.
+	kept bool
+	once *once
 }
 
 // once is what only objects have that are read once, since their bytes never
@@ -69,7 +69,7 @@ func (o *object) makeFields(n int) []field {
 
 // makeMessages returns n messages of the type, which are elements of the list if it is
 // not nil.
-func (o *object) makeMessages(n int, t *Type, in *list) []message {
+func (o *object) makeMessages(n int, t *Type, in *messages) []message {
 	var messages []message
 	if o.once == nil || n > spareMessages {
 		messages = make([]message, n)

@@ -12,8 +12,8 @@ import (
 
 // readMessage returns the message in field n of v.
 func readMessage(v View, n uint32, t *Type) View {
-	if m := v.m; m != nil && n < uint32(len(m.children)) {
-		if c := m.children[n]; c != nil && c.version == v.version {
+	if m := v.m; m != nil {
+		if c := found[message](m, keyOf(madeMessage, v.version, n)); c != nil {
 			return View{c, v.version}
 		}
 	}
@@ -23,10 +23,10 @@ func readMessage(v View, n uint32, t *Type) View {
 // readViews returns the views of the elements of field n of v.
 func readViews(v View, n uint32, t *Type) []View {
 	if m := v.m; m != nil {
-		if l := m.list(v.version, n); l != nil {
+		if l := found[messages](m, keyOf(madeMessages, v.version, n)); l != nil {
 			return l.views[:len(l.views):len(l.views)]
 		}
-		if m.version == v.version && m.fields[n].version != uint32(v.version) {
+		if m.key.version() == v.version && m.field(n).version != uint32(v.version) {
 			return nil // Most Nodes have no taints.
 		}
 	}
@@ -35,8 +35,8 @@ func readViews(v View, n uint32, t *Type) []View {
 
 // readText returns the string in field n of v.
 func readText(v View, n uint32) string {
-	if m := v.m; m != nil && n < uint32(len(m.texts)) {
-		if t := &m.texts[n]; t.version == v.version {
+	if m := v.m; m != nil {
+		if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
 			return t.string
 		}
 	}
@@ -47,11 +47,9 @@ func readText(v View, n uint32) string {
 // constant without looking into the map.
 func readEntry(s StringMap, key string) string {
 	if m := s.m; m != nil {
-		version := s.at.version()
-		if l := m.list(version, s.at.field()); l != nil {
-			for i := range l.recent {
-				a := &l.recent[i]
-				if a.version == version && len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+		if l := partOf[answers](m, s.at); l != nil {
+			for a := &l.first; a != nil; a = a.next {
+				if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
 					return a.Value
 				}
 			}
@@ -60,17 +58,31 @@ func readEntry(s StringMap, key string) string {
 	return slowEntry(s, key)
 }
 
+// noteOf returns the note of the list whose views they are, nil if they are not all
+// of one.
+func noteOf(views []View) *Note {
+	l := listOf(views)
+	if l == nil {
+		return nil
+	}
+	if l.note == nil {
+		return makeNote(views)
+	}
+	l.note.Version = l.key.version()
+	return l.note
+}
+
 // remember keeps an answer about the lists whose views a and b are.
-func remember(a, b []View, answer int) {
+func remember(a, b []View, answer int32) {
 	if of, with := listOf(a), listOf(b); of != nil && with != nil {
-		of.with, of.withVersion, of.answer = with.id, with.version, answer
+		of.with, of.withVersion, of.answer = with.id, uint32(with.key.version()), answer
 	}
 }
 
 // remembered returns what is remembered of the lists whose views a and b are.
-func remembered(a, b []View) (answer int, ok bool) {
+func remembered(a, b []View) (answer int32, ok bool) {
 	of, with := listOf(a), listOf(b)
-	if of == nil || with == nil || of.with != with.id || of.withVersion != with.version {
+	if of == nil || with == nil || of.with != with.id || uint64(of.withVersion) != with.key.version() {
 		return 0, false
 	}
 	return of.answer, true
@@ -92,12 +104,12 @@ func readUsual(m *message, at int) int {
 		}
 		key, n := b[i], int(b[i+1])
 		k := key >> 3
-		if key >= 0x80 || k == 0 || int(k) >= len(m.fields) {
+		if key >= 0x80 || k == 0 || int(k) >= len(m.typ.Names) {
 			return at
 		}
-		f := &m.fields[k]
+		f := m.field(uint32(k))
 		first := uint32(i)
-		if f.version == uint32(m.version) {
+		if uint64(f.version) == m.key.version() {
 			first = f.first &^ isNumber
 		}
 		switch wire.Type(key & 7) {
@@ -122,7 +134,7 @@ func readUsual(m *message, at int) int {
 		default:
 			return at
 		}
-		f.version = uint32(m.version)
+		f.version = uint32(m.key.version())
 	}
 }
 

@@ -10,11 +10,13 @@ func readText(v View, n uint32) string
 
 func readEntry(s StringMap, key string) string
 
-//go:noescape
-func remember(a, b []View, answer int)
+func noteOf(views []View) *Note
 
 //go:noescape
-func remembered(a, b []View) (answer int, ok bool)
+func remember(a, b []View, answer int32)
+
+//go:noescape
+func remembered(a, b []View) (answer int32, ok bool)
 
 //go:noescape
 func readUsual(m *message, at int) int

@@ -8,6 +8,31 @@
 // What lies behind a message may be looked at, up to the end of the object's
 // buffer, but nothing is noted that ends behind the message.
 
+// Where the version of a message lies, and that of a list: in the upper half of the
+// key.
+#define message_version (message_part+part_key+4)
+#define messages_version (messages_part+part_key+4)
+
+// NEXT goes on with the next part in a loop.
+#define NEXT(P) I64Load part_next(P); Set P; Br $0
+
+// OTHERVERSION says whether two keys that differ are of the same field.
+#define OTHERVERSION(K, L) Get K; Get L; I64Xor; I64Const $0xffffffff; I64And; I64Eqz
+
+// PARTOF leaves in P the part of the field that the lower half of a key says, of any
+// version: the first one of a chain that begins in P. There must be one.
+#define PARTOF(P, key) \
+	Loop; \
+	I64Load32U part_key(P); \
+	key; \
+	I64Ne; \
+	If; \
+	I64Load part_next(P); \
+	Set P; \
+	Br $1; \
+	End; \
+	End
+
 // LOAD pushes the number of some bytes at the address in a register.
 #define LOAD8(R) Get R; I32WrapI64; I64Load8U $0
 #define LOAD16(R) Get R; I32WrapI64; I64Load16U $0
@@ -48,11 +73,13 @@
 	Set R3; \
 	I64Load message_fields(R0); \
 	Set R4; \
-	I64Load (message_fields+8)(R0); \
+	I64Load message_typ(R0); \
+	Set R5; \
+	I64Load (Type_Names+8)(R5); \
 	I64Const $1; \
 	I64Sub; \
 	Set R5; \
-	I64Load message_version(R0); \
+	I64Load32U message_version(R0); \
 	Set R6
 
 #define LEVEL \
@@ -554,7 +581,7 @@
 	Get R5; \
 	I32WrapI64; \
 	I64Const $0; \
-	I64Store $message_version; \
+	I64Store $(message_part+part_key); \
 	ADD($message__size, R5); \
 	End; \
 	ADD($1, R6); \
@@ -566,13 +593,13 @@
 // VIEWS returns the views of the list in R5, from readViews.
 #define VIEWS \
 	Get SP; \
-	I64Load list_views(R5); \
+	I64Load messages_views(R5); \
 	I64Store ret_base+32(FP); \
 	Get SP; \
-	I64Load (list_views+8)(R5); \
+	I64Load (messages_views+8)(R5); \
 	I64Store ret_len+40(FP); \
 	Get SP; \
-	I64Load (list_views+8)(R5); \
+	I64Load (messages_views+8)(R5); \
 	I64Store ret_cap+48(FP); \
 	RET
 
@@ -586,35 +613,39 @@ TEXT ·readMessage(SB), NOSPLIT, $0-48
 		Tee R0
 		I64Eqz
 		BrIf $0
-		I64Load32U n+16(FP)
-		Tee R1
-		I64Load (message_children+8)(R0)
-		I64GeU
-		BrIf $0
-		I64Load message_children(R0)
-		Get R1
-		I64Const $3
-		I64Shl
-		I64Add
-		I32WrapI64
-		I64Load $0
-		Tee R1 // The child.
-		I64Eqz
-		BrIf $0
 		I64Load v_version+8(FP)
-		Tee R2
-		I64Load message_version(R1)
-		I64Ne
-		If
-			JMP ·rereadMessage(SB)
+		Tee R4
+		I64Const $32
+		I64Shl
+		I64Load32U n+16(FP)
+		I64Or
+		Set R2 // The key.
+		I64Load message_made(R0)
+		Set R1
+		Block
+			Loop
+				Get R1
+				I64Eqz
+				BrIf $2
+				I64Load part_key(R1)
+				Tee R3
+				Get R2
+				I64Eq
+				If
+					Get SP
+					Get R1
+					I64Store ret_m+32(FP)
+					Get SP
+					Get R4
+					I64Store ret_version+40(FP)
+					RET
+				End
+				OTHERVERSION(R3, R2)
+				BrIf $1
+				NEXT(R1)
+			End
 		End
-		Get SP
-		Get R1
-		I64Store ret_m+32(FP)
-		Get SP
-		Get R2
-		I64Store ret_version+40(FP)
-		RET
+		JMP ·rereadMessage(SB)
 	End
 	JMP ·slowMessage(SB)
 
@@ -625,7 +656,7 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		Set R6
 		I64Load v_m+0(FP)
 		Set R1
-		I64Load message_version(R1)
+		I64Load32U message_version(R1)
 		Get R6
 		I64Ne
 		BrIf $0
@@ -635,14 +666,9 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		Get R6
 		I64Ne
 		BrIf $0
-		I64Load message_children(R1)
-		I64Load32U n+16(FP)
-		I64Const $3
-		I64Shl
-		I64Add
-		I32WrapI64
-		I64Load $0
-		Set R0 // The child.
+		I64Load message_made(R1)
+		Set R0
+		PARTOF(R0, I64Load32U n+16(FP)) // The message in the field.
 		I64Load8U object_json(R13)
 		I64Load message_typ(R0)
 		Set R5
@@ -687,7 +713,11 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		Get R0
 		I32WrapI64
 		Get R6
-		I64Store $message_version
+		I64Const $32
+		I64Shl
+		I64Load32U n+16(FP)
+		I64Or
+		I64Store $(message_part+part_key)
 		Get SP
 		Get R0
 		I64Store ret_m+32(FP)
@@ -698,39 +728,6 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 	End
 	JMP ·slowMessage(SB)
 
-// FIND looks for the list of field n (R1) of the message m (R0), which it leaves in
-// R5. It has two blocks. If there is a list, found runs within; if there is none,
-// the block none is left; if the list is of another version than R2, the block
-// around FIND.
-#define FIND(none, found) \
-	I64Load message_lists(R0); \
-	Tee R3; \
-	I64Load (message_lists+8)(R0); \
-	I64Const $3; \
-	I64Shl; \
-	I64Add; \
-	Set R4; \
-	Block; \
-	Loop; \
-	Get R3; \
-	Get R4; \
-	I64GeU; \
-	BrIf none; \
-	LOAD64(R3); \
-	Set R5; \
-	ADD($8, R3); \
-	I64Load16U list_field(R5); \
-	Get R1; \
-	I64Ne; \
-	BrIf $0; \
-	I64Load list_version(R5); \
-	Get R2; \
-	I64Ne; \
-	BrIf $2; \
-	found; \
-	End; \
-	End
-
 // func readViews(v View, n uint32, t *Type) []View
 TEXT ·readViews(SB), NOSPLIT, $0-56
 	Block
@@ -738,43 +735,69 @@ TEXT ·readViews(SB), NOSPLIT, $0-56
 		Tee R0
 		I64Eqz
 		BrIf $0
-		I64Load32U n+16(FP)
-		Set R1
 		I64Load v_version+8(FP)
-		Set R2
-		Block // Left if there is a list of another version.
-			FIND($1, VIEWS)
-			// Most Nodes have no taints.
-			I64Load message_version(R0)
-			Get R2
-			I64Ne
-			BrIf $1
-			Get R1
-			I64Load (message_fields+8)(R0)
-			I64GeU
-			BrIf $1
-			I64Load message_fields(R0)
-			Get R1
-			I64Const $4
-			I64Shl
-			I64Add
-			Set R6
-			I64Load32U field_version(R6)
-			Get R2
-			I64Eq
-			BrIf $1
-			Get SP
-			I64Const $0
-			I64Store ret_base+32(FP)
-			Get SP
-			I64Const $0
-			I64Store ret_len+40(FP)
-			Get SP
-			I64Const $0
-			I64Store ret_cap+48(FP)
-			RET
+		Tee R2
+		I64Const $32
+		I64Shl
+		I64Load32U n+16(FP)
+		Tee R1
+		I64Or
+		I64Const $const_madeMessages
+		I64Or
+		Set R4 // The key.
+		I64Load message_made(R0)
+		Set R5
+		Block
+			Block
+				Loop
+					Get R5
+					I64Eqz
+					BrIf $2
+					I64Load part_key(R5)
+					Tee R3
+					Get R4
+					I64Eq
+					If
+						VIEWS
+					End
+					OTHERVERSION(R3, R4)
+					BrIf $1
+					NEXT(R5)
+				End
+			End
+			JMP ·rereadViews(SB)
 		End
-		JMP ·rereadViews(SB)
+		// Most Nodes have no taints.
+		I64Load32U message_version(R0)
+		Get R2
+		I64Ne
+		BrIf $0
+		I64Load message_typ(R0)
+		Set R6
+		Get R1
+		I64Load (Type_Names+8)(R6)
+		I64GeU
+		BrIf $0
+		I64Load message_fields(R0)
+		Get R1
+		I64Const $4
+		I64Shl
+		I64Add
+		Set R6
+		I64Load32U field_version(R6)
+		Get R2
+		I64Eq
+		BrIf $0
+		Get SP
+		I64Const $0
+		I64Store ret_base+32(FP)
+		Get SP
+		I64Const $0
+		I64Store ret_len+40(FP)
+		Get SP
+		I64Const $0
+		I64Store ret_cap+48(FP)
+		RET
 	End
 	JMP ·slowViews(SB)
 
@@ -785,7 +808,7 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		Set R0
 		I64Load v_version+8(FP)
 		Tee R14
-		I64Load message_version(R0)
+		I64Load32U message_version(R0)
 		I64Ne
 		BrIf $0
 		I64Load message_object(R0)
@@ -823,26 +846,13 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		I64Const $0x80000000
 		I64GeU
 		BrIf $0
-		// The list, which there is, and which has had nothing but views.
-		I64Load message_lists(R0)
-		Set R1
-		Loop
-			LOAD64(R1)
-			Set R11
-			ADD($8, R1)
-			I64Load16U list_field(R11)
-			Get R4
-			I64Ne
-			BrIf $0
-		End
-		I64Load list_strings(R11)
-		I64Load list_entries(R11)
+		Get R4
+		I64Const $const_madeMessages
 		I64Or
-		I64Load list_values(R11)
-		I64Or
-		I64Const $0
-		I64Ne
-		BrIf $0
+		Set R15 // The lower half of the key.
+		I64Load message_made(R0)
+		Set R11
+		PARTOF(R11, Get R15)
 		// Where the elements lie.
 		I64Load object_bytes(R13)
 		Tee R7
@@ -867,11 +877,11 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		I64Const $2
 		I64Or
 		Set R4
-		I64Load list_elements(R11)
+		I64Load messages_elements(R11)
 		Set R5
 		I64Const $0
 		Set R6
-		I64Load (list_elements+8)(R11)
+		I64Load (messages_elements+8)(R11)
 		Set R12
 		Block
 			ELEMENTS
@@ -882,10 +892,10 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		BrIf $0
 		// There are as many as before, and the views for them are made.
 		Get R6
-		I64Load (list_views+8)(R11)
+		I64Load (messages_views+8)(R11)
 		I64Ne
 		BrIf $0
-		I64Load (list_views+16)(R11)
+		I64Load (messages_views+16)(R11)
 		Get R6
 		I64Sub
 		Tee R2
@@ -894,7 +904,7 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		BrIf $0
 		// They are behind the last ones: the pointer stays within what it points
 		// into.
-		I64Load list_views(R11)
+		I64Load messages_views(R11)
 		Get R6
 		I64Const $4
 		I64Shl
@@ -903,23 +913,23 @@ TEXT ·rereadViews(SB), NOSPLIT, $0-56
 		Get R11
 		I32WrapI64
 		Get R1
-		I64Store $list_views
+		I64Store $messages_views
 		Get R11
 		I32WrapI64
 		Get R2
-		I64Store $(list_views+16)
+		I64Store $(messages_views+16)
 		Get R11
 		I32WrapI64
 		Get R14
-		I64Store $list_version
-		Get R11
-		I32WrapI64
-		Get R14
-		I64Store $(list_note+Note_Version)
+		I64Const $32
+		I64Shl
+		Get R15
+		I64Or
+		I64Store $(messages_part+part_key)
 		Get R11
 		I32WrapI64
 		I64Const $0
-		I64Store $list_with
+		I64Store $messages_with
 		Get SP
 		Get R1
 		I64Store ret_base+32(FP)
@@ -952,30 +962,73 @@ TEXT ·readText(SB), NOSPLIT, $0-40
 		Tee R0
 		I64Eqz
 		BrIf $0
-		I64Load32U n+16(FP)
-		Tee R1
-		I64Load (message_texts+8)(R0)
-		I64GeU
-		BrIf $0
-		I64Load message_texts(R0)
-		Get R1
-		I64Const $text__size
-		I64Mul
-		I64Add
-		Set R2
-		I64Load text_version(R2)
 		I64Load v_version+8(FP)
-		I64Ne
-		BrIf $0
-		Get SP
-		I64Load text_string(R2)
-		I64Store ret_base+24(FP)
-		Get SP
-		I64Load (text_string+8)(R2)
-		I64Store ret_len+32(FP)
-		RET
+		I64Const $32
+		I64Shl
+		I64Load32U n+16(FP)
+		I64Or
+		I64Const $const_madeText
+		I64Or
+		Set R1 // The key.
+		I64Load message_made(R0)
+		Set R2
+		Loop
+			Get R2
+			I64Eqz
+			BrIf $1
+			I64Load part_key(R2)
+			Get R1
+			I64Eq
+			If
+				Get SP
+				I64Load text_string(R2)
+				I64Store ret_base+24(FP)
+				Get SP
+				I64Load (text_string+8)(R2)
+				I64Store ret_len+32(FP)
+				RET
+			End
+			NEXT(R2)
+		End
 	End
 	JMP ·slowText(SB)
+
+// ANSWER leaves in R14 the answer, of any version, for the key with the length R5 at
+// R13, in the field that R4 says of the message in R8; and the block around it if
+// there is none.
+#define ANSWER \
+	I64Load message_made(R8); \
+	Set R14; \
+	Block; \
+	Loop; \
+	Get R14; \
+	I64Eqz; \
+	BrIf $2; \
+	I64Load32U part_key(R14); \
+	Get R4; \
+	I64Eq; \
+	BrIf $1; \
+	NEXT(R14); \
+	End; \
+	End; \
+	ADD($answers_first, R14); \
+	Block; \
+	Loop; \
+	I64Load (answer_Entry+Entry_Key)(R14); \
+	Get R13; \
+	I64Eq; \
+	I64Load (answer_Entry+Entry_Key+8)(R14); \
+	Get R5; \
+	I64Eq; \
+	I32And; \
+	BrIf $1; \
+	I64Load answer_next(R14); \
+	Tee R14; \
+	I64Eqz; \
+	BrIf $2; \
+	Br $0; \
+	End; \
+	End
 
 // func readEntry(s StringMap, key string) string
 TEXT ·readEntry(SB), NOSPLIT, $0-48
@@ -988,7 +1041,7 @@ TEXT ·readEntry(SB), NOSPLIT, $0-48
 		Tee R9
 		I64Const $0xffffffff
 		I64And
-		Set R4 // The field.
+		Set R4 // The field, and that it is answers.
 		Get R9
 		I64Const $32
 		I64ShrU
@@ -997,54 +1050,8 @@ TEXT ·readEntry(SB), NOSPLIT, $0-48
 		Set R13
 		I64Load key_len+24(FP)
 		Set R5
-		// The list of the field.
-		I64Load message_lists(R8)
-		Tee R1
-		I64Load (message_lists+8)(R8)
-		I64Const $3
-		I64Shl
-		I64Add
-		Set R2
-		Loop
-			Get R1
-			Get R2
-			I64GeU
-			BrIf $1
-			LOAD64(R1)
-			Set R3
-			ADD($8, R1)
-			I64Load16U list_field(R3)
-			Get R4
-			I64Ne
-			BrIf $0
-		End
-		// The answer for the key.
-		I64Load list_recent(R3)
-		Tee R14
-		I64Load (list_recent+8)(R3)
-		I64Const $answer__size
-		I64Mul
-		I64Add
-		Set R2
-		Block
-			Loop
-				Get R14
-				Get R2
-				I64GeU
-				BrIf $2
-				I64Load (answer_Entry+Entry_Key)(R14)
-				Get R13
-				I64Eq
-				I64Load (answer_Entry+Entry_Key+8)(R14)
-				Get R5
-				I64Eq
-				I32And
-				BrIf $1
-				ADD($answer__size, R14)
-				Br $0
-			End
-		End
-		I64Load answer_version(R14)
+		ANSWER
+		I64Load32U answer_version(R14)
 		Get R9
 		I64Ne
 		If
@@ -1071,7 +1078,7 @@ TEXT ·rereadEntry(SB), NOSPLIT, $0-48
 		Tee R9
 		I64Const $0xffffffff
 		I64And
-		Set R4 // The field.
+		Set R4 // The field, and that it is answers.
 		Get R9
 		I64Const $32
 		I64ShrU
@@ -1080,57 +1087,11 @@ TEXT ·rereadEntry(SB), NOSPLIT, $0-48
 		Set R13
 		I64Load key_len+24(FP)
 		Set R5
-		// The list of the field.
-		I64Load message_lists(R8)
-		Tee R1
-		I64Load (message_lists+8)(R8)
-		I64Const $3
-		I64Shl
-		I64Add
-		Set R2
-		Loop
-			Get R1
-			Get R2
-			I64GeU
-			BrIf $1
-			LOAD64(R1)
-			Set R3
-			ADD($8, R1)
-			I64Load16U list_field(R3)
-			Get R4
-			I64Ne
-			BrIf $0
-		End
-		// The answer for the key.
-		I64Load list_recent(R3)
-		Tee R14
-		I64Load (list_recent+8)(R3)
-		I64Const $answer__size
-		I64Mul
-		I64Add
-		Set R2
-		Block
-			Loop
-				Get R14
-				Get R2
-				I64GeU
-				BrIf $2
-				I64Load (answer_Entry+Entry_Key)(R14)
-				Get R13
-				I64Eq
-				I64Load (answer_Entry+Entry_Key+8)(R14)
-				Get R5
-				I64Eq
-				I32And
-				BrIf $1
-				ADD($answer__size, R14)
-				Br $0
-			End
-		End
+		ANSWER
 		// It is of another version: look again, and see whether the value is what it
 		// was.
 		Block
-			I64Load message_version(R8)
+			I64Load32U message_version(R8)
 			Get R9
 			I64Ne
 			BrIf $1
@@ -1152,6 +1113,9 @@ TEXT ·rereadEntry(SB), NOSPLIT, $0-48
 			I64Ne
 			BrIf $1
 			Get R4
+			I64Const $const_madeAnswers
+			I64Sub
+			Tee R4 // The field alone.
 			I64Const $16
 			I64GeU
 			BrIf $1
@@ -1237,7 +1201,7 @@ TEXT ·rereadEntry(SB), NOSPLIT, $0-48
 			I64Load s_at+8(FP)
 			I64Const $32
 			I64ShrU
-			I64Store $answer_version
+			I64Store32 $answer_version
 		End
 		Get SP
 		I64Load (answer_Entry+Entry_Value)(R14)
@@ -1265,66 +1229,90 @@ TEXT ·rereadEntry(SB), NOSPLIT, $0-48
 	Tee L; \
 	I64Eqz; \
 	BrIf $0; \
-	I64Load list_version(L); \
+	I64Load32U messages_version(L); \
 	I64Load View_version(R0); \
 	I64Ne; \
 	BrIf $0; \
-	I64Load list_views(L); \
+	I64Load messages_views(L); \
 	Get R0; \
 	I64Ne; \
 	BrIf $0; \
-	I64Load (list_views+8)(L); \
+	I64Load (messages_views+8)(L); \
 	I64Load len; \
 	I64Ne; \
 	BrIf $0
 
-// func remember(a, b []View, answer int)
-TEXT ·remember(SB), NOSPLIT, $0-56
+// func noteOf(views []View) *Note
+TEXT ·noteOf(SB), NOSPLIT, $0-32
 	Block
-		LISTOF(a_base+0(FP), a_len+8(FP), R2)
-		LISTOF(b_base+24(FP), b_len+32(FP), R3)
-		Get R2
+		LISTOF(views_base+0(FP), views_len+8(FP), R2)
+		I64Load messages_note(R2)
+		Tee R3
+		I64Eqz
+		If
+			JMP ·makeNote(SB)
+		End
+		Get R3
 		I32WrapI64
-		I64Load list_id(R3)
-		I64Store $list_with
-		Get R2
-		I32WrapI64
-		I64Load list_version(R3)
-		I64Store $list_withVersion
-		Get R2
-		I32WrapI64
-		I64Load answer+48(FP)
-		I64Store $list_answer
-	End
-	RET
-
-// func remembered(a, b []View) (answer int, ok bool)
-TEXT ·remembered(SB), NOSPLIT, $0-57
-	Block
-		LISTOF(a_base+0(FP), a_len+8(FP), R2)
-		LISTOF(b_base+24(FP), b_len+32(FP), R3)
-		I64Load list_with(R2)
-		I64Load list_id(R3)
-		I64Ne
-		BrIf $0
-		I64Load list_withVersion(R2)
-		I64Load list_version(R3)
-		I64Ne
-		BrIf $0
+		I64Load32U messages_version(R2)
+		I64Store $Note_Version
 		Get SP
-		I64Load list_answer(R2)
-		I64Store answer+48(FP)
-		Get SP
-		I64Const $1
-		I64Store8 ok+56(FP)
+		Get R3
+		I64Store ret+24(FP)
 		RET
 	End
 	Get SP
 	I64Const $0
-	I64Store answer+48(FP)
+	I64Store ret+24(FP)
+	RET
+
+// func remember(a, b []View, answer int32)
+TEXT ·remember(SB), NOSPLIT, $0-52
+	Block
+		LISTOF(a_base+0(FP), a_len+8(FP), R2)
+		LISTOF(b_base+24(FP), b_len+32(FP), R3)
+		Get R2
+		I32WrapI64
+		I64Load messages_id(R3)
+		I64Store $messages_with
+		Get R2
+		I32WrapI64
+		I64Load32U messages_version(R3)
+		I64Store32 $messages_withVersion
+		Get R2
+		I32WrapI64
+		I64Load32S answer+48(FP)
+		I64Store32 $messages_answer
+	End
+	RET
+
+// func remembered(a, b []View) (answer int32, ok bool)
+TEXT ·remembered(SB), NOSPLIT, $0-53
+	Block
+		LISTOF(a_base+0(FP), a_len+8(FP), R2)
+		LISTOF(b_base+24(FP), b_len+32(FP), R3)
+		I64Load messages_with(R2)
+		I64Load messages_id(R3)
+		I64Ne
+		BrIf $0
+		I64Load32U messages_withVersion(R2)
+		I64Load32U messages_version(R3)
+		I64Ne
+		BrIf $0
+		Get SP
+		I64Load32S messages_answer(R2)
+		I64Store32 answer+48(FP)
+		Get SP
+		I64Const $1
+		I64Store8 ok+52(FP)
+		RET
+	End
 	Get SP
 	I64Const $0
-	I64Store8 ok+56(FP)
+	I64Store32 answer+48(FP)
+	Get SP
+	I64Const $0
+	I64Store8 ok+52(FP)
 	RET
 
 // func readUsual(m *message, at int) int

@@ -18,29 +18,32 @@ type Entry struct{ Key, Value string }
 // bytes and the answers of the last look-ups are kept, which for the usual label
 // costs less than decoding the map into anything.
 type StringMap struct {
-	m  *message
-	at mapAt
+	m *message
+	// at is the key of its answers.
+	at partKey
 }
 
 // StringMap returns a field of type map<string, string>.
-func (v View) StringMap(n uint32) StringMap { return StringMap{v.m, atMap(v, n)} }
+func (v View) StringMap(n uint32) StringMap {
+	return StringMap{v.m, keyOf(madeAnswers, v.version, n)}
+}
 
-// mapAt says which map of a message a view is of: the field in the lower half, and
-// in the upper half the version. It is one number for the same reason that
-// a version is.
-type mapAt uint64
+// answers are the answers of the last look-ups in a map, up to maxRecent.
+type answers struct {
+	part
+	first answer
+}
 
-func atMap(v View, n uint32) mapAt { return mapAt(v.version<<32 | uint64(n)) }
-
-func (a mapAt) field() uint32 { return uint32(a) }
-
-func (a mapAt) version() uint64 { return uint64(a >> 32) }
+const maxRecent = 4
 
 // answer is that of a look-up in a version of a map.
 type answer struct {
 	Entry
-	version uint64
+	version uint32
 	found   bool
+	// turn is which of the answers is replaced next. It is that of the first.
+	turn uint8
+	next *answer
 }
 
 // nothing is the answer of a map without entries.
@@ -77,16 +80,14 @@ func (s StringMap) answer(key string) *answer {
 	if m == nil {
 		return &nothing
 	}
-	version := s.at.version()
-	if l := m.list(version, s.at.field()); l != nil {
-		for i := range l.recent {
-			a := &l.recent[i]
-			if a.version == version && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
+	if l := partOf[answers](m, s.at); l != nil {
+		for a := &l.first; a != nil; a = a.next {
+			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
 				return a
 			}
 		}
 	}
-	return m.lookup(version, s.at.field(), key)
+	return m.lookup(s.at.version(), s.at.field(), key)
 }
 
 func (m *message) lookup(version uint64, n uint32, key string) *answer {
@@ -97,23 +98,18 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	if m.object.once != nil {
 		return m.lookupOnce(version, n, key)
 	}
-	l := m.list(version, n)
-	if l == nil {
-		l = m.newList(n)
-	}
-	a := l.answerTo(key)
-	a.version, a.found = version, false
+	a := m.answerTo(version, n, key)
+	a.version, a.found = uint32(version), false
 	var value string
-	switch {
-	case l.entries != nil:
-		for i := range l.entries {
-			if l.entries[i].Key == key {
-				value, a.found = l.entries[i].Value, true
+	if all := found[values[[]Entry]](m, keyOf(madeEntries, version, n)); all != nil {
+		for _, e := range all.of {
+			if e.Key == key {
+				value, a.found = e.Value, true
 			}
 		}
-	default:
+	} else {
 		var raw []byte
-		raw, a.found = m.find(n, key)
+		raw, a.found = m.value(n, key)
 		value = m.keep(raw, a.Value)
 	}
 	a.Value = value
@@ -122,17 +118,28 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 
 // answerTo returns the place for the answer to a key: the one of the version before,
 // or the one that was not used for longest.
-func (l *list) answerTo(key string) *answer {
-	for i := range l.recent {
-		if a := &l.recent[i]; len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+func (m *message) answerTo(version uint64, n uint32, key string) *answer {
+	l := makePart[answers](m, keyOf(madeAnswers, version, n))
+	last, count := &l.first, 0
+	for a := last; a != nil; a = a.next {
+		if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
 			return a
 		}
+		last = a
+		count++
 	}
-	if int(l.next) == len(l.recent) {
-		l.recent = append(l.recent, answer{})
+	a := &l.first
+	switch {
+	case a.version == 0: // It is new.
+	case count < maxRecent:
+		a = &answer{}
+		last.next = a
+	default:
+		for range a.turn {
+			a = a.next
+		}
+		l.first.turn = (l.first.turn + 1) % maxRecent
 	}
-	a := &l.recent[l.next]
-	l.next = (l.next + 1) % maxRecent
 	a.Key = key
 	return a
 }
@@ -142,40 +149,36 @@ func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 	a := &m.object.once.found
 	if m.object.json {
 		var value json.Value
-		f := &m.fields[n]
+		f := m.field(n)
 		value, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
 		a.Value = value.String()
 		if len(a.Value) != max(len(value)-2, 0) {
 			// It was decoded, into memory of its own: that is remembered.
-			l := m.list(version, n)
-			if l == nil {
-				l = m.newList(n)
-			}
-			to := l.answerTo(key)
-			to.Value, to.version, to.found = a.Value, version, true
+			to := m.answerTo(version, n, key)
+			to.Value, to.version, to.found = a.Value, uint32(version), true
 			return to
 		}
 	} else {
 		var raw []byte
-		raw, a.found = m.find(n, key)
+		raw, a.found = m.value(n, key)
 		a.Value = inPlace(raw)
 	}
 	return a
 }
 
-// find returns the value of the last entry with the key in field n.
-func (m *message) find(n uint32, key string) (value []byte, found bool) {
-	f, number := &m.fields[n], m.key(n)
+// value returns the value of the last entry with the key in field n.
+func (m *message) value(n uint32, key string) (value []byte, found bool) {
+	f, tag := m.field(n), m.tag(n)
 	b, i := m.object.bytes[:f.value>>32], int(f.first)
 	for {
 		var last uint64
-		if i, last = readEntries(b, i, number, key); last != 0 {
+		if i, last = readEntries(b, i, tag, key); last != 0 {
 			value, found = m.object.at(last), true
 		}
 		if i >= len(b) {
 			break
 		}
-		length, e, ok := anyEntry(b[i:], number)
+		length, e, ok := anyEntry(b[i:], tag)
 		if length == 0 {
 			break
 		}
@@ -191,13 +194,13 @@ func (m *message) find(n uint32, key string) (value []byte, found bool) {
 // whether it is an entry; 0 if it does not make sense.
 //
 //go:noinline
-func anyEntry(b []byte, number uint64) (n int, e rawEntry, ok bool) {
+func anyEntry(b []byte, tag uint64) (n int, e rawEntry, ok bool) {
 	r := wire.NewReader(b)
 	if !r.Next() {
 		return 0, e, false
 	}
 	_, n = r.Span()
-	if uint64(r.Field)<<3|uint64(r.Type) != number {
+	if uint64(r.Field)<<3|uint64(r.Type) != tag {
 		return n, e, false
 	}
 	return n, entryOf(r.Bytes()), true
@@ -228,40 +231,38 @@ func numberEntry(b []byte) (value []byte) {
 	return value
 }
 
-func (s StringMap) entries() []Entry {
-	m := s.m
+func (s StringMap) entries() []Entry { return entriesOf(s.m, s.at, true) }
+
+// entriesOf returns the entries of the map that at is of. The values are strings, or
+// bytes of any other kind if they are not text.
+func entriesOf(m *message, at partKey, text bool) []Entry {
 	if m == nil {
 		return nil
 	}
-	if l := m.list(s.at.version(), s.at.field()); l != nil && l.entries != nil {
-		return l.entries
+	if all := found[values[[]Entry]](m, keyOf(madeEntries, at.version(), at.field())); all != nil {
+		return all.of
 	}
-	return m.makeEntries(s.at, true)
+	return m.makeEntries(at.version(), at.field(), text)
 }
 
-// makeEntries reads every entry of a map. The values are strings, or bytes of any
-// other kind if they are not text.
-func (m *message) makeEntries(at mapAt, text bool) []Entry {
-	version, n := at.version(), at.field()
+// makeEntries is entriesOf for what was not read yet.
+func (m *message) makeEntries(version uint64, n uint32, text bool) []Entry {
 	m.ready(version)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil
 	}
-	l := m.list(version, n)
-	if l == nil {
-		l = m.newList(n)
-	}
-	l.entries = []Entry{}
+	list := []Entry{}
 	if m.object.json {
 		m.eachEntry(n, text, func(key string, value []byte) {
 			e := Entry{key, inPlace(value)}
 			if text {
 				e.Value = json.Value(value).String()
 			}
-			l.entries = append(l.entries, e)
+			list = append(list, e)
 		})
-		return l.entries
+		makePart[values[[]Entry]](m, keyOf(madeEntries, version, n)).of = list
+		return list
 	}
 	kept := m.keep(raw, "") // One copy for all.
 	first := uint32(m.object.spanOf(raw))
@@ -274,11 +275,12 @@ func (m *message) makeEntries(at mapAt, text bool) []Entry {
 	}
 	count := 0
 	m.each(n, func(uint64) { count++ })
-	l.entries = make([]Entry, 0, count)
+	list = make([]Entry, 0, count)
 	m.eachEntry(n, text, func(key string, value []byte) {
-		l.entries = append(l.entries, Entry{copyOf(bytesOf(key)), copyOf(value)})
+		list = append(list, Entry{copyOf(bytesOf(key)), copyOf(value)})
 	})
-	return l.entries
+	makePart[values[[]Entry]](m, keyOf(madeEntries, version, n)).of = list
+	return list
 }
 
 // eachEntry calls f with each entry of a map: the key and the bytes of the value,

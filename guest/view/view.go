@@ -35,7 +35,7 @@ func (v View) Has(n uint32) bool {
 	if m == nil {
 		return false
 	}
-	if m.version != v.version {
+	if m.key.version() != v.version {
 		m.ready(v.version)
 	}
 	return m.has(n)
@@ -65,8 +65,8 @@ func (v View) text(n uint32) string {
 		}
 		raw = bytesOf(text)
 	}
-	t := m.textOf(n)
-	t.string, t.version = m.keep(raw, t.string), v.version
+	t := makePart[text](m, keyOf(madeText, v.version, n))
+	t.string = m.keep(raw, t.string)
 	return t.string
 }
 
@@ -77,23 +77,20 @@ func (v View) Bytes(n uint32) []byte {
 	if m == nil {
 		return nil
 	}
-	if n < uint32(len(m.texts)) {
-		if t := &m.texts[n]; t.version == v.version {
-			return bytesOf(t.string)
-		}
+	if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
+		return bytesOf(t.string)
 	}
 	m.ready(v.version)
 	raw := m.bytes(n)
 	if raw == nil {
 		return nil
 	}
-	t := m.textOf(n)
+	t := makePart[text](m, keyOf(madeText, v.version, n))
 	if m.object.json {
 		t.string = inPlace(base64(json.Value(raw)))
 	} else {
 		t.string = m.keep(raw, t.string)
 	}
-	t.version = v.version
 	return bytesOf(t.string)
 }
 
@@ -106,21 +103,23 @@ func slowMessage(v View, n uint32, t *Type) View {
 	if m == nil {
 		return View{}
 	}
-	if m.version != v.version || m.object.version != v.version {
-		m.ready(v.version)
+	if m.object.version != v.version {
+		stale()
+	}
+	if m.key.version() != v.version {
+		m.read(v.version)
 		return readMessage(v, n, t)
 	}
-	f := &m.fields[n]
+	f := m.field(n)
 	if f.version != uint32(v.version) || f.first&isNumber != 0 {
 		return View{}
 	}
-	if m.children == nil {
-		m.children = make([]*message, len(m.fields))
-	}
-	c := m.children[n]
+	k := keyOf(madeMessage, 0, n)
+	c := partOf[message](m, k)
 	if c == nil {
 		c = &m.object.makeMessages(1, t, nil)[0]
-		m.children[n] = c
+		c.key = k
+		m.add(&c.part)
 	}
 	c.place(f.value)
 	c.read(v.version)
@@ -158,10 +157,10 @@ func (v View) Int64(n uint32) int64 {
 	if m == nil {
 		return 0
 	}
-	if m.version != v.version {
+	if m.key.version() != v.version {
 		m.ready(v.version)
 	}
-	f := &m.fields[n]
+	f := m.field(n)
 	if f.version != uint32(v.version) {
 		return 0
 	}
@@ -240,10 +239,10 @@ func (v View) Bool(n uint32) bool {
 	if m == nil {
 		return false
 	}
-	if m.version != v.version {
+	if m.key.version() != v.version {
 		m.ready(v.version)
 	}
-	f := &m.fields[n]
+	f := m.field(n)
 	if f.version != uint32(v.version) {
 		return false
 	}

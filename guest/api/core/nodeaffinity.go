@@ -14,7 +14,7 @@ func (p Pod) MatchesNode(node Node) (bool, error) {
 	spec := p.Spec()
 	labels := node.Metadata().Labels()
 	for key, want := range spec.NodeSelector().All {
-		if got, found := labels.Lookup(key); !found || got != want {
+		if labels.Get(key) != want || want == "" && !labels.Has(key) {
 			return false, nil
 		}
 	}

@@ -102,7 +102,7 @@ func (l LabelSelector) Matches(labels StringMap) (bool, error) {
 		}
 	}
 	for key, want := range l.MatchLabels().All {
-		if got, found := labels.Lookup(key); !found || got != want {
+		if labels.Get(key) != want || want == "" && !labels.Has(key) {
 			return false, nil
 		}
 	}
