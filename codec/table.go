@@ -27,6 +27,30 @@ type Object struct {
 	used atomic.Uint64
 }
 
+// smallObject is an Object with room for its bytes, of 256 bytes together: what few
+// declared fields of a Node have, for the most part.
+type smallObject struct {
+	Object
+	room [192]byte
+}
+
+// newObject returns an Object with a copy of b, or the bytes of old, which are the
+// same, if it is not nil.
+func newObject(b []byte, old *Object) *Object {
+	if len(b) <= len(smallObject{}.room) {
+		// Not those of old: they would keep it and its Node in memory.
+		o := &smallObject{}
+		o.bytes = o.room[:copy(o.room[:], b):len(b)]
+		return &o.Object
+	}
+	if old != nil {
+		return &Object{bytes: old.bytes}
+	}
+	o := &Object{bytes: make([]byte, len(b))}
+	copy(o.bytes, b)
+	return o
+}
+
 // Bytes returns the encoded object, which must not be changed.
 func (o *Object) Bytes() []byte { return o.bytes }
 
@@ -51,8 +75,10 @@ type Table struct {
 	// projection is what is encoded; nil is everything.
 	projection atomic.Pointer[Projection]
 
-	mu   sync.Mutex
-	keys map[key]*slot
+	mu sync.Mutex
+	// The slots of Nodes by their names, and of Pods.
+	nodes map[string]*slot
+	pods  map[podKey]*slot
 	// slots is by number. It is copied when it grows, so that Lookup can read
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
@@ -64,11 +90,8 @@ type Table struct {
 	sweepAt int
 }
 
-// key names an object in every version.
-type key struct {
-	kind            byte
-	namespace, name string
-}
+// podKey names a Pod in every version.
+type podKey struct{ namespace, name string }
 
 // slot is a place for the versions of one object at a time.
 type slot struct {
@@ -114,7 +137,7 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 			return t.use(o), nil
 		}
 	}
-	return t.encode(nil, pod, key{'p', pod.Namespace, pod.Name})
+	return t.encode(nil, pod)
 }
 
 // Node returns the encoded version of node.
@@ -126,7 +149,7 @@ func (t *Table) Node(node *corev1.Node) (*Object, error) {
 			return t.use(o), nil
 		}
 	}
-	return t.encode(node, nil, key{kind: 'n', name: node.Name})
+	return t.encode(node, nil)
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -186,7 +209,7 @@ func (t *Table) use(o *Object) *Object {
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // encode encodes a Node or a Pod that is behind a new pointer.
-func (t *Table) encode(node *corev1.Node, pod *corev1.Pod, k key) (*Object, error) {
+func (t *Table) encode(node *corev1.Node, pod *corev1.Pod) (*Object, error) {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
 	for {
@@ -202,43 +225,60 @@ func (t *Table) encode(node *corev1.Node, pod *corev1.Pod, k key) (*Object, erro
 			return nil, err
 		}
 		*buffer = b
-		if o := t.update(&Object{node: node, pod: pod}, k, b, projection); o != nil {
+		if o := t.update(node, pod, b, projection); o != nil {
 			return o, nil
 		}
 	}
 }
 
-// update makes o, with b as its bytes, which it copies, the current version of
-// what key names. It returns nil if the projection that b was made by has passed.
-func (t *Table) update(o *Object, k key, b []byte, projection *Projection) *Object {
+// update makes b, which it copies, the current version of a Node or a Pod. It returns
+// nil if the projection that b was made by has passed.
+func (t *Table) update(node *corev1.Node, pod *corev1.Pod, b []byte, projection *Projection) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.projection.Load() != projection {
 		return nil
 	}
-	s, ok := t.keys[k]
-	if !ok {
-		s = t.allocate()
-		if t.keys == nil {
-			t.keys = map[key]*slot{}
-		}
-		t.keys[k] = s
-	}
+	s := t.slotOf(node, pod)
 	old := s.current.Load()
 	if old != nil {
 		t.objects.remove(old)
 	}
-	if old != nil && bytes.Equal(old.bytes, b) {
-		o.Ref, o.bytes = old.Ref, old.bytes
-	} else {
+	if old == nil || !bytes.Equal(old.bytes, b) {
 		s.version = abi.NextVersion(s.version)
-		o.Ref, o.bytes = abi.MakeRef(s.version, s.number), make([]byte, len(b))
-		copy(o.bytes, b)
+		old = nil
 	}
+	o := newObject(b, old)
+	o.Ref, o.node, o.pod = abi.MakeRef(s.version, s.number), node, pod
 	o.used.Store(t.epoch.Load())
 	s.current.Store(o)
 	t.objects.add(o)
 	return o
+}
+
+// slotOf returns the slot of a Node or a Pod.
+func (t *Table) slotOf(node *corev1.Node, pod *corev1.Pod) *slot {
+	if node != nil {
+		s := t.nodes[node.Name]
+		if s == nil {
+			s = t.allocate()
+			if t.nodes == nil {
+				t.nodes = map[string]*slot{}
+			}
+			t.nodes[node.Name] = s
+		}
+		return s
+	}
+	k := podKey{pod.Namespace, pod.Name}
+	s := t.pods[k]
+	if s == nil {
+		s = t.allocate()
+		if t.pods == nil {
+			t.pods = map[podKey]*slot{}
+		}
+		t.pods[k] = s
+	}
+	return s
 }
 
 // allocate returns an empty slot.
@@ -246,9 +286,9 @@ func (t *Table) allocate() *slot {
 	if t.sweepAt == 0 {
 		t.sweepAt = sweepMin
 	}
-	if len(t.free) == 0 && len(t.keys) >= t.sweepAt {
+	if len(t.free) == 0 && len(t.nodes)+len(t.pods) >= t.sweepAt {
 		t.sweep()
-		t.sweepAt = max(sweepMin, 2*len(t.keys))
+		t.sweepAt = max(sweepMin, 2*(len(t.nodes)+len(t.pods)))
 	}
 	if n := len(t.free); n > 0 {
 		s := t.free[n-1]
@@ -269,15 +309,26 @@ func (t *Table) allocate() *slot {
 
 // sweep frees the slots of objects that were not used for epochsKept epochs.
 func (t *Table) sweep() {
-	epoch := t.epoch.Load()
-	for k, s := range t.keys {
-		o := s.current.Load()
-		if o.used.Load()+epochsKept+epochsMissed > epoch {
-			continue
+	for name, s := range t.nodes {
+		if t.release(s) {
+			delete(t.nodes, name)
 		}
-		delete(t.keys, k)
-		t.objects.remove(o)
-		s.current.Store(nil)
-		t.free = append(t.free, s)
 	}
+	for k, s := range t.pods {
+		if t.release(s) {
+			delete(t.pods, k)
+		}
+	}
+}
+
+// release frees a slot, unless its object was used lately.
+func (t *Table) release(s *slot) bool {
+	o := s.current.Load()
+	if o.used.Load()+epochsKept+epochsMissed > t.epoch.Load() {
+		return false
+	}
+	t.objects.remove(o)
+	s.current.Store(nil)
+	t.free = append(t.free, s)
+	return true
 }
