@@ -3,6 +3,7 @@ package view
 import (
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -168,6 +169,57 @@ func TestHostileBytesReadPlainly(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, say(v), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%d, %s: %x (-want +got):\n%s", i, name, raw, diff)
+			}
+		}
+	}
+}
+
+// TestOneFieldInSeveralWays reads fields as whatever there is, in random order, in
+// versions of an object: what was made of a field in one way must not be taken for
+// what is made of it in another, or in another version.
+func TestOneFieldInSeveralWays(t *testing.T) {
+	labels := []string{"zone", "long", "a", "b", "c", "d"} // More than are remembered.
+	ways := []struct {
+		name string
+		read func(v View, n uint32) any
+	}{
+		{"text", func(v View, n uint32) any { return v.Text(n) }},
+		{"bytes", func(v View, n uint32) any { return string(v.Bytes(n)) }},
+		{"message", func(v View, n uint32) any { return v.Message(n, &typeOfPart).Text(1) }},
+		{"messages", func(v View, n uint32) any {
+			list := []string{}
+			for _, part := range List[View](v, n, &typeOfPart) {
+				list = append(list, part.Text(2))
+			}
+			return list
+		}},
+		{"strings", func(v View, n uint32) any { return strings.Join(v.Strings(n), ",") }},
+		{"labels", func(v View, n uint32) any {
+			list := []string{}
+			for _, key := range labels {
+				list = append(list, v.StringMap(n).Get(key))
+			}
+			return list
+		}},
+		{"entries", func(v View, n uint32) any { return append([]Entry{}, v.StringMap(n).entries()...) }},
+		{"message of a map", func(v View, n uint32) any {
+			return MessageMapOf[View](v, n, &typeOfPart).Get("zone").Text(1)
+		}},
+		{"values", func(v View, n uint32) any {
+			return append([]string{}, Values(v, n, func(v Value) string { return v.Text(v.Raw) })...)
+		}},
+	}
+	const seed = 41
+	r := rand.New(rand.NewPCG(seed, seed))
+	again := FromProto(thingBytes("n", "x"), &typeOfThing)
+	for range 300 {
+		raw := thingBytes(string("abc"[r.IntN(3)]), string("xyz"[r.IntN(3)]))
+		raw = wire.AppendMapEntry(raw, 6, labels[r.IntN(len(labels))], string("uvw"[r.IntN(3)]))
+		again = reuse(again, raw)
+		for range 30 {
+			n, way := uint32(1+r.IntN(7)), ways[r.IntN(len(ways))]
+			if diff := cmp.Diff(way.read(FromProto(raw, &typeOfThing), n), way.read(again, n)); diff != "" {
+				t.Fatalf("field %d as %s of %x (-new +next version):\n%s", n, way.name, raw, diff)
 			}
 		}
 	}

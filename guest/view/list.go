@@ -82,10 +82,10 @@ func Remembered[A, B Of](a []A, b []B) (answer int, ok bool) {
 	return int(remembered), ok
 }
 
-// makeList returns the list of a field for the version of the message, which is
-// ready. Its views are of an earlier version.
-func (m *message) makeList(n uint32) *messages {
-	l := makePart[messages](m, keyOf(madeMessages, m.key.version(), n))
+// makeList returns the messages with the key, which is of the version of the message.
+// Their views are of an earlier version.
+func (m *message) makeList(k partKey) *messages {
+	l := makePart[messages](m, k)
 	if l.id == 0 {
 		l.id = nextID()
 	}
@@ -110,7 +110,7 @@ func slowViews(v View, n uint32, t *Type) []View {
 	if m.bytes(n) == nil {
 		return nil
 	}
-	l := m.makeList(n)
+	l := m.makeList(keyOf(madeMessages, v.version, n))
 	count := m.placeElements(n, l.elements)
 	versions := 1
 	if count > len(l.elements) {

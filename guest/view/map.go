@@ -80,7 +80,7 @@ type MessageMap[V Of] struct {
 
 // MessageMapOf returns a field of type map<string, …> with messages of type t.
 func MessageMapOf[V Of](v View, n uint32, t *Type) MessageMap[V] {
-	return MessageMap[V]{v.m, keyOf(madeMessages, v.version, n), t}
+	return MessageMap[V]{v.m, keyOf(madeMapMessages, v.version, n), t}
 }
 
 // Get returns the message of key, an empty one if there is none.
@@ -134,7 +134,7 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 		return entries, l.views
 	}
 	m.ready(version)
-	l := m.makeList(s.at.field())
+	l := m.makeList(s.at)
 	if len(entries) > len(l.elements) {
 		l.elements = m.object.makeMessages(len(entries), s.typ, l)
 	}

@@ -24,8 +24,10 @@ type partKey uint64
 const (
 	// madeMessage is a message.
 	madeMessage partKey = iota << 24
-	// madeMessages is messages.
+	// madeMessages is messages, those of a list.
 	madeMessages
+	// madeMapMessages is messages, those of a map.
+	madeMapMessages
 	// madeText is text.
 	madeText
 	// madeAnswers is answers.
