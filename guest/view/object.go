@@ -2,6 +2,7 @@ package view
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -132,9 +133,10 @@ func fromBytes(raw []byte, t *Type) *object {
 }
 
 // FromRef returns a view of the object that the host knows by ref, whose bytes
-// are fetched when a field is first read. It uses the memory of old, which is
-// empty or a view of the same type that FromRef returned for another ref, and
-// which goes stale.
+// are fetched when a field is first read; at once, if what was in the memory before
+// was read, since a plugin does the same with each Node. It uses the memory of old,
+// which is empty or a view of the same type that FromRef returned for another ref,
+// and which goes stale.
 func FromRef(old View, ref abi.Ref, t *Type) View {
 	m := old.m
 	if m == nil {
@@ -145,16 +147,20 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 		return View{m, m.object.version}
 	}
 	o := m.object
+	wasRead := m.made != nil && m.made.key.version() == o.version
 	if o.version++; o.version > math.MaxUint32 {
 		o.version = 1 // 0 is that of what was never read.
 	}
 	o.ref, o.unread = ref, true
+	if wasRead {
+		m.read(o.version)
+	}
 	return View{m, o.version}
 }
 
-// slack is by how much a buffer is larger than its first object, so that the
-// next version with one more label still fits.
-const slack = 64
+// slack is by how much a buffer is larger than its first object, at least, so that
+// the next version with one more label still fits.
+const slack = 32
 
 // fetch gets the bytes from the host, into the memory of the version before.
 //
@@ -164,7 +170,8 @@ func (o *object) fetch() {
 	buf := o.bytes[:cap(o.bytes)]
 	n := hostObject(o.ref, buf)
 	if uint64(n) > uint64(len(buf)) {
-		buf = make([]byte, uint64(n)+slack)
+		buf = slices.Grow([]byte(nil), int(n)+slack)
+		buf = buf[:cap(buf)]
 		if again := hostObject(o.ref, buf); again != n {
 			panic("kubewasm: host answered with an object of another length than before")
 		}
