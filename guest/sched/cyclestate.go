@@ -73,7 +73,7 @@ type slot[T any] struct {
 func (s *slots[T]) at(ref abi.Ref) (e *slot[T], renewed bool) {
 	i := ref.Slot()
 	if i >= uint32(len(s.table)) {
-		s.grow(i)
+		s.table = grown(s.table, i)
 	}
 	e = &s.table[i]
 	renewed = e.version != ref.Version()
@@ -81,9 +81,10 @@ func (s *slots[T]) at(ref abi.Ref) (e *slot[T], renewed bool) {
 	return e, renewed
 }
 
-func (s *slots[T]) grow(i uint32) {
+// grown returns the table with a place for slot i.
+func grown[T any](table []T, i uint32) []T {
 	if i >= maxSlot {
 		panic("kubewasm: host used a slot beyond the largest")
 	}
-	s.table = append(s.table, make([]slot[T], int(i)+1-len(s.table))...)
+	return append(table, make([]T, int(i)+1-len(table))...)
 }

@@ -19,8 +19,14 @@ import (
 var (
 	cycles slots[*cycle]
 	pods   slots[core.Pod]
-	nodes  slots[*nodeInfo]
+	nodes  []nodeSlot
 )
+
+// nodeSlot is the slot of a node, of which a scheduler has the most.
+type nodeSlot struct {
+	ref  uint64 // 0 before there was any.
+	info NodeInfo
+}
 
 // The calls of a cycle come one after the other, so its state and its Pod are
 // those of the call before, for the most part.
@@ -68,27 +74,32 @@ func otherPod(ref uint64) core.Pod {
 	return e.view
 }
 
-func nodeOf(ref uint64) NodeInfo {
-	// This is what slots.at does for a node that is as it was, without the call.
-	if i := ref & math.MaxUint32; i < uint64(len(nodes.table)) && nodes.table[i].version == uint32(ref>>32) {
-		return NodeInfo{nodes.table[i].view}
+// nodeOf returns the node of a ref. The slot is that of the ref: with less to do the
+// compiler puts it in place of its calls.
+func nodeOf(ref uint64, slot uint32) NodeInfo {
+	if slot >= uint32(len(nodes)) || nodes[slot].ref != ref {
+		nextNode(ref)
 	}
-	return nextNode(ref)
+	return nodes[slot].info
 }
 
-//go:noinline
-func nextNode(ref uint64) NodeInfo {
-	e, _ := nodes.at(abi.Ref(ref))
-	if e.view == nil {
-		e.view = &nodeInfo{}
+// nextNode puts a node that is not as it was into its slot.
+func nextNode(ref uint64) {
+	i := abi.Ref(ref).Slot()
+	if i >= uint32(len(nodes)) {
+		nodes = grown(nodes, i)
 	}
-	d := e.view
+	d := nodes[i].info.d
+	if d == nil {
+		d = &nodeInfo{}
+		nodes[i].info.d = d
+	}
+	nodes[i].ref = ref
 	d.ref = abi.Ref(ref)
 	if d.more != nil {
 		d.more.checked = 0
 	}
 	d.node = core.Node(view.FromRef(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
-	return NodeInfo{d}
 }
 
 // finish tells the host the reason of a status that is not a success, and ends
@@ -183,19 +194,19 @@ func exportPreFilter(cycle, pod uint64) int32 {
 //go:wasmexport addpod
 func exportAddPod(cycle, pod, added, node uint64) int32 {
 	calls++
-	return int32(finish(registered.pods.AddPod(cycleOf(cycle), podOf(pod), otherPod(added), nodeOf(node))))
+	return int32(finish(registered.pods.AddPod(cycleOf(cycle), podOf(pod), otherPod(added), nodeOf(node, uint32(node)))))
 }
 
 //go:wasmexport removepod
 func exportRemovePod(cycle, pod, removed, node uint64) int32 {
 	calls++
-	return int32(finish(registered.pods.RemovePod(cycleOf(cycle), podOf(pod), otherPod(removed), nodeOf(node))))
+	return int32(finish(registered.pods.RemovePod(cycleOf(cycle), podOf(pod), otherPod(removed), nodeOf(node, uint32(node)))))
 }
 
 //go:wasmexport filter
 func exportFilter(cycle, pod, node uint64) int32 {
 	calls++
-	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node))
+	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
 	if status == nil {
 		plugin.Yield()
 		return int32(abi.Success)
@@ -224,7 +235,7 @@ func exportPreScore(cycle, pod uint64) int32 {
 //go:wasmexport score
 func exportScore(cycle, pod, node uint64) uint64 {
 	calls++
-	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), nodeOf(node))
+	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
 	if status == nil && score == int64(int32(score)) {
 		plugin.Yield()
 		return abi.PackScore(int32(score), abi.Success)

@@ -150,7 +150,7 @@ func hostNodeByName(name string) (NodeInfo, bool) {
 	if ref == 0 {
 		return NodeInfo{}, false
 	}
-	return nodeOf(ref), true
+	return nodeOf(ref, uint32(ref)), true
 }
 
 //go:wasmimport k8s.io/scheduler node_info_version
