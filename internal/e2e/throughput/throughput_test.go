@@ -156,7 +156,7 @@ status:
   defaultPodTemplatePath: %s
   workloadTemplate:
   - {opcode: createNodes, countParam: $nodes, nodeTemplatePath: %s}
-  - {opcode: createPods, count: 500}
+  - {opcode: createPods, count: 1000}
   - {opcode: createPods, countParam: $pods, collectMetrics: true}
   workloads:
   - {name: run, labels: [performance], params: {nodes: %d, pods: %d}}
