@@ -14,40 +14,52 @@ import (
 
 // Object is a version of an object, encoded. It does not change.
 type Object struct {
+	// What a look at a Node reads comes first, and fits into a line of the
+	// processor's cache.
+
 	// Ref is what guests know this version by.
-	Ref   abi.Ref
-	bytes []byte
+	Ref abi.Ref
 	// node or pod is the object itself.
 	node *corev1.Node
-	pod  *corev1.Pod
 	// next is the next Object in its bucket.
 	next atomic.Pointer[Object]
 	// used is the epoch in which the object was asked for, or one of the few
 	// before it.
 	used atomic.Uint64
+	// Notes is room for what the holder of the Table finds out about this version.
+	// It stays when the object is encoded anew and its bytes are what they were.
+	Notes [4]atomic.Uint64
+	pod   *corev1.Pod
+	bytes []byte
 }
 
 // smallObject is an Object with room for its bytes, of 256 bytes together: what few
 // declared fields of a Node have, for the most part.
 type smallObject struct {
 	Object
-	room [192]byte
+	room [160]byte
 }
 
 // newObject returns an Object with a copy of b, or the bytes of old, which are the
 // same, if it is not nil.
 func newObject(b []byte, old *Object) *Object {
-	if len(b) <= len(smallObject{}.room) {
-		// Not those of old: they would keep it and its Node in memory.
-		o := &smallObject{}
-		o.bytes = o.room[:copy(o.room[:], b):len(b)]
-		return &o.Object
+	var o *Object
+	switch {
+	case len(b) <= len(smallObject{}.room):
+		// Not the bytes of old: they would keep it and its Node in memory.
+		small := &smallObject{}
+		o = &small.Object
+		o.bytes = small.room[:copy(small.room[:], b):len(b)]
+	case old != nil:
+		o = &Object{bytes: old.bytes}
+	default:
+		o = &Object{bytes: bytes.Clone(b)}
 	}
 	if old != nil {
-		return &Object{bytes: old.bytes}
+		for i := range o.Notes {
+			o.Notes[i].Store(old.Notes[i].Load())
+		}
 	}
-	o := &Object{bytes: make([]byte, len(b))}
-	copy(o.bytes, b)
 	return o
 }
 

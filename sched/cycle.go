@@ -20,6 +20,8 @@ type cycle struct {
 	pod    *codec.Object
 	// of is the Pod that the cycle is for, nil for a group.
 	of *corev1.Pod
+	// class is that of the Pod, 0 if answers about it are not remembered.
+	class class
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
 }
@@ -62,7 +64,7 @@ const (
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
 	h.shared.Store(true)
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class}
 	clone.history.Store(h)
 	return clone
 }
@@ -96,6 +98,9 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 		if c.pod, err = p.objects.Pod(pod); err != nil {
 			return nil, err
 		}
+		if p.remembers {
+			c.class = p.memory.classOf(c.pinned, p.objects.Projection(), pod)
+		}
 	}
 	c.history.Store(&history{ref: p.cycles.next(), shared: new(atomic.Bool)})
 	return c, nil
@@ -117,6 +122,7 @@ func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
 		return nil, err
 	}
 	if pod != nil && p.functions.Has(abi.PreFilter) {
+		c.class = 0 // Nobody has seen yet what PreFilter asks for.
 		p.note(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
 	if state != nil {
@@ -210,6 +216,9 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	defer p.leave(inst, i)
 	i.call = s.call()
 	result, err := s.run(p, inst, i, h.ref)
+	if err != nil || i.call.beyond {
+		c.class = 0
+	}
 	if err != nil {
 		return p.failed(s.function, err, nil)
 	}

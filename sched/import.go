@@ -49,6 +49,8 @@ type call struct {
 	replay bool
 	// snapshot says that the scheduler's snapshot does not change meanwhile.
 	snapshot bool
+	// beyond says that the guest asked for more than its arguments.
+	beyond bool
 	// looked are the nodes that the guest looked up by name.
 	looked []lookedUp
 	// answers are what the guest was told of things that may change meanwhile.
@@ -70,7 +72,10 @@ type lookedUp struct {
 
 // scheduler returns an import of the module k8s.io/scheduler.
 func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
-	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: f}
+	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: func(inst *host.Instance, stack []uint64) {
+		inst.State().(*instance).call.beyond = true
+		f(inst, stack)
+	}}
 }
 
 // reads returns an import (buf, limit) -> len that belongs to the functions of a
@@ -78,6 +83,7 @@ func scheduler(name string, params, results []abi.ValueType, f func(inst *host.I
 func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *instance, buf []byte) []byte) host.Import {
 	return host.GuestReads(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
 		i := during(inst, functions)
+		i.call.beyond = true
 		i.buffer = get(inst, i, i.buffer[:0])
 		return i.buffer
 	})
@@ -178,6 +184,7 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
 			return o
 		}
 	}
+	c.beyond = true
 	for _, l := range c.looked {
 		if l.object.Ref == ref {
 			return l.object

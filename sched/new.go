@@ -73,6 +73,14 @@ type Args struct {
 	// Pod and this node only. A guest that watches other Pods, looks other nodes
 	// up or gets objects is refused.
 	SignByProjection bool `json:"signByProjection,omitempty"`
+	// RememberByProjection answers Filter and Score without the guest for a node
+	// about which it was asked before, for a Pod that is equal in those fields that
+	// the projection names, as long as those that it names of the node stay. It
+	// takes the same promise as SignByProjection, of the same guests. An answer for
+	// which the guest asked for more than the Pod and the node (what runs there,
+	// other nodes), in Filter and Score or in the PreFilter or PreScore before, is
+	// not remembered.
+	RememberByProjection bool `json:"rememberByProjection,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. Default Fail.
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -141,7 +149,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection})
 		if err != nil {
 			return nil, err
 		}

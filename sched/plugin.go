@@ -52,8 +52,8 @@ type options struct {
 	objects       []string
 	// projection takes the place of the module's, unless it is empty.
 	projection []string
-	// sign is Args.SignByProjection.
-	sign bool
+	// sign is Args.SignByProjection, remember Args.RememberByProjection.
+	sign, remember bool
 }
 
 func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
@@ -62,8 +62,10 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		handle: handle,
 		policy: opts.failurePolicy,
 		sign:   opts.sign,
-		logger: cfg.Logger,
-		config: cfg.Guest,
+
+		remembers: opts.remember,
+		logger:    cfg.Logger,
+		config:    cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -112,8 +114,11 @@ type plugin struct {
 	key    fwk.StateKey
 	policy FailurePolicy
 	// sign says that Pods are signed by what the guest reads of them.
-	sign   bool
-	logger *slog.Logger
+	sign bool
+	// remembers says that answers are remembered in memory.
+	remembers bool
+	memory    memory
+	logger    *slog.Logger
 
 	objects codec.Table
 	infos   nodeInfos
@@ -210,6 +215,11 @@ func status(result uint32, inst *host.Instance) *fwk.Status {
 	case !code.Known():
 		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
 	}
+	return statusOf(code, reason)
+}
+
+// statusOf returns the status of a code that the framework knows.
+func statusOf(code abi.Code, reason string) *fwk.Status {
 	if reason != "" {
 		return fwk.NewStatus(fwk.Code(code), strings.Split(reason, "\x00")...)
 	}

@@ -33,6 +33,11 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 				return err
 			}
 		}
+		if p.remembers {
+			if err := ofProjection(inst, declared, errRemembered); err != nil {
+				return err
+			}
+		}
 		switch {
 		case first:
 			p.objects.Project(declared)

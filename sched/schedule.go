@@ -163,13 +163,21 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
+	if c.class != 0 {
+		if result, s, ok := p.memory.answer(f, c.class, object); ok {
+			return result, s
+		}
+	}
 	inst, i, ref, err := p.enter(c, scheduling)
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
 	args := &i.call
-	args.pod, args.of, args.node, args.info, args.snapshot = c.pod, pod, object, nodeInfo, true
+	args.pod, args.of, args.node, args.info, args.snapshot, args.beyond = c.pod, pod, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
+	if c.class != 0 && err == nil && !args.beyond {
+		p.memory.remember(f, c.class, object, result, inst.Reason())
+	}
 	var s *fwk.Status
 	if err != nil {
 		result, s = 0, p.failed(f, err, nil)

@@ -12,8 +12,11 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// errSigned says why a guest's answers may depend on more than a Pod and a node.
-var errSigned = errors.New("signByProjection")
+// What a guest is not fit for whose answers may depend on more than a Pod and a node.
+var (
+	errSigned     = errors.New("signByProjection")
+	errRemembered = errors.New("rememberByProjection")
+)
 
 // elsewhere are the host functions by which a guest learns about other things than
 // its arguments.
@@ -24,14 +27,23 @@ var elsewhere = []string{
 // signable reports every reason why the Pods of a version of the guest cannot be
 // signed by what it reads of them.
 func signable(inst *host.Instance, projection *codec.Projection) error {
+	err := ofProjection(inst, projection, errSigned)
+	if inst.Implements(abi.SignPod) {
+		err = errors.Join(err, fmt.Errorf("%w: the guest signs Pods itself", errSigned))
+	}
+	return err
+}
+
+// ofProjection reports every reason why the answers of a version of the guest may
+// depend on more than what it reads of a Pod and a node.
+func ofProjection(inst *host.Instance, projection *codec.Projection, what error) error {
 	var errs []error
 	refuse := func(wrong bool, text string, values ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("%w: "+text, append([]any{errSigned}, values...)...))
+			errs = append(errs, fmt.Errorf("%w: "+text, append([]any{what}, values...)...))
 		}
 	}
 	refuse(inst.Module().Export(abi.Marker) == "", "a guest of the peer's ABI has no projection")
-	refuse(inst.Implements(abi.SignPod), "the guest signs Pods itself")
 	for _, f := range []abi.Function{abi.AddPod, abi.RemovePod} {
 		refuse(inst.Implements(f), "the guest has %s: what it says about a Pod depends on others", f)
 	}

@@ -167,6 +167,11 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	if err != nil {
 		return err
 	}
+	remembered, err := sched.New("remembered", rt)(b.ctx, &apiruntime.Unknown{Raw: fmt.Appendf(nil,
+		`{"file": %q, "projection": ["pod.metadata.annotations", "pod.spec.tolerations", %s], "rememberByProjection": true}`, file, labelsAndTaints)}, nil)
+	if err != nil {
+		return err
+	}
 	const nodes = 1000
 	infos := make([]fwk.NodeInfo, nodes)
 	for i := range infos {
@@ -176,6 +181,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	two := &cycles{ctx: b.ctx, plugin: projected, pod: pod(), workers: 2}
 	label := &cycles{ctx: b.ctx, plugin: narrow, pod: pod(), workers: 1}
 	all := &cycles{ctx: b.ctx, plugin: whole, pod: pod(), workers: 1}
+	known := &cycles{ctx: b.ctx, plugin: remembered.(cyclePlugin), pod: pod(), workers: 1}
 	native := &cycles{ctx: b.ctx, plugin: nativeCycle{}, pod: pod(), workers: 1}
 	again := func(c *cycles) func(int) {
 		return func(n int) {
@@ -186,6 +192,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	}
 	again(two)(3) // Both instances have seen every node.
 	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", target{time: 500 * time.Microsecond}, again(one), "native plugin", again(native))
+	b.compare("the same, answers remembered by projection", target{}, again(known), "native plugin", again(native))
 	// A computation as long as our cycle, whatever the machine.
 	const steps = 100
 	compute := &cycles{ctx: b.ctx, plugin: computeCycle{steps: steps}, pod: pod(), workers: 1}
@@ -224,7 +231,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	b.compare("PreFilter+Filter, 1000 Nodes all with new taints and one label, per cycle", target{time: 3 * time.Millisecond}, tainted, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 Nodes all with new labels, per cycle", target{time: 3 * time.Millisecond}, relabelled, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 whole Nodes all new, per cycle", target{time: 3 * time.Millisecond}, renewed, "native plugin", again(native))
-	for _, c := range []*cycles{one, two, label, all, native} {
+	for _, c := range []*cycles{one, two, label, all, known, native} {
 		if status := c.failed.Load(); status != nil {
 			return fmt.Errorf("filter: %s", status.Message())
 		}

@@ -144,6 +144,7 @@ status:
 	variants := []struct{ name, config string }{
 		{"without", config("without", "", "")},
 		{"guest", config("guest", "{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations]}}\n")},
+		{"remembering", config("remembering", "{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations], rememberByProjection: true}}\n")},
 		{"native", config("native", "{name: native}", "")},
 	}
 	var cases strings.Builder

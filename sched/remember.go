@@ -1,0 +1,141 @@
+package sched
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
+)
+
+// memory is what a guest answered about nodes, for a plugin with
+// Args.RememberByProjection. The answers themselves stand with the encoded Nodes, so
+// that to find one takes no more than to find the Node, and they go when it does.
+type memory struct {
+	mu sync.Mutex
+	// classes are those of the Pods of one version of the guest, by the bytes of
+	// their declared fields.
+	of      *pinned
+	classes map[string]class
+	last    class
+	// numbers are those of refusals, by which an answer says them.
+	numbers  map[refusal]uint32
+	refusals atomic.Pointer[[]refusal]
+}
+
+// class is of Pods that are equal in what the guest reads of them, in one version of
+// the guest. No number is used again.
+type class uint32
+
+// refusal is the code and the reason of a node that does not pass.
+type refusal struct {
+	code   abi.Code
+	reason string
+}
+
+const (
+	// maxClasses is how many classes are known at the same time. Beyond it all are
+	// forgotten: a Pod whose projection is unlike all others has no use for one.
+	maxClasses = 1024
+	// maxRefusals is how many refusals are known. A guest that has more names
+	// something in each: those are not remembered.
+	maxRefusals = 4096
+)
+
+// classOf returns the class of a Pod, 0 if there is none.
+func (m *memory) classOf(version *pinned, projection *codec.Projection, pod *corev1.Pod) class {
+	b, ok, err := projection.DeclaredPod(pod)
+	if err != nil || !ok {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of != version || len(m.classes) >= maxClasses {
+		m.of, m.classes = version, map[string]class{}
+	}
+	c, ok := m.classes[string(b)]
+	if !ok && m.last < math.MaxUint32 {
+		m.last++
+		c = m.last
+		m.classes[string(b)] = c
+	}
+	return c
+}
+
+// noteOf says in which of the notes of a Node the answer of f for a class stands: there
+// is room for two classes at a time. An answer is the class in the upper half, and in
+// the lower half the score, or the number of a refusal, 0 if the node passes.
+func noteOf(f abi.Function, c class, node *codec.Object) *atomic.Uint64 {
+	if f == abi.Score {
+		return &node.Notes[2+c%2]
+	}
+	return &node.Notes[c%2]
+}
+
+// answer returns what the guest answered for the class, if that is remembered.
+//
+// 0 allocs if the node passes.
+func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uint64, s *fwk.Status, ok bool) {
+	note := noteOf(f, c, node).Load()
+	if class(note>>32) != c {
+		return 0, nil, false
+	}
+	n := uint32(note)
+	if f == abi.Score {
+		return abi.PackScore(int32(n), abi.Success), nil, true
+	}
+	if n != 0 {
+		r := (*m.refusals.Load())[n-1]
+		return uint64(uint32(r.code)), statusOf(r.code, r.reason), true
+	}
+	return 0, nil, true
+}
+
+// remember keeps what the guest answered, unless it is a failure.
+func (m *memory) remember(f abi.Function, c class, node *codec.Object, result uint64, reason string) {
+	n := uint32(0)
+	switch code := abi.Code(int32(uint32(result))); {
+	case f == abi.Score:
+		score, code := abi.UnpackScore(result)
+		if code != abi.Success {
+			return
+		}
+		n = uint32(score)
+	case code == abi.Unschedulable || code == abi.UnschedulableAndUnresolvable:
+		if n = m.number(refusal{code, reason}); n == 0 {
+			return
+		}
+	case code != abi.Success:
+		return
+	}
+	noteOf(f, c, node).Store(uint64(c)<<32 | uint64(n))
+}
+
+// number returns the number of a refusal, 0 if there are too many.
+func (m *memory) number(r refusal) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.numbers[r]; ok {
+		return n
+	}
+	if len(m.numbers) == maxRefusals {
+		return 0
+	}
+	var known []refusal
+	if p := m.refusals.Load(); p != nil {
+		known = *p
+	}
+	// append may write beyond the end of the slice that readers have, which they do
+	// not look at.
+	known = append(known, r)
+	m.refusals.Store(&known)
+	if m.numbers == nil {
+		m.numbers = map[refusal]uint32{}
+	}
+	m.numbers[r] = uint32(len(known))
+	return uint32(len(known))
+}

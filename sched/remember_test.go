@@ -1,0 +1,208 @@
+package sched_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// counter counts the calls of each function.
+type counter struct {
+	host.Observer
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *counter) Called(_ context.Context, call host.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[call.Function]++
+}
+
+func (c *counter) Built(context.Context, host.Build) {}
+
+func (c *counter) take(function string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.calls[function]
+	c.calls[function] = 0
+	return n
+}
+
+// remembering loads a module with or without a memory of its answers.
+func remembering(t *testing.T, file string, paths []string, remember bool, grants ...string) (sched.Plugin, *counter, error) {
+	t.Helper()
+	calls := &counter{calls: map[string]int{}}
+	raw, err := json.Marshal(sched.Args{File: file, Projection: paths, RememberByProjection: remember, Grants: grants})
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := sched.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.(sched.Plugin), calls, nil
+}
+
+// imagePaths is zonePaths and what Score reads.
+var imagePaths = append([]string{"node.status.images"}, zonePaths...)
+
+func mustRemember(t *testing.T, file string, remember bool) (sched.Plugin, *counter) {
+	t.Helper()
+	p, calls, err := remembering(t, file, imagePaths, remember)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, calls
+}
+
+func score(t *testing.T, c *cycle, n *corev1.Node) string {
+	t.Helper()
+	score, status := c.p.(fwk.ScorePlugin).Score(t.Context(), c.state, c.pod, framework.NewNodeInfo(n))
+	return fmt.Sprint(score, " ", text(status))
+}
+
+// TestRememberedAnswersAreTheGuests schedules random Pods over Nodes that change, by a
+// plugin that remembers and one that does not.
+func TestRememberedAnswersAreTheGuests(t *testing.T) {
+	plain, asked := mustRemember(t, buildZone(t), false)
+	p, calls := mustRemember(t, buildZone(t), true)
+	const seed = 43
+	r := rand.New(rand.NewPCG(seed, seed))
+	randomNode := func(i int) *corev1.Node {
+		n := node(fmt.Sprint("n", i), string("abc"[r.IntN(3)]))
+		n.Spec.Unschedulable = r.IntN(8) == 0
+		if r.IntN(3) == 0 {
+			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: string("xy"[r.IntN(2)]), Effect: corev1.TaintEffectNoSchedule}}
+		}
+		for range r.IntN(3) {
+			n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{string("ijk"[r.IntN(3)])}, SizeBytes: int64(r.IntN(4)) << 20})
+		}
+		return n
+	}
+	nodes := make([]*corev1.Node, 20)
+	for i := range nodes {
+		nodes[i] = randomNode(i)
+	}
+	const pods = 300
+	for i := range pods {
+		// Of a few Deployments.
+		of := r.IntN(3)
+		web := pod(fmt.Sprint("web-", i), string("aba"[of]))
+		web.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Value: string("xyy"[of])}}
+		web.Spec.Containers = []corev1.Container{{Image: string("ijk"[of])}}
+		for range r.IntN(3) {
+			n := r.IntN(len(nodes))
+			nodes[n] = randomNode(n)
+		}
+		n := r.IntN(len(nodes))
+		nodes[n] = heartbeat(nodes[n], int64(i))
+		want, got := begin(t, plain, web), begin(t, p, web)
+		for _, n := range nodes {
+			if want, got := text(want.filter(n)), text(got.filter(n)); got != want {
+				t.Fatalf("Pod %d, node %s: got %s, want %s", i, n.Name, got, want)
+			}
+			if want, got := score(t, want, n), score(t, got, n); got != want {
+				t.Fatalf("Pod %d, node %s: got score %s, want %s", i, n.Name, got, want)
+			}
+		}
+	}
+	for _, f := range []string{"filter", "score"} {
+		if all, few := asked.take(f), calls.take(f); all != pods*len(nodes) || few == 0 || few > all*3/4 {
+			t.Errorf("%s: the guest that is remembered was called %d times, the other %d times for %d answers", f, few, all, pods*len(nodes))
+		}
+	}
+}
+
+// TestWhatIsForgotten holds when the guest is asked again.
+func TestWhatIsForgotten(t *testing.T) {
+	p, calls := mustRemember(t, buildZone(t), true)
+	n := node("n", "a")
+	n.Spec.Unschedulable = true
+	expect := func(what string, web *corev1.Pod, n *corev1.Node, want string, wantCalls int) {
+		t.Helper()
+		c := begin(t, p, web)
+		for range 2 { // The second answer is always remembered.
+			if got := text(c.filter(n)); got != want {
+				t.Errorf("%s: got %s, want %s", what, got, want)
+			}
+		}
+		if got := calls.take("filter"); got != wantCalls {
+			t.Errorf("%s: the guest was called %d times, want %d", what, got, wantCalls)
+		}
+	}
+	const cordoned = "UnschedulableAndUnresolvable: node is cordoned"
+	expect("the first time", pod("a", "a"), n, cordoned, 1)
+	expect("a Pod like it", pod("b", "a"), n, cordoned, 0)
+	expect("a heartbeat", pod("c", "a"), heartbeat(n, 1), cordoned, 0)
+	expect("another Pod", pod("d", "b"), n, `Unschedulable: node is in zone "a", the Pod wants b`, 1)
+	open := n.DeepCopy()
+	open.Spec.Unschedulable = false
+	expect("another version of the node", pod("e", "b"), open, `Unschedulable: node is in zone "a", the Pod wants b`, 1)
+	expect("the Pod before", pod("f", "a"), open, "Success", 1)
+	if err := p.Swap(t.Context(), changed(t, buildZone(t), "node is cordoned", "node is shut now"), ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("another version of the guest", pod("g", "a"), n, "UnschedulableAndUnresolvable: node is shut now", 1)
+}
+
+// TestWhoAsksForMoreIsNotRemembered scores by the images of a node as the scheduler
+// counts them, which are no part of the Node.
+func TestWhoAsksForMoreIsNotRemembered(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "../examples/sched/image-locality")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, calls, err := remembering(t, file, []string{"pod.spec.containers.image", "pod.spec.initContainers.image"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node("n", "a")
+	for i := range 3 {
+		c := begin(t, p, pod(fmt.Sprint("p", i), "a"))
+		if got := score(t, c, n); got != "0 Success" {
+			t.Errorf("got %s", got)
+		}
+	}
+	if got := calls.take("score"); got != 3 {
+		t.Errorf("the guest was called %d times, want 3", got)
+	}
+}
+
+func TestGuestsThatAreNotRemembered(t *testing.T) {
+	extensions, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		file  string
+		paths []string
+		want  []string
+	}{
+		"one whose projection has whole Pods":      {buildZone(t), []string{"node.metadata.labels"}, []string{"the projection names no field of Pods"}},
+		"one that watches Pods and looks nodes up": {extensions, []string{"pod.spec"}, []string{"the guest has addpod", "the guest has removepod", "the guest imports node_by_name"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := remembering(t, test.file, test.paths, true, "events", "waiting-pods", "objects")
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), "rememberByProjection: "+want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
