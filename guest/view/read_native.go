@@ -16,6 +16,9 @@ func readMessage(v View, n uint32, t *Type) View {
 		if c := found[message](m, keyOf(madeMessage, v.version, n)); c != nil {
 			return View{c, v.version}
 		}
+		if m.key.version() == v.version && m.field(n).version != uint32(v.version) {
+			return View{}
+		}
 	}
 	return slowMessage(v, n, t)
 }

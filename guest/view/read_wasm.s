@@ -606,6 +606,30 @@
 // The way of what was read before has few registers, so it is a function of its own,
 // and so is that of what is of another version.
 
+// NONE leaves the block around it unless the message in R0 was read in the version V
+// and has no field R1.
+#define NONE(V) \
+	I64Load32U message_version(R0); \
+	Get V; \
+	I64Ne; \
+	BrIf $0; \
+	I64Load message_typ(R0); \
+	Set R6; \
+	Get R1; \
+	I64Load (Type_Names+8)(R6); \
+	I64GeU; \
+	BrIf $0; \
+	I64Load message_fields(R0); \
+	Get R1; \
+	I64Const $4; \
+	I64Shl; \
+	I64Add; \
+	Set R6; \
+	I64Load32U field_version(R6); \
+	Get V; \
+	I64Eq; \
+	BrIf $0
+
 // func readMessage(v View, n uint32, t *Type) View
 TEXT ·readMessage(SB), NOSPLIT, $0-48
 	Block
@@ -623,29 +647,41 @@ TEXT ·readMessage(SB), NOSPLIT, $0-48
 		I64Load message_made(R0)
 		Set R1
 		Block
-			Loop
-				Get R1
-				I64Eqz
-				BrIf $2
-				I64Load part_key(R1)
-				Tee R3
-				Get R2
-				I64Eq
-				If
-					Get SP
+			Block
+				Loop
 					Get R1
-					I64Store ret_m+32(FP)
-					Get SP
-					Get R4
-					I64Store ret_version+40(FP)
-					RET
+					I64Eqz
+					BrIf $2
+					I64Load part_key(R1)
+					Tee R3
+					Get R2
+					I64Eq
+					If
+						Get SP
+						Get R1
+						I64Store ret_m+32(FP)
+						Get SP
+						Get R4
+						I64Store ret_version+40(FP)
+						RET
+					End
+					OTHERVERSION(R3, R2)
+					BrIf $1
+					NEXT(R1)
 				End
-				OTHERVERSION(R3, R2)
-				BrIf $1
-				NEXT(R1)
 			End
+			JMP ·rereadMessage(SB)
 		End
-		JMP ·rereadMessage(SB)
+		I64Load32U n+16(FP)
+		Set R1
+		NONE(R4)
+		Get SP
+		I64Const $0
+		I64Store ret_m+32(FP)
+		Get SP
+		I64Const $0
+		I64Store ret_version+40(FP)
+		RET
 	End
 	JMP ·slowMessage(SB)
 
@@ -767,27 +803,7 @@ TEXT ·readViews(SB), NOSPLIT, $0-56
 			End
 			JMP ·rereadViews(SB)
 		End
-		// Most Nodes have no taints.
-		I64Load32U message_version(R0)
-		Get R2
-		I64Ne
-		BrIf $0
-		I64Load message_typ(R0)
-		Set R6
-		Get R1
-		I64Load (Type_Names+8)(R6)
-		I64GeU
-		BrIf $0
-		I64Load message_fields(R0)
-		Get R1
-		I64Const $4
-		I64Shl
-		I64Add
-		Set R6
-		I64Load32U field_version(R6)
-		Get R2
-		I64Eq
-		BrIf $0
+		NONE(R2) // Most Nodes have no taints.
 		Get SP
 		I64Const $0
 		I64Store ret_base+32(FP)
