@@ -81,8 +81,14 @@ func (m *message) field(n uint32) *field {
 // than once the last counts, as in every decoder; of bytes that are no message
 // what comes before they stop making sense.
 func (m *message) read(version uint64) {
-	if m.object.unread {
-		m.object.fetch()
+	if o := m.object; o.unread {
+		o.unread = false
+		buf := o.bytes[:cap(o.bytes)]
+		n := hostObject(o.ref, buf)
+		if uint64(n) > uint64(len(buf)) {
+			buf = o.fetchAgain(n)
+		}
+		o.bytes, o.root.end = buf[:n], n
 	}
 	if m.fields == nil {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))

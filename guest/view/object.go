@@ -162,21 +162,17 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 // the next version with one more label still fits.
 const slack = 32
 
-// fetch gets the bytes from the host, into the memory of the version before.
+// fetchAgain gets the bytes from the host, n of them, into a buffer that is large
+// enough: that of the version before was not.
 //
 //go:noinline
-func (o *object) fetch() {
-	o.unread = false
-	buf := o.bytes[:cap(o.bytes)]
-	n := hostObject(o.ref, buf)
-	if uint64(n) > uint64(len(buf)) {
-		buf = slices.Grow([]byte(nil), int(n)+slack)
-		buf = buf[:cap(buf)]
-		if again := hostObject(o.ref, buf); again != n {
-			panic("kubewasm: host answered with an object of another length than before")
-		}
+func (o *object) fetchAgain(n uint32) []byte {
+	buf := slices.Grow([]byte(nil), int(n)+slack)
+	buf = buf[:cap(buf)]
+	if again := hostObject(o.ref, buf); again != n {
+		panic("kubewasm: host answered with an object of another length than before")
 	}
-	o.bytes, o.root.end = buf[:n], n
+	return buf
 }
 
 // stale ends the use of a view whose object has changed.
