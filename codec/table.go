@@ -33,11 +33,11 @@ type Object struct {
 	bytes []byte
 }
 
-// smallObject is an Object with room for its bytes, of 256 bytes together: what few
+// smallObject is an Object with room for its bytes, of 352 bytes together: what few
 // declared fields of a Node have, for the most part.
 type smallObject struct {
 	Object
-	room [160]byte
+	room [256]byte
 }
 
 // newObject returns an Object with a copy of b, or the bytes of old, which are the
