@@ -14,6 +14,8 @@ func (p Pod) MatchesNode(node Node) (bool, error) {
 	spec := p.Spec()
 	labels := node.Metadata().Labels()
 	for key, want := range spec.NodeSelector().All {
+		// Get is put in place of its calls in packages that import this one only
+		// because it is here.
 		if labels.Get(key) != want || want == "" && !labels.Has(key) {
 			return false, nil
 		}
