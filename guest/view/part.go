@@ -67,6 +67,10 @@ type values[T any] struct {
 	of T
 }
 
+// The address of what is made is that of its part.
+var _ [0]struct{} = [unsafe.Offsetof(message{}.part) + unsafe.Offsetof(messages{}.part) + unsafe.Offsetof(text{}.part) +
+	unsafe.Offsetof(answers{}.part) + unsafe.Offsetof(values[any]{}.part)]struct{}{}
+
 // find returns the part with the key, nil if there is none of that version.
 func (m *message) find(k partKey) *part {
 	for p := m.made; p != nil; p = p.next {
