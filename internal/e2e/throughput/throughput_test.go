@@ -9,6 +9,10 @@
 // It has a build tag of its own: scheduler_perf takes minutes to compile, and no
 // test needs it.
 //
+// A process schedules fewer Pods a second the longer it has run: to compare two
+// variants closely, run each in a process of its own, in turns, by -bench
+// PerfScheduling/guest, /remembering, /native or /without.
+//
 // KUBEWASM_NODES (500) and KUBEWASM_PODS (1000) say how large the cluster is,
 // KUBEWASM_ROUNDS (3) how many turns there are. Compare the medians of
 // SchedulingThroughput/Average.
