@@ -50,7 +50,7 @@ func remembering(t *testing.T, file string, paths []string, remember bool, grant
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := sched.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	p, err := sched.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: raw}, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -82,6 +82,53 @@
 	I64Load32U message_version(R0); \
 	Set R6
 
+// BYTES reads how long what begins at R1 is, of whose first bytes R8 has four: R10 is
+// where its bytes begin, R9 where they end. It leaves the second block around it if
+// the length has more than two bytes, or what it is of goes beyond R2.
+#define BYTES \
+	Get R8; \
+	I64Const $8; \
+	I64ShrU; \
+	I64Const $0x7f; \
+	I64And; \
+	Set R9; \
+	Get R8; \
+	I64Const $0x8000; \
+	I64And; \
+	I64Eqz; \
+	If; \
+	Get R1; \
+	I64Const $2; \
+	I64Add; \
+	Set R10; \
+	Else; \
+	Get R8; \
+	I64Const $0x800000; \
+	I64And; \
+	I64Const $0; \
+	I64Ne; \
+	BrIf $2; \
+	Get R8; \
+	I64Const $9; \
+	I64ShrU; \
+	I64Const $0x3f80; \
+	I64And; \
+	Get R9; \
+	I64Or; \
+	Set R9; \
+	Get R1; \
+	I64Const $3; \
+	I64Add; \
+	Set R10; \
+	End; \
+	Get R10; \
+	Get R9; \
+	I64Add; \
+	Tee R9; \
+	Get R2; \
+	I64GtU; \
+	BrIf $1
+
 #define LEVEL \
 	Block; \
 	Loop; \
@@ -172,48 +219,7 @@
 	I64Const $2; \
 	I64Eq; \
 	If; \
-	Get R8; \
-	I64Const $8; \
-	I64ShrU; \
-	I64Const $0x7f; \
-	I64And; \
-	Set R9; \
-	Get R8; \
-	I64Const $0x8000; \
-	I64And; \
-	I64Eqz; \
-	If; \
-	Get R1; \
-	I64Const $2; \
-	I64Add; \
-	Set R10; \
-	Else; \
-	Get R8; \
-	I64Const $0x800000; \
-	I64And; \
-	I64Const $0; \
-	I64Ne; \
-	BrIf $2; \
-	Get R8; \
-	I64Const $9; \
-	I64ShrU; \
-	I64Const $0x3f80; \
-	I64And; \
-	Get R9; \
-	I64Or; \
-	Set R9; \
-	Get R1; \
-	I64Const $3; \
-	I64Add; \
-	Set R10; \
-	End; \
-	Get R10; \
-	Get R9; \
-	I64Add; \
-	Tee R9; \
-	Get R2; \
-	I64GtU; \
-	BrIf $1; \
+	BYTES; \
 	Block; \
 	Loop; \
 	Get R9; \
@@ -520,48 +526,7 @@
 	Get R4; \
 	I64Ne; \
 	BrIf $1; \
-	Get R8; \
-	I64Const $8; \
-	I64ShrU; \
-	I64Const $0x7f; \
-	I64And; \
-	Set R9; \
-	Get R8; \
-	I64Const $0x8000; \
-	I64And; \
-	I64Eqz; \
-	If; \
-	Get R1; \
-	I64Const $2; \
-	I64Add; \
-	Set R10; \
-	Else; \
-	Get R8; \
-	I64Const $0x800000; \
-	I64And; \
-	I64Const $0; \
-	I64Ne; \
-	BrIf $2; \
-	Get R8; \
-	I64Const $9; \
-	I64ShrU; \
-	I64Const $0x3f80; \
-	I64And; \
-	Get R9; \
-	I64Or; \
-	Set R9; \
-	Get R1; \
-	I64Const $3; \
-	I64Add; \
-	Set R10; \
-	End; \
-	Get R10; \
-	Get R9; \
-	I64Add; \
-	Tee R9; \
-	Get R2; \
-	I64GtU; \
-	BrIf $1; \
+	BYTES; \
 	Get R6; \
 	Get R12; \
 	I64LtU; \
@@ -603,9 +568,6 @@
 	I64Store ret_cap+48(FP); \
 	RET
 
-// The way of what was read before has few registers, so it is a function of its own,
-// and so is that of what is of another version.
-
 // NONE leaves the block around it unless the message in R0 was read in the version V
 // and has no field R1.
 #define NONE(V) \
@@ -629,6 +591,9 @@
 	Get V; \
 	I64Eq; \
 	BrIf $0
+
+// The way of what was read before has few registers, so it is a function of its own,
+// and so is that of what is of another version.
 
 // func readMessage(v View, n uint32, t *Type) View
 TEXT ·readMessage(SB), NOSPLIT, $0-48
