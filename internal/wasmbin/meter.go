@@ -35,9 +35,13 @@ type bodyRewriter struct {
 	frames    []frame
 	edits     []edit
 	constants [2]constant
-	current   int  // the edit that is being charged, or none
-	catches   bool // the function catches exceptions
-	stores    bool // the function has bulk operations that become stores
+	set       assignment // the last one
+	head      head       // of the last loop
+	targets   []target   // of all dispatches
+	current   int        // the edit that is being charged, or none
+	catches   bool       // the function catches exceptions
+	stores    bool       // the function has bulk operations that become stores
+	checked   bool       // a loop checks the fuel for the entry, too
 }
 
 // frame is a block that is open.
@@ -51,6 +55,11 @@ type frame struct {
 	// and loop is the edit at the head of the loop if it is one, or none.
 	caught bool
 	loop   int
+	// looped says that something branches to the head of the loop, and checks that
+	// the fuel that it checks there is that of the function's entry, too.
+	looped, checks bool
+	at             int // where it begins in the body
+	dispatch       dispatch
 }
 
 // none stands for the charge of code that is never reached, which costs
@@ -159,8 +168,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
-	b.current, b.catches, b.stores, b.constants = 0, false, false, [2]constant{}
-	calls, checked := false, false
+	b.current, b.catches, b.stores, b.checked = 0, false, false, false
+	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
+	calls := false
 	for s.next() {
 		if len(b.frames) == 0 {
 			s.fail(s.at, "want the end of the body, have instruction %#x", s.op)
@@ -172,6 +182,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		switch s.op {
 		case opBlock:
 			b.open()
+			b.dispatching()
 		case opIf:
 			b.open()
 			b.charge(editCharge, b.current)
@@ -180,11 +191,13 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case opLoop:
 			// A loop that the function is certain to run before it calls
 			// anything checks the fuel for the entry, too.
-			checked = checked || b.current == 0 && !calls
+			checks := b.current == 0 && !calls
 			b.open()
 			if b.current != none {
-				b.frames[len(b.frames)-1].loop = len(b.edits)
+				f := &b.frames[len(b.frames)-1]
+				f.loop, f.checks = len(b.edits), checks
 			}
+			b.dispatching()
 			if s.block >= 0 && s.block < int64(len(b.types)) && len(b.types[s.block].Params) > 0 {
 				b.charge(editLoopParam, b.current)
 			} else {
@@ -205,9 +218,10 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			b.branch(s.imm)
 			b.charge(editCharge, b.current)
 		case opBr:
-			b.branch(s.imm)
+			b.branch(b.jump())
 			b.current = none
 		case opBrTable:
+			b.dispatching()
 			for _, label := range s.to {
 				b.branch(label)
 			}
@@ -245,6 +259,11 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			b.constant()
 		case opLocalGet, opLocalSet, opLocalTee:
 			s.within("local", s.imm, int(locals))
+			if s.op == opLocalSet {
+				b.set = assignment{s.at, s.pos, s.imm}
+			} else {
+				b.dispatching()
+			}
 		case opGlobalGet, opGlobalSet:
 			s.within("global", s.imm, int(b.globals))
 		case opTableSet:
@@ -278,7 +297,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	if s.types > int64(len(b.types)) {
 		s.fail(s.pos, "%w: type %d, there are %d", ErrIndex, s.types-1, len(b.types))
 	}
-	if !checked && (calls || b.total() > leafCost) {
+	if !b.checked && (calls || b.total() > leafCost) {
 		b.edits[0].kind = editEntry
 	}
 	return bulk, s.err
@@ -351,7 +370,7 @@ func (b *bodyRewriter) catch(label uint32) {
 
 // open opens a block.
 func (b *bodyRewriter) open() {
-	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none})
+	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none, at: b.scanner.at})
 }
 
 // close closes a block. Behind it, what ran in front of it runs on, or not,
@@ -360,6 +379,16 @@ func (b *bodyRewriter) close() {
 	depth := len(b.frames) - 1
 	f := b.frames[depth]
 	b.frames = b.frames[:depth]
+	switch {
+	case f.loop == none:
+	case f.looped:
+		b.checked = b.checked || f.checks
+	case f.entry != none:
+		// A loop that nothing repeats is part of what is in front of it.
+		head := &b.edits[f.loop]
+		b.edits[f.entry].cost += head.cost
+		head.kind, head.cost = editCharge, 0
+	}
 	if f.caught && f.loop == none && depth > 0 && b.plan != nil {
 		b.edits = append(b.edits, edit{at: b.scanner.pos, end: b.scanner.pos, kind: editRestore})
 	}
@@ -383,6 +412,7 @@ func (b *bodyRewriter) branch(label uint32) {
 	}
 	f := &b.frames[top]
 	f.outermost = min(f.outermost, top-int(label))
+	b.frames[top-int(label)].looped = true
 }
 
 // leave notes that the function is left.

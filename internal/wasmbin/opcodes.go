@@ -30,17 +30,30 @@ const (
 	opGlobalGet          = 0x23
 	opGlobalSet          = 0x24
 	opTableSet           = 0x26
+	opI32Load            = 0x28
+	opI64Load            = 0x29
+	opI32Load8U          = 0x2d
 	opMemoryGrow         = 0x40
 	opI32Const           = 0x41
 	opI64Const           = 0x42
+	opI32Eq              = 0x46
 	opI32LtS             = 0x48
 	opI32LtU             = 0x49
+	opI32GeU             = 0x4f
+	opI64Eqz             = 0x50
+	opI64Eq              = 0x51
+	opI64Ne              = 0x52
 	opI64LtS             = 0x53
+	opI64LtU             = 0x54
+	opI64GeU             = 0x5a
 	opI32Add             = 0x6a
 	opI32Sub             = 0x6b
+	opI32And             = 0x71
+	opI64Add             = 0x7c
 	opI64Sub             = 0x7d
 	opI64Shl             = 0x86
 	opI64ShrU            = 0x88
+	opI32WrapI64         = 0xa7
 	opI64ExtendI32U      = 0xad
 	opRefFunc            = 0xd2
 	opBrOnNull           = 0xd5
@@ -62,6 +75,7 @@ const (
 	opTableFill  = prefixMisc<<8 | 0x11
 
 	blockTypeEmpty = 0x40
+	blockEmpty     = -64 // The same, read as a block type is.
 )
 
 // imm is the layout of what follows an opcode.

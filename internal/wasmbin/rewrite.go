@@ -399,6 +399,11 @@ func (rw *rewriter) bodies() *bodyRewriter {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
+	if rw.opts.Meter {
+		for i := range rw.Codes {
+			rw.Codes[i].replace(&rw.types[rw.Functions[i]])
+		}
+	}
 	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0
 	if limitsStack || rw.opts.LimitComplexity {
 		plan, complexities, err := rw.survey()
