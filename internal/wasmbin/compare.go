@@ -95,13 +95,15 @@ var equal = []byte{
 	opI32Eq, opI32And, opI64ExtendI32U, opEnd,
 }
 
-// replace gives a function another body if it is one of those that are known.
-func (c *Code) replace(typ *FuncType) {
+// replace gives a function another body if it is one of those that are known, which only
+// guests of Go have.
+func (c *Code) replace(typ *FuncType) bool {
 	for i := range replacements {
 		r := &replacements[i]
 		if len(c.Body) == len(r.body) && bytes.Equal(c.Body, r.body) && bytes.Equal(c.Locals, r.locals) && slices.Equal(typ.Params, r.typ.Params) && slices.Equal(typ.Results, r.typ.Results) {
 			c.Body = r.by
-			return
+			return true
 		}
 	}
+	return false
 }

@@ -22,6 +22,7 @@ type bodyRewriter struct {
 	fuel      uint32   // the index of the fuel global
 	stack     uint32   // the index of the stack global
 	meter     bool
+	fromGo    bool // the guest is one of Go
 	keepBulk  bool // bulk operations of a constant size stay what they are
 	info      *Info
 	// plan says which calls are charged for the stack, nil if none are; marks are
@@ -31,17 +32,19 @@ type bodyRewriter struct {
 	// blockType is the encoded type of a block with these results.
 	blockType func(results []ValType) []byte
 
-	scanner   scanner
-	frames    []frame
-	edits     []edit
-	constants [2]constant
-	set       assignment // the last one
-	head      head       // of the last loop
-	targets   []target   // of all dispatches
-	current   int        // the edit that is being charged, or none
-	catches   bool       // the function catches exceptions
-	stores    bool       // the function has bulk operations that become stores
-	checked   bool       // a loop checks the fuel for the entry, too
+	scanner    scanner
+	frames     []frame
+	edits      []edit
+	constants  [2]constant
+	set        assignment // the last one
+	head       head       // of the last loop
+	targets    []target   // of all dispatches
+	operands   operands   // of a guest of Go
+	comparison comparison
+	current    int  // the edit that is being charged, or none
+	catches    bool // the function catches exceptions
+	stores     bool // the function has bulk operations that become stores
+	checked    bool // a loop checks the fuel for the entry, too
 }
 
 // frame is a block that is open.
@@ -74,7 +77,7 @@ type edit struct {
 	cost    uint64 // of a charge
 	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
 	restore bool   // of a loop: an exception that was caught continues here
-	fill    byte   // the value of each byte
+	fill    byte   // the value of each byte, or an opcode
 }
 
 type editKind byte
@@ -90,6 +93,11 @@ const (
 	editBulkPages                 // the same for a number of pages
 	editFill                      // store value bytes instead of a memory.fill
 	editCopy                      // load and store value bytes instead of a memory.copy
+	editCut                       // leave out
+	editAccess                    // the load or store fill, with value as its offset
+	editNegated                   // the comparison fill
+	editUnfused                   // the comparison fill, i32.eqz
+	editNotZero                   // i64.const 0, i64.ne
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back behind it
 	editRestore                   // bring the stack back to what it was at the function's entry
@@ -170,6 +178,8 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
 	b.current, b.catches, b.stores, b.checked = 0, false, false, false
 	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
+	b.operands.forget()
+	b.comparison.begin()
 	calls := false
 	for s.next() {
 		if len(b.frames) == 0 {
@@ -179,6 +189,10 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		if !free(s.op) {
 			b.add(1)
 		}
+		if b.fromGo {
+			b.golang()
+		}
+		b.compare()
 		switch s.op {
 		case opBlock:
 			b.open()
@@ -433,8 +447,8 @@ func (e *edit) size() int {
 	switch e.kind {
 	case editCharge:
 		return 4 + 5 + 5 + 10
-	case editIndex:
-		return 5
+	case editIndex, editCut, editAccess, editNegated, editUnfused, editNotZero:
+		return 8
 	case editFill, editCopy:
 		return 64 + int(e.value)/16*32
 	default:
@@ -481,6 +495,15 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = appendFill(out, e, address)
 		case editCopy:
 			out = appendCopy(out, e, local, address)
+		case editCut:
+		case editAccess:
+			out = appendUvarint(append(out, e.fill, 0), uint64(e.value))
+		case editNegated:
+			out = append(out, e.fill)
+		case editUnfused:
+			out = append(out, e.fill, opI32Eqz)
+		case editNotZero:
+			out = append(out, opI64Const, 0, opI64Ne)
 		case editEnter:
 			// Nothing follows the yield, so that the way past it has one
 			// predecessor, see editLoop.

@@ -401,7 +401,9 @@ func (rw *rewriter) code() error {
 	b := rw.bodies()
 	if rw.opts.Meter {
 		for i := range rw.Codes {
-			rw.Codes[i].replace(&rw.types[rw.Functions[i]])
+			if rw.Codes[i].replace(&rw.types[rw.Functions[i]]) {
+				b.fromGo = true
+			}
 		}
 	}
 	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0

@@ -1,0 +1,92 @@
+package wasmbin
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestBranchesOnZeroComparedWithAnAnd compares 0 with the result of an `and` in each way,
+// and branches, on both engines, where the result gets to the comparison in several
+// ways.
+func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
+	type width struct {
+		typ         ValType
+		and, eq, ge int
+		zero        []byte
+	}
+	widths := []width{
+		{I32, opI32And, opI32Eq, opI32GeU, i32c(0)},
+		{I64, opI64And, opI64Eq, opI64GeU, i64c(0)},
+	}
+	forms := map[string]func(w *width, zero, and []byte, op int) []byte{
+		"if":    func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, op) },
+		"nop":   func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, opNop, op, opNop) },
+		"local": func(_ *width, zero, and []byte, op int) []byte { return asm(and, set(2), zero, get(2), op) },
+		"copy": func(_ *width, zero, and []byte, op int) []byte {
+			return asm(and, set(2), get(2), set(3), zero, get(3), op)
+		},
+		"tee": func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, opLocalTee, 2, op) },
+		"global": func(_ *width, zero, and []byte, op int) []byte {
+			return asm(and, opGlobalSet, 0, zero, opGlobalGet, 0, op)
+		},
+		"block":  func(w *width, zero, and []byte, op int) []byte { return asm(zero, opBlock, int(w.typ), and, opEnd, op) },
+		"turned": func(_ *width, zero, and []byte, op int) []byte { return asm(and, zero, op) },
+		"eqz":    func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, op, 0x45) },
+		"eqz twice": func(_ *width, zero, and []byte, op int) []byte {
+			return asm(zero, and, op, 0x45, 0x45)
+		},
+	}
+	branches := map[string]func(condition []byte) []byte{
+		"if":    func(c []byte) []byte { return asm(c, opIf, int(I32), i32c(1), opElse, i32c(0), opEnd) },
+		"br_if": func(c []byte) []byte { return asm(opBlock, 0x40, c, opBrIf, 0, i32c(0), opReturn, opEnd, i32c(1)) },
+	}
+	wrong := 0
+	for _, w := range widths {
+		for _, fromGo := range []bool{false, true} {
+			var m module
+			var names []string
+			zeroGlobal := asm(w.zero, opEnd)
+			m.Memories = []Limits{{Min: 1}}
+			m.Globals = []Global{{GlobalType{w.typ, true}, zeroGlobal}}
+			for form, compare := range forms {
+				for branch, with := range branches {
+					for op := w.eq; op <= w.ge; op++ {
+						name := fmt.Sprintf("%s %s %#x", form, branch, op)
+						names = append(names, name)
+						condition := compare(&w, w.zero, asm(get(0), get(1), w.and), op)
+						m.fn(name, types(w.typ, w.typ), types(I32), types(w.typ, w.typ), with(condition))
+					}
+				}
+			}
+			if fromGo {
+				m.asGo()
+			}
+			bin := m.Encode()
+			rewritten, _ := rewriteFor(t, bin, Options{Meter: true, Fuel: 1 << 40})
+			right := instance(t, engines["interpreter"](), bin)
+			plain, changed := instance(t, engines["compiler"](), bin), instance(t, engines["compiler"](), rewritten)
+			for _, name := range names {
+				for _, v := range [][2]uint64{{0, 1}, {1, 1}, {3, 6}, {1<<32 - 1, 1 << 31}, {1<<64 - 1, 1 << 63}} {
+					if w.typ == I32 {
+						v[0], v[1] = v[0]&(1<<32-1), v[1]&(1<<32-1)
+					}
+					want, err := right.ExportedFunction(name).Call(t.Context(), v[:]...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, err := changed.ExportedFunction(name).Call(t.Context(), v[:]...)
+					if err != nil || uint32(got[0]) != uint32(want[0]) {
+						t.Errorf("%v, %s of %#x: %v, %v, want %v", w.typ, name, v, got, err, want)
+					}
+					if got, err := plain.ExportedFunction(name).Call(t.Context(), v[:]...); err != nil || uint32(got[0]) != uint32(want[0]) {
+						wrong++
+					}
+				}
+			}
+		}
+	}
+	if wrong == 0 {
+		t.Error("wazero branches right by itself: what fused.go does can go")
+	}
+	t.Logf("wazero by itself branches wrongly in %d cases", wrong)
+}
