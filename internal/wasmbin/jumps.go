@@ -59,6 +59,10 @@ func (b *bodyRewriter) dispatching() {
 		}
 		d.end = len(b.targets)
 		b.frames[h.loop].dispatch = d
+		if b.fromGo && d.end > d.to+1 {
+			// Nearly each call begins at the first block.
+			b.edits = append(b.edits, edit{at: h.get, end: h.get, kind: editFirst, value: h.local, label: s.to[0]})
+		}
 	}
 }
 

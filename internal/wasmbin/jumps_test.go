@@ -125,7 +125,7 @@ func TestJumps(t *testing.T) {
 
 // TestRandomJumps runs random functions of Go's form.
 func TestRandomJumps(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var m module
 		n := 1 + r.IntN(12)
@@ -173,10 +173,18 @@ func threaded(t *testing.T, m *module) (n int) {
 }
 
 // sameStates reports whether a function of states does the same plain and rewritten,
-// and spends the same fuel on both engines, from each of its states.
+// also in a guest of Go, and spends the same fuel on both engines, from each of its
+// states.
 func sameStates(t *testing.T, m *module) bool {
 	t.Helper()
-	bin := m.Encode()
+	m.Memories = []Limits{{Min: 1}} // For what a guest of Go is known by.
+	ok := sameRewritten(t, m.Encode())
+	m.asGo()
+	return sameRewritten(t, m.Encode()) && ok
+}
+
+func sameRewritten(t *testing.T, bin []byte) bool {
+	t.Helper()
 	rewritten, _ := rewriteFor(t, bin, Options{Meter: true})
 	plain := instance(t, engines["compiler"](), bin).ExportedFunction("f")
 	ok := true

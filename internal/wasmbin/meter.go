@@ -77,6 +77,7 @@ type edit struct {
 	cost    uint64 // of a charge
 	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
 	restore bool   // of a loop: an exception that was caught continues here
+	label   uint32 // of a branch
 	fill    byte   // the value of each byte, or an opcode
 }
 
@@ -98,6 +99,7 @@ const (
 	editNegated                   // the comparison fill
 	editUnfused                   // the comparison fill, i32.eqz
 	editNotZero                   // i64.const 0, i64.ne
+	editFirst                     // branch to label if the local with the index value is 0
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back behind it
 	editRestore                   // bring the stack back to what it was at the function's entry
@@ -447,6 +449,8 @@ func (e *edit) size() int {
 	switch e.kind {
 	case editCharge:
 		return 4 + 5 + 5 + 10
+	case editFirst:
+		return 16
 	case editIndex, editCut, editAccess, editNegated, editUnfused, editNotZero:
 		return 8
 	case editFill, editCopy:
@@ -502,6 +506,9 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = append(out, e.fill)
 		case editUnfused:
 			out = append(out, e.fill, opI32Eqz)
+		case editFirst:
+			out = appendUvarint(append(out, opLocalGet), uint64(e.value))
+			out = appendUvarint(append(out, opI32Eqz, opBrIf), uint64(e.label))
 		case editNotZero:
 			out = append(out, opI64Const, 0, opI64Ne)
 		case editEnter:
