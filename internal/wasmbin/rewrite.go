@@ -40,6 +40,9 @@ type Options struct {
 	// the limits that it asks for, and exports it as "memory" unless the guest
 	// has an export of that name.
 	DefineMemory bool
+
+	// asGo takes each guest for one of Go.
+	asGo bool
 }
 
 // Info tells the host about the guest that was rewritten. Indexes are those of
@@ -399,7 +402,7 @@ func (rw *rewriter) bodies() *bodyRewriter {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	if rw.opts.Meter {
+	if b.fromGo = rw.opts.asGo; rw.opts.Meter {
 		for i := range rw.Codes {
 			if rw.Codes[i].replace(&rw.types[rw.Functions[i]]) {
 				b.fromGo = true
