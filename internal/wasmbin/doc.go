@@ -58,7 +58,7 @@
 //
 // Against the plain guest on wazero's compiler (BenchmarkMetering, minima):
 // tight loops x1.0, a loop of nothing but branches x1.4, recursive fib x1.3;
-// JSON, sorting and hashing in a guest of standard Go x0.8, x0.95 and x1.1, strings
+// JSON, sorting and hashing in a guest of standard Go x0.8, x0.9 and x1.1, strings
 // and matrices in one of TinyGo x1.1 to x1.2. The Go guest grows by 12 % and compiles
 // as fast; rewriting its 3.5 MB takes 26 ms.
 package wasmbin

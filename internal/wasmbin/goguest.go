@@ -11,7 +11,8 @@ import (
 //
 // and not the offset that a store could have: five instructions for one, a tenth of all
 // code. wazero translates each, and checks the bounds of each address anew, where
-// several offsets from one address share a check. So the rewriter writes the offset.
+// several offsets from one address share a check. So the rewriter writes the offset,
+// and has the furthest one checked first.
 //
 // It is not quite the same: an address that the addition takes beyond 4 GiB is one at
 // the beginning of the memory before, and a trap now. So this is only for guests of
@@ -23,6 +24,7 @@ type address struct {
 	cut    int    // Where the addition ends in the body.
 	depth  int    // How many operands lie below it.
 	offset uint32 // What is added.
+	stack  bool   // It is that of the stack, with or without something added.
 }
 
 // maxOffset is the greatest offset that is written. Go's frames are smaller.
@@ -32,7 +34,11 @@ const maxOffset = 1 << 20
 type operands struct {
 	depth     int // How many operands there are, beside those from before.
 	addresses []address
-	last      [3]place // The last instructions, the last one last.
+	last      [4]place // The last instructions, the last one last.
+	// check is the edit in front of the first access to the stack, none before that, and
+	// end where the furthest access ends.
+	check int
+	end   uint64
 }
 
 // place is an instruction in the body, with the first index of its immediates.
@@ -42,7 +48,7 @@ type place struct {
 }
 
 // forget begins anew.
-func (o *operands) forget() { *o = operands{addresses: o.addresses[:0]} }
+func (o *operands) forget() { *o = operands{addresses: o.addresses[:0], check: none} }
 
 // golang notes an instruction of a guest of Go.
 func (b *bodyRewriter) golang() {
@@ -59,21 +65,28 @@ func (b *bodyRewriter) golang() {
 	if s.op >= opI32Load && s.op <= opI64Store32 && len(o.addresses) > 0 {
 		b.access(o.depth - pops)
 	}
-	noted := place{op: s.op, at: s.at}
-	if s.op == opI32Eqz && b.negate(o.last[2]) {
+	noted := place{s.op, s.at, s.imm}
+	if s.op == opI32Eqz && b.negate(o.last[3]) {
 		noted.op = opNop
 	}
 	for n := len(o.addresses); n > 0 && o.addresses[n-1].depth >= o.depth-pops; n-- {
 		o.addresses = o.addresses[:n-1] // Taken.
 	}
 	o.depth += int(heights[s.op])
-	if s.op == opI32WrapI64 && o.last[0].op == opI64ExtendI32U && o.last[1].op == opI64Const && o.last[2].op == opI64Add {
-		if offset, n := varint(s.buf[o.last[1].at+1:], 10); n > 0 && offset >= 0 && offset <= maxOffset {
-			o.addresses = append(o.addresses, address{edit: len(b.edits), cut: s.pos, depth: o.depth - 1, offset: uint32(offset)})
-			b.edits = append(b.edits, edit{at: o.last[0].at, end: o.last[0].at, kind: editCut})
+	switch {
+	case s.op == opI32WrapI64 && o.last[1].op == opI64ExtendI32U && o.last[2].op == opI64Const && o.last[3].op == opI64Add:
+		if offset, n := varint(s.buf[o.last[2].at+1:], 10); n > 0 && offset >= 0 && offset <= maxOffset {
+			o.addresses = append(o.addresses, address{
+				edit: len(b.edits), cut: s.pos, depth: o.depth - 1, offset: uint32(offset), stack: o.last[0].op == opLocalGet && o.last[0].imm == stackPointer,
+			})
+			b.edits = append(b.edits, edit{at: o.last[1].at, end: o.last[1].at, kind: editCut})
 		}
+	case s.op == opLocalGet && s.imm == stackPointer:
+		o.addresses = append(o.addresses, address{edit: none, depth: o.depth - 1, stack: true})
+	case (s.op == opLocalSet || s.op == opLocalTee) && s.imm == stackPointer:
+		o.check = none
 	}
-	o.last[0], o.last[1], o.last[2] = o.last[1], o.last[2], noted
+	o.last[0], o.last[1], o.last[2], o.last[3] = o.last[1], o.last[2], o.last[3], noted
 }
 
 // access writes an offset into a load or a store whose address has that many operands
@@ -92,13 +105,38 @@ func (b *bodyRewriter) access(depth int) {
 	_, n = binary.Uvarint(s.buf[s.immAt:]) // The alignment.
 	own, _ := binary.Uvarint(s.buf[s.immAt+n:])
 	offset := own + uint64(a.offset)
-	if offset > math.MaxUint32 {
+	if offset > math.MaxUint32-16 {
+		return
+	}
+	if a.stack {
+		o.reach(b, offset+uint64(accessBytes[s.op-opI32Load]))
+	}
+	if a.edit == none {
 		return
 	}
 	b.edits[a.edit].end = a.cut
 	b.edits[b.current].cost -= 4
 	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editAccess, value: uint32(offset), fill: byte(s.op)})
 }
+
+// reach notes an access to the stack up to an offset from its pointer.
+func (o *operands) reach(b *bodyRewriter, end uint64) {
+	s := &b.scanner
+	switch {
+	case o.check == none:
+		o.check, o.end = len(b.edits), end
+		b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editCheck})
+	case end > o.end:
+		o.end = end
+		b.edits[o.check].value = uint32(end)
+	}
+}
+
+// accessBytes are how many bytes the loads and stores access, in their order.
+var accessBytes = [...]byte{4, 8, 4, 8, 1, 1, 2, 2, 1, 1, 2, 2, 4, 4, 4, 8, 4, 8, 1, 2, 1, 2, 4}
+
+// stackPointer is the local in which each function of Go has the pointer to its stack.
+const stackPointer = 1
 
 // negate makes one of a comparison of integers and the i32.eqz behind it, which Go's
 // compiler writes in front of nearly each if. But for one, see [comparison].

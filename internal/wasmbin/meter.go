@@ -99,6 +99,7 @@ const (
 	editNegated                   // the comparison fill
 	editUnfused                   // the comparison fill, i32.eqz
 	editNotZero                   // i64.const 0, i64.ne
+	editCheck                     // check that there is memory up to value bytes behind the stack pointer
 	editFirst                     // branch to label if the local with the index value is 0
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back behind it
@@ -449,7 +450,7 @@ func (e *edit) size() int {
 	switch e.kind {
 	case editCharge:
 		return 4 + 5 + 5 + 10
-	case editFirst:
+	case editFirst, editCheck:
 		return 16
 	case editIndex, editCut, editAccess, editNegated, editUnfused, editNotZero:
 		return 8
@@ -506,6 +507,11 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = append(out, e.fill)
 		case editUnfused:
 			out = append(out, e.fill, opI32Eqz)
+		case editCheck:
+			if e.value > 0 {
+				out = append(out, opLocalGet, stackPointer, opI32Load8U, 0)
+				out = append(appendUvarint(out, uint64(e.value-1)), opDrop)
+			}
 		case editFirst:
 			out = appendUvarint(append(out, opLocalGet), uint64(e.value))
 			out = appendUvarint(append(out, opI32Eqz, opBrIf), uint64(e.label))
