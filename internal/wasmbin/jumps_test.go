@@ -178,7 +178,7 @@ func threaded(t *testing.T, m *module) (n int) {
 func sameStates(t *testing.T, m *module) bool {
 	t.Helper()
 	m.Memories = []Limits{{Min: 1}} // For what a guest of Go is known by.
-	ok := sameRewritten(t, m.Encode())
+	ok := sameRewritten(t, m.Encode()) && exact(t, m.Encode())
 	m.asGo()
 	return sameRewritten(t, m.Encode()) && ok
 }
@@ -213,4 +213,32 @@ func sameRewritten(t *testing.T, bin []byte) bool {
 		ok = false
 	}
 	return ok
+}
+
+// exact reports whether a function of states spends what it spends with a charge in
+// front of each instruction.
+func exact(t *testing.T, bin []byte) bool {
+	t.Helper()
+	rewritten, _ := rewriteFor(t, bin, Options{Meter: true})
+	each, err := countEach(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fuels []uint64
+	for _, bin := range [][]byte{each, rewritten} {
+		mod := instance(t, engines["interpreter"](), bin)
+		fuel := mod.ExportedGlobal(FuelGlobal).(api.MutableGlobal)
+		for state := range uint64(15) {
+			fuel.Set(1 << 40)
+			if _, err := mod.ExportedFunction("f").Call(t.Context(), state-1, 100); err != nil {
+				t.Fatal(err)
+			}
+			fuels = append(fuels, 1<<40-fuel.Get())
+		}
+	}
+	diff := cmp.Diff(fuels[:len(fuels)/2], fuels[len(fuels)/2:])
+	if diff != "" {
+		t.Errorf("fuel from each state, each instruction charged -, rewritten +\n%s", diff)
+	}
+	return diff == ""
 }
