@@ -5,8 +5,10 @@ import "slices"
 // wazero's compiler makes one instruction of an `and` whose result is compared with 0
 // and branched upon, also where the 0 stands first, and does not turn the comparison
 // round then: of `0 < (a & b)` it makes `(a & b) < 0`. LLVM has constants last, but Go
-// writes x > 0 with the 0 first. So such a branch gets the opposite comparison and an
-// i32.eqz, which the compiler makes nothing of.
+// writes x > 0 with the 0 first. And on arm64 the instruction leaves another carry than a
+// comparison with 0 does, so unsigned comparisons are wrong in either order. So such a
+// branch gets the opposite comparison and an i32.eqz, which the compiler makes nothing
+// of.
 
 // comparison is what the last instructions say about a branch that follows.
 type comparison struct {
@@ -16,7 +18,8 @@ type comparison struct {
 	// local had.
 	ands []uint32
 	// ordered is the last comparison of integers for less or more if its second operand
-	// may be the result of an `and`, and next where the instruction behind it begins.
+	// may be the result of an `and`, or it is unsigned and that is 0, and next where the
+	// instruction behind it begins.
 	ordered place
 	next    int
 }
@@ -50,9 +53,12 @@ func (b *bodyRewriter) compare() {
 		if c.isAnd(c.from) && !slices.Contains(c.ands, s.imm) {
 			c.ands = append(c.ands, s.imm)
 		}
-	case opI32LtS, opI32LtU, opI32GtS, opI32GtU, opI32LeS, opI32LeU, opI32GeS, opI32GeU,
-		opI64LtS, opI64LtU, opI64GtS, opI64GtU, opI64LeS, opI64LeU, opI64GeS, opI64GeU:
+	case opI32LtS, opI32GtS, opI32LeS, opI32GeS, opI64LtS, opI64GtS, opI64LeS, opI64GeS:
 		if c.isAnd(c.from) {
+			c.ordered, c.next = place{op: op, at: s.at}, s.pos
+		}
+	case opI32LtU, opI32GtU, opI32LeU, opI32GeU, opI64LtU, opI64GtU, opI64LeU, opI64GeU:
+		if zero := (c.from.op == opI32Const || c.from.op == opI64Const) && s.buf[c.from.at+1] == 0; zero || c.isAnd(c.from) {
 			c.ordered, c.next = place{op: op, at: s.at}, s.pos
 		}
 	case opIf, opBrIf:

@@ -511,7 +511,7 @@ func countEach(bin []byte) ([]byte, error) {
 				constant = s.constant()
 				edits = append(edits, edit{at: s.at, end: s.at, kind: editCharge, cost: cost})
 			}
-			slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
+			slices.SortStableFunc(edits, func(a, b edit) int { return 64*(a.at-b.at) + int(a.kind) - int(b.kind) }) // Charges first.
 			b.edits = edits
 			c.Body = b.emit(nil, c.Body, locals, 0, 0)
 			if bulk {
