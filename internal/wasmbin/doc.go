@@ -46,9 +46,9 @@
 // loop, else, end). Bulk operations cost, besides, 1 for [BytesPerFuel] bytes or
 // for an element of a table, and [FuelPerPage] for a page of memory. The charge
 // for a run is the number of the instructions that ran, of those that are left of
-// a guest of Go. Only a trap or an exception that leaves straight code in the middle
-// leaves the rest of that code charged. So a call costs the same each time, on each machine, and on wazero's
-// compiler and interpreter alike.
+// a guest of Go. Only a trap or an exception that leaves straight code in the
+// middle leaves the rest of that code charged. So a call costs the same each time,
+// on each machine, and on wazero's compiler and interpreter alike.
 //
 // The fuel is compared at the head of each loop and at the entry of each
 // function that calls others or is large, so between two comparisons only

@@ -1,7 +1,5 @@
 package wasmbin
 
-import "slices"
-
 // wazero's compiler makes one instruction of an `and` whose result is compared with 0
 // and branched upon, also where the 0 stands first, and does not turn the comparison
 // round then: of `0 < (a & b)` it makes `(a & b) < 0`. LLVM has constants last, but Go
@@ -14,9 +12,10 @@ import "slices"
 type comparison struct {
 	// from is the instruction before, but for an end or a nop.
 	from place
-	// ands are the locals that were set to the result of an `and`, or to what such a
-	// local had.
-	ands []uint32
+	// ands says of each local whether it was set to the result of an `and`, or to what
+	// such a local had: then it has the number of the function.
+	ands     []uint32
+	function uint32
 	// ordered is the last comparison of integers for less or more if its second operand
 	// may be the result of an `and`, or it is unsigned and that is 0, and next where the
 	// instruction behind it begins.
@@ -24,8 +23,13 @@ type comparison struct {
 	next    int
 }
 
-// begin begins a function.
-func (c *comparison) begin() { *c = comparison{ands: c.ands[:0], next: none} }
+// begin begins a function with so many locals.
+func (c *comparison) begin(locals uint64) {
+	if uint64(len(c.ands)) < locals {
+		c.ands = make([]uint32, locals)
+	}
+	*c = comparison{ands: c.ands, function: c.function + 1, next: none}
+}
 
 // isAnd reports whether an instruction may leave the result of an `and`: wazero sees
 // through locals and globals.
@@ -34,7 +38,7 @@ func (c *comparison) isAnd(p place) bool {
 	case opI32And, opI64And, opGlobalGet:
 		return true
 	case opLocalGet, opLocalTee:
-		return slices.Contains(c.ands, p.imm)
+		return uint64(p.imm) < uint64(len(c.ands)) && c.ands[p.imm] == c.function
 	}
 	return false
 }
@@ -50,8 +54,8 @@ func (b *bodyRewriter) compare() {
 		}
 		return
 	case opLocalSet, opLocalTee:
-		if c.isAnd(c.from) && !slices.Contains(c.ands, s.imm) {
-			c.ands = append(c.ands, s.imm)
+		if c.isAnd(c.from) && uint64(s.imm) < uint64(len(c.ands)) {
+			c.ands[s.imm] = c.function
 		}
 	case opI32LtS, opI32GtS, opI32LeS, opI32GeS, opI64LtS, opI64GtS, opI64LeS, opI64GeS:
 		if c.isAnd(c.from) {

@@ -90,3 +90,36 @@ func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
 	}
 	t.Logf("wazero by itself branches wrongly in %d cases", wrong)
 }
+
+// TestManyLocalsSetToAnds has a function in which each of many locals is set to the
+// result of an `and`, and compared: it must take no longer than other code of its size,
+// and the last one must be known as well as the first.
+func TestManyLocalsSetToAnds(t *testing.T) {
+	const n = 40_000
+	var code []byte
+	for i := range n {
+		code = append(code, asm(get(0), get(0), opI32And, opLocalSet, u(uint32(i+1)),
+			i32c(0), opLocalGet, u(uint32(i+1)), opI32LtS, opIf, blockTypeEmpty, opEnd)...)
+	}
+	var m module
+	m.fn("f", types(I32), nil, nil, code)
+	c := &m.Codes[0]
+	c.LocalGroups, c.Locals, c.NumLocals = 1, append(u(n), byte(I32)), n
+	rw := &rewriter{Module: &m.Module, opts: Options{Meter: true}, info: &Info{}}
+	if err := rw.describe(); err != nil {
+		t.Fatal(err)
+	}
+	b := rw.bodies()
+	if err := b.rewrite(0, c, m.Functions[0]); err != nil {
+		t.Fatal(err)
+	}
+	unfused := 0
+	for _, e := range b.edits {
+		if e.kind == editUnfused {
+			unfused++
+		}
+	}
+	if unfused != n {
+		t.Errorf("%d of %d comparisons are guarded", unfused, n)
+	}
+}

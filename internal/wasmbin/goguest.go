@@ -109,7 +109,7 @@ func (b *bodyRewriter) access(depth int) {
 		return
 	}
 	if a.stack {
-		o.reach(b, offset+uint64(accessBytes[s.op-opI32Load]))
+		b.reach(offset + uint64(accessBytes[s.op-opI32Load]))
 	}
 	if a.edit == none {
 		return
@@ -120,8 +120,9 @@ func (b *bodyRewriter) access(depth int) {
 }
 
 // reach notes an access to the stack up to an offset from its pointer.
-func (o *operands) reach(b *bodyRewriter, end uint64) {
+func (b *bodyRewriter) reach(end uint64) {
 	s := &b.scanner
+	o := &b.operands
 	switch {
 	case o.check == none:
 		o.check, o.end = len(b.edits), end
@@ -147,7 +148,7 @@ func (b *bodyRewriter) negate(p place) bool {
 	case op == opI64Eqz:
 		// Two instructions as before, of which wazero makes one.
 		e.kind = editNotZero
-	case op < opI32Eq, op == opI64Eqz, op > opI64GeU, b.comparison.next == s.at:
+	case op < opI32Eq, op > opI64GeU, b.comparison.next == s.at:
 		return false
 	default:
 		e.fill = inverse(op)

@@ -182,7 +182,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	b.current, b.catches, b.stores, b.checked = 0, false, false, false
 	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
 	b.operands.forget()
-	b.comparison.begin()
+	b.comparison.begin(locals)
 	calls := false
 	for s.next() {
 		if len(b.frames) == 0 {

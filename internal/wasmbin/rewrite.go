@@ -402,7 +402,8 @@ func (rw *rewriter) bodies() *bodyRewriter {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	if b.fromGo = rw.opts.asGo; rw.opts.Meter {
+	b.fromGo = rw.opts.asGo
+	if rw.opts.Meter {
 		for i := range rw.Codes {
 			if rw.Codes[i].replace(&rw.types[rw.Functions[i]]) {
 				b.fromGo = true
