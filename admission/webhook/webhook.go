@@ -72,6 +72,9 @@ const (
 	defaultAddr         = ":8443"
 	defaultDrainDelay   = 5 * time.Second
 	defaultDrainTimeout = 30 * time.Second
+	// quietDrain is how long a connection without a request is waited for when the
+	// server ends: what net/http gives one that has sent nothing yet.
+	quietDrain = 5 * time.Second
 )
 
 // Server is a server of webhooks. It runs once.
@@ -82,6 +85,8 @@ type Server struct {
 	Listening func(net.Addr)
 
 	listening, draining atomic.Bool
+	// started and answered count requests.
+	started, answered atomic.Int64
 	// loaded says that Config.Ready has returned nil once.
 	loaded atomic.Bool
 }
@@ -115,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("webhook server: %w", err)
 	}
 	server := &http.Server{
-		Handler:           s.Handler(),
+		Handler:           s.counted(s.Handler()),
 		TLSConfig:         certificates.config(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       admission.MaxTimeout + 10*time.Second,
@@ -155,10 +160,38 @@ func (s *Server) drain(server *http.Server) error {
 	time.Sleep(delay)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return fmt.Errorf("webhook server: wait for requests: %w", errors.Join(err, server.Close()))
+	shut := make(chan error, 1)
+	go func() { shut <- server.Shutdown(ctx) }()
+	look := time.NewTicker(quietDrain / 50)
+	defer look.Stop()
+	seen, since := s.started.Load(), time.Now()
+	for {
+		select {
+		case err := <-shut:
+			if err != nil {
+				return fmt.Errorf("webhook server: wait for requests: %w", errors.Join(err, server.Close()))
+			}
+			return nil
+		case now := <-look.C:
+			// A connection of HTTP/2 that was at its handshake when Shutdown began,
+			// and has no request then, is waited for to the end (golang/go#81153).
+			// answered is read first: a request that starts between the two counts.
+			if answered, started := s.answered.Load(), s.started.Load(); answered != started || started != seen {
+				seen, since = started, now
+			} else if now.Sub(since) >= quietDrain {
+				server.Close()
+			}
+		}
 	}
-	return nil
+}
+
+// counted counts the requests that h is at.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.started.Add(1)
+		defer s.answered.Add(1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Handler returns what the server serves, for a server of one's own.

@@ -378,6 +378,48 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A connection whose handshake ends after the server has begun to end, and that has
+// no request, does not keep it.
+func TestDrainWithALateConnection(t *testing.T) {
+	t.Parallel()
+	s := run(t, func(_ *server, c *webhook.Config) { c.DrainTimeout = time.Minute })
+	addr := strings.TrimPrefix(s.url, "https://")
+	late, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	// Connections are accepted in turn: with an answer to the next, late is one that
+	// the server has.
+	if code, _ := get(t, s.client(t, nil), s.url+"/healthz"); code != 200 {
+		t.Fatalf("/healthz answers %d", code)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.stop() }()
+	until(t, func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	pool := x509.NewCertPool()
+	pool.AddCert(s.ca.cert)
+	client := tls.Client(late, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}})
+	// The preface of HTTP/2 with settings that change nothing, RFC 9113, section 3.4.
+	if _, err := client.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the server waits for a connection without a request")
+	}
+}
+
 // While a server drains, clients go on to another one, and none of them loses a
 // request.
 func TestDrainUnderLoad(t *testing.T) {
