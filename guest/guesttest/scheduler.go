@@ -292,7 +292,7 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	t.Helper()
 	scored := make([]string, len(scores))
 	for i, s := range scores {
-		scored[i] = s.Name
+		scored[i] = s.Name()
 	}
 	defer c.r.enter(false, scored...)()
 	if n := c.r.native; n != nil {
@@ -309,12 +309,12 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	}
 	list := make(fwk.NodeScoreList, len(scores))
 	for i, s := range scores {
-		list[i] = fwk.NodeScore{Name: s.Name, Score: s.Score}
+		list[i] = fwk.NodeScore{Name: s.Name(), Score: s.Score}
 	}
 	status := extensions.NormalizeScore(context.Background(), c.hosted, c.of, list)
 	out := make(sched.NodeScoreList, len(list))
 	for i, s := range list {
-		out[i] = sched.NodeScore{Name: s.Name, Score: s.Score}
+		out[i] = sched.NodeScoreOf(s.Name, s.Score)
 	}
 	return out, statusOf(t, status)
 }

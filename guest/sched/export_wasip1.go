@@ -229,7 +229,7 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 //go:wasmexport prescore
 func exportPreScore(cycle, pod uint64) int32 {
 	calls++
-	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), NodeInfos{&nodeInfos{text: string(hostNodeNames())}})))
+	return int32(finish(registered.preScore.PreScore(cycleOf(cycle), podOf(pod), NodeInfos{&nodeInfos{call: calls}})))
 }
 
 //go:wasmexport score
@@ -261,18 +261,10 @@ func normalize(change func(NodeScoreList) *Status) int32 {
 	scoresBytes = append(scoresBytes[:0], hostNodeScores()...)
 	// A guest has the byte order of the host's answer.
 	scores := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scoresBytes))), len(scoresBytes)/8)
-	// One string for all names: a plugin may keep a name.
-	names := hostNodeNames()
-	text := string(append(names, padding...))
 	scoreList = slices.Grow(scoreList[:0], len(scores))[:len(scores)]
-	start := 0
 	for i := range scoreList {
-		if start >= len(names) {
-			panic("kubewasm: host named fewer nodes than it has scores of")
-		}
-		end := indexNUL(text, start)
-		scoreList[i] = NodeScore{text[start:end], scores[i]}
-		start = end + 1
+		s := &scoreList[i]
+		s.Score, s.number, s.call = scores[i], uint32(i+1), uint32(calls)
 	}
 	status := change(scoreList)
 	if status.IsSuccess() {
@@ -282,6 +274,23 @@ func normalize(change func(NodeScoreList) *Status) int32 {
 		hostResultScores(scoresBytes)
 	}
 	return int32(finish(status))
+}
+
+var (
+	passedNames []string
+	// passedTo is the call that passedNames were passed to.
+	passedTo uint64
+)
+
+// namesOf returns the names of the nodes that were passed to a call, which runs.
+func namesOf(call uint32) []string {
+	if call != uint32(calls) {
+		panic("kubewasm: the names of nodes were asked for after the call that the nodes were passed to")
+	}
+	if passedTo != calls {
+		passedNames, passedTo = SnapshotNodeNames(), calls
+	}
+	return passedNames
 }
 
 //go:wasmexport normalizescore

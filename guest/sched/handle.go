@@ -1,9 +1,7 @@
 package sched
 
 import (
-	"math/bits"
 	"strings"
-	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -25,24 +23,6 @@ func splitNames(text string) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
-}
-
-// padding is behind a text that indexNUL looks through.
-const padding = "\x00\x00\x00\x00\x00\x00\x00\x00"
-
-// indexNUL returns where the first NUL of text is, at start or behind it. There is
-// padding at the end. It looks at eight bytes at a time, which the scores of a
-// cycle's nodes need: strings.IndexByte takes a guest 330 instructions for a name
-// of 23 letters, this 100.
-func indexNUL(text string, start int) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	for i := start; ; i += 8 {
-		x := *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(text)), i))
-		// The lowest bit that is left is that of the first byte that is 0.
-		if zeros := (x - ones) &^ x & tops; zeros != 0 {
-			return i + bits.TrailingZeros64(zeros)>>3
-		}
-	}
 }
 
 // appendNames appends each name with a NUL after it.

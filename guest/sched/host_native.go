@@ -22,6 +22,8 @@ func hostListObjects(request string) []byte { return scheduler.Current().ListObj
 func hostAllowWaitingPod(uid string) bool      { return scheduler.Current().AllowWaitingPod(uid) }
 func hostRejectWaitingPod(request string) bool { return scheduler.Current().RejectWaitingPod(request) }
 
+func namesOf(uint32) []string { return nil }
+
 func hostNodeNames() []byte { return scheduler.Current().NodeNames() }
 
 func hostNodeByName(name string) (NodeInfo, bool) {

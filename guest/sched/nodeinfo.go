@@ -273,13 +273,13 @@ func readImages(images []ImageState, b []byte) []ImageState {
 	return images
 }
 
-// NodeInfos are nodes that were passed to a function, by their names. What is
-// known about each is asked for when it is needed.
+// NodeInfos are nodes that were passed to a function, by their names. The names, and
+// what is known about each, are asked for when they are needed, in the same call.
 type NodeInfos struct{ d *nodeInfos }
 
 type nodeInfos struct {
-	// text is the names, a NUL after each, until names are asked for.
-	text  string
+	// call is the one that the nodes were passed to, 0 in native tests.
+	call  uint64
 	names []string
 	infos []NodeInfo // In native tests.
 }
@@ -293,13 +293,13 @@ func NodeInfosOf(infos ...NodeInfo) NodeInfos {
 	return NodeInfos{&nodeInfos{names: names, infos: infos}}
 }
 
-// list returns the names: most plugins never ask for them.
+// list returns the names.
 func (l NodeInfos) list() []string {
 	if l.d == nil {
 		return nil
 	}
-	if l.d.text != "" {
-		l.d.names, l.d.text = splitNames(l.d.text), ""
+	if l.d.names == nil && l.d.call != 0 {
+		l.d.names = namesOf(uint32(l.d.call))
 	}
 	return l.d.names
 }

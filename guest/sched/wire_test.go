@@ -2,7 +2,6 @@ package sched
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,17 +48,6 @@ func TestReadWhatTheHostTells(t *testing.T) {
 	want := Placement{Name: "rack", NodeNames: []string{"n1", "n2"}, Assignments: []Nomination{{"shop", "web", "n2"}}}
 	if diff := cmp.Diff(want, placement); diff != "" {
 		t.Errorf("placement (-want +got):\n%s", diff)
-	}
-}
-
-func TestIndexNUL(t *testing.T) {
-	for length := range 40 {
-		for _, filler := range []string{"a", "\x01", "\x80", "\xff"} {
-			name := strings.Repeat(filler, length)
-			if got := indexNUL("xyz"+name+"\x00"+name+padding, 3); got != 3+length {
-				t.Errorf("behind %d of %q: got %d", length, filler, got)
-			}
-		}
 	}
 }
 

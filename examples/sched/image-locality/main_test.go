@@ -35,7 +35,7 @@ func TestScore(t *testing.T) {
 }
 
 func TestNormalizeScore(t *testing.T) {
-	scores := sched.NodeScoreList{{Name: "a", Score: 10}, {Name: "b", Score: 40}, {Name: "c"}}
+	scores := sched.NodeScoreList{sched.NodeScoreOf("a", 10), sched.NodeScoreOf("b", 40), sched.NodeScoreOf("c", 0)}
 	if status := (imageLocality{}).NormalizeScore(sched.NewCycleState(), core.Pod{}, scores); !status.IsSuccess() {
 		t.Fatal(status)
 	}

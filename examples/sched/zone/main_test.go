@@ -57,14 +57,14 @@ func TestScoreAndNormalizeScore(t *testing.T) {
 		if !s.IsSuccess() {
 			t.Fatal(s)
 		}
-		scores = append(scores, sched.NodeScore{Name: node.Metadata().Name(), Score: score})
+		scores = append(scores, sched.NodeScoreOf(node.Metadata().Name(), score))
 	}
 	if s := z.NormalizeScore(state, pod, scores); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	for i, want := range []int64{75, 0, 100} {
 		if scores[i].Score != want {
-			t.Errorf("%s has the score %d, want %d", scores[i].Name, scores[i].Score, want)
+			t.Errorf("%s has the score %d, want %d", scores[i].Name(), scores[i].Score, want)
 		}
 	}
 }

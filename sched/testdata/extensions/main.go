@@ -267,7 +267,7 @@ func (plugin) ScorePlacement(_ sched.CycleState, _ sched.PodGroupInfo, p sched.P
 
 func (plugin) NormalizePlacementScore(_ sched.CycleState, _ sched.PodGroupInfo, scores sched.NodeScoreList) *sched.Status {
 	for i := range scores {
-		scores[i].Score = int64(len(scores[i].Name))
+		scores[i].Score = int64(len(scores[i].Name()))
 	}
 	return nil
 }

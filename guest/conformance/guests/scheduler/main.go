@@ -66,7 +66,7 @@ func (g *guest) Score(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) (int6
 func (g *guest) NormalizeScore(state sched.CycleState, _ core.Pod, scores sched.NodeScoreList) *sched.Status {
 	for i := range scores {
 		scores[i].Score = 100 - scores[i].Score
-		if scores[i].Name == wanted(state) {
+		if scores[i].Name() == wanted(state) {
 			scores[i].Score = 100
 		}
 	}

@@ -35,15 +35,15 @@ func TestCycle(t *testing.T) {
 		if !c.Status.IsSuccess() || !slices.Equal(c.NodeNames, []string{"n1", "node-2"}) {
 			t.Errorf("PreFilter: %s, nodes %v", c.Status, c.NodeNames)
 		}
-		scores := sched.NodeScoreList{{Name: "n1"}, {Name: "node-2"}}
+		scores := sched.NodeScoreList{sched.NodeScoreOf("n1", 0), sched.NodeScoreOf("node-2", 0)}
 		for i := range scores {
 			var status *sched.Status
-			if scores[i].Score, status = c.Score(t, "metadata: {name: "+scores[i].Name+"}"); !status.IsSuccess() {
+			if scores[i].Score, status = c.Score(t, "metadata: {name: "+scores[i].Name()+"}"); !status.IsSuccess() {
 				t.Error(status)
 			}
 		}
 		got, status := c.NormalizeScore(t, scores)
-		if want := (sched.NodeScoreList{{Name: "n1", Score: 20}, {Name: "node-2", Score: 60}}); !status.IsSuccess() || !slices.Equal(got, want) {
+		if want := (sched.NodeScoreList{sched.NodeScoreOf("n1", 20), sched.NodeScoreOf("node-2", 60)}); !status.IsSuccess() || !slices.Equal(got, want) {
 			t.Errorf("NormalizeScore: %v, %s; want %v", got, status, want)
 		}
 		if scores[0].Score != 2 {
