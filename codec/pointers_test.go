@@ -7,31 +7,27 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// find looks an Object up as Table does.
-func (p *pointers) find(node *corev1.Node) *Object {
-	for o := p.bucket((&Object{node: node}).hash()); o != nil; o = o.next.Load() {
-		if o.node == node {
-			return o
-		}
-	}
-	return nil
-}
+	"github.com/kubewasm/kubewasm/abi"
+)
 
 // TestPointersAreAMap compares with a map of Go, while others read: what they find
 // must be what they look for.
 func TestPointersAreAMap(t *testing.T) {
 	nodes := make([]corev1.Node, 300)
-	var p pointers
+	var p pointers[corev1.Node]
+	var epoch atomic.Uint64
+	get := func(n *corev1.Node) *Object { return p.get(n, &epoch) }
+	// The Ref of an Object says which Node it is of.
+	objectOf := func(i int) *Object { return &Object{Ref: abi.MakeRef(1, uint32(i))} }
 	want := map[*corev1.Node]*Object{}
 	var stop atomic.Bool
 	var readers sync.WaitGroup
 	for g := range 2 {
 		readers.Go(func() {
 			for r := rand.New(rand.NewPCG(1, uint64(g))); !stop.Load(); {
-				node := &nodes[r.IntN(len(nodes))]
-				if o := p.find(node); o != nil && o.node != node {
+				i := r.IntN(len(nodes))
+				if o := get(&nodes[i]); o != nil && o.Ref.Slot() != uint32(i) {
 					t.Error("found the Object of another Node")
 				}
 			}
@@ -39,34 +35,36 @@ func TestPointersAreAMap(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(3, 5))
 	for range 20_000 {
-		node := &nodes[r.IntN(len(nodes))]
+		epoch.Add(1)
+		i := r.IntN(len(nodes))
+		node := &nodes[i]
 		if old := want[node]; old != nil && r.IntN(2) == 0 {
-			p.remove(old)
-			p.remove(old) // It is gone, which does no harm.
+			p.remove(node)
+			p.remove(node) // It is gone, which does no harm.
 			delete(want, node)
 		} else if old == nil {
-			want[node] = &Object{node: node}
-			p.add(want[node])
+			want[node] = objectOf(i)
+			p.add(node, want[node], epoch.Load())
 		}
 		if r.IntN(5000) == 0 {
 			p.clear()
 			clear(want)
 		}
-		if got := p.find(node); got != want[node] {
+		if got := get(node); got != want[node] {
 			t.Fatalf("got %p, want %p", got, want[node])
 		}
 	}
 	stop.Store(true)
 	readers.Wait()
-	if p.count != len(want) {
-		t.Errorf("got %d Objects, want %d", p.count, len(want))
+	if p.live != len(want) {
+		t.Errorf("got %d Objects, want %d", p.live, len(want))
 	}
 	for i := range nodes {
-		if got := p.find(&nodes[i]); got != want[&nodes[i]] {
+		if got := get(&nodes[i]); got != want[&nodes[i]] {
 			t.Errorf("got %p, want %p", got, want[&nodes[i]])
 		}
 	}
-	if buckets := len(*p.buckets.Load()); buckets&(buckets-1) != 0 || buckets < 2*p.count {
-		t.Errorf("%d buckets for %d Objects", buckets, p.count)
+	if n := len(*p.entries.Load()); n&(n-1) != 0 || n < 2*(p.live+p.removed) || n > 1024 {
+		t.Errorf("%d entries for %d Objects and %d that were removed", n, p.live, p.removed)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // whole, and so does everything below a field that is named; of a map of which
 // entries are named those travel that it has. The fields that
 // say which object it is, metadata.name, metadata.namespace and metadata.uid,
-// always travel, and metadata.managedFields never does. A Projection does not
-// change.
+// always travel, unless [NamelessNodes] takes them away from Nodes, and
+// metadata.managedFields never does. A Projection does not change.
 type Projection struct {
 	paths []string
 	// kinds has a tree for each kind of which fields are named.
@@ -29,6 +29,8 @@ type Projection struct {
 	// pod and node encode what travels of either, declared what paths name of a
 	// Pod, nil if they name nothing of it.
 	pod, node, declared encoder
+	// nameless says that a Node has only what paths name.
+	nameless bool
 }
 
 // kinds are the objects that travel by ref, by the first element of a path.
@@ -40,7 +42,11 @@ var kinds = map[string]reflect.Type{
 // managedFields is what never travels.
 const managedFields = "managedFields"
 
-// identity is what always travels.
+// NamelessNodes is the path that takes away what says which Node it is, see
+// [ParseProjection].
+const NamelessNodes = "-node.metadata"
+
+// identity is what travels unasked.
 var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}}
 
 // ParseProjection makes a Projection of paths such as "node.metadata.labels" and
@@ -50,6 +56,10 @@ var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"met
 // "node.metadata.labels[topology.kubernetes.io/zone]". No paths are the nil
 // Projection.
 //
+// [NamelessNodes] beside paths of a Node is for a guest that does not ask which Node it
+// is: metadata.name and metadata.uid are left out then, unless other paths name them,
+// and Nodes that are equal in what is left are one object to the guest.
+//
 // The error names every path that there is not, with the nearest that there is.
 func ParseProjection(paths []string) (*Projection, error) {
 	if len(paths) == 0 {
@@ -58,9 +68,16 @@ func ParseProjection(paths []string) (*Projection, error) {
 	p := &Projection{kinds: map[string]*tree{}}
 	var errs []error
 	for _, path := range paths {
+		if path == NamelessNodes {
+			p.nameless = true
+			continue
+		}
 		if err := p.add(path); err != nil {
 			errs = append(errs, fmt.Errorf("field path %q: %w", path, err))
 		}
+	}
+	if p.nameless && p.kinds["node"] == nil {
+		errs = append(errs, fmt.Errorf("field path %q: the fields of a Node that travel must be named beside it", NamelessNodes))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -69,6 +86,9 @@ func ParseProjection(paths []string) (*Projection, error) {
 		p.declared = p.encoder("pod")
 	}
 	for kind, t := range p.kinds {
+		if kind == "node" && p.nameless {
+			continue
+		}
 		for _, path := range identity {
 			_ = t.add(kinds[kind], path, "") // Every kind has them.
 		}
@@ -147,12 +167,19 @@ func (p *Projection) Union(q *Projection) *Projection {
 			paths = append(paths, path)
 		}
 	}
+	if p.nameless && q.nameless {
+		paths = append(paths, NamelessNodes)
+	}
 	union, err := ParseProjection(paths)
 	if err != nil {
 		panic(err) // They have been parsed before.
 	}
 	return union
 }
+
+// Nameless reports whether the Projection leaves out which Node it is, so that Nodes
+// with equal bytes are one object.
+func (p *Projection) Nameless() bool { return p != nil && p.nameless }
 
 // Equal reports whether both name the same fields by the same paths.
 func (p *Projection) Equal(q *Projection) bool { return slices.Equal(p.Paths(), q.Paths()) }

@@ -52,6 +52,7 @@ func TestParseProjectionNamesEveryMistake(t *testing.T) {
 		"node.metadata.labels[a].b",
 		"pod.spec..x",
 		"",
+		"-pod.metadata",
 	})
 	want := []string{
 		`field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`,
@@ -79,8 +80,12 @@ func TestParseProjectionNamesEveryMistake(t *testing.T) {
 	if diff := cmp.Diff(want, got[:min(len(want), len(got))]); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
-	if len(got) != len(want)+2 {
-		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+2, err)
+	if len(got) != len(want)+3 {
+		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+3, err)
+	}
+	const alone = `field path "-node.metadata": the fields of a Node that travel must be named beside it`
+	if _, err := ParseProjection([]string{NamelessNodes, "pod.spec"}); err == nil || err.Error() != alone {
+		t.Errorf("got error %v, want %s", err, alone)
 	}
 }
 
@@ -94,6 +99,13 @@ func TestUnion(t *testing.T) {
 	}
 	if got := labels.Union(projection(t, "pod.spec")); got != nil {
 		t.Errorf("got %s, want everything: each has one kind whole", got)
+	}
+	namelessLabels, namelessTaints := projection(t, "node.metadata.labels", NamelessNodes), projection(t, "node.spec.taints", NamelessNodes)
+	if got := namelessLabels.Union(namelessTaints); got.String() != "-node.metadata, node.metadata.labels, node.spec.taints" || !got.Nameless() {
+		t.Errorf("got %s", got)
+	}
+	if got := namelessLabels.Union(taints); got.String() != "node.metadata.labels, node.spec.taints" || got.Nameless() {
+		t.Errorf("got %s; one of them needs the name", got)
 	}
 	if !labels.Union(labels).Equal(labels) || labels.Equal(taints) || labels.Equal(nil) || !(*Projection)(nil).Equal(nil) {
 		t.Error("Equal is wrong")

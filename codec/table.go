@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -14,53 +13,28 @@ import (
 
 // Object is a version of an object, encoded. It does not change.
 type Object struct {
-	// What a look at a Node reads comes first, and fits into a line of the
-	// processor's cache.
-
 	// Ref is what guests know this version by.
 	Ref abi.Ref
-	// node or pod is the object itself.
-	node *corev1.Node
-	// next is the next Object in its bucket.
-	next atomic.Pointer[Object]
-	// used is the epoch in which the object was asked for, or one of the few
-	// before it.
-	used atomic.Uint64
 	// Notes is room for what the holder of the Table finds out about this version.
-	// It stays when the object is encoded anew and its bytes are what they were.
 	Notes [4]atomic.Uint64
-	pod   *corev1.Pod
 	bytes []byte
 }
 
-// smallObject is an Object with room for its bytes, of 352 bytes together: what few
+// smallObject is an Object with room for its bytes, of 320 bytes together: what few
 // declared fields of a Node have, for the most part.
 type smallObject struct {
 	Object
 	room [256]byte
 }
 
-// newObject returns an Object with a copy of b, or the bytes of old, which are the
-// same, if it is not nil.
-func newObject(b []byte, old *Object) *Object {
-	var o *Object
-	switch {
-	case len(b) <= len(smallObject{}.room):
-		// Not the bytes of old: they would keep it and its Node in memory.
-		small := &smallObject{}
-		o = &small.Object
-		o.bytes = small.room[:copy(small.room[:], b):len(b)]
-	case old != nil:
-		o = &Object{bytes: old.bytes}
-	default:
-		o = &Object{bytes: bytes.Clone(b)}
+// newObject returns an Object with a copy of b.
+func newObject(b []byte) *Object {
+	if len(b) > len(smallObject{}.room) {
+		return &Object{bytes: bytes.Clone(b)}
 	}
-	if old != nil {
-		for i := range o.Notes {
-			o.Notes[i].Store(old.Notes[i].Load())
-		}
-	}
-	return o
+	small := &smallObject{}
+	small.bytes = small.room[:copy(small.room[:], b):len(b)]
+	return &small.Object
 }
 
 // Bytes returns the encoded object, which must not be changed.
@@ -73,6 +47,9 @@ func (o *Object) Bytes() []byte { return o.bytes }
 // content. Behind a new pointer the object is encoded, and its version moves
 // only if the bytes did.
 //
+// If the Projection leaves out which Node it is, Nodes with equal bytes are one
+// object: they have the same ref, and a guest reads it once for all of them.
+//
 // A Table forgets objects that were not asked for during the last epochs
 // (see Advance) and uses their slots again, so that its memory, and that of
 // guests, follows the number of objects in use.
@@ -80,26 +57,40 @@ func (o *Object) Bytes() []byte { return o.bytes }
 // The zero value is ready to use. A Table is safe for use by several
 // goroutines.
 type Table struct {
-	// objects holds the current Object of each pointer. Reading it takes no lock:
-	// many goroutines filter nodes at the same time.
-	objects pointers
-	epoch   atomic.Uint64
+	// Reading what is known takes no lock: many goroutines filter nodes at the same
+	// time.
+	nodes objects[string, corev1.Node]
+	pods  objects[podKey, corev1.Pod]
+	epoch atomic.Uint64
 	// projection is what is encoded; nil is everything.
 	projection atomic.Pointer[Projection]
 
 	mu sync.Mutex
-	// The slots of Nodes by their names, and of Pods.
-	nodes map[string]*slot
-	pods  map[podKey]*slot
+	// contents are the slots that Nodes with equal bytes share, by these bytes.
+	contents map[string]*slot
 	// slots is by number. It is copied when it grows, so that Lookup can read
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
 	free  []*slot
 	// places are the slots of objects that pass.
 	places [NewEventObject + 1]*slot
-	// sweepAt is how many slots may be in use before the Table looks for some
-	// to free.
+	// sweepAt is how many objects and contents there may be before the Table looks
+	// for some to forget.
 	sweepAt int
+}
+
+// objects are those of a kind.
+type objects[K comparable, T any] struct {
+	known pointers[T]
+	named map[K]*named[T]
+}
+
+// named is the object that has a name.
+type named[T any] struct {
+	// of is where it was last.
+	of     *T
+	slot   *slot
+	object *Object
 }
 
 // podKey names a Pod in every version.
@@ -110,6 +101,10 @@ type slot struct {
 	number  uint32
 	version uint32
 	current atomic.Pointer[Object]
+	// shared says that it is one of contents, and holders how many objects have it
+	// then.
+	shared  bool
+	holders int
 }
 
 const (
@@ -121,7 +116,7 @@ const (
 	// is still used. To write it in each would take the object's cache line from
 	// the other processors each time.
 	epochsMissed = 16
-	// sweepMin is how many slots a Table uses before it looks for any to free.
+	// sweepMin is how many objects a Table has before it looks for any to forget.
 	sweepMin = 256
 )
 
@@ -134,7 +129,8 @@ func (t *Table) Project(p *Projection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.projection.Store(p)
-	t.objects.clear()
+	t.nodes.known.clear()
+	t.pods.known.clear()
 }
 
 // Projection returns what the Table encodes, nil for everything.
@@ -144,24 +140,20 @@ func (t *Table) Projection() *Projection { return t.projection.Load() }
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
-	for o := t.objects.bucket(maphash.Comparable(seed, pod)); o != nil; o = o.next.Load() {
-		if o.pod == pod {
-			return t.use(o), nil
-		}
+	if o := t.pods.known.get(pod, &t.epoch); o != nil {
+		return o, nil
 	}
-	return t.encode(nil, pod)
+	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, (*Projection).appendPod, func(*Projection) bool { return false })
 }
 
 // Node returns the encoded version of node.
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Node(node *corev1.Node) (*Object, error) {
-	for o := t.objects.bucket(maphash.Comparable(seed, node)); o != nil; o = o.next.Load() {
-		if o.node == node {
-			return t.use(o), nil
-		}
+	if o := t.nodes.known.get(node, &t.epoch); o != nil {
+		return o, nil
 	}
-	return t.encode(node, nil)
+	return encode(t, &t.nodes, node.Name, node, (*Projection).appendNode, (*Projection).Nameless)
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -208,100 +200,121 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 	return o, true
 }
 
-// use notes that o was asked for.
-func (t *Table) use(o *Object) *Object {
-	if epoch := t.epoch.Load(); epoch-o.used.Load() >= epochsMissed {
-		o.used.Store(epoch)
+// get returns the Object of a pointer, nil if it is not known, and notes that it was
+// asked for.
+func (p *pointers[T]) get(of *T, epochs *atomic.Uint64) *Object {
+	k := p.find(of)
+	if k == nil {
+		return nil
 	}
-	return o
+	if epoch := epochs.Load(); epoch-k.used.Load() >= epochsMissed {
+		k.used.Store(epoch)
+	}
+	return k.object.Load()
 }
 
 // scratch holds the buffers that objects are encoded in: most of them turn out to
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// encode encodes a Node or a Pod that is behind a new pointer.
-func (t *Table) encode(node *corev1.Node, pod *corev1.Pod) (*Object, error) {
+// encode encodes an object that is behind a new pointer. shares says whether objects
+// of the kind with equal bytes are one.
+func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, appendTo func(*Projection, []byte, *T) ([]byte, error), shares func(*Projection) bool) (*Object, error) {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
 	for {
 		projection := t.projection.Load()
-		var err error
-		b := (*buffer)[:0]
-		if node != nil {
-			b, err = projection.appendNode(b, node)
-		} else {
-			b, err = projection.appendPod(b, pod)
-		}
+		b, err := appendTo(projection, (*buffer)[:0], of)
 		if err != nil {
 			return nil, err
 		}
 		*buffer = b
-		if o := t.update(node, pod, b, projection); o != nil {
-			return o, nil
+		t.mu.Lock()
+		// Unless the projection has passed that b was made by.
+		if t.projection.Load() == projection {
+			defer t.mu.Unlock()
+			return update(t, k, name, of, b, shares(projection)), nil
 		}
+		t.mu.Unlock()
 	}
 }
 
-// update makes b, which it copies, the current version of a Node or a Pod. It returns
-// nil if the projection that b was made by has passed.
-func (t *Table) update(node *corev1.Node, pod *corev1.Pod, b []byte, projection *Projection) *Object {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.projection.Load() != projection {
-		return nil
+// update makes b, which it copies, the bytes of an object.
+func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, shared bool) *Object {
+	t.makeRoom()
+	n := k.named[name]
+	if n == nil {
+		n = &named[T]{}
+		if k.named == nil {
+			k.named = map[K]*named[T]{}
+		}
+		k.named[name] = n
 	}
-	s := t.slotOf(node, pod)
-	old := s.current.Load()
-	if old != nil {
-		t.objects.remove(old)
+	if n.of != nil {
+		k.known.remove(n.of)
 	}
-	if old == nil || !bytes.Equal(old.bytes, b) {
-		s.version = abi.NextVersion(s.version)
-		old = nil
+	if n.of = of; n.object == nil || !bytes.Equal(n.object.bytes, b) {
+		t.move(&n.slot, b, shared)
+		n.object = n.slot.current.Load()
 	}
-	o := newObject(b, old)
-	o.Ref, o.node, o.pod = abi.MakeRef(s.version, s.number), node, pod
-	o.used.Store(t.epoch.Load())
-	s.current.Store(o)
-	t.objects.add(o)
-	return o
+	k.known.add(of, n.object, t.epoch.Load())
+	return n.object
 }
 
-// slotOf returns the slot of a Node or a Pod.
-func (t *Table) slotOf(node *corev1.Node, pod *corev1.Pod) *slot {
-	if node != nil {
-		s := t.nodes[node.Name]
-		if s == nil {
+// move gives an object the slot that has b as its bytes, or will have.
+func (t *Table) move(at **slot, b []byte, shared bool) {
+	s := *at
+	if shared {
+		t.leave(s)
+		if s = t.contents[string(b)]; s == nil {
 			s = t.allocate()
-			if t.nodes == nil {
-				t.nodes = map[string]*slot{}
+			s.put(b)
+			s.shared = true
+			if t.contents == nil {
+				t.contents = map[string]*slot{}
 			}
-			t.nodes[node.Name] = s
+			t.contents[string(b)] = s
 		}
-		return s
-	}
-	k := podKey{pod.Namespace, pod.Name}
-	s := t.pods[k]
-	if s == nil {
-		s = t.allocate()
-		if t.pods == nil {
-			t.pods = map[podKey]*slot{}
+		s.holders++
+	} else {
+		if s == nil || s.shared {
+			t.leave(s)
+			s = t.allocate()
 		}
-		t.pods[k] = s
+		s.put(b)
 	}
-	return s
+	*at = s
+}
+
+// put makes a copy of b the next version of what is in the slot.
+func (s *slot) put(b []byte) {
+	s.version = abi.NextVersion(s.version)
+	o := newObject(b)
+	o.Ref = abi.MakeRef(s.version, s.number)
+	s.current.Store(o)
+}
+
+// leave takes an object out of its slot, if it has one. A slot that others may come
+// back to, since it has bytes that they had, stays until sweep.
+func (t *Table) leave(s *slot) {
+	switch {
+	case s == nil:
+	case s.shared:
+		s.holders--
+	default:
+		t.release(s)
+	}
+}
+
+// release makes a slot one that is free.
+func (t *Table) release(s *slot) {
+	s.current.Store(nil)
+	s.shared = false
+	t.free = append(t.free, s)
 }
 
 // allocate returns an empty slot.
 func (t *Table) allocate() *slot {
-	if t.sweepAt == 0 {
-		t.sweepAt = sweepMin
-	}
-	if len(t.free) == 0 && len(t.nodes)+len(t.pods) >= t.sweepAt {
-		t.sweep()
-		t.sweepAt = max(sweepMin, 2*(len(t.nodes)+len(t.pods)))
-	}
 	if n := len(t.free); n > 0 {
 		s := t.free[n-1]
 		t.free = t.free[:n-1]
@@ -319,28 +332,33 @@ func (t *Table) allocate() *slot {
 	return s
 }
 
-// sweep frees the slots of objects that were not used for epochsKept epochs.
-func (t *Table) sweep() {
-	for name, s := range t.nodes {
-		if t.release(s) {
-			delete(t.nodes, name)
+// makeRoom forgets objects if there are many.
+func (t *Table) makeRoom() {
+	if t.size() < max(t.sweepAt, sweepMin) {
+		return
+	}
+	sweep(t, &t.nodes)
+	sweep(t, &t.pods)
+	for b, s := range t.contents {
+		if s.holders == 0 {
+			delete(t.contents, b)
+			t.release(s)
 		}
 	}
-	for k, s := range t.pods {
-		if t.release(s) {
-			delete(t.pods, k)
-		}
-	}
+	t.sweepAt = 2 * t.size()
 }
 
-// release frees a slot, unless its object was used lately.
-func (t *Table) release(s *slot) bool {
-	o := s.current.Load()
-	if o.used.Load()+epochsKept+epochsMissed > t.epoch.Load() {
-		return false
+func (t *Table) size() int { return len(t.nodes.named) + len(t.pods.named) + len(t.contents) }
+
+// sweep forgets the objects of a kind that were not used for epochsKept epochs.
+func sweep[K comparable, T any](t *Table, k *objects[K, T]) {
+	epoch := t.epoch.Load()
+	for name, n := range k.named {
+		if known := k.known.find(n.of); known != nil && known.used.Load()+epochsKept+epochsMissed > epoch {
+			continue
+		}
+		k.known.remove(n.of)
+		t.leave(n.slot)
+		delete(k.named, name)
 	}
-	t.objects.remove(o)
-	s.current.Store(nil)
-	t.free = append(t.free, s)
-	return true
 }

@@ -3,6 +3,8 @@ package codec_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -105,6 +107,83 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestNamelessNodes holds that Nodes are one object if they are equal in the fields
+// that travel, and that a Node goes to another when one of these changes.
+func TestNamelessNodes(t *testing.T) {
+	projection, err := codec.ParseProjection([]string{"node.metadata.labels[zone]", "-node.metadata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table codec.Table
+	table.Project(projection)
+	m, n := node("m", "a"), node("n", "a")
+	m.UID, n.UID = "1", "2"
+	a := refOf(t, &table, m)
+	if got := refOf(t, &table, n); got != a {
+		t.Errorf("an equal Node has ref %x, want %x", got, a)
+	}
+	want, err := projection.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := table.Lookup(a); !ok {
+		t.Error("the shared object is not found")
+	} else if diff := cmp.Diff(want, o.Bytes()); diff != "" {
+		t.Errorf("bytes (-want +got):\n%s", diff)
+	}
+	b := refOf(t, &table, node("n", "b"))
+	if b.Slot() == a.Slot() {
+		t.Errorf("the Node that changed has ref %x, in the slot of %x, which another Node has", b, a)
+	}
+	for _, zone := range []string{"a", "b", "a"} {
+		want := map[string]abi.Ref{"a": a, "b": b}[zone]
+		if got := refOf(t, &table, node("n", zone)); got != want {
+			t.Errorf("back in zone %s it has ref %x, want %x", zone, got, want)
+		}
+	}
+	p, err := table.Pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := table.Pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "q"}}); err != nil || q.Ref.Slot() == p.Ref.Slot() {
+		t.Errorf("two Pods share the slot of %x (error %v)", p.Ref, err)
+	}
+	// With the name they are two again.
+	if projection, err = codec.ParseProjection([]string{"node.metadata.labels[zone]"}); err != nil {
+		t.Fatal(err)
+	}
+	table.Project(projection)
+	if a, b := refOf(t, &table, m), refOf(t, &table, n); a.Slot() == b.Slot() {
+		t.Errorf("refs %x and %x of two Nodes with names", a, b)
+	}
+}
+
+// TestContentsAreForgotten changes the only field that travels of a few Nodes again
+// and again: what they no longer have must go.
+func TestContentsAreForgotten(t *testing.T) {
+	projection, err := codec.ParseProjection([]string{"node.metadata.labels[zone]", "-node.metadata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table codec.Table
+	table.Project(projection)
+	refs := map[abi.Ref]string{}
+	most := uint32(0)
+	for i := range 20_000 {
+		table.Advance()
+		zone := fmt.Sprint(i / 4)
+		ref := refOf(t, &table, node(fmt.Sprint("n", i%8), zone))
+		if at, ok := refs[ref]; ok && at != zone {
+			t.Fatalf("ref %x is of zone %s, and of zone %s before", ref, zone, at)
+		}
+		refs[ref] = zone
+		most = max(most, ref.Slot())
+	}
+	if most > 1000 {
+		t.Errorf("%d slots for 8 Nodes", most+1)
+	}
+}
+
 // TestKindsDoNotMix holds that a Pod and a Node of one name are two objects.
 func TestKindsDoNotMix(t *testing.T) {
 	var table codec.Table
@@ -180,7 +259,19 @@ func TestTableDoesNotAllocate(t *testing.T) {
 // TestTableHammer asks for changing objects from many goroutines; whatever ref
 // comes back must lead to the bytes that went in. Run it with -race.
 func TestTableHammer(t *testing.T) {
+	for _, paths := range [][]string{nil, {"node.metadata.labels", "node.metadata.name", "-node.metadata"}, {"node.metadata.labels", "-node.metadata"}} {
+		t.Run(strings.Join(paths, " "), func(t *testing.T) { hammer(t, paths) })
+	}
+}
+
+func hammer(t *testing.T, paths []string) {
+	projection, err := codec.ParseProjection(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := projection == nil || !projection.Nameless() || slices.Contains(paths, "node.metadata.name")
 	var table codec.Table
+	table.Project(projection)
 	var nodes []*corev1.Node
 	for i := range 400 { // More than the table keeps without looking for room.
 		for _, zone := range []string{"a", "b"} {
@@ -202,7 +293,7 @@ func TestTableHammer(t *testing.T) {
 					return
 				}
 				var got corev1.Node
-				if err := got.Unmarshal(o.Bytes()); err != nil || got.Name != n.Name || got.Labels["zone"] != n.Labels["zone"] {
+				if err := got.Unmarshal(o.Bytes()); err != nil || named && got.Name != n.Name || got.Labels["zone"] != n.Labels["zone"] {
 					t.Errorf("got %s in %s, want %s in %s (error %v)", got.Name, got.Labels["zone"], n.Name, n.Labels["zone"], err)
 				}
 				if o, ok := table.Lookup(o.Ref); ok && o.Ref.Version() == 0 {

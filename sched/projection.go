@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -28,6 +29,11 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 		if err != nil {
 			return err
 		}
+		if declared.Nameless() {
+			if err := withoutNames(inst); err != nil {
+				return err
+			}
+		}
 		if p.sign {
 			if err := signable(inst, declared); err != nil {
 				return err
@@ -47,6 +53,23 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 		first = false
 		return nil
 	}
+}
+
+// byNode are the host functions that answer about the node of a ref.
+var byNode = []string{
+	abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePod,
+}
+
+// withoutNames reports every reason why a version of the guest cannot do without
+// knowing which Node it is that it sees.
+func withoutNames(inst *host.Instance) error {
+	var errs []error
+	for _, name := range byNode {
+		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
+			errs = append(errs, fmt.Errorf("the projection has -node.metadata, and the guest imports %s, which must know which Node it is", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // projection parses the paths of a configuration or, without any, those of a

@@ -12,8 +12,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -129,6 +131,53 @@ func TestCrossingsPerInstance(t *testing.T) {
 	<-done
 	if got := sched.Crossings(p); got > 4 {
 		t.Errorf("%d objects crossed, want a Pod and a Node for each of two instances at most", got)
+	}
+}
+
+// TestNamelessNodes holds that Nodes that are equal in what the guest reads cross once
+// for all of them, and that each has its own answer when one of them changes.
+func TestNamelessNodes(t *testing.T) {
+	paths := append([]string{codec.NamelessNodes}, zonePaths...)
+	p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, paths...)), Limits: host.Limits{Instances: 1}})
+	nodes := make([]*corev1.Node, 90)
+	for i := range nodes {
+		nodes[i] = node(fmt.Sprint("n", i), string(rune('a'+i%3)))
+	}
+	cycleOverAll := func(pod *corev1.Pod) {
+		t.Helper()
+		c := begin(t, p, pod)
+		for i, n := range nodes {
+			if got, want := c.filter(n).IsSuccess(), i%3 == 0; got != want {
+				t.Errorf("Filter of %s in zone %s: success %t, want %t", n.Name, n.Labels["topology.kubernetes.io/zone"], got, want)
+			}
+		}
+	}
+	cycleOverAll(pod("web", "a"))
+	if got := sched.Crossings(p); got != 4 {
+		t.Errorf("%d objects crossed, want a Pod and a Node for each of 3 zones", got)
+	}
+	// A Node goes to another zone, and another one takes its place.
+	nodes[0], nodes[1] = node("n0", "b"), node("n1", "a")
+	nodes[0], nodes[1] = nodes[1], nodes[0]
+	cycleOverAll(pod("other", "a"))
+	if got := sched.Crossings(p); got != 5 {
+		t.Errorf("%d objects crossed, want another Pod and no Node", got)
+	}
+}
+
+// TestGuestsThatNeedNames holds that a guest is refused that asks about nodes which it
+// cannot tell apart.
+func TestGuestsThatNeedNames(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "projection": ["node.spec.taints", "-node.metadata"]}`, file)
+	_, err = sched.New("extensions", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
+	for _, want := range []string{"node_by_name", "node_info_version", "node_info", "node_images", "node_pod"} {
+		if want = "the guest imports " + want + ", which must know which Node it is"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }
 

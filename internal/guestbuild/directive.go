@@ -156,7 +156,9 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	}
 	var errs []error
 	for _, r := range s.reads {
-		if err := checkPaths(m.Kinds, r.paths); err != nil {
+		// What stands alone in its line has the others beside it.
+		alone := slices.DeleteFunc(slices.Clone(r.paths), func(path string) bool { return path == codec.NamelessNodes })
+		if err := checkPaths(m.Kinds, alone); err != nil {
 			errs = append(errs, &DirectiveError{r.pos, err})
 			continue
 		}
@@ -164,6 +166,11 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	}
 	slices.Sort(m.Projection)
 	m.Projection = slices.Compact(m.Projection)
+	if len(errs) == 0 && len(m.Projection) != 0 {
+		if err := checkPaths(m.Kinds, m.Projection); err != nil {
+			errs = append(errs, &DirectiveError{s.reads[0].pos, err})
+		}
+	}
 	return m, errors.Join(errs...)
 }
 

@@ -11,7 +11,7 @@
 //
 // A process schedules fewer Pods a second the longer it has run: to compare two
 // variants closely, run each in a process of its own, in turns, by -bench
-// PerfScheduling/guest, /remembering, /native or /without.
+// PerfScheduling/guest, /nameless, /remembering, /native or /without.
 //
 // KUBEWASM_NODES (500) and KUBEWASM_PODS (1000) say how large the cluster is,
 // KUBEWASM_ROUNDS (3) how many turns there are. Compare the medians of
@@ -145,10 +145,14 @@ status:
   conditions: [{status: "True", type: Ready}]
   phase: Running
 `)
+	guestConfig := func(name, args string) string {
+		return config(name, "{name: guest}", fmt.Sprintf("  pluginConfig:\n  - {name: guest, args: {file: %q, %s}}\n", guest, args))
+	}
 	variants := []struct{ name, config string }{
 		{"without", config("without", "", "")},
-		{"guest", config("guest", "{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations]}}\n")},
-		{"remembering", config("remembering", "{name: guest}", "  pluginConfig:\n  - {name: guest, args: {file: "+strconv.Quote(guest)+", projection: [node.spec.taints, pod.spec.tolerations], rememberByProjection: true}}\n")},
+		{"guest", guestConfig("guest", "projection: [node.spec.taints, pod.spec.tolerations]")},
+		{"nameless", guestConfig("nameless", "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata]")},
+		{"remembering", guestConfig("remembering", "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata], rememberByProjection: true")},
 		{"native", config("native", "{name: native}", "")},
 	}
 	var cases strings.Builder
