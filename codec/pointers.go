@@ -2,112 +2,229 @@ package codec
 
 import (
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 )
 
 // pointers finds Objects by the pointers of what they are of. Reading takes no
-// lock, and touches one cache line, which is all that a look at a Node needs to
-// touch; in a sync.Map it would be four. Writers exclude one another.
+// lock. Writers exclude one another.
 //
-// It is a table with open addressing. An entry is written once, and what was
-// removed stays in it as gone until the table is made anew: a reader that meets a
-// writer may miss an Object, and never finds that of another pointer.
+// What is known of the pointers lies in the order in which they came, and an index
+// with open addressing says where. Who asks in the same order again needs no index:
+// the processor has fetched the next when it is asked for, which a scheduler with
+// thousands of nodes, that has done much else since it looked at one, would wait for
+// longer than for all the rest of finding it.
+//
+// A reader that meets a writer may miss an Object, and never finds that of another
+// pointer.
 type pointers[T any] struct {
-	entries atomic.Pointer[[]known[T]]
-	// live and removed are how many entries have an Object, and had one.
-	live, removed int
-	gone          T
+	table atomic.Pointer[table[T]]
+	// live is how many pointers are known, taken how many places of the index were
+	// ever written, and next the first entry that is free.
+	live, taken, next int
+	// turns are those of the goroutines that ask in turn, as *turn. There is one for
+	// each processor, for the most part.
+	turns sync.Pool
 }
 
-// known is what is known of a pointer, in half a cache line.
+// table has a fixed size.
+type table[T any] struct {
+	// index has the numbers of entries, 0 where none was ever.
+	index []atomic.Uint32
+	// entries begin with one that is empty.
+	entries []known[T]
+}
+
+// known is what is known of a pointer.
 type known[T any] struct {
-	of     atomic.Pointer[T]
+	of     atomic.Pointer[T] // nil while it changes.
 	object atomic.Pointer[Object]
 	// used is the epoch in which the pointer was asked for, or one of the few
 	// before it.
-	used atomic.Uint64
-	_    uint64
+	used atomic.Uint32
+	// next is the entry that was asked for after this one, in turn.
+	next atomic.Uint32
 }
 
-// leastEntries is how many entries there are at least, a power of two. At most
-// half of them are taken.
-const leastEntries = 64
+// turn is the entries that were asked for last in two rows, the last row first. Rows are
+// mixed when two goroutines have filtered the nodes that are then scored.
+type turn struct{ at [2]uint32 }
+
+// leastIndex is how many places an index has at least, a power of two. At most half
+// of them are taken.
+const leastIndex = 64
 
 var seed = maphash.MakeSeed()
 
-// find returns what is known of a pointer, nil if nothing is.
-func (p *pointers[T]) find(of *T) *known[T] {
-	entries := p.entries.Load()
-	if entries == nil {
-		return nil
+// number returns the number of the entry of a pointer, 0 if there is none.
+func (t *table[T]) number(of *T) uint32 {
+	if t == nil {
+		return 0
 	}
 	for i := maphash.Comparable(seed, of); ; i++ {
-		switch k := &(*entries)[i&uint64(len(*entries)-1)]; k.of.Load() {
-		case of:
-			return k
-		case nil:
-			return nil
+		n := t.index[i&uint64(len(t.index)-1)].Load()
+		if n == 0 || t.entries[n].of.Load() == of {
+			return n
 		}
 	}
 }
 
-// add adds the Object of a pointer, which is not there.
-func (p *pointers[T]) add(of *T, o *Object, epoch uint64) {
-	entries := p.entries.Load()
-	if entries == nil || 2*(p.live+p.removed) >= len(*entries) {
-		entries = p.renew(entries)
-	}
-	p.live++
-	put(*entries, of, o, epoch)
+// get returns the Object of a pointer, nil if it is not known, and notes that it was
+// asked for.
+func (p *pointers[T]) get(of *T, epoch uint32) *Object {
+	t := p.table.Load()
+	return t.use(t.number(of), of, epoch)
 }
 
-// put writes an entry. The pointer comes last: who sees it sees the rest.
-func put[T any](entries []known[T], of *T, o *Object, epoch uint64) {
-	i := maphash.Comparable(seed, of)
-	for entries[i&uint64(len(entries)-1)].of.Load() != nil {
-		i++
+// inTurn is get for one who asks in the same order again and again.
+func (p *pointers[T]) inTurn(of *T, epoch uint32) *Object {
+	last, ok := p.turns.Get().(*turn)
+	if !ok {
+		last = &turn{}
 	}
-	k := &entries[i&uint64(len(entries)-1)]
+	o := p.inTurnAfter(last, of, epoch)
+	p.turns.Put(last)
+	return o
+}
+
+func (p *pointers[T]) inTurnAfter(last *turn, of *T, epoch uint32) *Object {
+	t := p.table.Load()
+	if t == nil {
+		return nil
+	}
+	n := t.following(last.at[0])
+	if t.entries[n].of.Load() != of {
+		if n = t.following(last.at[1]); t.entries[n].of.Load() != of {
+			if n = t.number(of); n != 0 && uint64(last.at[0]) < uint64(len(t.entries)) {
+				t.entries[last.at[0]].next.Store(n)
+			}
+		}
+		last.at[1] = last.at[0]
+	}
+	last.at[0] = n
+	return t.use(n, of, epoch)
+}
+
+// following returns the entry that was asked for after that with a number, which may be
+// one of a larger table.
+func (t *table[T]) following(n uint32) uint32 {
+	if uint64(n) >= uint64(len(t.entries)) {
+		return 0
+	}
+	return t.entries[n].next.Load()
+}
+
+func (t *table[T]) use(n uint32, of *T, epoch uint32) *Object {
+	if n == 0 {
+		return nil
+	}
+	k := &t.entries[n]
+	o := k.object.Load()
+	if k.of.Load() != of {
+		return nil // It has changed, and o may be that of another pointer.
+	}
+	if epoch-k.used.Load() >= epochsMissed {
+		k.used.Store(epoch)
+	}
+	return o
+}
+
+// lastUsed returns when a pointer was last asked for, and whether it is known.
+func (p *pointers[T]) lastUsed(of *T) (epoch uint32, ok bool) {
+	t := p.table.Load()
+	n := t.number(of)
+	if n == 0 {
+		return 0, false
+	}
+	return t.entries[n].used.Load(), true
+}
+
+// set makes o the Object of a pointer, which takes the place of the one that the
+// same thing had before, if that is known.
+func (p *pointers[T]) set(before, of *T, o *Object, epoch uint32) {
+	t := p.table.Load()
+	if t == nil || 2*p.taken >= len(t.index) || p.next == len(t.entries) {
+		t = p.renew(t)
+	}
+	n := uint32(0)
+	if before != nil {
+		n = t.number(before)
+	}
+	if n == 0 {
+		n = uint32(p.next)
+		p.next++
+		p.live++
+	}
+	k := &t.entries[n]
+	k.of.Store(nil)
 	k.object.Store(o)
 	k.used.Store(epoch)
 	k.of.Store(of)
+	if t.number(of) != n {
+		p.point(t, of, n)
+	}
 }
 
-// renew copies the entries that have an Object into a table with room for half as
-// many more.
-func (p *pointers[T]) renew(old *[]known[T]) *[]known[T] {
-	n := leastEntries
-	for n < 3*(p.live+1) {
-		n *= 2
+// point makes the index lead from a pointer to its entry. It may have led there
+// before: what is no longer known stays in the index until renew.
+func (p *pointers[T]) point(t *table[T], of *T, n uint32) {
+	i := maphash.Comparable(seed, of)
+	for t.index[i&uint64(len(t.index)-1)].Load() != 0 {
+		i++
 	}
-	fresh := make([]known[T], n)
+	t.index[i&uint64(len(t.index)-1)].Store(n)
+	p.taken++
+}
+
+// renew copies what is known into a table with room for half as much more.
+func (p *pointers[T]) renew(old *table[T]) *table[T] {
+	size := leastIndex
+	for size < 3*(p.live+1) {
+		size *= 2
+	}
+	fresh := &table[T]{make([]atomic.Uint32, size), make([]known[T], 1+size/2)}
+	p.taken, p.next = 0, 1
 	if old != nil {
-		for i := range *old {
-			k := &(*old)[i]
-			if of := k.of.Load(); of != nil && of != &p.gone {
-				put(fresh, of, k.object.Load(), k.used.Load())
+		numbers := make([]uint32, len(old.entries)) // In fresh.
+		for i := range old.entries {
+			k := &old.entries[i]
+			of := k.of.Load()
+			if of == nil {
+				continue
 			}
+			n := uint32(p.next)
+			p.next++
+			numbers[i] = n
+			fresh.entries[n].of.Store(of)
+			fresh.entries[n].object.Store(k.object.Load())
+			fresh.entries[n].used.Store(k.used.Load())
+			p.point(fresh, of, n)
+		}
+		for i, n := range numbers {
+			if n == 0 && i != 0 {
+				continue
+			}
+			fresh.entries[n].next.Store(numbers[old.entries[i].next.Load()])
 		}
 	}
-	p.removed = 0
-	p.entries.Store(&fresh)
-	return &fresh
+	p.table.Store(fresh)
+	return fresh
 }
 
-// remove removes a pointer, if it is there.
+// remove removes a pointer, if it is known.
 func (p *pointers[T]) remove(of *T) {
-	k := p.find(of)
-	if k == nil {
+	t := p.table.Load()
+	n := t.number(of)
+	if n == 0 {
 		return
 	}
-	k.of.Store(&p.gone)
-	k.object.Store(nil)
+	t.entries[n].of.Store(nil)
+	t.entries[n].object.Store(nil)
 	p.live--
-	p.removed++
 }
 
 // clear removes all pointers.
 func (p *pointers[T]) clear() {
-	p.entries.Store(nil)
-	p.live, p.removed = 0, 0
+	p.table.Store(nil)
+	p.live, p.taken, p.next = 0, 0, 0
 }

@@ -16,19 +16,27 @@ import (
 func TestPointersAreAMap(t *testing.T) {
 	nodes := make([]corev1.Node, 300)
 	var p pointers[corev1.Node]
-	var epoch atomic.Uint64
-	get := func(n *corev1.Node) *Object { return p.get(n, &epoch) }
-	// The Ref of an Object says which Node it is of.
+	var epoch atomic.Uint32
+	get := func(r *rand.Rand, n *corev1.Node) *Object {
+		if r.IntN(2) == 0 {
+			return p.inTurn(n, epoch.Load())
+		}
+		return p.get(n, epoch.Load())
+	}
+	// The Ref of an Object says which Node it is of. A thing is at one of two Nodes at
+	// a time.
 	objectOf := func(i int) *Object { return &Object{Ref: abi.MakeRef(1, uint32(i))} }
+	other := func(i int) int { return (i + len(nodes)/2) % len(nodes) }
 	want := map[*corev1.Node]*Object{}
 	var stop atomic.Bool
 	var readers sync.WaitGroup
 	for g := range 2 {
 		readers.Go(func() {
 			for r := rand.New(rand.NewPCG(1, uint64(g))); !stop.Load(); {
-				i := r.IntN(len(nodes))
-				if o := get(&nodes[i]); o != nil && o.Ref.Slot() != uint32(i) {
-					t.Error("found the Object of another Node")
+				for i, end := r.IntN(len(nodes)), r.IntN(len(nodes)); i < end; i++ {
+					if o := get(r, &nodes[i]); o != nil && o.Ref.Slot() != uint32(i) {
+						t.Error("found the Object of another Node")
+					}
 				}
 			}
 		})
@@ -37,21 +45,32 @@ func TestPointersAreAMap(t *testing.T) {
 	for range 20_000 {
 		epoch.Add(1)
 		i := r.IntN(len(nodes))
-		node := &nodes[i]
-		if old := want[node]; old != nil && r.IntN(2) == 0 {
+		node, before := &nodes[i], &nodes[other(i)]
+		switch {
+		case want[node] != nil && r.IntN(2) == 0:
 			p.remove(node)
 			p.remove(node) // It is gone, which does no harm.
 			delete(want, node)
-		} else if old == nil {
+		case want[before] != nil:
+			delete(want, before)
 			want[node] = objectOf(i)
-			p.add(node, want[node], epoch.Load())
+			p.set(before, node, want[node], epoch.Load())
+		case want[node] != nil:
+			want[node] = objectOf(i)
+			p.set(node, node, want[node], epoch.Load())
+		default:
+			want[node] = objectOf(i)
+			p.set([]*corev1.Node{nil, before}[r.IntN(2)], node, want[node], epoch.Load())
 		}
 		if r.IntN(5000) == 0 {
 			p.clear()
 			clear(want)
 		}
-		if got := get(node); got != want[node] {
+		if got := get(r, node); got != want[node] {
 			t.Fatalf("got %p, want %p", got, want[node])
+		}
+		if used, ok := p.lastUsed(node); ok != (want[node] != nil) || ok && epoch.Load()-used >= epochsMissed {
+			t.Fatalf("last used in epoch %d of %d, known %t", used, epoch.Load(), ok)
 		}
 	}
 	stop.Store(true)
@@ -60,11 +79,48 @@ func TestPointersAreAMap(t *testing.T) {
 		t.Errorf("got %d Objects, want %d", p.live, len(want))
 	}
 	for i := range nodes {
-		if got := get(&nodes[i]); got != want[&nodes[i]] {
+		if got := get(r, &nodes[i]); got != want[&nodes[i]] {
 			t.Errorf("got %p, want %p", got, want[&nodes[i]])
 		}
 	}
-	if n := len(*p.entries.Load()); n&(n-1) != 0 || n < 2*(p.live+p.removed) || n > 1024 {
-		t.Errorf("%d entries for %d Objects and %d that were removed", n, p.live, p.removed)
+	if n := len(p.table.Load().index); n&(n-1) != 0 || n < 2*p.taken || n > 1024 {
+		t.Errorf("an index of %d places for %d Objects, %d taken", n, p.live, p.taken)
+	}
+}
+
+// TestInTurnLearnsTheOrder holds that the entries lead from one to the next once they
+// were asked for in turn, also after they have moved.
+func TestInTurnLearnsTheOrder(t *testing.T) {
+	nodes := make([]corev1.Node, 100)
+	var p pointers[corev1.Node]
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(nodes))
+	guessed := func() (right int) {
+		at := uint32(0)
+		for _, i := range order {
+			table := p.table.Load()
+			n := table.entries[at].next.Load()
+			if table.entries[n].of.Load() == &nodes[i] {
+				right++
+			}
+			at = table.number(&nodes[i])
+		}
+		return right
+	}
+	for i := range nodes {
+		p.set(nil, &nodes[i], &Object{}, 1)
+	}
+	last := &turn{}
+	for _, i := range order {
+		if p.inTurnAfter(last, &nodes[i], 1) == nil {
+			t.Fatal("a Node is not known")
+		}
+	}
+	if got := guessed(); got != len(nodes) {
+		t.Errorf("%d of %d are guessed", got, len(nodes))
+	}
+	p.remove(&nodes[order[50]])
+	p.renew(p.table.Load())
+	if got := guessed(); got != len(nodes)-2 {
+		t.Errorf("%d of %d are guessed without one of them", got, len(nodes))
 	}
 }

@@ -61,7 +61,7 @@ type Table struct {
 	// time.
 	nodes objects[string, corev1.Node]
 	pods  objects[podKey, corev1.Pod]
-	epoch atomic.Uint64
+	epoch atomic.Uint32
 	// projection is what is encoded; nil is everything.
 	projection atomic.Pointer[Projection]
 
@@ -140,7 +140,7 @@ func (t *Table) Projection() *Projection { return t.projection.Load() }
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
-	if o := t.pods.known.get(pod, &t.epoch); o != nil {
+	if o := t.pods.known.get(pod, t.epoch.Load()); o != nil {
 		return o, nil
 	}
 	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, (*Projection).appendPod, func(*Projection) bool { return false })
@@ -150,9 +150,23 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 //
 // 0 allocs for a pointer that was seen before: TestTableDoesNotAllocate.
 func (t *Table) Node(node *corev1.Node) (*Object, error) {
-	if o := t.nodes.known.get(node, &t.epoch); o != nil {
+	if o := t.nodes.known.get(node, t.epoch.Load()); o != nil {
 		return o, nil
 	}
+	return t.encodeNode(node)
+}
+
+// NodeInTurn is Node for who looks at the Nodes in the same order again and again, as
+// the Filter of a scheduler does. It is faster if the one comes that came last time,
+// and slower otherwise.
+func (t *Table) NodeInTurn(node *corev1.Node) (*Object, error) {
+	if o := t.nodes.known.inTurn(node, t.epoch.Load()); o != nil {
+		return o, nil
+	}
+	return t.encodeNode(node)
+}
+
+func (t *Table) encodeNode(node *corev1.Node) (*Object, error) {
 	return encode(t, &t.nodes, node.Name, node, (*Projection).appendNode, (*Projection).Nameless)
 }
 
@@ -200,19 +214,6 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 	return o, true
 }
 
-// get returns the Object of a pointer, nil if it is not known, and notes that it was
-// asked for.
-func (p *pointers[T]) get(of *T, epochs *atomic.Uint64) *Object {
-	k := p.find(of)
-	if k == nil {
-		return nil
-	}
-	if epoch := epochs.Load(); epoch-k.used.Load() >= epochsMissed {
-		k.used.Store(epoch)
-	}
-	return k.object.Load()
-}
-
 // scratch holds the buffers that objects are encoded in: most of them turn out to
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
@@ -250,14 +251,12 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []
 		}
 		k.named[name] = n
 	}
-	if n.of != nil {
-		k.known.remove(n.of)
-	}
-	if n.of = of; n.object == nil || !bytes.Equal(n.object.bytes, b) {
+	if n.object == nil || !bytes.Equal(n.object.bytes, b) {
 		t.move(&n.slot, b, shared)
 		n.object = n.slot.current.Load()
 	}
-	k.known.add(of, n.object, t.epoch.Load())
+	k.known.set(n.of, of, n.object, t.epoch.Load())
+	n.of = of
 	return n.object
 }
 
@@ -354,7 +353,7 @@ func (t *Table) size() int { return len(t.nodes.named) + len(t.pods.named) + len
 func sweep[K comparable, T any](t *Table, k *objects[K, T]) {
 	epoch := t.epoch.Load()
 	for name, n := range k.named {
-		if known := k.known.find(n.of); known != nil && known.used.Load()+epochsKept+epochsMissed > epoch {
+		if used, ok := k.known.lastUsed(n.of); ok && epoch-used < epochsKept+epochsMissed {
 			continue
 		}
 		k.known.remove(n.of)

@@ -159,7 +159,7 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	object, err := p.objects.Node(node)
+	object, err := p.objects.NodeInTurn(node) // In that of the snapshot.
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
