@@ -230,18 +230,20 @@ func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, appe
 			return nil, err
 		}
 		*buffer = b
-		t.mu.Lock()
-		// Unless the projection has passed that b was made by.
-		if t.projection.Load() == projection {
-			defer t.mu.Unlock()
-			return update(t, k, name, of, b, shares(projection)), nil
+		if o := update(t, k, name, of, b, projection, shares(projection)); o != nil {
+			return o, nil
 		}
-		t.mu.Unlock()
 	}
 }
 
-// update makes b, which it copies, the bytes of an object.
-func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, shared bool) *Object {
+// update makes b, which it copies, the bytes of an object. It returns nil if the
+// projection that b was made by has passed.
+func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, projection *Projection, shared bool) *Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.projection.Load() != projection {
+		return nil
+	}
 	t.makeRoom()
 	n := k.named[name]
 	if n == nil {

@@ -33,6 +33,9 @@ const labelsAndTaints = `"node.metadata.labels", "node.spec.taints"`
 // zoneAndTaints is the same by the one label that it reads.
 const zoneAndTaints = `"node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.taints"`
 
+// namelessZoneAndTaints is the same without which Node it is.
+const namelessZoneAndTaints = zoneAndTaints + `, "-node.metadata"`
+
 // cycles runs scheduling cycles over nodes: PreFilter, then Filter for each node
 // on as many goroutines as workers.
 type cycles struct {
@@ -163,6 +166,10 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	if err != nil {
 		return err
 	}
+	nameless, err := load("nameless", namelessZoneAndTaints)
+	if err != nil {
+		return err
+	}
 	whole, err := load("whole", "")
 	if err != nil {
 		return err
@@ -180,6 +187,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	one := &cycles{ctx: b.ctx, plugin: projected, pod: pod(), workers: 1}
 	two := &cycles{ctx: b.ctx, plugin: projected, pod: pod(), workers: 2}
 	label := &cycles{ctx: b.ctx, plugin: narrow, pod: pod(), workers: 1}
+	kinds := &cycles{ctx: b.ctx, plugin: nameless, pod: pod(), workers: 1}
 	all := &cycles{ctx: b.ctx, plugin: whole, pod: pod(), workers: 1}
 	known := &cycles{ctx: b.ctx, plugin: remembered.(cyclePlugin), pod: pod(), workers: 1}
 	native := &cycles{ctx: b.ctx, plugin: nativeCycle{}, pod: pod(), workers: 1}
@@ -227,11 +235,12 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 			}
 		}
 	}
-	renewed, relabelled, tainted := changing(all, renew), changing(one, relabel), changing(label, taint)
+	renewed, relabelled, tainted, shuffled := changing(all, renew), changing(one, relabel), changing(label, taint), changing(kinds, shuffle)
 	b.compare("PreFilter+Filter, 1000 Nodes all with new taints and one label, per cycle", target{time: 3 * time.Millisecond}, tainted, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 Nodes all with new labels, per cycle", target{time: 3 * time.Millisecond}, relabelled, "native plugin", again(native))
+	b.compare("PreFilter+Filter, 1000 Nodes without names, of 12 kinds, all with the taints of another, per cycle", target{time: 3 * time.Millisecond}, shuffled, "native plugin", again(native))
 	b.compare("PreFilter+Filter, 1000 whole Nodes all new, per cycle", target{time: 3 * time.Millisecond}, renewed, "native plugin", again(native))
-	for _, c := range []*cycles{one, two, label, all, known, native} {
+	for _, c := range []*cycles{one, two, label, kinds, all, known, native} {
 		if status := c.failed.Load(); status != nil {
 			return fmt.Errorf("filter: %s", status.Message())
 		}
@@ -243,6 +252,15 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 func renew(n *corev1.Node, version string)   { n.ResourceVersion, n.Spec.PodCIDR = version, version }
 func relabel(n *corev1.Node, version string) { n.Labels["example.com/rack"] = version }
 func taint(n *corev1.Node, version string)   { n.Spec.Taints[0].Value = version }
+
+// shuffle gives a Node, which is in one of three zones, one of four taints.
+func shuffle(n *corev1.Node, version string) {
+	i, err := strconv.Atoi(version)
+	if err != nil {
+		panic(err) // nodeVersions counts.
+	}
+	n.Spec.Taints[0].Value = strconv.Itoa(i * 7 / 3 % 4)
+}
 
 // nodeVersions returns a few versions of as many Nodes, all of them different.
 func nodeVersions(nodes int, change func(n *corev1.Node, version string)) [][]fwk.NodeInfo {
@@ -322,6 +340,10 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 	if err != nil {
 		return err
 	}
+	kinds, err := measure("remembers three kinds", namelessZoneAndTaints)
+	if err != nil {
+		return err
+	}
 	wholly, err := measure("remembers whole", "")
 	if err != nil {
 		return err
@@ -329,7 +351,7 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 	for _, m := range []struct {
 		fields string
 		bytes  float64
-	}{{"labels and taints", ours}, {"one label and taints", narrowly}} {
+	}{{"labels and taints", ours}, {"one label and taints", narrowly}, {"the same, without names, of 3 kinds", kinds}} {
 		b.add(fmt.Sprintf("memory of an instance that has seen %d Nodes, %s only", nodes, m.fields),
 			fmt.Sprintf("%.1f MB", m.bytes/1e6), "whole Nodes", fmt.Sprintf("%.1f MB", wholly/1e6),
 			m.bytes/wholly, fmt.Sprintf("<= %.0f MB", most/1e6), m.bytes <= most)

@@ -11,7 +11,7 @@ import (
 
 // What the host encodes, so that a heartbeat of a Node costs the guest nothing.
 //
-//kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
+//kubewasm:reads -node.metadata node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
 
 const (
