@@ -288,6 +288,29 @@ func cmpOr(a, b string) string {
 	return b
 }
 
+// TestNamesOfScores holds that the names of the nodes are there while the scores are
+// normalized, and that a guest that asks for one later is told so.
+func TestNamesOfScores(t *testing.T) {
+	w := newWorld(t, 1, "")
+	node := framework.NewNodeInfo(zoned("n1", "a"))
+	w.handle.Nodes = []*framework.NodeInfo{node}
+	pod := noted("p", "normalize", "names", "score", "late")
+	state := w.start(pod)
+	scores := fwk.NodeScoreList{{Name: "n1", Score: 7}, {Name: "node-2", Score: 7}, {Name: "", Score: 7}}
+	score := w.p.(fwk.ScorePlugin)
+	if status := score.ScoreExtensions().NormalizeScore(t.Context(), state, pod, scores); !status.IsSuccess() {
+		t.Fatal(status.AsError())
+	}
+	want := fwk.NodeScoreList{{Name: "n1", Score: 2}, {Name: "node-2", Score: 6}, {Name: ""}}
+	if diff := cmp.Diff(want, scores); diff != "" {
+		t.Errorf("scores (-want +got):\n%s", diff)
+	}
+	_, status := score.Score(t.Context(), state, pod, node)
+	if got, want := text(status), "the names of nodes were asked for after the call that the nodes were passed to"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestCycleStateOnEveryInstance goes through a whole cycle with more instances
 // than calls at a time: an instance that has seen nothing of it is shown what
 // happened, once and in its order.

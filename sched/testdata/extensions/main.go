@@ -155,12 +155,23 @@ func (plugin) PreScore(state sched.CycleState, _ core.Pod, nodes sched.NodeInfos
 	return nil
 }
 
-func (plugin) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+func (plugin) Score(state sched.CycleState, pod core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	if note(pod, "score") == "late" {
+		return int64(len(kept.Name())), nil
+	}
 	return int64(len(traceOf(state).String())), nil
 }
 
-func (plugin) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched.NodeScoreList) *sched.Status {
+// kept is what a plugin must not keep.
+var kept sched.NodeScore
+
+func (plugin) NormalizeScore(_ sched.CycleState, pod core.Pod, scores sched.NodeScoreList) *sched.Status {
+	kept = scores[len(scores)-1]
 	for i := range scores {
+		if note(pod, "normalize") == "names" {
+			scores[i].Score = int64(len(scores[i].Name()))
+			continue
+		}
 		scores[i].Score *= 2
 	}
 	return nil
