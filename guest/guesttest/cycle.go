@@ -4,12 +4,15 @@ package guesttest
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/internal/framework"
 )
@@ -23,6 +26,66 @@ func (s *Scheduler) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 		return as[sched.PreEnqueuePlugin](t, r.native.plugin, "PreEnqueue").PreEnqueue(Pod(t, manifest))
 	}
 	return statusOf(t, as[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue").PreEnqueue(context.Background(), readPod(t, manifest)))
+}
+
+// AddPod tells the plugin what would be if the Pod in a manifest came to a node, which
+// is a manifest or a name as in Filter. The cycle goes on in that state.
+func (c *Cycle) AddPod(t testing.TB, pod, node string) *sched.Status {
+	t.Helper()
+	return c.change(t, "AddPod", pod, node, sched.PreFilterExtensions.AddPod, fwk.PreFilterExtensions.AddPod)
+}
+
+// RemovePod is AddPod for a Pod that would go away from a node.
+func (c *Cycle) RemovePod(t testing.TB, pod, node string) *sched.Status {
+	t.Helper()
+	return c.change(t, "RemovePod", pod, node, sched.PreFilterExtensions.RemovePod, fwk.PreFilterExtensions.RemovePod)
+}
+
+func (c *Cycle) change(t testing.TB, name, pod, node string,
+	native func(sched.PreFilterExtensions, sched.CycleState, core.Pod, core.Pod, sched.NodeInfo) *sched.Status,
+	hosted func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status,
+) *sched.Status {
+	t.Helper()
+	other := readPod(t, pod)
+	identify(other)
+	defer c.r.enter(false)()
+	if n := c.r.native; n != nil {
+		return native(as[sched.PreFilterExtensions](t, n.plugin, name), c.state, c.pod, viewOf(t, other), c.r.nativeNode(t, node))
+	}
+	extensions := as[fwk.PreFilterPlugin](t, c.r.loaded, name).PreFilterExtensions()
+	if extensions == nil {
+		t.Fatalf("the plugin does not implement %s", name)
+	}
+	return statusOf(t, hosted(extensions, context.Background(), c.hosted, c.of, framework.PodInfo{Pod: other}, c.r.hostedNode(t, node)))
+}
+
+// PostFilter tells the plugin that the Pod fits on no node, and why on which; a node
+// that is not among statuses was not looked at.
+func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.PostFilterResult, *sched.Status) {
+	t.Helper()
+	sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
+	defer c.r.enter(false)()
+	if n := c.r.native; n != nil {
+		return as[sched.PostFilterPlugin](t, n.plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NodeToStatusOf(sorted...))
+	}
+	p := as[fwk.PostFilterPlugin](t, c.r.loaded, "PostFilter")
+	result, status := p.PostFilter(context.Background(), c.hosted, c.of, nodeStatuses{list: sorted})
+	if result == nil || result.Mode() != fwk.ModeOverride {
+		return nil, statusOf(t, status)
+	}
+	return &sched.PostFilterResult{NominatedNodeName: result.NominatedNodeName}, statusOf(t, status)
+}
+
+// nodeStatuses is a fwk.NodeToStatusReader as the framework's own type is one.
+type nodeStatuses struct {
+	fwk.NodeToStatusReader
+	list []sched.NodeStatus
+}
+
+func (s nodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
+	for _, n := range s.list {
+		f(n.NodeName, fwk.NewStatus(fwk.Code(n.Status.Code()), n.Status.Reason()))
+	}
 }
 
 // PreScore tells the plugin of nodes, manifests or names as in Filter: those that

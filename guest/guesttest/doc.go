@@ -32,6 +32,10 @@
 //	second.Permit(t, "n1") // Success
 //	first.Outcome()        // allowed
 //
+// [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what preemption calls,
+// [Scheduler.Less] and [Scheduler.QueueingHint] what the queue does. The extension
+// points of Pod groups are tested natively, by calling them.
+//
 // [Pod], [Node] and [Create] make the arguments of a plugin's methods, for tests
 // that call them directly; the views that they make read the same bytes as in
 // WebAssembly.

@@ -1,0 +1,198 @@
+//go:build !wasip1
+
+package guesttest
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/internal/framework"
+)
+
+// Less reports whether the Pod in the manifest first comes before that in second in
+// the queue. The first came a second before the other.
+func (s *Scheduler) Less(t testing.TB, first, second string) bool {
+	t.Helper()
+	r := s.run(t)
+	defer r.enter(true)()
+	came := time.Unix(1_700_000_000, 0)
+	a, b := queued{pod: readPod(t, first), came: came}, queued{pod: readPod(t, second), came: came.Add(time.Second)}
+	if r.native == nil {
+		return as[fwk.QueueSortPlugin](t, r.loaded, "Less").Less(a, b)
+	}
+	p := as[sched.QueueSortPlugin](t, r.native.plugin, "Less")
+	x, y := a.view(t), b.view(t)
+	// Of two that are equal the one that came first is the first.
+	return p.Less(x, y) || !p.Less(y, x)
+}
+
+// queued is a Pod in the queue.
+type queued struct {
+	fwk.QueuedEntityInfo
+	pod  *corev1.Pod
+	came time.Time
+}
+
+func (q queued) GetPodInfo() fwk.PodInfo { return framework.PodInfo{Pod: q.pod} }
+func (q queued) GetTimestamp() time.Time { return q.came }
+func (q queued) GetPriority() int32 {
+	if q.pod.Spec.Priority == nil {
+		return 0
+	}
+	return *q.pod.Spec.Priority
+}
+
+func (q queued) view(t testing.TB) sched.QueuedPodInfo {
+	return sched.QueuedPodInfo{Pod: viewOf(t, q.pod), Timestamp: q.came.UnixNano()}
+}
+
+// EventsToRegister returns the events that may make a Pod schedulable which the
+// plugin has refused.
+func (s *Scheduler) EventsToRegister(t testing.TB) []sched.ClusterEvent {
+	t.Helper()
+	r := s.run(t)
+	defer r.enter(true)()
+	var events []sched.ClusterEvent
+	if r.native != nil {
+		for _, e := range r.nativeEvents(t) {
+			events = append(events, e.Event)
+		}
+		return events
+	}
+	for _, e := range r.hostedEvents(t) {
+		events = append(events, eventOf(e.Event))
+	}
+	return events
+}
+
+func (r *running) nativeEvents(t testing.TB) []sched.ClusterEventWithHint {
+	t.Helper()
+	list, err := as[sched.EnqueueExtensions](t, r.native.plugin, "EventsToRegister").EventsToRegister()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (r *running) hostedEvents(t testing.TB) []fwk.ClusterEventWithHint {
+	t.Helper()
+	list, err := as[fwk.EnqueueExtensions](t, r.loaded, "EventsToRegister").EventsToRegister(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// eventOf returns an event of the framework, which has names for resources.
+func eventOf(e fwk.ClusterEvent) sched.ClusterEvent {
+	event := sched.ClusterEvent{ActionType: sched.ActionType(e.ActionType)}
+	for event.Resource.Known() && event.Resource.String() != string(e.Resource) {
+		event.Resource++
+	}
+	return event
+}
+
+// QueueingHint asks what becomes of a Pod that the plugin has refused when something
+// happens to a Pod or a Node: the manifests are those of the object before and after
+// it, empty if there was none. The Pod is tried again if the plugin registered for the
+// event and has no hint, or one that says so. The error is the hint's own.
+func (s *Scheduler) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, before, after string) (sched.QueueingHint, error) {
+	t.Helper()
+	r := s.run(t)
+	defer r.enter(true)()
+	of := readPod(t, pod)
+	identify(of)
+	happens := func(e sched.ClusterEvent) bool {
+		return e.Resource == event.Resource && e.ActionType&event.ActionType != 0
+	}
+	if r.native != nil {
+		for _, e := range r.nativeEvents(t) {
+			if !happens(e.Event) {
+				continue
+			}
+			if e.QueueingHintFn == nil {
+				return sched.Queue, nil
+			}
+			if hint, err := e.QueueingHintFn(viewOf(t, of), eventObject(t, event, before), eventObject(t, event, after)); hint == sched.Queue || err != nil {
+				return sched.Queue, err
+			}
+		}
+		return sched.QueueSkip, nil
+	}
+	for _, e := range r.hostedEvents(t) {
+		if !happens(eventOf(e.Event)) {
+			continue
+		}
+		if e.QueueingHintFn == nil {
+			return sched.Queue, nil
+		}
+		if hint, err := e.QueueingHintFn(klog.Background(), of, hostedObject(t, event, before), hostedObject(t, event, after)); hint == fwk.Queue || err != nil {
+			return sched.Queue, err
+		}
+	}
+	return sched.QueueSkip, nil
+}
+
+// eventObject returns the object of an event as a native plugin gets it.
+func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.EventObject {
+	t.Helper()
+	switch {
+	case manifest == "":
+		return sched.EventObject{}
+	case event.Resource == sched.EventNode:
+		return sched.EventObjectOfNode(Node(t, manifest))
+	}
+	return sched.EventObjectOfPod(Pod(t, manifest))
+}
+
+// hostedObject returns the object of an event as the scheduler has it.
+func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
+	t.Helper()
+	switch {
+	case manifest == "":
+		return nil
+	case event.Resource == sched.EventNode:
+		node := &corev1.Node{}
+		if err := yaml.UnmarshalStrict([]byte(manifest), node); err != nil {
+			t.Fatalf("read Node: %v", err)
+		}
+		return node
+	}
+	return readPod(t, manifest)
+}
+
+// SignPod returns what of the Pod in manifest the plugin looks at. The values are
+// compact JSON.
+func (s *Scheduler) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *sched.Status) {
+	t.Helper()
+	r := s.run(t)
+	defer r.enter(true)()
+	compact := func(value any) string {
+		b, err := stdjson.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if r.native != nil {
+		list, status := as[sched.SignPlugin](t, r.native.plugin, "SignPod").SignPod(Pod(t, manifest))
+		for i := range list {
+			list[i].Value = compact(stdjson.RawMessage(list[i].Value))
+		}
+		return list, status
+	}
+	list, status := as[fwk.SignPlugin](t, r.loaded, "SignPod").SignPod(context.Background(), readPod(t, manifest))
+	var fragments []sched.SignFragment
+	for _, f := range list {
+		fragments = append(fragments, sched.SignFragment{Key: f.Key, Value: compact(f.Value)})
+	}
+	return fragments, statusOf(t, status)
+}
