@@ -88,9 +88,8 @@ type objects[K comparable, T any] struct {
 // named is the object that has a name.
 type named[T any] struct {
 	// of is where it was last.
-	of     *T
-	slot   *slot
-	object *Object
+	of   *T
+	slot *slot
 }
 
 // podKey names a Pod in every version.
@@ -253,13 +252,13 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []
 		}
 		k.named[name] = n
 	}
-	if n.object == nil || !bytes.Equal(n.object.bytes, b) {
+	if n.slot == nil || !bytes.Equal(n.slot.current.Load().bytes, b) {
 		t.move(&n.slot, b, shared)
-		n.object = n.slot.current.Load()
 	}
-	k.known.set(n.of, of, n.object, t.epoch.Load())
+	o := n.slot.current.Load()
+	k.known.set(n.of, of, o, t.epoch.Load())
 	n.of = of
-	return n.object
+	return o
 }
 
 // move gives an object the slot that has b as its bytes, or will have.

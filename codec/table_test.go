@@ -107,15 +107,21 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNamelessNodes holds that Nodes are one object if they are equal in the fields
-// that travel, and that a Node goes to another when one of these changes.
-func TestNamelessNodes(t *testing.T) {
-	projection, err := codec.ParseProjection([]string{"node.metadata.labels[zone]", "-node.metadata"})
+func project(t testing.TB, table *codec.Table, paths ...string) *codec.Projection {
+	t.Helper()
+	projection, err := codec.ParseProjection(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table codec.Table
 	table.Project(projection)
+	return projection
+}
+
+// TestNamelessNodes holds that Nodes are one object if they are equal in the fields
+// that travel, and that a Node goes to another when one of these changes.
+func TestNamelessNodes(t *testing.T) {
+	var table codec.Table
+	projection := project(t, &table, "node.metadata.labels[zone]", codec.NamelessNodes)
 	m, n := node("m", "a"), node("n", "a")
 	m.UID, n.UID = "1", "2"
 	a := refOf(t, &table, m)
@@ -149,10 +155,7 @@ func TestNamelessNodes(t *testing.T) {
 		t.Errorf("two Pods share the slot of %x (error %v)", p.Ref, err)
 	}
 	// With the name they are two again.
-	if projection, err = codec.ParseProjection([]string{"node.metadata.labels[zone]"}); err != nil {
-		t.Fatal(err)
-	}
-	table.Project(projection)
+	project(t, &table, "node.metadata.labels[zone]")
 	if a, b := refOf(t, &table, m), refOf(t, &table, n); a.Slot() == b.Slot() {
 		t.Errorf("refs %x and %x of two Nodes with names", a, b)
 	}
@@ -161,12 +164,8 @@ func TestNamelessNodes(t *testing.T) {
 // TestContentsAreForgotten changes the only field that travels of a few Nodes again
 // and again: what they no longer have must go.
 func TestContentsAreForgotten(t *testing.T) {
-	projection, err := codec.ParseProjection([]string{"node.metadata.labels[zone]", "-node.metadata"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var table codec.Table
-	table.Project(projection)
+	project(t, &table, "node.metadata.labels[zone]", codec.NamelessNodes)
 	refs := map[abi.Ref]string{}
 	most := uint32(0)
 	for i := range 20_000 {
@@ -265,13 +264,9 @@ func TestTableHammer(t *testing.T) {
 }
 
 func hammer(t *testing.T, paths []string) {
-	projection, err := codec.ParseProjection(paths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := projection == nil || !projection.Nameless() || slices.Contains(paths, "node.metadata.name")
 	var table codec.Table
-	table.Project(projection)
+	projection := project(t, &table, paths...)
+	named := !projection.Nameless() || slices.Contains(paths, "node.metadata.name")
 	var nodes []*corev1.Node
 	for i := range 400 { // More than the table keeps without looking for room.
 		for _, zone := range []string{"a", "b"} {

@@ -188,44 +188,33 @@ func TestPreEnqueueAndSign(t *testing.T) {
 	}
 }
 
-// queued is a Pod in the queue.
-type queued struct {
-	fwk.QueuedEntityInfo
-	pod  *corev1.Pod
-	time time.Time
-}
-
-func (q queued) GetPodInfo() fwk.PodInfo { return framework.PodInfo{Pod: q.pod} }
-func (q queued) GetTimestamp() time.Time { return q.time }
-func (q queued) GetPriority() int32      { return 0 }
-
 func TestLessIsATotalOrder(t *testing.T) {
 	w := newWorld(t, 1, "")
 	less := w.p.(fwk.QueueSortPlugin).Less
 	start := time.Unix(1000, 0)
-	var list []queued
+	var list []framework.QueuedPod
 	for i, order := range []string{"a", "a", "b", "", "b", "c"} {
-		list = append(list, queued{pod: noted(fmt.Sprint("p", i), "order", order), time: start.Add(time.Duration(i%2) * time.Second)})
+		list = append(list, framework.QueuedPod{Pod: noted(fmt.Sprint("p", i), "order", order), Came: start.Add(time.Duration(i%2) * time.Second)})
 	}
 	for _, a := range list {
 		for _, b := range list {
-			if less(a, b) && less(b, a) || a.pod != b.pod && !less(a, b) && !less(b, a) || a.pod == b.pod && less(a, b) {
-				t.Errorf("%s and %s are in no order", a.pod.Name, b.pod.Name)
+			if less(a, b) && less(b, a) || a.Pod != b.Pod && !less(a, b) && !less(b, a) || a.Pod == b.Pod && less(a, b) {
+				t.Errorf("%s and %s are in no order", a.Pod.Name, b.Pod.Name)
 			}
-			if x, y := a.pod.Annotations["order"], b.pod.Annotations["order"]; x != y && less(a, b) != (x < y) {
+			if x, y := a.Pod.Annotations["order"], b.Pod.Annotations["order"]; x != y && less(a, b) != (x < y) {
 				t.Errorf("order %q before %q is %v", x, y, less(a, b))
-			} else if x == y && a.time.Before(b.time) && !less(a, b) {
-				t.Errorf("%s came before %s", a.pod.Name, b.pod.Name)
+			} else if x == y && a.Came.Before(b.Came) && !less(a, b) {
+				t.Errorf("%s came before %s", a.Pod.Name, b.Pod.Name)
 			}
 			for _, c := range list {
 				if less(a, b) && less(b, c) && !less(a, c) {
-					t.Errorf("%s, %s, %s: the order is not transitive", a.pod.Name, b.pod.Name, c.pod.Name)
+					t.Errorf("%s, %s, %s: the order is not transitive", a.Pod.Name, b.Pod.Name, c.Pod.Name)
 				}
 			}
 		}
 	}
 	// One failure, and the order is that of the scheduler for good.
-	bad := queued{pod: noted("bad", "order", "trap"), time: start.Add(-time.Hour)}
+	bad := framework.QueuedPod{Pod: noted("bad", "order", "trap"), Came: start.Add(-time.Hour)}
 	if !less(bad, list[0]) || less(list[0], bad) {
 		t.Error("the Pod that came first is not first")
 	}
@@ -466,21 +455,9 @@ func TestNodeInfo(t *testing.T) {
 	}
 }
 
-// statuses is a fwk.NodeToStatusReader as the framework's own type is one.
-type statuses struct {
-	fwk.NodeToStatusReader
-	m map[string]*fwk.Status
-}
-
-func (s statuses) ForEachExplicitNode(fn func(string, *fwk.Status)) {
-	for name, status := range s.m {
-		fn(name, status)
-	}
-}
-
 func TestPostFilter(t *testing.T) {
 	w := newWorld(t, 1, "")
-	m := statuses{m: map[string]*fwk.Status{"n2": fwk.NewStatus(fwk.Unschedulable, "full", "of Pods"), "n1": fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}}
+	m := framework.NodeStatuses{ByName: map[string]*fwk.Status{"n2": fwk.NewStatus(fwk.Unschedulable, "full", "of Pods"), "n1": fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}}
 	pod := noted("p")
 	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), w.start(pod), pod, m)
 	if got, want := text(status), "Unschedulable: n1=UnschedulableAndUnresolvable;n2=Unschedulable: full, of Pods;"; got != want || result != nil {

@@ -119,7 +119,7 @@ func TestPeer(t *testing.T) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
 	}
-	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), state, pod, statuses{m: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
+	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), state, pod, framework.NodeStatuses{ByName: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
 	want := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: "n7", NominatingMode: fwk.ModeOverride}}
 	if diff := cmp.Diff(want, result); diff != "" || !status.IsSuccess() {
 		t.Errorf("%s (-want +got):\n%s", text(status), diff)

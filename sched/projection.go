@@ -66,7 +66,7 @@ func withoutNames(inst *host.Instance) error {
 	var errs []error
 	for _, name := range byNode {
 		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
-			errs = append(errs, fmt.Errorf("the projection has -node.metadata, and the guest imports %s, which must know which Node it is", name))
+			errs = append(errs, fmt.Errorf("the projection has %s, and the guest imports %s, which must know which Node it is", codec.NamelessNodes, name))
 		}
 	}
 	return errors.Join(errs...)

@@ -190,7 +190,7 @@ func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 		case 0:
 			p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), a)
 		case 1:
-			p.(fwk.QueueSortPlugin).Less(queued{pod: a}, queued{pod: b})
+			p.(fwk.QueueSortPlugin).Less(framework.QueuedPod{Pod: a}, framework.QueuedPod{Pod: b})
 		case 2:
 			slot("n", a)
 		}

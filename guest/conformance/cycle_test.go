@@ -60,16 +60,13 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action
 	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, action, fmt.Sprintf(note, args...)))
 }
 
-// statuses is a fwk.NodeToStatusReader as the framework's own type is one.
-type statuses struct {
-	fwk.NodeToStatusReader
-	list []conformance.NodeStatus
-}
-
-func (s statuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
-	for _, n := range s.list {
-		f(n.Node, frameworkStatus(n.Status))
+// statusesOf are those of nodes, as the framework has them.
+func statusesOf(list []conformance.NodeStatus) framework.NodeStatuses {
+	byName := map[string]*fwk.Status{}
+	for _, n := range list {
+		byName[n.Node] = frameworkStatus(n.Status)
 	}
+	return framework.NodeStatuses{ByName: byName}
 }
 
 // frameworkStatus is the status of the framework whose code has the name.
@@ -185,7 +182,7 @@ func (w *cycle) call(t *testing.T, step conformance.CycleStep, state fwk.CycleSt
 		status = w.p.(fwk.FilterPlugin).Filter(ctx, state, w.pod, w.node(step.Node))
 	case "postfilter":
 		var result *fwk.PostFilterResult
-		result, status = w.p.(fwk.PostFilterPlugin).PostFilter(ctx, state, w.pod, statuses{list: step.Statuses})
+		result, status = w.p.(fwk.PostFilterPlugin).PostFilter(ctx, state, w.pod, statusesOf(step.Statuses))
 		if result != nil && result.Mode() == fwk.ModeOverride {
 			step.Nominated = &result.NominatedNodeName
 		}

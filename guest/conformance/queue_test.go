@@ -62,33 +62,22 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// queued is a Pod in the queue.
-type queued struct {
-	fwk.QueuedEntityInfo
-	pod  *corev1.Pod
-	time time.Time
-}
-
-func (q queued) GetPodInfo() fwk.PodInfo { return framework.PodInfo{Pod: q.pod} }
-func (q queued) GetTimestamp() time.Time { return q.time }
-func (q queued) GetPriority() int32      { return 0 }
-
 func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
 	switch {
 	case c.PreEnqueue != nil:
 		checkStatus(t, p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), podOf(c.PreEnqueue.Pod)), c.PreEnqueue.Want)
 	case c.QueueSort != nil:
-		var list []queued
+		var list []framework.QueuedPod
 		for _, pod := range c.QueueSort.Pods {
-			list = append(list, queued{pod: podOf(pod.Object), time: time.Unix(pod.Second, 0)})
+			list = append(list, framework.QueuedPod{Pod: podOf(pod.Object), Came: time.Unix(pod.Second, 0)})
 		}
 		// Every pair is asked about, both ways.
 		less := p.(fwk.QueueSortPlugin).Less
-		position := func(q queued) int { return slices.Index(c.QueueSort.Want, q.pod.Name) }
+		position := func(q framework.QueuedPod) int { return slices.Index(c.QueueSort.Want, q.Pod.Name) }
 		for _, a := range list {
 			for _, b := range list {
 				if got, want := less(a, b), position(a) < position(b); got != want {
-					t.Errorf("%s before %s: got %v", a.pod.Name, b.pod.Name, got)
+					t.Errorf("%s before %s: got %v", a.Pod.Name, b.Pod.Name, got)
 				}
 			}
 		}

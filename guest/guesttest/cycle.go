@@ -63,29 +63,21 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 // that is not among statuses was not looked at.
 func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.PostFilterResult, *sched.Status) {
 	t.Helper()
-	sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
+		sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
 		return as[sched.PostFilterPlugin](t, n.plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NodeToStatusOf(sorted...))
 	}
+	byName := map[string]*fwk.Status{}
+	for _, n := range statuses {
+		byName[n.NodeName] = fwk.NewStatus(fwk.Code(n.Status.Code()), n.Status.Reason())
+	}
 	p := as[fwk.PostFilterPlugin](t, c.r.loaded, "PostFilter")
-	result, status := p.PostFilter(context.Background(), c.hosted, c.of, nodeStatuses{list: sorted})
+	result, status := p.PostFilter(context.Background(), c.hosted, c.of, framework.NodeStatuses{ByName: byName})
 	if result == nil || result.Mode() != fwk.ModeOverride {
 		return nil, statusOf(t, status)
 	}
 	return &sched.PostFilterResult{NominatedNodeName: result.NominatedNodeName}, statusOf(t, status)
-}
-
-// nodeStatuses is a fwk.NodeToStatusReader as the framework's own type is one.
-type nodeStatuses struct {
-	fwk.NodeToStatusReader
-	list []sched.NodeStatus
-}
-
-func (s nodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
-	for _, n := range s.list {
-		f(n.NodeName, fwk.NewStatus(fwk.Code(n.Status.Code()), n.Status.Reason()))
-	}
 }
 
 // PreScore tells the plugin of nodes, manifests or names as in Filter: those that

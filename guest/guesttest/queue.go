@@ -24,34 +24,20 @@ func (s *Scheduler) Less(t testing.TB, first, second string) bool {
 	r := s.run(t)
 	defer r.enter(true)()
 	came := time.Unix(1_700_000_000, 0)
-	a, b := queued{pod: readPod(t, first), came: came}, queued{pod: readPod(t, second), came: came.Add(time.Second)}
+	a, b := framework.QueuedPod{Pod: readPod(t, first), Came: came}, framework.QueuedPod{Pod: readPod(t, second), Came: came.Add(time.Second)}
 	if r.native == nil {
 		return as[fwk.QueueSortPlugin](t, r.loaded, "Less").Less(a, b)
 	}
 	p := as[sched.QueueSortPlugin](t, r.native.plugin, "Less")
-	x, y := a.view(t), b.view(t)
+	x, y := queuedView(t, a), queuedView(t, b)
 	// Of two that are equal the one that came first is the first.
 	return p.Less(x, y) || !p.Less(y, x)
 }
 
-// queued is a Pod in the queue.
-type queued struct {
-	fwk.QueuedEntityInfo
-	pod  *corev1.Pod
-	came time.Time
-}
-
-func (q queued) GetPodInfo() fwk.PodInfo { return framework.PodInfo{Pod: q.pod} }
-func (q queued) GetTimestamp() time.Time { return q.came }
-func (q queued) GetPriority() int32 {
-	if q.pod.Spec.Priority == nil {
-		return 0
-	}
-	return *q.pod.Spec.Priority
-}
-
-func (q queued) view(t testing.TB) sched.QueuedPodInfo {
-	return sched.QueuedPodInfo{Pod: viewOf(t, q.pod), Timestamp: q.came.UnixNano()}
+// queuedView is a Pod in the queue as a native plugin gets it.
+func queuedView(t testing.TB, q framework.QueuedPod) sched.QueuedPodInfo {
+	t.Helper()
+	return sched.QueuedPodInfo{Pod: viewOf(t, q.Pod), Timestamp: q.Came.UnixNano()}
 }
 
 // EventsToRegister returns the events that may make a Pod schedulable which the

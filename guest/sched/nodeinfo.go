@@ -278,10 +278,11 @@ func readImages(images []ImageState, b []byte) []ImageState {
 type NodeInfos struct{ d *nodeInfos }
 
 type nodeInfos struct {
-	// call is the one that the nodes were passed to, 0 in native tests.
+	// call is the one that the nodes were passed to, 0 in native tests, which have
+	// names and infos.
 	call  uint64
 	names []string
-	infos []NodeInfo // In native tests.
+	infos []NodeInfo
 }
 
 // NodeInfosOf returns a list of nodes, for native tests.
@@ -298,8 +299,8 @@ func (l NodeInfos) list() []string {
 	if l.d == nil {
 		return nil
 	}
-	if l.d.names == nil && l.d.call != 0 {
-		l.d.names = namesOf(uint32(l.d.call))
+	if l.d.call != 0 {
+		return namesOf(uint32(l.d.call))
 	}
 	return l.d.names
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -174,6 +175,41 @@ type PodInfo struct {
 
 // GetPod implements fwk.PodInfo.
 func (p PodInfo) GetPod() *corev1.Pod { return p.Pod }
+
+// QueuedPod is the fwk.QueuedEntityInfo of a Pod. Its other methods panic.
+type QueuedPod struct {
+	fwk.QueuedEntityInfo
+	Pod  *corev1.Pod
+	Came time.Time
+}
+
+// GetPodInfo is what fwk.QueuedPodInfo has beside a fwk.QueuedEntityInfo.
+func (q QueuedPod) GetPodInfo() fwk.PodInfo { return PodInfo{Pod: q.Pod} }
+
+// GetTimestamp implements fwk.QueuedEntityInfo.
+func (q QueuedPod) GetTimestamp() time.Time { return q.Came }
+
+// GetPriority implements fwk.QueuedEntityInfo.
+func (q QueuedPod) GetPriority() int32 {
+	if q.Pod.Spec.Priority == nil {
+		return 0
+	}
+	return *q.Pod.Spec.Priority
+}
+
+// NodeStatuses is a fwk.NodeToStatusReader that has the statuses of nodes by their
+// names, as the framework's own type has them. Its methods of the interface panic.
+type NodeStatuses struct {
+	fwk.NodeToStatusReader
+	ByName map[string]*fwk.Status
+}
+
+// ForEachExplicitNode calls f with each node that has a status.
+func (s NodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
+	for name, status := range s.ByName {
+		f(name, status)
+	}
+}
 
 // Handle is a fwk.Handle with a snapshot of nodes, Pods that wait and a recorder.
 // Its other methods panic.

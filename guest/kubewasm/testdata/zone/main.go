@@ -12,6 +12,7 @@ import (
 )
 
 //kubewasm:reads pod.spec.priority node.metadata.labels
+//kubewasm:reads -node.metadata
 
 type zone struct {
 	Zone string `json:"zone"`
