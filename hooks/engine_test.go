@@ -678,16 +678,94 @@ func TestNewEngineRefuses(t *testing.T) {
 	}
 }
 
-func TestDecideAllocatesOnce(t *testing.T) {
+func TestDecideAllocations(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "cpu", cpuFromAnnotation)}})
-	req := webRequest()
-	n := testing.AllocsPerRun(200, func() {
-		if _, err := e.Decide(t.Context(), req); err != nil {
+	same, other := webRequest(), webRequest()
+	var amounts []string
+	for i := range 2000 {
+		amounts = append(amounts, fmt.Sprintf("%dm", 2000+i))
+	}
+	// Once for each, so that there is room for what is kept.
+	next := 0
+	another := func() {
+		other.PodAnnotations["kubewasm.dev/cpu"] = amounts[next%len(amounts)]
+		next++
+		if _, err := e.Decide(t.Context(), other); err != nil {
 			t.Error(err)
 		}
-	})
-	if n > 1 && !race.Enabled {
-		t.Errorf("%v allocations, want 1", n)
+	}
+	for range amounts {
+		another()
+	}
+	for _, tt := range []struct {
+		name   string
+		decide func()
+		want   float64
+	}{
+		{"the same", func() {
+			if _, err := e.Decide(t.Context(), same); err != nil {
+				t.Error(err)
+			}
+		}, 0},
+		{"another", another, 1},
+	} {
+		if n := testing.AllocsPerRun(200, tt.decide); n > tt.want && !race.Enabled {
+			t.Errorf("%s: %v allocations, want %v", tt.name, n, tt.want)
+		}
+	}
+}
+
+// A decision that was right is right again where the same holds of it, and no answer
+// changes when another one is made of it.
+func TestDecideAgain(t *testing.T) {
+	first, second := plugin(t, "first", scripted), plugin(t, "second", scripted)
+	first.Order, second.Order = 1, 2
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, second}})
+	resources := func(shares, bvt int64) *hookpb.Decision {
+		r := &hookpb.Resources{CPUShares: &shares}
+		if bvt != 0 {
+			r.CPUBvt = &bvt
+		}
+		return &hookpb.Decision{Resources: r}
+	}
+	var answers, wants []*hookpb.Decision
+	for range 2 {
+		for _, tt := range []struct {
+			lines map[string]string
+			want  *hookpb.Decision
+		}{
+			{map[string]string{"first": "cpu_shares 512"}, resources(512, 0)},
+			{map[string]string{"first": "cpu_shares 512", "second": "cpu_bvt 2"}, resources(512, 2)},
+			{map[string]string{"first": "cpu_shares 1024", "second": "cpu_bvt 2"}, resources(1024, 2)},
+			{map[string]string{"first": "cpu_shares 512", "second": "cpu_bvt -1"}, resources(512, -1)},
+		} {
+			got, err := e.Decide(t.Context(), script(tt.lines))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers, wants = append(answers, got), append(wants, tt.want)
+		}
+	}
+	if diff := cmp.Diff(wants, answers); diff != "" {
+		t.Error(diff)
+	}
+
+	score := script(map[string]string{"first": "oom_score_adj 500"})
+	if _, err := e.Decide(t.Context(), score); err != nil {
+		t.Fatal(err)
+	}
+	ofPod := *score
+	ofPod.Level, ofPod.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
+	var refused *hooks.DecisionError
+	if d, err := e.Decide(t.Context(), &ofPod); !errors.As(err, &refused) {
+		t.Errorf("a pod's oom_score_adj: got %v and error %v, want a DecisionError", d, err)
+	}
+	// Each decision is right, and both together are not.
+	for range 2 {
+		var conflict *hooks.ConflictError
+		if d, err := e.Decide(t.Context(), script(map[string]string{"first": "cpu_shares 512", "second": "cpu_shares 1024"})); !errors.As(err, &conflict) {
+			t.Errorf("two cpu_shares: got %v and error %v, want a ConflictError", d, err)
+		}
 	}
 }
 

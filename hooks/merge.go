@@ -17,26 +17,22 @@ type part struct {
 	decision *hookpb.Decision
 }
 
-// merge puts decisions together that do not conflict. A single one is returned
-// as it is.
+// merge puts decisions together that do not conflict, and changes none of them. A
+// single one is returned as it is.
 func merge(parts []part) *hookpb.Decision {
 	if len(parts) == 0 {
 		return new(hookpb.Decision)
 	}
 	d := parts[0].decision
-	for _, p := range parts[1:] {
-		if r := p.decision.Resources; r != nil {
-			if d.Resources == nil {
-				d.Resources = new(hookpb.Resources)
-			}
-			for i := range numberFields {
-				mergeField(numberFields[i].in(d.Resources), *numberFields[i].in(r))
-			}
-			for i := range listFields {
-				mergeField(listFields[i].in(d.Resources), *listFields[i].in(r))
-			}
-			d.Resources.Unified = mergeMap(d.Resources.Unified, r.Unified)
+	if len(parts) > 1 {
+		d = &hookpb.Decision{
+			Resources:            d.Resources,
+			ContainerAnnotations: maps.Clone(d.ContainerAnnotations), ContainerEnvs: maps.Clone(d.ContainerEnvs),
+			ContainerMounts: slices.Clone(d.ContainerMounts), ContainerDevices: slices.Clone(d.ContainerDevices),
 		}
+	}
+	for _, p := range parts[1:] {
+		d.Resources = Overlay(d.Resources, p.decision.Resources)
 		d.ContainerAnnotations = mergeMap(d.ContainerAnnotations, p.decision.ContainerAnnotations)
 		d.ContainerEnvs = mergeMap(d.ContainerEnvs, p.decision.ContainerEnvs)
 		for _, m := range p.decision.ContainerMounts {
@@ -59,9 +55,10 @@ func mergeField[T any](into **T, v *T) {
 	}
 }
 
+// mergeMap adds m to into, which is nobody else's.
 func mergeMap(into, m map[string]string) map[string]string {
 	if into == nil {
-		return m
+		return maps.Clone(m)
 	}
 	maps.Copy(into, m)
 	return into

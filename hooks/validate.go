@@ -61,12 +61,9 @@ var listFields = [...]struct {
 	{"cpuset_mems", func(r *hookpb.Resources) **string { return &r.CPUSetMems }},
 }
 
-// check reports what is wrong with a plugin's decision, in itself or beside
-// those of earlier plugins.
-func check(plugin string, d *hookpb.Decision, req *hookpb.Request, earlier []part) error {
-	if errs := invalid(d, req.Level); errs != nil {
-		return &DecisionError{Plugin: plugin, Err: errors.Join(errs...)}
-	}
+// goesWith reports what is wrong with a plugin's decision beside those of earlier
+// plugins.
+func goesWith(plugin string, d *hookpb.Decision, earlier []part) error {
 	if err := findConflict(plugin, d, earlier); err != nil {
 		return err
 	}

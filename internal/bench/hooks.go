@@ -72,18 +72,38 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 	}
 	request := hookRequest()
 	size := float64(len(hookpb.AppendRequest(nil, request))) / 1e3
+	// others are as many requests as a node has never been asked, which differ in
+	// what is to be decided.
+	others, amounts := hookRequest(), make([]string, 1<<13)
+	for i := range amounts {
+		amounts[i] = strconv.Itoa(1000+i) + "m"
+	}
 	var failed error
-	check := func(d *hookpb.Decision, err error) {
-		if err == nil && (d == nil || d.Resources == nil || *d.Resources.CPUShares != 1536) {
-			err = fmt.Errorf("unexpected decision %+v", d)
+	check := func(d *hookpb.Decision, err error, milli int64) {
+		if want := milli * 1024 / 1000; err == nil && (d == nil || d.Resources == nil || *d.Resources.CPUShares != want) {
+			err = fmt.Errorf("unexpected decision %+v, want %d shares", d, want)
 		}
 		if err != nil {
 			failed = err
 		}
 	}
-	native := func(n int) {
-		for range n {
-			check(nativeDecide(request))
+	type decide func(*hookpb.Request) (*hookpb.Decision, error)
+	same := func(by decide) func(int) {
+		return func(n int) {
+			for range n {
+				d, err := by(request)
+				check(d, err, 1500)
+			}
+		}
+	}
+	other := func(by decide) func(int) {
+		return func(n int) {
+			for i := range n {
+				i %= len(amounts)
+				others.PodAnnotations["kubewasm.dev/cpu"] = amounts[i]
+				d, err := by(others)
+				check(d, err, 1000+int64(i))
+			}
 		}
 	}
 	for _, g := range []struct {
@@ -104,11 +124,11 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 			if projection != nil {
 				what += ", projected"
 			}
-			b.compare(what, target{time: g.limit}, func(n int) {
-				for range n {
-					check(engine.Decide(b.ctx, request))
-				}
-			}, "native function", native)
+			byGuest := func(r *hookpb.Request) (*hookpb.Decision, error) { return engine.Decide(b.ctx, r) }
+			b.compareAll(
+				comparison{what, target{time: g.limit}, same(byGuest), "native function", same(nativeDecide)},
+				comparison{what + ", each another", target{time: g.limit}, other(byGuest), "native function", other(nativeDecide)},
+			)
 			if err := engine.Close(b.ctx); err != nil {
 				return err
 			}
