@@ -372,7 +372,7 @@ func TestAllowAllocatesTheAnswerOnly(t *testing.T) {
 	cfg := config(t, "labels", requiredLabels)
 	cfg.Module.Guest = []byte(`{"labels":["app"]}`)
 	e := admission.NewEngine(load(t, cfg))
-	r := requestOf(`{"metadata":{"labels":{"app":"web"}}}`)
+	r := requestOf(string(podJSON(t)))
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(200, func() {
 		if !e.Validate(ctx, r).Allowed {

@@ -176,7 +176,8 @@ var requests = sync.Pool{New: func() any { return new(pooledRequest) }}
 
 type pooledRequest struct {
 	dialect.Request
-	proto protoCache
+	proto   protoCache
+	indexes indexes
 }
 
 // protoCache makes the objects protobuf once, for all plugins.
@@ -197,13 +198,15 @@ const keepEnvelope = 64 << 10
 
 // newRequest returns the request for guests. Its envelope lies in a buffer that
 // free gives back.
-func newRequest(request *admissionv1.AdmissionRequest) *pooledRequest {
+func newRequest(ctx context.Context, request *admissionv1.AdmissionRequest) *pooledRequest {
 	r := requests.Get().(*pooledRequest)
 	r.AdmissionRequest = request
 	r.Envelope = admissionpb.AppendRequest(r.Envelope[:0], request)
 	r.proto = protoCache{request: request}
+	l, _ := ctx.Value(layoutKey{}).(*layout)
+	r.indexes.reset(l, request)
 	if r.Proto == nil {
-		r.Proto = r.proto.get
+		r.Proto, r.Index = r.proto.get, r.indexes.get
 	}
 	return r
 }
@@ -214,6 +217,7 @@ func (r *pooledRequest) free() {
 	}
 	r.AdmissionRequest = nil
 	r.proto = protoCache{}
+	r.indexes.reset(nil, nil)
 	r.Forget()
 	requests.Put(r)
 }
@@ -241,7 +245,7 @@ func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionReq
 }
 
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
-	req := newRequest(request)
+	req := newRequest(ctx, request)
 	defer req.free()
 	if len(policies) == 1 {
 		v, asked := askIfMatching(ctx, policies[0], &req.Request, false)

@@ -125,12 +125,12 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*admissionv1.Adm
 	}
 	// The time that the body takes counts too.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	request, refused := h.readBody(w, r)
+	request, layout, refused := h.readBody(w, r)
 	if refused != nil {
 		cancel()
 		return nil, nil, nil, refused
 	}
-	return request, ctx, cancel, nil
+	return request, layoutContext{ctx, layout}, cancel, nil
 }
 
 // timeoutOf returns how long a request may take.
@@ -146,13 +146,13 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	return timeout - min(max(timeout/10, 50*time.Millisecond), 500*time.Millisecond, timeout/2), nil
 }
 
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *httpError) {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *layout, *httpError) {
 	limit := h.MaxBodyBytes
 	if limit == 0 {
 		limit = DefaultMaxBodyBytes
 	}
 	if r.ContentLength > limit {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
+		return nil, nil, refuse(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
 	}
 	// The request refers to the body, so it has one of its own.
 	var body bytes.Buffer
@@ -160,18 +160,18 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return nil, refuse(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
+			return nil, nil, refuse(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, refuse(http.StatusBadRequest, "body is cut off after %d of %d bytes", body.Len(), r.ContentLength)
+			return nil, nil, refuse(http.StatusBadRequest, "body is cut off after %d of %d bytes", body.Len(), r.ContentLength)
 		}
-		return nil, refuse(http.StatusBadRequest, "read body: %v", err)
+		return nil, nil, refuse(http.StatusBadRequest, "read body: %v", err)
 	}
-	request, err := DecodeReview(body.Bytes())
+	request, layout, err := decodeReview(body.Bytes())
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "%v", err)
+		return nil, nil, refuse(http.StatusBadRequest, "%v", err)
 	}
-	return request, nil
+	return request, &layout, nil
 }
 
 // decide asks the Validator or the Mutator and turns its faults into denials.

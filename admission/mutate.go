@@ -29,7 +29,7 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
 	var patches [][]byte
 	verdicts := make([]said, 0, len(policies))
-	req := newRequest(request)
+	req := newRequest(ctx, request)
 	defer func() { req.free() }()
 	for _, p := range policies {
 		v, asked := askIfMatching(ctx, p, &req.Request, true)
@@ -46,7 +46,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
 				req.free()
-				req = newRequest(&changed)
+				req = newRequest(ctx, &changed)
 			}
 		}
 		verdicts = append(verdicts, said{p, v})

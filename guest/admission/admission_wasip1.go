@@ -19,6 +19,12 @@ func hostObject(buf unsafe.Pointer, limit uint32) uint32
 //go:wasmimport k8s.io/admission old_object
 func hostOldObject(buf unsafe.Pointer, limit uint32) uint32
 
+//go:wasmimport k8s.io/admission object_index
+func hostObjectIndex(buf unsafe.Pointer, limit uint32) uint32
+
+//go:wasmimport k8s.io/admission old_object_index
+func hostOldObjectIndex(buf unsafe.Pointer, limit uint32) uint32
+
 //go:wasmimport k8s.io/admission options
 func hostOptions(buf unsafe.Pointer, limit uint32) uint32
 
@@ -38,17 +44,17 @@ func hostMutatedObject(ptr unsafe.Pointer, n uint32)
 func hostResult(ptr unsafe.Pointer, n uint32)
 
 func fetchRequest() []byte        { return fetch(hostRequest) }
-func fetchObject() []byte         { return lend(fetch(hostObject)) }
-func fetchOldObject() []byte      { return lend(fetch(hostOldObject)) }
+func fetchObject() []byte         { return lend(fetch(hostObject), objectIndex) }
+func fetchOldObject() []byte      { return lend(fetch(hostOldObject), oldObjectIndex) }
 func fetchOptions() []byte        { return fetch(hostOptions) }
 func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
 
 var (
-	// small takes what is not large, which is nearly everything; it is copied
-	// from there, so that plugins may keep what they read.
-	small [32 << 10]byte
-	// large is how many bytes of answers too long for small were fetched since
+	// spare is memory for answers, which plugins may keep. To allocate for each takes
+	// as long as to read it.
+	spare []byte
+	// large is how many bytes of answers too long for spare were fetched since
 	// the last garbage collection.
 	large int
 	// request is that of the call that runs. It is nobody's when the call has ended:
@@ -63,14 +69,26 @@ var (
 // objects of 3 MiB would fill the guest's memory before.
 const collectAfter = 8 << 20
 
+// spareBytes is how much is allocated for answers at a time, and longest how long one
+// may be that comes from there.
+const (
+	spareBytes = 32 << 10
+	longest    = spareBytes / 2
+)
+
 // fetch returns what a host function has to say, nil if it is nothing.
 func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
-	n := host(unsafe.Pointer(&small), uint32(len(small)))
+	n := host(unsafe.Pointer(unsafe.SliceData(spare)), uint32(len(spare)))
 	switch {
 	case n == 0:
 		return nil
-	case uint64(n) <= uint64(len(small)):
-		return append(make([]byte, 0, n), small[:n]...)
+	case uint64(n) <= uint64(len(spare)):
+		b := spare[:n:n]
+		spare = spare[n:]
+		return b
+	case n <= longest:
+		spare = make([]byte, spareBytes)
+		return fetch(host)
 	}
 	large += int(n)
 	b := make([]byte, n)
@@ -80,13 +98,27 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	return b
 }
 
-// lend lets the memory of views of an object be used again after the call, unless
-// it might be much.
-func lend(object []byte) []byte {
-	if len(object) <= len(small) {
-		view.Lend(object)
-	}
+// lend lends an object, whose index a host function knows. The memory of views of it is
+// used again after the call, unless it might be much.
+func lend(object []byte, index func([]uint64) int) []byte {
+	view.Lend(view.Loan{JSON: object, Again: len(object) <= lentAgain, Index: index})
 	return object
+}
+
+const lentAgain = 32 << 10
+
+func objectIndex(room []uint64) int    { return readIndex(room, hostObjectIndex) }
+func oldObjectIndex(room []uint64) int { return readIndex(room, hostOldObjectIndex) }
+
+// readIndex reads an index, and returns how many numbers it has; 0 if there are more
+// than there is room for.
+func readIndex(room []uint64, host func(buf unsafe.Pointer, limit uint32) uint32) int {
+	const size = 8
+	n := host(unsafe.Pointer(unsafe.SliceData(room)), uint32(len(room)*size))
+	if n > uint32(len(room)*size) {
+		return 0
+	}
+	return int(n / size)
 }
 
 //go:wasmexport validate

@@ -29,8 +29,8 @@ type GroupVersionResource struct{ Group, Version, Resource string }
 // they are first asked for, so that a plugin pays for what it reads.
 //
 // Strings and bytes that it returns may be kept. They must not be written to,
-// and hold on to the whole object or request that they are a part of. The Request
-// itself is for the call.
+// and hold on to the whole object that they are a part of, or to 32 KiB of what was
+// read before and after it. The Request itself is for the call.
 type Request struct {
 	fetched                    part
 	object, oldObject, options []byte

@@ -11,7 +11,7 @@ import (
 var loan struct {
 	// number is that of the loan. That of what was never lent is 0.
 	number uint64
-	bytes  [2]*byte
+	lent   [2]Loan
 	// objects are those whose memory is used again, in this loan or a later one.
 	objects []*object
 }
@@ -19,35 +19,62 @@ var loan struct {
 // maxObjects is how many objects keep their memory: those of a request, as two types.
 const maxObjects = 4
 
-// Lend says that views of the JSON in raw are done with when [Return] is called: the
-// memory of what was read of it is then used again, and the views go stale. raw
-// itself is not written to, and strings may be kept.
-//
-// It is for the SDK, and for the objects of a request, of which there are two.
-func Lend(raw []byte) {
+// Loan is JSON that is not written to, and views of which are done with when [Return]
+// is called. Strings may be kept.
+type Loan struct {
+	JSON []byte
+	// Again says that the memory of what was read of it is then used again, and the
+	// views go stale.
+	Again bool
+	// Index writes the index of JSON, as json.Index does, and returns how many numbers
+	// it has; 0 if there is none, or no room. nil means that nobody knows it.
+	Index func(room []uint64) int
+}
+
+// Lend lends JSON. It is for the SDK, and for the objects of a request, of which there
+// are two.
+func Lend(l Loan) {
 	if loan.number == 0 {
 		loan.number = 1
 	}
-	if loan.bytes[0] == nil {
-		loan.bytes[0] = unsafe.SliceData(raw)
+	if loan.lent[0].JSON == nil {
+		loan.lent[0] = l
 	} else {
-		loan.bytes[1] = unsafe.SliceData(raw)
+		loan.lent[1] = l
 	}
 }
 
 // Return takes back what was lent.
 func Return() {
-	loan.bytes = [2]*byte{}
+	loan.lent = [2]Loan{}
 	loan.number++
 }
 
-func isLent(raw []byte) bool {
-	p := unsafe.SliceData(raw)
-	return p != nil && (p == loan.bytes[0] || p == loan.bytes[1])
+// lentAs returns the loan of raw, nil if it was not lent.
+func lentAs(raw []byte) *Loan {
+	if p := unsafe.SliceData(raw); p != nil {
+		for i := range loan.lent {
+			if l := &loan.lent[i]; p == unsafe.SliceData(l.JSON) && len(raw) == len(l.JSON) {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// readIndexed has the walker of the object read its bytes.
+func (o *object) readIndexed(l *Loan) {
+	w, index := &o.once.walker, o.once.index
+	if l == nil || l.Index == nil || len(index) == 0 {
+		w.Read(o.bytes, index)
+		return
+	}
+	w.ReadIndexed(o.bytes, index[:l.Index(index)])
 }
 
 // fromLent is FromJSON for what was lent.
-func fromLent(raw []byte, t *Type) View {
+func fromLent(l *Loan, t *Type) View {
+	raw := l.JSON
 	var o *object
 	for _, used := range loan.objects {
 		switch {
@@ -59,19 +86,20 @@ func fromLent(raw []byte, t *Type) View {
 		}
 	}
 	if o == nil {
-		o = newJSON(raw, t)
+		o = newJSON(raw, t, l)
 		if len(loan.objects) < maxObjects {
 			loan.objects = append(loan.objects, o)
 		}
 	} else {
-		o.again(raw)
+		o.again(l)
 	}
 	o.once.loan = loan.number
 	return View{&o.root, o.version}
 }
 
 // again makes o an object with other bytes.
-func (o *object) again(raw []byte) {
+func (o *object) again(l *Loan) {
+	raw := l.JSON
 	if o.version++; o.version > math.MaxUint32 {
 		o.version = fixedVersion
 	}
@@ -79,5 +107,5 @@ func (o *object) again(raw []byte) {
 	if n := json.IndexRoom(len(raw)); n > len(o.once.index) {
 		o.once.index = make([]uint64, n)
 	}
-	o.once.walker.Read(o.bytes, o.once.index)
+	o.readIndexed(l)
 }

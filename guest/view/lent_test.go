@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 var (
@@ -40,6 +42,28 @@ func readRequest(v View) []string {
 	return out
 }
 
+// indexOf returns what tells the index of a document, as a host does.
+func indexOf(doc []byte) func(room []uint64) int {
+	return func(room []uint64) int { return json.Index(doc, room) }
+}
+
+func TestAnIndexThatIsThereIsUsed(t *testing.T) {
+	defer Return()
+	object := requestJSON("x", strings.Repeat("n", 200), 9)
+	for _, again := range []bool{false, true} {
+		asked := 0
+		Lend(Loan{JSON: object, Again: again, Index: func(room []uint64) int {
+			asked++
+			return indexOf(object)(room)
+		}})
+		got := readRequest(FromJSON(object, &typeOfRequest))
+		Return()
+		if diff := cmp.Diff(readRequest(FromJSON(object, &typeOfRequest)), got); diff != "" || asked != 1 {
+			t.Errorf("again %t: asked %d times, read (-without index +got):\n%s", again, asked, diff)
+		}
+	}
+}
+
 func TestWhatWasLentIsReadLikeAnythingElse(t *testing.T) {
 	defer Return()
 	var got, want [][]string
@@ -48,8 +72,8 @@ func TestWhatWasLentIsReadLikeAnythingElse(t *testing.T) {
 		object := requestJSON(name, strings.Repeat("\n", i%3), i%5)
 		old := requestJSON("old-"+name, "", (i+2)%7)
 		want = append(want, readRequest(FromJSON(object, &typeOfRequest)), readRequest(FromJSON(old, &typeOfRequest)))
-		Lend(object)
-		Lend(old)
+		Lend(Loan{JSON: object, Again: true, Index: indexOf(object)})
+		Lend(Loan{JSON: old, Again: true})
 		views := []View{FromJSON(object, &typeOfRequest), FromJSON(old, &typeOfRequest), FromJSON(object, &typeOfPiece)}
 		got = append(got, readRequest(views[0]), readRequest(views[1]))
 		if views[2].Text(1) != name {
@@ -69,13 +93,13 @@ func TestWhatWasLentIsReadLikeAnythingElse(t *testing.T) {
 func TestViewsOfWhatWasLentGoStale(t *testing.T) {
 	defer Return()
 	first := requestJSON("first", "", 3)
-	Lend(first)
+	Lend(Loan{JSON: first, Again: true})
 	kept := FromJSON(first, &typeOfRequest)
 	parts := List[View](kept, 4, &typeOfPiece)
 	kept.Text(1)
 	Return()
 	second := requestJSON("second", "", 3)
-	Lend(second)
+	Lend(Loan{JSON: second, Again: true})
 	if got := FromJSON(second, &typeOfRequest).Text(1); got != "second" {
 		t.Fatalf("the name is %q", got)
 	}
@@ -101,7 +125,7 @@ func TestViewsOfWhatWasNotLentStay(t *testing.T) {
 	own := FromJSON(requestJSON("own", "", 1), &typeOfRequest)
 	for i := range 3 {
 		raw := requestJSON(fmt.Sprint(i), "", 1)
-		Lend(raw)
+		Lend(Loan{JSON: raw, Again: true})
 		FromJSON(raw, &typeOfRequest).Text(1)
 		Return()
 	}
@@ -114,7 +138,7 @@ func TestWhatIsLentAgainAllocatesNothing(t *testing.T) {
 	defer Return()
 	raw := requestJSON("name", "", 5)
 	if n := testing.AllocsPerRun(100, func() {
-		Lend(raw)
+		Lend(Loan{JSON: raw, Again: true})
 		v := FromJSON(raw, &typeOfRequest)
 		if v.Text(1) == "" || v.StringMap(2).Get("l3") == "" || v.Message(3, &typeOfPiece).Text(1) == "" {
 			t.Fatal("something is missing")

@@ -98,14 +98,16 @@ func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, 
 // FromJSON returns a view of the JSON object in raw, which nobody may write to
 // any more.
 func FromJSON(raw []byte, t *Type) View {
-	if isLent(raw) {
-		return fromLent(raw, t)
+	l := lentAs(raw)
+	if l != nil && l.Again {
+		return fromLent(l, t)
 	}
-	o := newJSON(raw, t)
+	o := newJSON(raw, t, l)
 	return View{&o.root, o.version}
 }
 
-func newJSON(raw []byte, t *Type) *object {
+// newJSON returns a new object of raw, which may be lent.
+func newJSON(raw []byte, t *Type, l *Loan) *object {
 	o := fromBytes(raw, t)
 	o.json = true
 	// One allocation for the index and the fields, of which two numbers make one.
@@ -113,7 +115,7 @@ func newJSON(raw []byte, t *Type) *object {
 	fields := make([]field, n/2+min(spareFields, len(o.bytes)/bytesPerField))
 	o.once.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(fields))), n)
 	o.once.fields = fields[n/2:]
-	o.once.walker.Read(o.bytes, o.once.index)
+	o.readIndexed(l)
 	return o
 }
 

@@ -85,9 +85,7 @@ func skipString(b []byte, i int) int {
 // indexedLength or more, and returns how many they are; 0 if doc is neither an
 // array nor an object, does not end, or if there is no room.
 func indexNested(doc []byte, nested []uint64) int {
-	// What is open is at the end of nested, with what it is in instead of an end.
-	const nothing = 1<<32 - 1
-	count, in := 0, uint64(nothing)
+	noted := nesting{index: nested, in: nothing}
 	i := skipSpace(doc, 0)
 	if i == len(doc) || classes[doc[i]]&opens == 0 {
 		return 0
@@ -101,21 +99,12 @@ func indexNested(doc []byte, nested []uint64) int {
 			}
 			continue
 		case c&opens != 0:
-			if count == len(nested) {
-				return 0
-			}
-			nested[count] = in<<32 | uint64(i)
-			in = uint64(count)
-			count++
+			noted.begin(i)
 		case c&closes != 0:
-			start, outer := nested[in]&nothing, nested[in]>>32
-			nested[in] = uint64(i+1)<<32 | start
-			if count == int(in)+1 && uint64(i+1)-start < indexedLength {
-				count--
-			}
-			if in = outer; in == nothing {
-				return count
-			}
+			noted.end(i + 1)
+		}
+		if noted.in == nothing && c&(opens|closes) != 0 {
+			return noted.count // It ended, or there is no room.
 		}
 		i++
 	}

@@ -12,6 +12,14 @@ func Object(b []byte) (m Members) {
 	return m
 }
 
+// ObjectIn is Object for the object that lies from start up to end in doc, of which index
+// says where the longer values lie: they are passed over without being read.
+func ObjectIn(doc []byte, index []uint64, start, end int) (m Members) {
+	m.begin(doc[:end:end], start, '{')
+	m.nested, m.passed = index, firstFrom(index, start+1)
+	return m
+}
+
 // Key returns the name of the member that Next found. It shares its memory with
 // the document unless it had to be decoded.
 func (m *Members) Key() string { return m.key() }
@@ -200,6 +208,10 @@ func (w *walk) Value() Value {
 	}
 	return w.doc[w.start:w.end:w.end]
 }
+
+// Span returns where in the document the value lies that Next found: from start up
+// to end.
+func (w *walk) Span() (start, end int) { return w.start, w.end }
 
 // Malformed reports whether the walk ended because the bytes are not JSON, or
 // not of the kind that was to be walked over.

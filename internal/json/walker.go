@@ -12,33 +12,20 @@ type Walker struct {
 	fields [2]Field
 }
 
-// indexedLength is how long an array or object must be to be in the index. Shorter
-// ones are passed over faster than they are looked up.
-const indexedLength = 64
-
-// indexedDepth is how many arrays and objects in one another there is always room
-// for in an index of the usual size.
-const indexedDepth = 16
-
-// IndexRoom returns how many numbers the index of a document of n bytes may have, an
-// even number: an eighth of it, as numbers have eight bytes.
-func IndexRoom(n int) int {
-	if n < 2*indexedLength || uint64(n) >= 1<<32 {
-		return 0
-	}
-	return (n/indexedLength + indexedDepth) &^ 1
-}
-
 // Read makes doc the document of w, and notes in index where its longer values lie.
 // Neither may be written to as long as w is in use. There is usually enough room in
 // IndexRoom(len(doc)) numbers; a document for which there is not, because it is
 // nested deeply, or that does not end, is read without index.
 func (w *Walker) Read(doc []byte, index []uint64) {
-	w.whole, w.doc, w.nested = doc, doc, nil
+	n := 0
 	if len(index) != 0 {
-		w.nested = index[:indexNested(doc, index)]
+		n = indexNested(doc, index)
 	}
+	w.ReadIndexed(doc, index[:n])
 }
+
+// ReadIndexed is Read of a document with an index that is there already.
+func (w *Walker) ReadIndexed(doc []byte, index []uint64) { w.whole, w.doc, w.nested = doc, doc, index }
 
 // Object begins the walk over the members of the object that lies from start up to
 // end in the document, as Span returns it.
@@ -51,16 +38,7 @@ func (w *Walker) Array(start, end int) { seek(w, start, end, '[') }
 // seekOf is seek, written in Go.
 func seekOf(w *Walker, start, end int, opening byte) {
 	w.begin(w.whole[:end:end], start, opening)
-	// The first value in the index that begins behind start.
-	low, high := 0, len(w.nested)
-	for low < high {
-		if mid := int(uint(low+high) / 2); int(uint32(w.nested[mid])) <= start {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	w.passed = low
+	w.passed = firstFrom(w.nested, start+1)
 }
 
 // Key is [Members.Key], in an object.
@@ -116,10 +94,6 @@ func (w *Walker) Lookup(start, end int, name string) (v Value, ok bool) {
 }
 
 var null = Value("null")
-
-// Span returns where in the document the value lies that Next found: from start up
-// to end.
-func (w *Walker) Span() (start, end int) { return w.start, w.end }
 
 // nestedEnd returns where the array or object ends that begins at i, -1 if that is
 // not known.

@@ -1,0 +1,84 @@
+package json
+
+// An index says where the longer arrays and objects of a document lie. It has a number
+// for each that has indexedLength bytes or more, in the order of their beginnings: the
+// index of its first byte in the lower half, of the byte behind it in the upper half.
+// It may have shorter ones that hold others.
+
+// indexedLength is how long an array or object must be to be in the index. Shorter
+// ones are passed over faster than they are looked up.
+const indexedLength = 64
+
+// indexedDepth is how many arrays and objects in one another there is always room
+// for in an index of the usual size.
+const indexedDepth = 16
+
+// IndexRoom returns how many numbers the index of a document of n bytes may have, an
+// even number: an eighth of it, as numbers have eight bytes. A document that needs
+// more, because it is nested deeply, has no index.
+func IndexRoom(n int) int {
+	if n < 2*indexedLength || uint64(n) >= 1<<32 {
+		return 0
+	}
+	return (n/indexedLength + indexedDepth) &^ 1
+}
+
+// Index notes in index where the longer arrays and objects of doc lie, and returns how
+// many they are; 0 if doc is neither an array nor an object, does not end, or if there
+// is no room.
+func Index(doc []byte, index []uint64) (n int) { return indexNested(doc, index) }
+
+// IndexOf returns the part of an index that is of what lies from start up to end in the
+// document.
+func IndexOf(index []uint64, start, end int) []uint64 {
+	index = index[firstFrom(index, start):]
+	return index[:firstFrom(index, end)]
+}
+
+// firstFrom returns the place of the first value that begins at start or later.
+func firstFrom(index []uint64, start int) int {
+	low, high := 0, len(index)
+	for low < high {
+		if mid := int(uint(low+high) / 2); int(uint32(index[mid])) < start {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// nothing is what is around the outermost array or object.
+const nothing = 1<<32 - 1
+
+// nesting notes arrays and objects in an index as they are met. Those that are open are
+// at the end of what is noted, with the place of what they are in instead of an end.
+type nesting struct {
+	index []uint64 // nil as soon as there is no room: then nothing is noted.
+	count int
+	in    uint64 // The place of the innermost one that is open, or nothing.
+}
+
+// begin notes what begins at i.
+func (n *nesting) begin(i int) {
+	if n.count == len(n.index) {
+		*n = nesting{in: nothing}
+		return
+	}
+	n.index[n.count] = n.in<<32 | uint64(i)
+	n.in = uint64(n.count)
+	n.count++
+}
+
+// end notes that the innermost one ends before i.
+func (n *nesting) end(i int) {
+	if n.in == nothing {
+		return
+	}
+	start, outer := n.index[n.in]&nothing, n.index[n.in]>>32
+	n.index[n.in] = uint64(i)<<32 | start
+	if n.count == int(n.in)+1 && uint64(i)-start < indexedLength {
+		n.count-- // A short one is forgotten with all in it.
+	}
+	n.in = outer
+}
