@@ -44,17 +44,19 @@ func hostMutatedObject(ptr unsafe.Pointer, n uint32)
 func hostResult(ptr unsafe.Pointer, n uint32)
 
 func fetchRequest() []byte        { return fetch(hostRequest) }
-func fetchObject() []byte         { return lend(fetch(hostObject), objectIndex) }
-func fetchOldObject() []byte      { return lend(fetch(hostOldObject), oldObjectIndex) }
+func fetchObject() []byte         { return lent[0].fetch(hostObject, objectIndex) }
+func fetchOldObject() []byte      { return lent[1].fetch(hostOldObject, oldObjectIndex) }
 func fetchOptions() []byte        { return fetch(hostOptions) }
 func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
 
 var (
-	// spare is memory for answers, which plugins may keep. To allocate for each takes
-	// as long as to read it.
-	spare []byte
-	// large is how many bytes of answers too long for spare were fetched since
+	// small takes what is not large, which is nearly everything; it is copied
+	// from there, so that plugins may keep what they read.
+	small [4 << 10]byte
+	// lent are the objects of the call that runs.
+	lent [2]lentObject
+	// large is how many bytes of answers too long for small were fetched since
 	// the last garbage collection.
 	large int
 	// request is that of the call that runs. It is nobody's when the call has ended:
@@ -69,27 +71,20 @@ var (
 // objects of 3 MiB would fill the guest's memory before.
 const collectAfter = 8 << 20
 
-// spareBytes is how much is allocated for answers at a time, and longest how long one
-// may be that comes from there.
-const (
-	spareBytes = 32 << 10
-	longest    = spareBytes / 2
-)
-
 // fetch returns what a host function has to say, nil if it is nothing.
 func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
-	n := host(unsafe.Pointer(unsafe.SliceData(spare)), uint32(len(spare)))
+	n := host(unsafe.Pointer(&small), uint32(len(small)))
 	switch {
 	case n == 0:
 		return nil
-	case uint64(n) <= uint64(len(spare)):
-		b := spare[:n:n]
-		spare = spare[n:]
-		return b
-	case n <= longest:
-		spare = make([]byte, spareBytes)
-		return fetch(host)
+	case uint64(n) <= uint64(len(small)):
+		return append(make([]byte, 0, n), small[:n]...)
 	}
+	return fetchLarge(host, n)
+}
+
+// fetchLarge returns the n bytes that a host function has to say.
+func fetchLarge(host func(buf unsafe.Pointer, limit uint32) uint32, n uint32) []byte {
 	large += int(n)
 	b := make([]byte, n)
 	if again := host(unsafe.Pointer(unsafe.SliceData(b)), n); again != n {
@@ -98,14 +93,32 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	return b
 }
 
-// lend lends an object, whose index a host function knows. The memory of views of it is
-// used again after the call, unless it might be much.
-func lend(object []byte, index func([]uint64) int) []byte {
-	view.Lend(view.Loan{JSON: object, Again: len(object) <= lentAgain, Index: index})
-	return object
-}
+// lentObject is the memory of an object, which is that of the next call's afterwards: in
+// a Go guest, to write to memory that no cache has costs as much as to read the object.
+type lentObject struct{ buf []byte }
 
-const lentAgain = 32 << 10
+// maxLent is how long an object may be whose memory is used again.
+const maxLent = 32 << 10
+
+// fetch lends the object that a host function has.
+func (o *lentObject) fetch(object func(buf unsafe.Pointer, limit uint32) uint32, index func(room []uint64) int) []byte {
+	n := object(unsafe.Pointer(unsafe.SliceData(o.buf)), uint32(len(o.buf)))
+	if n == 0 {
+		return nil
+	}
+	l := view.Loan{Again: n <= maxLent, Index: index}
+	switch {
+	case n <= uint32(len(o.buf)):
+		l.JSON = o.buf[:n:n]
+	case l.Again:
+		l.JSON = fetchLarge(object, n)
+		o.buf = l.JSON[:cap(l.JSON)]
+	default:
+		l.JSON = fetchLarge(object, n)
+	}
+	view.Lend(l)
+	return l.JSON
+}
 
 func objectIndex(room []uint64) int    { return readIndex(room, hostObjectIndex) }
 func oldObjectIndex(room []uint64) int { return readIndex(room, hostOldObjectIndex) }

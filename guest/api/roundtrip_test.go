@@ -75,6 +75,9 @@ type object struct {
 	path string
 	// seen are the fields that were there at least once.
 	seen map[string]bool
+	// kept are comparisons with what may be kept, for when the object is gone; nil if
+	// it stays.
+	kept *[]func()
 }
 
 func (o object) errorf(format string, args ...any) {
@@ -133,6 +136,11 @@ func (o object) message(want, v reflect.Value) {
 
 // value compares a value with what an accessor returned.
 func (o object) value(want, got reflect.Value) {
+	if _, isView := viewsOf[want.Type()]; o.kept != nil && !isView && want.Kind() != reflect.Map && want.Kind() != reflect.Slice {
+		later := o
+		later.kept = nil
+		*o.kept = append(*o.kept, func() { later.at(" after the call").value(want, got) })
+	}
 	switch w := want.Interface().(type) {
 	case apiresource.Quantity:
 		if g := got.Interface().(resource.Quantity); g.String() != w.String() {
@@ -229,6 +237,18 @@ func TestEveryFieldOfEveryMessage(t *testing.T) {
 				o := object{t: t, seen: seen}
 				o.at("seed %d, protobuf", seed).message(want.Elem(), reflect.ValueOf(view.FromProto(raw, v.typ)).Convert(v.view))
 				o.at("seed %d, JSON", seed).message(want.Elem(), reflect.ValueOf(view.FromJSON(text, v.typ)).Convert(v.view))
+				// What is read of an object that is lent stays when its memory is
+				// another's.
+				o.kept = new([]func())
+				view.Lend(view.Loan{JSON: text, Again: true})
+				o.at("seed %d, JSON that is lent", seed).message(want.Elem(), reflect.ValueOf(view.FromJSON(text, v.typ)).Convert(v.view))
+				view.Return()
+				for i := range text {
+					text[i] = 'x'
+				}
+				for _, compare := range *o.kept {
+					compare()
+				}
 			}
 		})
 	}

@@ -19,12 +19,12 @@ var loan struct {
 // maxObjects is how many objects keep their memory: those of a request, as two types.
 const maxObjects = 4
 
-// Loan is JSON that is not written to, and views of which are done with when [Return]
-// is called. Strings may be kept.
+// Loan is JSON of which views are done with when [Return] is called. Their strings may
+// be kept.
 type Loan struct {
 	JSON []byte
-	// Again says that the memory of what was read of it is then used again, and the
-	// views go stale.
+	// Again says that its memory is then used again, and that of what was read of it:
+	// the views go stale.
 	Again bool
 	// Index writes the index of JSON, as json.Index does, and returns how many numbers
 	// it has; 0 if there is none, or no room. nil means that nobody knows it.
@@ -50,16 +50,16 @@ func Return() {
 	loan.number++
 }
 
-// lentAs returns the loan of raw, nil if it was not lent.
-func lentAs(raw []byte) *Loan {
-	if p := unsafe.SliceData(raw); p != nil {
-		for i := range loan.lent {
-			if l := &loan.lent[i]; p == unsafe.SliceData(l.JSON) && len(raw) == len(l.JSON) {
-				return l
-			}
+// lentAs returns the loan that raw is a part of, or the whole; nil if it was not lent.
+func lentAs(raw []byte) (l *Loan, whole bool) {
+	for i := range loan.lent {
+		l := &loan.lent[i]
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(raw))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.JSON)))
+		if at < uintptr(len(l.JSON)) {
+			return l, len(raw) == len(l.JSON)
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // readIndexed has the walker of the object read its bytes.
@@ -87,6 +87,7 @@ func fromLent(l *Loan, t *Type) View {
 	}
 	if o == nil {
 		o = newJSON(raw, t, l)
+		o.kept = false
 		if len(loan.objects) < maxObjects {
 			loan.objects = append(loan.objects, o)
 		}

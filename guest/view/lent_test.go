@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestWhatWasLentIsReadLikeAnythingElse(t *testing.T) {
 		name := strings.Repeat("x", i*7%11) + fmt.Sprint(i)
 		object := requestJSON(name, strings.Repeat("\n", i%3), i%5)
 		old := requestJSON("old-"+name, "", (i+2)%7)
-		want = append(want, readRequest(FromJSON(object, &typeOfRequest)), readRequest(FromJSON(old, &typeOfRequest)))
+		want = append(want, readRequest(FromJSON(bytes.Clone(object), &typeOfRequest)), readRequest(FromJSON(bytes.Clone(old), &typeOfRequest)))
 		Lend(Loan{JSON: object, Again: true, Index: indexOf(object)})
 		Lend(Loan{JSON: old, Again: true})
 		views := []View{FromJSON(object, &typeOfRequest), FromJSON(old, &typeOfRequest), FromJSON(object, &typeOfPiece)}
@@ -83,10 +84,24 @@ func TestWhatWasLentIsReadLikeAnythingElse(t *testing.T) {
 			t.Error("a view that was made again in the same loan is another one")
 		}
 		Return()
+		clear(object) // Somebody else's from here on.
+		clear(old)
 	}
 	// Strings stay as they were, though the memory of the views was used again.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what is read (-not lent +lent):\n%s", diff)
+	}
+}
+
+func TestStringsOfAPartOfWhatWasLentStay(t *testing.T) {
+	defer Return()
+	raw := []byte(`{"part":{"name":"of the part","labels":{"a":"b"}}}`)
+	Lend(Loan{JSON: raw, Again: true})
+	part := FromJSON(FromJSON(raw, &typeOfRequest).Value(3).Raw, &typeOfRequest)
+	got := []string{part.Text(1), part.StringMap(2).Get("a")}
+	clear(raw)
+	if diff := cmp.Diff([]string{"of the part", "b"}, got); diff != "" {
+		t.Errorf("strings that were kept (-want +got):\n%s", diff)
 	}
 }
 

@@ -23,14 +23,15 @@ type object struct {
 	ref abi.Ref
 	// unread says that the bytes are still to be fetched.
 	unread bool
-	json   bool
-	// kept says that the bytes are never overwritten. Then there is a once.
+	// json says that it is JSON. Then there is a once.
+	json bool
+	// kept says that the bytes are never overwritten.
 	kept bool
 	once *once
 }
 
-// once is what only objects have that are read once, since their bytes never
-// change: what is read of them need not be remembered.
+// once is what only objects have that are read once: no other version of them comes, or
+// one that has little in common with it.
 type once struct {
 	// walker is that of an object in JSON. It is done with one walk before another
 	// begins.
@@ -98,11 +99,17 @@ func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, 
 // FromJSON returns a view of the JSON object in raw, which nobody may write to
 // any more.
 func FromJSON(raw []byte, t *Type) View {
-	l := lentAs(raw)
-	if l != nil && l.Again {
+	l, whole := lentAs(raw)
+	if whole && l.Again {
 		return fromLent(l, t)
 	}
-	o := newJSON(raw, t, l)
+	var o *object
+	if whole {
+		o = newJSON(raw, t, l)
+	} else {
+		o = newJSON(raw, t, nil)
+		o.kept = l == nil || !l.Again
+	}
 	return View{&o.root, o.version}
 }
 

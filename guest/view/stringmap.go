@@ -147,23 +147,28 @@ func (m *message) answerTo(version uint64, n uint32, key string) *answer {
 // lookupOnce is lookup in an object that is read once.
 func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 	a := &m.object.once.found
+	var raw []byte
+	decoded := false
 	if m.object.json {
-		var value json.Value
 		f := m.field(n)
-		value, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
-		a.Value = value.String()
-		if len(a.Value) != max(len(value)-2, 0) {
-			// It was decoded, into memory of its own: that is remembered.
-			to := m.answerTo(version, n, key)
-			to.Value, to.version, to.found = a.Value, uint32(version), true
-			return to
-		}
+		raw, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
+		raw, decoded = unquoted(raw)
 	} else {
-		var raw []byte
 		raw, a.found = m.value(n, key)
-		a.Value = inPlace(raw)
 	}
-	return a
+	if m.object.kept && !decoded {
+		a.Value = inPlace(raw)
+		return a
+	}
+	// What has memory of its own is remembered.
+	to := m.answerTo(version, n, key)
+	to.version, to.found = uint32(version), a.found
+	if decoded {
+		to.Value = inPlace(raw)
+	} else {
+		to.Value = m.keep(raw, to.Value)
+	}
+	return to
 }
 
 // value returns the value of the last entry with the key in field n.
@@ -254,13 +259,13 @@ func (m *message) makeEntries(version uint64, n uint32, text bool) []Entry {
 	}
 	list := []Entry{}
 	if m.object.json {
-		m.eachEntry(n, text, func(key string, value []byte) {
-			e := Entry{key, inPlace(value)}
+		for it := json.Object(bytesOf(m.keep(raw, ""))); it.Next(); { // One copy for all.
+			e := Entry{it.Key(), inPlace(it.Value())}
 			if text {
-				e.Value = json.Value(value).String()
+				e.Value = it.Value().String()
 			}
 			list = append(list, e)
-		})
+		}
 		makePart[values[[]Entry]](m, keyOf(madeEntries, version, n)).of = list
 		return list
 	}

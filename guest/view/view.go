@@ -55,19 +55,27 @@ func (v View) text(n uint32) string {
 	if raw == nil {
 		return ""
 	}
-	if m.object.once != nil {
-		text := inPlace(raw)
-		if m.object.json {
-			text = json.Value(raw).String()
-		}
-		if len(text) == len(raw) || len(text) == len(raw)-2 {
-			return text // It was not decoded.
-		}
-		raw = bytesOf(text)
+	decoded := false
+	if m.object.json {
+		raw, decoded = unquoted(raw)
+	}
+	if m.object.kept && !decoded {
+		return inPlace(raw)
 	}
 	t := makePart[text](m, keyOf(madeText, v.version, n))
-	t.string = m.keep(raw, t.string)
+	if decoded {
+		t.string = inPlace(raw)
+	} else {
+		t.string = m.keep(raw, t.string)
+	}
 	return t.string
+}
+
+// unquoted returns the text of a string in JSON, and whether it had to be decoded: then
+// it has memory of its own.
+func unquoted(raw json.Value) (text []byte, decoded bool) {
+	s := raw.String()
+	return bytesOf(s), len(s) != max(len(raw)-2, 0)
 }
 
 // Bytes returns a field of type bytes, which may be kept but not be written to.

@@ -34,7 +34,7 @@ func ReadStrings(v view.Value) []string {
 	var list []string
 	if v.JSON {
 		for it := json.Array(v.Raw); it.Next(); {
-			list = append(list, it.Value().String())
+			list = append(list, view.Text(view.Value{Raw: it.Value(), JSON: true, Kept: v.Kept}))
 		}
 		return list
 	}
@@ -53,7 +53,7 @@ func ReadGroupVersion(v view.Value) GroupVersion {
 		_, version := v.Field(2)
 		return GroupVersion{v.Text(group), v.Text(version)}
 	}
-	group, version, ok := strings.Cut(json.Value(v.Raw).String(), "/")
+	group, version, ok := strings.Cut(view.Text(v), "/")
 	if !ok {
 		group, version = "", group
 	}
