@@ -153,7 +153,7 @@ func short(ok bool, target string) string {
 
 func round(ns float64) time.Duration { return time.Duration(ns).Round(100 * time.Nanosecond) }
 
-const rounds = 15
+const rounds = 61
 
 // measure runs the contenders in turns, each by a number of clients at a time.
 func measure(contenders []*contender, body []byte, clients int) error {
