@@ -276,6 +276,13 @@ const (
 
 	// ImportObject is k8s.io/api.object (ref i64, buf, limit) -> len.
 	ImportObject = "object"
+	// ImportObjectPart is k8s.io/api.object_part (ref i64, part, buf, limit) -> len.
+	ImportObjectPart = "object_part"
+	// ImportObjectEntry is k8s.io/api.object_entry
+	// (ref i64, field, ptr, len, buf, limit) -> len.
+	ImportObjectEntry = "object_entry"
+	// ImportByParts is k8s.io/api.by_parts (ref i64) -> i32.
+	ImportByParts = "by_parts"
 
 	// ImportNodeScores is k8s.io/scheduler.node_scores (buf, limit) -> len.
 	ImportNodeScores = "node_scores"

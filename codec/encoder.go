@@ -1,8 +1,10 @@
 package codec
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"reflect"
 	"slices"
@@ -42,6 +44,8 @@ type fieldEncoder struct {
 	message encoder
 	// by encodes what is anything else.
 	by func(b []byte, p unsafe.Pointer) ([]byte, error)
+	// strings is what by encodes if it is a map of strings.
+	strings *stringMap
 }
 
 // holding is what a field has of values.
@@ -130,6 +134,59 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) ([]byte, error) {
 		return b, nil
 	}
 	return appendVarint(appendVarint(b, f.number<<3|varintType), n), nil
+}
+
+// equal reports whether the encodings of the structs at p and q are the same.
+func (e encoder) equal(p, q unsafe.Pointer) bool {
+	for i := range e {
+		if f := &e[i]; !f.equal(unsafe.Add(p, f.offset), unsafe.Add(q, f.offset)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fieldEncoder) equal(p, q unsafe.Pointer) bool {
+	switch f.holds {
+	case maybe:
+		p, q = *(*unsafe.Pointer)(p), *(*unsafe.Pointer)(q)
+		return p == q || p != nil && q != nil && f.equalValues(p, q)
+	case list:
+		// The head of a slice is the same whatever its elements are.
+		a, b := *(*[]struct{})(p), *(*[]struct{})(q)
+		if len(a) != len(b) {
+			return false
+		}
+		p, q = unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b))
+		for i := range uintptr(len(a)) {
+			if !f.equalValues(unsafe.Add(p, i*f.size), unsafe.Add(q, i*f.size)) {
+				return false
+			}
+		}
+		return true
+	}
+	return f.equalValues(p, q)
+}
+
+func (f *fieldEncoder) equalValues(p, q unsafe.Pointer) bool {
+	switch f.kind {
+	case text:
+		return *(*string)(p) == *(*string)(q)
+	case flag:
+		return *(*bool)(p) == *(*bool)(q)
+	case int32s:
+		return *(*int32)(p) == *(*int32)(q)
+	case int64s:
+		return *(*int64)(p) == *(*int64)(q)
+	case submessage:
+		return f.message.equal(p, q)
+	}
+	if f.strings != nil {
+		return f.strings.equal(*(*map[string]string)(p), *(*map[string]string)(q))
+	}
+	a, err := f.by(nil, p)
+	b, err2 := f.by(nil, q)
+	return err == nil && err2 == nil && bytes.Equal(a, b)
 }
 
 // encoder returns the encoder of those fields of t, a struct, that the tree has.
@@ -278,6 +335,13 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 		}
 		return e
 	case reflect.Map:
+		if t == reflect.TypeFor[map[string]string]() {
+			e.strings = tr.stringMap(number)
+			e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
+				return e.strings.append(b, *(*map[string]string)(p)), nil
+			}
+			return e
+		}
 		e.by = tr.mapOf(number, t)
 		return e
 	case reflect.Struct:
@@ -302,11 +366,7 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 // mapOf returns the encoder of a map with strings as keys, in their order, so that
 // equal maps have equal bytes.
 func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer) ([]byte, error) {
-	switch t {
-	case reflect.TypeFor[map[string]string]():
-		m := &stringMap{number: number, whole: tr.whole, entries: slices.Compact(slices.Sorted(slices.Values(tr.entries)))}
-		return func(b []byte, p unsafe.Pointer) ([]byte, error) { return m.append(b, *(*map[string]string)(p)), nil }
-	case reflect.TypeFor[corev1.ResourceList]():
+	if t == reflect.TypeFor[corev1.ResourceList]() {
 		return func(b []byte, p unsafe.Pointer) ([]byte, error) {
 			return tr.appendResources(b, number, *(*corev1.ResourceList)(p)), nil
 		}
@@ -358,6 +418,10 @@ func (tr *tree) hasEntry(key string) bool {
 	return tr.whole || slices.Contains(tr.entries, key)
 }
 
+func (tr *tree) stringMap(number uint64) *stringMap {
+	return &stringMap{number: number, whole: tr.whole, entries: slices.Compact(slices.Sorted(slices.Values(tr.entries)))}
+}
+
 // stringMap encodes maps such as labels.
 type stringMap struct {
 	number uint64
@@ -368,6 +432,29 @@ type stringMap struct {
 	// same labels, for the most part, and to look 23 keys up takes a third of
 	// the time that it takes to sort them.
 	order atomic.Pointer[[]string]
+}
+
+// value returns the value of a key that travels.
+func (s *stringMap) value(m map[string]string, key string) (value string, ok bool) {
+	if s == nil || !s.whole && !slices.Contains(s.entries, key) {
+		return "", false
+	}
+	value, ok = m[key]
+	return value, ok
+}
+
+// equal reports whether the same of both travels.
+func (s *stringMap) equal(m, n map[string]string) bool {
+	if s.whole {
+		return maps.Equal(m, n)
+	}
+	for _, k := range s.entries {
+		v, ok := m[k]
+		if w, okToo := n[k]; v != w || ok != okToo {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *stringMap) append(b []byte, m map[string]string) []byte {

@@ -36,7 +36,7 @@ func ExampleParseProjection() {
 		log.Fatal(err)
 	}
 	var table codec.Table
-	table.Project(projection)
+	table.Project(projection, false)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	for _, kubelet := range []string{"v1.37.0", "v1.37.1"} {
 		node = node.DeepCopy()

@@ -48,10 +48,7 @@ func (p *Projection) DeclaredPod(pod *corev1.Pod) (b []byte, ok bool, err error)
 }
 
 func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
-	if p == nil {
-		p = everything()
-	}
-	b, err := p.pod.append(b, unsafe.Pointer(pod))
+	b, err := p.orEverything().pod.append(b, unsafe.Pointer(pod))
 	if err != nil {
 		return nil, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
@@ -59,10 +56,7 @@ func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
 }
 
 func (p *Projection) appendNode(b []byte, node *corev1.Node) ([]byte, error) {
-	if p == nil {
-		p = everything()
-	}
-	b, err := p.node.append(b, unsafe.Pointer(node))
+	b, err := p.orEverything().node.append(b, unsafe.Pointer(node))
 	if err != nil {
 		return nil, fmt.Errorf("encode Node %q: %w", node.Name, err)
 	}

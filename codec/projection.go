@@ -29,6 +29,8 @@ type Projection struct {
 	// pod and node encode what travels of either, declared what paths name of a
 	// Pod, nil if they name nothing of it.
 	pod, node, declared encoder
+	// podTexts and nodeTexts encode what travels of labels and annotations.
+	podTexts, nodeTexts texts
 	// nameless says that a Node has only what paths name.
 	nameless bool
 }
@@ -96,16 +98,29 @@ func ParseProjection(paths []string) (*Projection, error) {
 	p.paths = slices.Clone(paths)
 	slices.Sort(p.paths)
 	p.paths = slices.Compact(p.paths)
-	p.pod, p.node = p.encoder("pod"), p.encoder("node")
+	p.makeEncoders()
 	return p, nil
 }
 
 // everything is the nil Projection, which needs its encoders too.
 var everything = sync.OnceValue(func() *Projection {
 	p := &Projection{}
-	p.pod, p.node = p.encoder("pod"), p.encoder("node")
+	p.makeEncoders()
 	return p
 })
+
+// orEverything returns p with its encoders.
+func (p *Projection) orEverything() *Projection {
+	if p == nil {
+		return everything()
+	}
+	return p
+}
+
+func (p *Projection) makeEncoders() {
+	p.pod, p.node = p.encoder("pod"), p.encoder("node")
+	p.podTexts, p.nodeTexts = p.pod.texts(), p.node.texts()
+}
 
 // encoder returns the encoder of a kind.
 func (p *Projection) encoder(kind string) encoder {

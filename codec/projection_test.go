@@ -404,7 +404,7 @@ func largeNode() *corev1.Node {
 
 func TestVersionsFollowTheProjection(t *testing.T) {
 	var table Table
-	table.Project(projection(t, "node.metadata.labels", "node.spec.taints"))
+	table.Project(projection(t, "node.metadata.labels", "node.spec.taints"), false)
 	node := largeNode()
 	first, err := table.Node(node)
 	if err != nil {
@@ -431,7 +431,7 @@ func TestVersionsFollowTheProjection(t *testing.T) {
 	}
 
 	// Another version of the guest reads more.
-	table.Project(table.Projection().Union(projection(t, "node.status.conditions")))
+	table.Project(table.Projection().Union(projection(t, "node.status.conditions")), false)
 	wider, err := table.Node(node)
 	if err != nil {
 		t.Fatal(err)
@@ -463,13 +463,13 @@ func TestProjectWhileInUse(t *testing.T) {
 	}
 	for i := range 100 {
 		if i%2 == 0 {
-			table.Project(narrow)
+			table.Project(narrow, i%3 == 0)
 		} else {
-			table.Project(nil)
+			table.Project(nil, i%3 == 0)
 		}
 	}
 	wg.Wait()
-	table.Project(narrow)
+	table.Project(narrow, false)
 	o, err := table.Node(largeNode())
 	if err != nil {
 		t.Fatal(err)

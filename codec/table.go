@@ -11,13 +11,16 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Object is a version of an object, encoded. It does not change.
+// Object is a version of an object. It does not change.
 type Object struct {
 	// Ref is what guests know this version by.
 	Ref abi.Ref
 	// Notes is room for what the holder of the Table finds out about this version.
 	Notes [4]atomic.Uint64
-	bytes []byte
+	// bytes are those of an object that was encoded when it came. One that was not has
+	// a source.
+	bytes  []byte
+	source *source
 }
 
 // smallObject is an Object with room for its bytes, of 320 bytes together: what few
@@ -36,9 +39,6 @@ func newObject(b []byte) *Object {
 	small.bytes = small.room[:copy(small.room[:], b):len(b)]
 	return &small.Object
 }
-
-// Bytes returns the encoded object, which must not be changed.
-func (o *Object) Bytes() []byte { return o.bytes }
 
 // Table encodes objects once for each of their versions and gives them refs.
 //
@@ -83,6 +83,8 @@ type Table struct {
 type objects[K comparable, T any] struct {
 	known pointers[T]
 	named map[K]*named[T]
+	// late says that they are encoded when somebody asks for their bytes.
+	late atomic.Bool
 }
 
 // named is the object that has a name.
@@ -124,10 +126,18 @@ func (t *Table) Advance() { t.epoch.Add(1) }
 
 // Project makes the Table encode the fields of p from now on. Objects are encoded
 // once more; one whose bytes stay the same keeps its version.
-func (t *Table) Project(p *Projection) {
+//
+// byParts says that guests ask for parts and entries of objects ([Object.AppendPart],
+// [Object.Entry]). Then objects of which labels or annotations travel without being
+// named one by one are encoded when somebody asks for their bytes, unless equal Nodes
+// are one object. Those of which everything travels have a new version behind each new
+// pointer.
+func (t *Table) Project(p *Projection, byParts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.projection.Store(p)
+	t.pods.late.Store(byParts && p.orEverything().podTexts.large())
+	t.nodes.late.Store(byParts && p.orEverything().nodeTexts.large() && !p.Nameless())
 	t.nodes.known.clear()
 	t.pods.known.clear()
 }
@@ -142,7 +152,7 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 	if o := t.pods.known.get(pod, t.epoch.Load()); o != nil {
 		return o, nil
 	}
-	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, (*Projection).appendPod, func(*Projection) bool { return false })
+	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, origin{pod: pod}, func(*Projection) bool { return false })
 }
 
 // Node returns the encoded version of node.
@@ -166,7 +176,7 @@ func (t *Table) NodeInTurn(node *corev1.Node) (*Object, error) {
 }
 
 func (t *Table) encodeNode(node *corev1.Node) (*Object, error) {
-	return encode(t, &t.nodes, node.Name, node, (*Projection).appendNode, (*Projection).Nameless)
+	return encode(t, &t.nodes, node.Name, node, origin{node: node}, (*Projection).Nameless)
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -217,30 +227,64 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// encode encodes an object that is behind a new pointer. shares says whether objects
-// of the kind with equal bytes are one.
-func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, appendTo func(*Projection, []byte, *T) ([]byte, error), shares func(*Projection) bool) (*Object, error) {
-	buffer := scratch.Get().(*[]byte)
-	defer scratch.Put(buffer)
+// encode encodes an object that is behind a new pointer, which is also its source.
+// shares says whether objects of the kind with equal bytes are one.
+func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from origin, shares func(*Projection) bool) (*Object, error) {
 	for {
 		projection := t.projection.Load()
-		b, err := appendTo(projection, (*buffer)[:0], of)
-		if err != nil {
-			return nil, err
+		var o *Object
+		if k.late.Load() {
+			o = encodeLate(t, k, name, of, from, projection)
+		} else {
+			buffer := scratch.Get().(*[]byte)
+			b, err := from.append((*buffer)[:0], projection)
+			if err == nil {
+				*buffer = b
+				o = update(t, k, name, of, b, nil, from, projection, shares(projection))
+			}
+			scratch.Put(buffer)
+			if err != nil {
+				return nil, err
+			}
 		}
-		*buffer = b
-		if o := update(t, k, name, of, b, projection, shares(projection)); o != nil {
+		if o != nil {
 			return o, nil
 		}
 	}
 }
 
-// update makes b, which it copies, the bytes of an object. It returns nil if the
-// projection that b was made by has passed.
-func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, projection *Projection, shared bool) *Object {
+// encodeLate is encode for an object whose bytes nobody has asked for. It returns nil if
+// something has changed meanwhile.
+func encodeLate[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from origin, projection *Projection) *Object {
+	var o *Object
+	if projection != nil {
+		// To compare takes less than to encode. It holds no lock. Of everything,
+		// something has changed behind nearly each new pointer.
+		o = current(t, k, name)
+	}
+	if o == nil || !o.source.equals(from, projection) {
+		o = newLateObject(from, projection)
+	}
+	return update(t, k, name, of, nil, o, from, projection, false)
+}
+
+// current returns the version of an object that was there last, nil if there is none.
+func current[K comparable, T any](t *Table, k *objects[K, T], name K) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.projection.Load() != projection {
+	if n := k.named[name]; n != nil {
+		return n.slot.current.Load()
+	}
+	return nil
+}
+
+// update makes b, which it copies, the bytes of an object, or late its version, which is
+// a new one or that of before. It returns nil if the projection or that version has
+// passed.
+func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, late *Object, from origin, projection *Projection, shared bool) *Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.projection.Load() != projection || k.late.Load() != (late != nil) {
 		return nil
 	}
 	t.makeRoom()
@@ -252,8 +296,16 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []
 		}
 		k.named[name] = n
 	}
-	if n.slot == nil || !bytes.Equal(n.slot.current.Load().bytes, b) {
-		t.move(&n.slot, b, shared)
+	switch {
+	case late != nil && n.slot != nil && n.of == of && n.slot.current.Load().source.equals(from, projection):
+		// Another goroutine came first.
+	case late != nil && late.Ref != 0:
+		if n.slot == nil || n.slot.current.Load() != late {
+			return nil
+		}
+		late.source.set(from)
+	case n.slot == nil || !n.slot.current.Load().is(b):
+		t.move(&n.slot, b, late, shared)
 	}
 	o := n.slot.current.Load()
 	k.known.set(n.of, of, o, t.epoch.Load())
@@ -261,14 +313,15 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []
 	return o
 }
 
-// move gives an object the slot that has b as its bytes, or will have.
-func (t *Table) move(at **slot, b []byte, shared bool) {
+// move gives an object the slot that has b as its bytes, or will have, or late as its
+// version.
+func (t *Table) move(at **slot, b []byte, late *Object, shared bool) {
 	s := *at
 	if shared {
 		t.leave(s)
 		if s = t.contents[string(b)]; s == nil {
 			s = t.allocate()
-			s.put(b)
+			s.put(newObject(b))
 			s.shared = true
 			if t.contents == nil {
 				t.contents = map[string]*slot{}
@@ -281,15 +334,17 @@ func (t *Table) move(at **slot, b []byte, shared bool) {
 			t.leave(s)
 			s = t.allocate()
 		}
-		s.put(b)
+		if late == nil {
+			late = newObject(b)
+		}
+		s.put(late)
 	}
 	*at = s
 }
 
-// put makes a copy of b the next version of what is in the slot.
-func (s *slot) put(b []byte) {
+// put makes o, which nobody has yet, the next version of what is in the slot.
+func (s *slot) put(o *Object) {
 	s.version = abi.NextVersion(s.version)
-	o := newObject(b)
 	o.Ref = abi.MakeRef(s.version, s.number)
 	s.current.Store(o)
 }

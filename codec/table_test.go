@@ -113,7 +113,7 @@ func project(t testing.TB, table *codec.Table, paths ...string) *codec.Projectio
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.Project(projection)
+	table.Project(projection, false)
 	return projection
 }
 

@@ -77,13 +77,22 @@ var commonImports = []Import{
 	},
 	// Views in an SDK are linked with it, whatever kind of plugin uses them. A
 	// caller that has objects offers its own.
+	noObjects(abi.ImportObject, abi.I64, abi.I32, abi.I32),
+	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I32, abi.I32),
+	noObjects(abi.ImportObjectEntry, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
 	{
-		Module: abi.ModuleObjects, Name: abi.ImportObject,
-		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+		Module: abi.ModuleObjects, Name: abi.ImportByParts, Params: []abi.ValueType{abi.I64}, Results: []abi.ValueType{abi.I32},
+		Func: func(_ *Instance, stack []uint64) { stack[0] = 0 },
+	},
+}
+
+func noObjects(name string, params ...abi.ValueType) Import {
+	return Import{
+		Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},
 		Func: func(inst *Instance, stack []uint64) {
 			inst.Violate(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
 		},
-	},
+	}
 }
 
 // text makes a string of a guest's bytes: at most limit of them, and UTF-8.

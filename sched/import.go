@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,26 @@ type instance struct {
 	peer peer.Call
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
+	part   lastPart
+}
+
+// lastPart is the part of an object that a guest asked for last: it may ask once more,
+// with a buffer that is large enough.
+type lastPart struct {
+	of     *codec.Object
+	number uint32
+	bytes  []byte
+}
+
+func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32) []byte {
+	if l.of != of || l.number != number {
+		b, err := of.AppendPart(l.bytes[:0], number)
+		if err != nil {
+			inst.Violate(err)
+		}
+		l.of, l.number, l.bytes = of, number, b
+	}
+	return l.bytes
 }
 
 // call is the call that runs: what the guest may ask about, and what it answered
@@ -129,6 +150,44 @@ func (p *plugin) imports() []host.Import {
 					p.crossings.Add(1)
 				}
 				stack[0] = uint64(n)
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Params:  []abi.ValueType{i64, i32, i32, i32},
+			Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				n := inst.Write(uint32(stack[2]), uint32(stack[3]), inst.State().(*instance).part.get(inst, p.object(inst, abi.Ref(stack[0])), uint32(stack[1])))
+				if n <= uint32(stack[3]) {
+					p.crossings.Add(1)
+				}
+				stack[0] = uint64(n)
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Params:  []abi.ValueType{i64, i32, i32, i32, i32, i32},
+			Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				object := p.object(inst, abi.Ref(stack[0]))
+				key := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				value, ok := object.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(key), len(key)))
+				// The buffer is checked in any case.
+				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))
+				if stack[0] = uint64(n); !ok {
+					stack[0] = abi.NoEntry
+				}
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportByParts,
+			Params:  []abi.ValueType{i64},
+			Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				object := p.object(inst, abi.Ref(stack[0]))
+				if stack[0] = 0; object.Late() {
+					stack[0] = 1
+				}
 			},
 		},
 		reads(abi.ImportNodeScores, scored, nodeScores),

@@ -18,7 +18,7 @@ import (
 //
 // It calls then, the caller's own probe, unless that is nil.
 func (p *plugin) projecting(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
-	first := true
+	first, byParts := true, false
 	return func(ctx context.Context, inst *host.Instance) error {
 		if then != nil {
 			if err := then(ctx, inst); err != nil {
@@ -44,13 +44,14 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 				return err
 			}
 		}
+		parts := inst.Module().Import(abi.ModuleObjects, abi.ImportObjectPart) != ""
 		switch {
 		case first:
-			p.objects.Project(declared)
-		case !declared.Equal(p.objects.Projection()):
-			p.objects.Project(declared.Union(p.objects.Projection()))
+			p.objects.Project(declared, parts)
+		case !declared.Equal(p.objects.Projection()) || parts != byParts:
+			p.objects.Project(declared.Union(p.objects.Projection()), parts)
 		}
-		first = false
+		first, byParts = false, parts
 		return nil
 	}
 }

@@ -49,8 +49,12 @@ type SchedulerStep struct {
 type Object struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are those beside "pad".
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// Pad is the length of the annotation "pad".
 	Pad int `json:"pad,omitempty"`
+	// Taints are the keys of the taints of a Node, whose effect is NoSchedule.
+	Taints []string `json:"taints,omitempty"`
 }
 
 // Status is what a scheduler function must return: the name of a code.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,27 +89,62 @@ func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, g
 }
 
 func meta(o conformance.Object) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels}
+	m := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, Annotations: maps.Clone(o.Annotations)}
 	if o.Pad > 0 {
-		m.Annotations = map[string]string{"pad": strings.Repeat("x", o.Pad)}
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations["pad"] = strings.Repeat("x", o.Pad)
 	}
 	return m
+}
+
+func nodeObject(o conformance.Object) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: meta(o)}
+	for _, key := range o.Taints {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return node
 }
 
 func TestScheduler(t *testing.T) {
 	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
 		for _, c := range conformance.Cases().Scheduler {
-			t.Run(c.Name, func(t *testing.T) { schedule(t, rt, guest, c) })
+			t.Run(c.Name, func(t *testing.T) {
+				var logged strings.Builder
+				p, err := sched.Load(t.Context(), rt, host.Config{
+					Name: "guest", Source: host.File(guest), Guest: []byte(c.Config), Limits: host.Limits{Instances: 1},
+					Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+				})
+				schedule(t, p, err, &logged, c)
+			})
 		}
 	})
 }
 
-func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.SchedulerCase) {
-	var logged strings.Builder
-	p, err := sched.Load(t.Context(), rt, host.Config{
-		Name: "guest", Source: host.File(guest), Guest: []byte(c.Config), Limits: host.Limits{Instances: 1},
-		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+// TestProjectedScheduler makes the same calls on a host that encodes the fields that
+// the guest reads, as soon as an object comes, and cuts parts and entries out of that.
+func TestProjectedScheduler(t *testing.T) {
+	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
+		for _, c := range conformance.Cases().Scheduler {
+			if c.Refused {
+				continue // There is no object.
+			}
+			t.Run(c.Name, func(t *testing.T) {
+				var logged strings.Builder
+				args := fmt.Sprintf(`{"file": %q, "instances": 1, "config": %s, "projection": [
+					"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
+				factory := sched.New("guest", rt, sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+				p, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+				schedule(t, p, err, &logged, c)
+			})
+		}
 	})
+}
+
+// schedule makes the calls of a case on a plugin that was loaded, or not, and logged
+// something meanwhile.
+func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c conformance.SchedulerCase) {
 	if c.Refused {
 		var status *host.StatusError
 		if !errors.As(err, &status) || c.Reason != "" && status.Reason != c.Reason {
@@ -119,7 +155,7 @@ func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.Schedu
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close(context.Background())
+	defer p.(sched.Plugin).Close(context.Background())
 	if want := "level=INFO msg=configured plugin=guest function=configure guest.label=" + c.Logged + "\n"; c.Logged != "" && !strings.HasSuffix(logged.String(), want) {
 		t.Errorf("logged %s, want %s", logged.String(), want)
 	}
@@ -149,7 +185,7 @@ func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.Schedu
 			}
 		case step.Filter != nil:
 			for range max(step.Filter.Repeat, 1) {
-				status := p.(fwk.FilterPlugin).Filter(t.Context(), state, pod, framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(step.Filter.Node)}))
+				status := p.(fwk.FilterPlugin).Filter(t.Context(), state, pod, framework.NewNodeInfo(nodeObject(step.Filter.Node)))
 				if !step.Filter.Traps {
 					check(status, step.Filter.Want)
 				} else if !errors.As(status.AsError(), new(*host.TrapError)) {
@@ -157,7 +193,7 @@ func schedule(t *testing.T, rt *host.Runtime, guest string, c conformance.Schedu
 				}
 			}
 		case step.Score != nil:
-			score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod, framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(step.Score.Node)}))
+			score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod, framework.NewNodeInfo(nodeObject(step.Score.Node)))
 			if check(status, step.Score.Want); score != step.Score.Score {
 				t.Errorf("step %d: score %d, want %d", n, score, step.Score.Score)
 			}

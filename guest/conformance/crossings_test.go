@@ -12,86 +12,145 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// TestCrossings holds that the guest in each language asks for an object once for
-// each of its versions, however often and in whatever order it is called.
+// question is what a guest asks about an object: for all of it, for a part, or for
+// the entry of a key in a field.
+type question struct {
+	ref         abi.Ref
+	part, field uint32
+	key         string
+}
+
+// TestCrossings holds that the guest in each language asks the same about an object
+// once for each of its versions, however often and in whatever order it is called, and
+// whatever the host says about parts.
 func TestCrossings(t *testing.T) {
 	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		objects, crossed := map[abi.Ref][]byte{}, map[abi.Ref]int{}
-		plugin, err := rt.Load(t.Context(), host.Config{
-			Name: "guest", Source: host.File(guest), Kind: abi.KindScheduler, Guest: []byte(`{"label":"zone"}`),
-			Imports: countingImports(objects, crossed),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inst, err := plugin.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer inst.Release()
-		call := func(f abi.Function, args ...uint64) abi.Code {
-			t.Helper()
-			code, err := inst.Call(t.Context(), f, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return abi.Code(int32(uint32(code)))
-		}
-
-		const pod, nodes = 0, 5
-		for version := uint32(1); version <= 3; version++ {
-			zone := fmt.Sprint("zone-", version)
-			podRef := abi.MakeRef(version, pod)
-			p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
-			if objects[podRef], err = codec.Pod(p); err != nil {
-				t.Fatal(err)
-			}
-			for slot := uint32(1); slot <= nodes; slot++ {
-				n := &corev1.Node{ObjectMeta: meta(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})}
-				if objects[abi.MakeRef(version, slot)], err = codec.Node(n); err != nil {
-					t.Fatal(err)
-				}
-			}
-			cycle := uint64(abi.MakeRef(version, 0))
-			if code := call(abi.PreFilter, cycle, uint64(podRef)); code != abi.Success {
-				t.Fatalf("prefilter: %s: %s", code, inst.Reason())
-			}
-			for range 3 {
-				for slot := uint32(1); slot <= nodes; slot++ {
-					node := uint64(abi.MakeRef(version, slot))
-					if code := call(abi.Filter, cycle, uint64(podRef), node); code != abi.Success {
-						t.Fatalf("filter: %s: %s", code, inst.Reason())
-					}
-					call(abi.Score, cycle, uint64(podRef), node)
-				}
-			}
-		}
-		if len(crossed) != len(objects) {
-			t.Errorf("%d objects crossed, want %d", len(crossed), len(objects))
-		}
-		for ref, n := range crossed {
-			if n != 1 {
-				t.Errorf("version %d of slot %d crossed %d times, want once", ref.Version(), ref.Slot(), n)
-			}
+		for _, byParts := range []bool{false, true} {
+			t.Run(fmt.Sprint("by parts ", byParts), func(t *testing.T) { crossings(t, rt, guest, byParts) })
 		}
 	})
 }
 
-// countingImports are the host functions of a scheduler guest, of which the one
-// for objects counts how often each was written.
-func countingImports(objects map[abi.Ref][]byte, crossed map[abi.Ref]int) []host.Import {
-	list := []host.Import{{
-		Module: abi.ModuleObjects, Name: abi.ImportObject,
-		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
-		Func: func(inst *host.Instance, stack []uint64) {
-			ref := abi.Ref(stack[0])
-			n := inst.Write(uint32(stack[1]), uint32(stack[2]), objects[ref])
-			if n <= uint32(stack[2]) { // Otherwise nothing was written.
-				crossed[ref]++
+func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
+	objects, crossed := map[abi.Ref]*codec.Object{}, map[question]int{}
+	plugin, err := rt.Load(t.Context(), host.Config{
+		Name: "guest", Source: host.File(guest), Kind: abi.KindScheduler, Guest: []byte(`{"label":"zone"}`),
+		Imports: countingImports(objects, crossed, byParts),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := plugin.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Release()
+	call := func(f abi.Function, args ...uint64) abi.Code {
+		t.Helper()
+		code, err := inst.Call(t.Context(), f, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return abi.Code(int32(uint32(code)))
+	}
+
+	const pod, nodes = 0, 5
+	for version := uint32(1); version <= 3; version++ {
+		zone := fmt.Sprint("zone-", version)
+		podRef := abi.MakeRef(version, pod)
+		p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
+		if objects[podRef], err = new(codec.Table).Pod(p); err != nil {
+			t.Fatal(err)
+		}
+		for slot := uint32(1); slot <= nodes; slot++ {
+			n := nodeObject(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
+			if objects[abi.MakeRef(version, slot)], err = new(codec.Table).Node(n); err != nil {
+				t.Fatal(err)
 			}
-			stack[0] = uint64(n)
+		}
+		cycle := uint64(abi.MakeRef(version, 0))
+		if code := call(abi.PreFilter, cycle, uint64(podRef)); code != abi.Success {
+			t.Fatalf("prefilter: %s: %s", code, inst.Reason())
+		}
+		for range 3 {
+			for slot := uint32(1); slot <= nodes; slot++ {
+				node := uint64(abi.MakeRef(version, slot))
+				if code := call(abi.Filter, cycle, uint64(podRef), node); code != abi.Success {
+					t.Fatalf("filter: %s: %s", code, inst.Reason())
+				}
+				call(abi.Score, cycle, uint64(podRef), node)
+			}
+		}
+	}
+	asked := map[abi.Ref]bool{}
+	for q, n := range crossed {
+		asked[q.ref] = true
+		if n != 1 {
+			t.Errorf("version %d of slot %d: part %d, field %d, key %q crossed %d times, want once", q.ref.Version(), q.ref.Slot(), q.part, q.field, q.key, n)
+		}
+	}
+	if len(asked) != len(objects) {
+		t.Errorf("%d objects crossed, want %d", len(asked), len(objects))
+	}
+}
+
+// countingImports are the host functions of a scheduler guest, of which those for
+// objects count how often each answer was written.
+func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int, byParts bool) []host.Import {
+	write := func(inst *host.Instance, q question, buf, limit uint64, b []byte) uint64 {
+		n := inst.Write(uint32(buf), uint32(limit), b)
+		if n <= uint32(limit) { // Otherwise nothing was written.
+			crossed[q]++
+		}
+		return uint64(n)
+	}
+	list := []host.Import{
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				q := question{ref: abi.Ref(stack[0])}
+				stack[0] = write(inst, q, stack[1], stack[2], objects[q.ref].Bytes())
+			},
 		},
-	}}
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1])}
+				b, err := objects[q.ref].AppendPart(nil, q.part)
+				if err != nil {
+					inst.Violate(err)
+				}
+				stack[0] = write(inst, q, stack[2], stack[3], b)
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32},
+			Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				q := question{ref: abi.Ref(stack[0]), field: uint32(stack[1]), key: string(inst.Read(uint32(stack[2]), uint32(stack[3])))}
+				value, ok := objects[q.ref].Entry(q.field, q.key)
+				if !ok {
+					crossed[q]++
+					stack[0] = abi.NoEntry
+					return
+				}
+				stack[0] = write(inst, q, stack[4], stack[5], []byte(value))
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportByParts,
+			Params:  []abi.ValueType{abi.I64},
+			Results: []abi.ValueType{abi.I32},
+			Func: func(_ *host.Instance, stack []uint64) {
+				if stack[0] = 0; byParts {
+					stack[0] = 1
+				}
+			},
+		},
+	}
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
 	} {

@@ -24,7 +24,7 @@ import (
 )
 
 func nodeOf(n conformance.Node) *framework.NodeInfo {
-	info := framework.NewNodeInfo(&corev1.Node{ObjectMeta: meta(n.Object)})
+	info := framework.NewNodeInfo(nodeObject(n.Object))
 	for _, pod := range n.Pods {
 		p := podOf(pod)
 		p.Spec.NodeName = n.Name

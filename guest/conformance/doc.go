@@ -39,14 +39,25 @@
 // "the Pod has no L". With "only" it narrows the nodes down to the one of that
 // name. It remembers the value of L for the cycle.
 //
-// filter traps if the Node has the label "trap". It returns Success if the Node's
-// L has the value that prefilter remembered, and otherwise Unschedulable with the
-// reason "want W, got G", G being empty if there is none.
+// filter traps if the Node has the label "trap". If it has the annotation "closed",
+// filter returns Unschedulable with the reason "closed: V", V being its value. If it
+// has taints, filter returns UnschedulableAndUnresolvable with the reason
+// "tainted: K", K being the key of the last one, at most 63 letters. Otherwise it
+// returns Success if the Node's L has the value that prefilter remembered, and
+// Unschedulable with the reason "want W, got G" if not, G being empty if there is
+// none.
 //
 // score is ten times the number of labels of the Node.
 //
 // normalizescore gives 100 to the node whose name is the value that prefilter
 // remembered, and 100 minus its score to each other.
+//
+// It may ask for whole objects or for their parts and entries. The one in C asks for
+// the metadata of Nodes as by_parts says, and for all else by parts and entries; the
+// one by the SDK for everything as by_parts says; the one in text for whole objects
+// and for the entry "closed". Those in C and in text also ask for the entry of a
+// field that is no map, and the one in C for a part that no Node has: they trap if
+// there is any.
 //
 // # The queue guest
 //

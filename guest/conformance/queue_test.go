@@ -103,7 +103,7 @@ func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
 			case o == nil:
 				return nil
 			case list[c.Hint.Event].Event.Resource == fwk.Node:
-				return &corev1.Node{ObjectMeta: meta(*o)}
+				return nodeObject(*o)
 			}
 			return podOf(*o)
 		}

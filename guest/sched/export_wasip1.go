@@ -69,7 +69,7 @@ func nextPod(ref uint64) {
 func otherPod(ref uint64) core.Pod {
 	e, renewed := pods.at(abi.Ref(ref))
 	if renewed {
-		e.view = core.PodFromRef(e.view, abi.Ref(ref))
+		e.view = core.Pod(view.FromRefByParts(view.View(e.view), abi.Ref(ref), &core.TypeOfPod))
 	}
 	return e.view
 }
@@ -99,7 +99,7 @@ func nextNode(ref uint64) {
 	if d.more != nil {
 		d.more.checked = 0
 	}
-	d.node = core.Node(view.FromRef(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
+	d.node = core.Node(view.FromRefByParts(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
 }
 
 // finish tells the host the reason of a status that is not a success, and ends

@@ -9,3 +9,12 @@ import "github.com/kubewasm/kubewasm/abi"
 var hostObject = func(abi.Ref, []byte) uint32 {
 	panic("kubewasm: there is no host to ask for an object; make views of bytes in a native test")
 }
+
+// The same for parts of objects.
+var (
+	hostPart = func(abi.Ref, uint32, []byte) uint32 {
+		panic("kubewasm: there is no host to ask for a part of an object")
+	}
+	hostEntry   = func(abi.Ref, uint32, string, []byte) uint32 { panic("kubewasm: there is no host to ask for a label") }
+	hostByParts = func(abi.Ref) bool { return false }
+)

@@ -82,9 +82,12 @@ func (m *message) field(n uint32) *field {
 // what comes before they stop making sense.
 func (m *message) read(version uint64) {
 	if o := m.object; o.unread {
+		if o.byParts {
+			o.whole()
+		}
 		o.unread = false
 		buf := o.bytes[:cap(o.bytes)]
-		n := hostObject(o.ref, buf)
+		n := o.fetch(buf)
 		if uint64(n) > uint64(len(buf)) {
 			buf = o.fetchAgain(n)
 		}

@@ -23,6 +23,15 @@ type object struct {
 	ref abi.Ref
 	// unread says that the bytes are still to be fetched.
 	unread bool
+	// byParts says that the messages in the fields of root are objects of their own,
+	// each fetched when it is read.
+	byParts bool
+	// part is which field of another object's root this is, 0 if of none. wasRead says
+	// that it was read in the version before.
+	part    uint32
+	wasRead bool
+	// looked is how many entries of its maps were asked for one by one.
+	looked uint8
 	// json says that it is JSON. Then there is a once.
 	json bool
 	// kept says that the bytes are never overwritten.
@@ -147,24 +156,55 @@ func fromBytes(raw []byte, t *Type) *object {
 // which is empty or a view of the same type that FromRef returned for another ref,
 // and which goes stale.
 func FromRef(old View, ref abi.Ref, t *Type) View {
+	return fromRef(old, ref, t, false)
+}
+
+// FromRefByParts is FromRef for an object of which a plugin reads little, whose fields
+// are messages: they are fetched one by one if the host says that this is faster, and
+// single labels and annotations without the others.
+func FromRefByParts(old View, ref abi.Ref, t *Type) View {
+	if old.m == nil {
+		return fromRef(old, ref, t, hostByParts(ref))
+	}
+	return fromRef(old, ref, t, false)
+}
+
+// fromRef is FromRef; byParts is for an object in new memory.
+func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	m := old.m
 	if m == nil {
-		o := &object{}
+		o := &object{byParts: byParts}
 		o.root = message{object: o, typ: t}
 		m = &o.root
 	} else if m.object.ref == ref {
 		return View{m, m.object.version}
 	}
 	o := m.object
-	wasRead := m.made != nil && m.made.key.version() == o.version
+	wasRead := m.made != nil && m.made.key.version() == o.version && !o.byParts
 	if o.version++; o.version > math.MaxUint32 {
 		o.version = 1 // 0 is that of what was never read.
 	}
 	o.ref, o.unread = ref, true
+	if o.byParts {
+		for p := o.root.made; p != nil; p = p.next {
+			c := (*message)(unsafe.Pointer(p)) // Nothing else is made of the root.
+			part := c.object
+			part.wasRead = c.key.version() == part.version
+			part.version, part.ref, part.unread, part.looked = o.version, ref, true, 0
+		}
+	}
 	if wasRead {
 		m.read(o.version)
 	}
 	return View{m, o.version}
+}
+
+// fetch asks the host for the bytes, by the buffer-limit rule.
+func (o *object) fetch(buf []byte) uint32 {
+	if o.part != 0 {
+		return hostPart(o.ref, o.part, buf)
+	}
+	return hostObject(o.ref, buf)
 }
 
 // slack is by how much a buffer is larger than its first object, at least, so that
@@ -178,7 +218,7 @@ const slack = 32
 func (o *object) fetchAgain(n uint32) []byte {
 	buf := slices.Grow([]byte(nil), int(n)+slack)
 	buf = buf[:cap(buf)]
-	if again := hostObject(o.ref, buf); again != n {
+	if again := o.fetch(buf); again != n {
 		panic("kubewasm: host answered with an object of another length than before")
 	}
 	return buf

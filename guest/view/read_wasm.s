@@ -657,6 +657,35 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		Set R6
 		I64Load v_m+0(FP)
 		Set R1
+		// A part that is an object of its own is returned, read or not, unless it is to
+		// be read at once.
+		Block
+			I64Load message_object(R1)
+			Set R13
+			I64Load8U object_byParts(R13)
+			I64Eqz
+			BrIf $0
+			I64Load object_version(R13)
+			Get R6
+			I64Ne
+			BrIf $1
+			I64Load message_made(R1)
+			Set R0
+			PARTOF(R0, I64Load32U n+16(FP))
+			I64Load message_object(R0)
+			Set R5
+			I64Load8U object_wasRead(R5)
+			I64Const $0
+			I64Ne
+			BrIf $1
+			Get SP
+			Get R0
+			I64Store ret_m+32(FP)
+			Get SP
+			Get R6
+			I64Store ret_version+40(FP)
+			RET
+		End
 		I64Load32U message_version(R1)
 		Get R6
 		I64Ne

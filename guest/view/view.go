@@ -114,6 +114,9 @@ func slowMessage(v View, n uint32, t *Type) View {
 	if m.object.version != v.version {
 		stale()
 	}
+	if m.object.byParts {
+		return m.object.messageByPart(v.version, n, t)
+	}
 	if m.key.version() != v.version {
 		m.read(v.version)
 		return readMessage(v, n, t)

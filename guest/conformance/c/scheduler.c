@@ -4,12 +4,19 @@
 IMPORT("kubewasm", "config") u32 config(void *buf, u32 limit);
 IMPORT("kubewasm", "log") void host_log(i32 level, const void *ptr, u32 len);
 IMPORT("k8s.io/api", "object") u32 object(u64 ref, void *buf, u32 limit);
+IMPORT("k8s.io/api", "object_part") u32 object_part(u64 ref, u32 part, void *buf, u32 limit);
+IMPORT("k8s.io/api", "object_entry") u32 object_entry(u64 ref, u32 field, const void *ptr, u32 len, void *buf, u32 limit);
+IMPORT("k8s.io/api", "by_parts") u32 by_parts(u64 ref);
 IMPORT("k8s.io/scheduler", "node_scores") u32 node_scores(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_names") u32 node_names(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "result_scores") void result_scores(const void *ptr, u32 len);
 IMPORT("k8s.io/scheduler", "result_node_names") void result_node_names(const void *ptr, u32 len);
 
 enum { MAX = 32, SLOTS = 1 << 12, ERROR = 1, UNSCHEDULABLE = 2, UNRESOLVABLE = 3, SKIP = 5 };
+
+// Parts of objects, and maps of their metadata.
+enum { METADATA = 1, SPEC = 2, NO_PART = 100, LABELS = 11, ANNOTATIONS = 12, NO_MAP = 13 };
+static const u32 NO_ENTRY = -1;
 
 // text is a string of at most 63 bytes, as values of labels are.
 typedef struct { u32 n; u8 bytes[64]; } text;
@@ -21,21 +28,35 @@ static void append(text *t, const void *from, u32 n) {
 static text label;
 
 // What is known of Nodes by slot, and of cycles.
-static struct { u32 version, entries, traps; text value; } nodes[SLOTS];
+static struct { u32 version, entries, traps, closed; text value, taint; } nodes[SLOTS];
 static struct { u32 version; text want; } cycles[SLOTS];
 
-static u32 first = 256; // Small, so that the second attempt is tried as well.
-static u32 room;
+static span part(u64 ref, u32 number) { return READ(object_part(ref, number, buf, limit)); }
 
-static span read(u64 ref) {
-  if (room < first) grow(room = first);
-  u32 n = object(ref, &__heap_base, room);
-  if (n > room) {
-    grow(room = n);
-    if (object(ref, &__heap_base, room) != n) __builtin_trap();
-  }
-  return (span){&__heap_base, &__heap_base + n};
+// metadata reads that of an object in the way that the host prefers.
+static span metadata(u64 ref) {
+  u32 parts = by_parts(ref);
+  if (parts > 1) __builtin_trap();
+  return parts ? part(ref, METADATA) : field(READ(object(ref, buf, limit)), METADATA);
 }
+
+// entry finds the value under a key in a map of the metadata. The buffer is small,
+// so that the second attempt is tried as well.
+static u32 entry(u64 ref, u32 number, span key, span *value) {
+  u32 limit = 256;
+  u8 *buf = take(limit);
+  u32 n = object_entry(ref, number, key.p, len(key), buf, limit);
+  if (n == NO_ENTRY) return 0;
+  if (n > limit) {
+    buf = take(limit = n);
+    if (object_entry(ref, number, key.p, len(key), buf, limit) != n) __builtin_trap();
+  }
+  *value = (span){buf, buf + n};
+  return 1;
+}
+
+// has reports whether there is such an entry.
+static u32 has(u64 ref, u32 number, span key) { return object_entry(ref, number, key.p, len(key), 0, 0) != NO_ENTRY; }
 
 EXPORT("kubewasm_abi_v1") u64 marker(void) {
   return 1ull << 4 | 1ull << 7 | 1ull << 10 | 1ull << 11 | 1ull << 56;
@@ -59,11 +80,12 @@ EXPORT("configure") u32 configure(void) {
 static span span_of(const text *t) { return (span){t->bytes, t->bytes + t->n}; }
 
 EXPORT("prefilter") u32 prefilter(u64 cycle, u64 pod) {
-  span metadata = field(read(pod), 1), value;
-  u32 entries, slot = (u32)cycle;
+  begin();
+  span value;
+  u32 slot = (u32)cycle;
   if (slot >= SLOTS) __builtin_trap();
-  if (lookup(metadata, 11, SPAN("skip"), &value, &entries)) return SKIP;
-  if (!lookup(metadata, 11, span_of(&label), &value, &entries)) {
+  if (has(pod, LABELS, SPAN("skip"))) return SKIP;
+  if (!entry(pod, LABELS, span_of(&label), &value)) {
     static u8 reason[64] = "the Pod has no ";
     for (u32 i = 0; i < label.n; i++) reason[15 + i] = label.bytes[i];
     status_reason(reason, 15 + label.n);
@@ -72,7 +94,7 @@ EXPORT("prefilter") u32 prefilter(u64 cycle, u64 pod) {
   cycles[slot].version = (u32)(cycle >> 32);
   cycles[slot].want.n = 0;
   append(&cycles[slot].want, value.p, len(value));
-  if (lookup(metadata, 11, SPAN("only"), &value, &entries)) {
+  if (entry(pod, LABELS, SPAN("only"), &value)) {
     static text name;
     name.n = 0;
     append(&name, value.p, len(value));
@@ -87,20 +109,40 @@ static u32 look(u64 node) {
   u32 slot = (u32)node, version = (u32)(node >> 32);
   if (slot >= SLOTS) __builtin_trap();
   if (nodes[slot].version != version) {
-    span metadata = field(read(node), 1), value = {0, 0};
-    nodes[slot].traps = lookup(metadata, 11, SPAN("trap"), &value, &nodes[slot].entries);
+    span labels = metadata(node), value = {0, 0}, taint = field(field(part(node, SPEC), 5), 1);
+    nodes[slot].traps = lookup(labels, LABELS, SPAN("trap"), &value, &nodes[slot].entries);
     value.p = value.end = 0;
-    lookup(metadata, 11, span_of(&label), &value, &nodes[slot].entries);
-    nodes[slot].value.n = 0;
+    lookup(labels, LABELS, span_of(&label), &value, &nodes[slot].entries);
+    nodes[slot].value.n = nodes[slot].taint.n = 0;
     append(&nodes[slot].value, value.p, len(value));
+    append(&nodes[slot].taint, taint.p, len(taint));
+    nodes[slot].closed = has(node, ANNOTATIONS, SPAN("closed"));
+    if (has(node, NO_MAP, SPAN("closed")) || len(part(node, NO_PART))) __builtin_trap();
     nodes[slot].version = version;
   }
   return slot;
 }
 
 EXPORT("filter") u32 filter(u64 cycle, u64 pod, u64 node) {
+  begin();
   u32 slot = look(node);
   if (nodes[slot].traps || (u32)cycle >= SLOTS || cycles[(u32)cycle].version != (u32)(cycle >> 32)) __builtin_trap();
+  if (nodes[slot].closed) {
+    span why;
+    if (!entry(node, ANNOTATIONS, SPAN("closed"), &why)) __builtin_trap();
+    buffer reason = make(8 + len(why));
+    ADD(&reason, "closed: ");
+    add(&reason, why);
+    say(&reason);
+    return UNSCHEDULABLE;
+  }
+  if (nodes[slot].taint.n) {
+    buffer reason = make(9 + nodes[slot].taint.n);
+    ADD(&reason, "tainted: ");
+    add(&reason, span_of(&nodes[slot].taint));
+    say(&reason);
+    return UNRESOLVABLE;
+  }
   const text *want = &cycles[(u32)cycle].want, *got = &nodes[slot].value;
   if (equal(span_of(want), got->bytes, got->n)) return 0;
   static u8 reason[160];
@@ -114,6 +156,7 @@ EXPORT("filter") u32 filter(u64 cycle, u64 pod, u64 node) {
 }
 
 EXPORT("score") u64 score(u64 cycle, u64 pod, u64 node) {
+  begin();
   return (u64)(10 * nodes[look(node)].entries) << 32;
 }
 

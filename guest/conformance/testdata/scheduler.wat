@@ -1,21 +1,23 @@
 ;; The scheduler guest of the conformance suite: see doc.go.
 ;;
 ;; From 65536 on there are 4096 entries for Nodes by slot, then 4096 for cycles, of
-;; 128 bytes: the version, the number of labels, whether it traps, the length of
-;; the value and the value.
+;; 256 bytes: the version, the number of labels, whether it traps, the length of
+;; the value and, of 64 bytes, the value; whether it is closed, and in the same way
+;; the key of the last taint.
 (module
   (import "kubewasm" "config" (func $config (param i32 i32) (result i32)))
   (import "kubewasm" "status_reason" (func $status_reason (param i32 i32)))
   (import "kubewasm" "log" (func $log (param i32 i32 i32)))
   (import "k8s.io/api" "object" (func $object (param i64 i32 i32) (result i32)))
+  (import "k8s.io/api" "object_entry" (func $object_entry (param i64 i32 i32 i32 i32 i32) (result i32)))
   (import "k8s.io/scheduler" "node_scores" (func $node_scores (param i32 i32) (result i32)))
   (import "k8s.io/scheduler" "node_names" (func $node_names (param i32 i32) (result i32)))
   (import "k8s.io/scheduler" "result_scores" (func $result_scores (param i32 i32)))
   (import "k8s.io/scheduler" "result_node_names" (func $result_node_names (param i32 i32)))
-  (memory (export "memory") 18)
-  (global $heap i32 (i32.const 1114112))
+  (memory (export "memory") 34)
+  (global $heap i32 (i32.const 2162688))
   (global $nodes i32 (i32.const 65536))
-  (global $cycles i32 (i32.const 589824))
+  (global $cycles i32 (i32.const 1114112))
   ;; The label that is configured is $labellen bytes at 522.
   (global $labellen (mut i32) (i32.const 0))
   (data (i32.const 0) "{\22label\22:\22")
@@ -25,6 +27,9 @@
   (data (i32.const 128) "skip")
   (data (i32.const 136) "only")
   (data (i32.const 144) "trap")
+  (data (i32.const 152) "closed")
+  (data (i32.const 168) "closed: ")
+  (data (i32.const 176) "tainted: ")
   (data (i32.const 256) "the Pod has no ")
   (data (i32.const 1024) "want ")
   (data (i32.const 160) ", got ")
@@ -146,32 +151,44 @@
     (call $status_reason (i32.const 32) (i32.const 20))
     (i32.const 1))
 
-  ;; fetch reads an object and returns its metadata.
+  ;; fetch reads an object: where it begins and ends.
   (func $fetch (param $ref i64) (result i32 i32)
-    (local $n i32) (local $at i32)
+    (local $n i32)
     (local.set $n (call $object (local.get $ref) (i32.const 0) (i32.const 0)))
     (call $room (local.get $n))
     (drop (call $object (local.get $ref) (global.get $heap) (local.get $n)))
-    (call $field (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 1))
+    (global.get $heap)
+    (i32.add (global.get $heap) (local.get $n)))
+
+  ;; message is field for a message: where it begins and ends.
+  (func $message (param $p i32) (param $end i32) (param $want i32) (result i32 i32)
+    (local $n i32) (local $at i32)
+    (call $field (local.get $p) (local.get $end) (local.get $want))
     (local.set $n) (local.tee $at)
     (i32.add (local.get $at) (local.get $n)))
+
+  ;; closed asks for what stands under "closed" in a map of the metadata: how long
+  ;; it is, -1 if it is not there.
+  (func $closed (param $ref i64) (param $map i32) (param $buf i32) (param $limit i32) (result i32)
+    (call $object_entry (local.get $ref) (local.get $map) (i32.const 152) (i32.const 6)
+      (local.get $buf) (local.get $limit)))
 
   ;; entry returns the entry of a ref in a table, and version its version.
   (func $entry (param $table i32) (param $ref i64) (result i32)
     (if (i32.ge_u (i32.wrap_i64 (local.get $ref)) (i32.const 4096)) (then unreachable))
-    (i32.add (local.get $table) (i32.shl (i32.wrap_i64 (local.get $ref)) (i32.const 7))))
+    (i32.add (local.get $table) (i32.shl (i32.wrap_i64 (local.get $ref)) (i32.const 8))))
   (func $version (param $ref i64) (result i32)
     (i32.wrap_i64 (i64.shr_u (local.get $ref) (i64.const 32))))
 
-  ;; keep puts a value into an entry.
-  (func $keep (param $entry i32) (param $at i32) (param $n i32)
+  ;; keep puts a text behind its length.
+  (func $keep (param $to i32) (param $at i32) (param $n i32)
     (if (i32.gt_u (local.get $n) (i32.const 64)) (then unreachable))
-    (i32.store offset=12 (local.get $entry) (local.get $n))
-    (memory.copy (i32.add (local.get $entry) (i32.const 16)) (local.get $at) (local.get $n)))
+    (i32.store (local.get $to) (local.get $n))
+    (memory.copy (i32.add (local.get $to) (i32.const 4)) (local.get $at) (local.get $n)))
 
   (func (export "prefilter") (param $cycle i64) (param $pod i64) (result i32)
     (local $p i32) (local $end i32) (local $at i32) (local $n i32) (local $found i32) (local $entry i32)
-    (call $fetch (local.get $pod))
+    (call $message (call $fetch (local.get $pod)) (i32.const 1))
     (local.set $end) (local.set $p)
     (call $lookup (local.get $p) (local.get $end) (i32.const 11) (i32.const 128) (i32.const 4))
     drop drop drop
@@ -185,7 +202,7 @@
         (return (i32.const 3))))
     (local.set $entry (call $entry (global.get $cycles) (local.get $cycle)))
     (i32.store (local.get $entry) (call $version (local.get $cycle)))
-    (call $keep (local.get $entry) (local.get $at) (local.get $n))
+    (call $keep (i32.add (local.get $entry) (i32.const 12)) (local.get $at) (local.get $n))
     (call $lookup (local.get $p) (local.get $end) (i32.const 11) (i32.const 136) (i32.const 4))
     drop (local.set $n) (local.set $at)
     (if
@@ -198,10 +215,13 @@
   ;; look returns the entry of a Node whose current version was read.
   (func $look (param $node i64) (result i32)
     (local $entry i32) (local $p i32) (local $end i32) (local $at i32) (local $n i32)
+    (local $object i32) (local $behind i32)
     (local.set $entry (call $entry (global.get $nodes) (local.get $node)))
     (if (i32.eq (i32.load (local.get $entry)) (call $version (local.get $node)))
       (then (return (local.get $entry))))
     (call $fetch (local.get $node))
+    (local.set $behind) (local.tee $object)
+    (call $message (local.get $behind) (i32.const 1))
     (local.set $end) (local.set $p)
     (call $lookup (local.get $p) (local.get $end) (i32.const 11) (i32.const 144) (i32.const 4))
     (local.set $n) drop drop (local.set $at)
@@ -209,7 +229,18 @@
     (i32.store offset=8 (local.get $entry) (local.get $at))
     (call $lookup (local.get $p) (local.get $end) (i32.const 11) (i32.const 522) (global.get $labellen))
     drop (local.set $n) (local.set $at) drop
-    (call $keep (local.get $entry) (local.get $at) (local.get $n))
+    (call $keep (i32.add (local.get $entry) (i32.const 12)) (local.get $at) (local.get $n))
+    ;; The last taint is in field 5 of the spec, its key is field 1.
+    (call $message (local.get $object) (local.get $behind) (i32.const 2))
+    (call $message (i32.const 5))
+    (call $field (i32.const 1))
+    (local.set $n) (local.set $at)
+    (call $keep (i32.add (local.get $entry) (i32.const 84)) (local.get $at) (local.get $n))
+    (i32.store offset=80 (local.get $entry)
+      (i32.ne (call $closed (local.get $node) (i32.const 12) (i32.const 0) (i32.const 0)) (i32.const -1)))
+    ;; No map is in field 13.
+    (if (i32.ne (call $closed (local.get $node) (i32.const 13) (i32.const 0) (i32.const 0)) (i32.const -1))
+      (then unreachable))
     (i32.store (local.get $entry) (call $version (local.get $node)))
     (local.get $entry))
 
@@ -225,6 +256,23 @@
     (local.set $got (call $look (local.get $node)))
     (if (i32.load offset=8 (local.get $got)) (then unreachable))
     (local.set $want (call $wanted (local.get $cycle)))
+    (if (i32.load offset=80 (local.get $got))
+      (then
+        (local.set $n (call $closed (local.get $node) (i32.const 12) (i32.const 0) (i32.const 0)))
+        (call $room (i32.add (local.get $n) (i32.const 8)))
+        (memory.copy (global.get $heap) (i32.const 168) (i32.const 8))
+        (drop (call $closed (local.get $node) (i32.const 12)
+          (i32.add (global.get $heap) (i32.const 8)) (local.get $n)))
+        (call $status_reason (global.get $heap) (i32.add (local.get $n) (i32.const 8)))
+        (return (i32.const 2))))
+    (local.set $n (i32.load offset=84 (local.get $got)))
+    (if (local.get $n)
+      (then
+        (call $room (i32.add (local.get $n) (i32.const 9)))
+        (memory.copy (global.get $heap) (i32.const 176) (i32.const 9))
+        (memory.copy (i32.add (global.get $heap) (i32.const 9)) (i32.add (local.get $got) (i32.const 88)) (local.get $n))
+        (call $status_reason (global.get $heap) (i32.add (local.get $n) (i32.const 9)))
+        (return (i32.const 3))))
     (local.set $n (i32.load offset=12 (local.get $want)))
     (local.set $m (i32.load offset=12 (local.get $got)))
     (if (call $equal

@@ -45,9 +45,16 @@ func wanted(state sched.CycleState) string {
 }
 
 func (g *guest) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
-	labels := node.Node().Metadata().Labels()
+	metadata := node.Node().Metadata()
+	labels := metadata.Labels()
 	if labels.Has("trap") {
 		panic("trap")
+	}
+	if why, ok := metadata.Annotations().Lookup("closed"); ok {
+		return sched.Unschedulable("closed: ", why)
+	}
+	if taints := node.Node().Spec().Taints(); len(taints) != 0 {
+		return sched.UnschedulableAndUnresolvable("tainted: ", taints[len(taints)-1].Key())
 	}
 	if want, got := wanted(state), labels.Get(g.Label); want != got {
 		return sched.Unschedulable("want ", want, ", got ", got)

@@ -1,0 +1,85 @@
+package view
+
+import (
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// metadataPart is the field of an object that is its metadata.
+const metadataPart = 1
+
+// maxLooked is how many entries of a part's maps are asked for one by one, in a version,
+// before the part is fetched.
+const maxLooked = 4
+
+// messageByPart is slowMessage for the root of an object that is read by parts.
+func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
+	k := keyOf(madeMessage, 0, n)
+	c := partOf[message](&o.root, k)
+	if c == nil {
+		p := &object{part: n, version: version, ref: o.ref, unread: true}
+		p.root = message{object: p, typ: t}
+		c = &p.root
+		c.key = k
+		o.root.add(&c.part)
+	}
+	if p := c.object; p.wasRead {
+		p.wasRead = false
+		c.read(version)
+	}
+	return View{c, version}
+}
+
+// whole ends the reading by parts of an object of which something else is read than the
+// messages in its fields.
+func (o *object) whole() {
+	o.byParts, o.root.made = false, nil
+}
+
+// entryByPart is lookup for the metadata of an object if it was not fetched, nil if it is
+// better to fetch it. It does by itself what others do, too: each function that a Go
+// guest runs through takes about as long as the look-up.
+func (m *message) entryByPart(at partKey, key string) (a *answer) {
+	o, version := m.object, at.version()
+	if o.version != version {
+		stale()
+	}
+	if o.looked == maxLooked || m != &o.root {
+		return nil
+	}
+	for p := m.made; p != nil; p = p.next {
+		if !p.key.sameField(at) {
+			continue
+		}
+		for a = &(*answers)(unsafe.Pointer(p)).first; a != nil; a = a.next {
+			if unsafe.StringData(a.Key) == unsafe.StringData(key) && len(a.Key) == len(key) {
+				break
+			}
+		}
+		break
+	}
+	if a == nil {
+		a = m.answerTo(version, at.field(), key)
+	} else if uint64(a.version) == version {
+		return a
+	}
+	o.looked++
+	a.version = uint32(version)
+	size := hostEntry(o.ref, at.field(), key, entryBuffer)
+	if a.found = size != abi.NoEntry; !a.found {
+		a.Value = ""
+		return a
+	}
+	if uint64(size) > uint64(len(entryBuffer)) {
+		entryBuffer = make([]byte, size)
+		hostEntry(o.ref, at.field(), key, entryBuffer)
+	}
+	if value := entryBuffer[:size]; string(value) != a.Value {
+		a.Value = string(value)
+	}
+	return a
+}
+
+// entryBuffer is where the host writes an entry.
+var entryBuffer = make([]byte, 256)
