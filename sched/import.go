@@ -41,6 +41,7 @@ type lastPart struct {
 
 func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32) []byte {
 	if l.of != of || l.number != number {
+		l.of = nil // Should it fail.
 		b, err := of.AppendPart(l.bytes[:0], number)
 		if err != nil {
 			inst.Violate(err)

@@ -163,17 +163,14 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 // are messages: they are fetched one by one if the host says that this is faster, and
 // single labels and annotations without the others.
 func FromRefByParts(old View, ref abi.Ref, t *Type) View {
-	if old.m == nil {
-		return fromRef(old, ref, t, hostByParts(ref))
-	}
-	return fromRef(old, ref, t, false)
+	return fromRef(old, ref, t, true)
 }
 
-// fromRef is FromRef; byParts is for an object in new memory.
+// fromRef is FromRef, or FromRefByParts.
 func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	m := old.m
 	if m == nil {
-		o := &object{byParts: byParts}
+		o := &object{byParts: byParts && hostByParts(ref)}
 		o.root = message{object: o, typ: t}
 		m = &o.root
 	} else if m.object.ref == ref {
