@@ -38,8 +38,16 @@
 // the version before had in the same place is used again.
 //
 // Bytes that a guest makes views of itself are never overwritten, and strings
-// share their memory. Only what was read of the objects of a request is used again,
-// when the call is over: see [Lend].
+// share their memory. The objects of a request are lent (see [Lend]): when the call is
+// over their bytes, and what was read of them, are the next one's, and strings of them
+// are copies, too.
+//
+// # Parts
+//
+// Of an object that travels whole, a host encodes what a guest asks for. So metadata,
+// spec and status of a Pod or a Node that is looked at (see [FromRefByParts]) are
+// objects of their own, each fetched when something of it is read, and up to four labels
+// and annotations are looked up one by one before all of them are fetched.
 //
 // # Speed
 //
