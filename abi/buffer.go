@@ -24,6 +24,10 @@ func (e *BoundsError) Error() string {
 		") are out of bounds of the guest's memory of " + strconv.FormatUint(e.Memory, 10) + " bytes"
 }
 
+// NoEntry is what object_entry answers, in place of a length, for a key that a map has
+// not.
+const NoEntry = math.MaxUint32
+
 func checkBounds(memory []byte, start, length uint32) error {
 	end := uint64(start) + uint64(length)
 	if length != 0 && end > uint64(len(memory)) {

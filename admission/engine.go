@@ -203,8 +203,8 @@ func newRequest(ctx context.Context, request *admissionv1.AdmissionRequest) *poo
 	r.AdmissionRequest = request
 	r.Envelope = admissionpb.AppendRequest(r.Envelope[:0], request)
 	r.proto = protoCache{request: request}
-	l, _ := ctx.Value(layoutKey{}).(*layout)
-	r.indexes.reset(l, request)
+	r.indexes.request = request
+	r.indexes.layout, _ = ctx.Value(layoutKey{}).(*layout)
 	if r.Proto == nil {
 		r.Proto, r.Index = r.proto.get, r.indexes.get
 	}
@@ -217,7 +217,7 @@ func (r *pooledRequest) free() {
 	}
 	r.AdmissionRequest = nil
 	r.proto = protoCache{}
-	r.indexes.reset(nil, nil)
+	r.indexes.reset()
 	r.Forget()
 	requests.Put(r)
 }

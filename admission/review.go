@@ -147,12 +147,12 @@ func (x *indexes) get(old bool) []byte {
 	return of.bytes
 }
 
-// reset makes them those of another request, in the same memory unless it is large.
-func (x *indexes) reset(l *layout, request *admissionv1.AdmissionRequest) {
-	x.layout, x.request = l, request
+// reset ends the use for a request. Memory is kept for the next unless it is large.
+func (x *indexes) reset() {
+	x.layout, x.request = nil, nil
 	for i := range x.of {
 		of := &x.of[i]
-		if of.once = (sync.Once{}); cap(of.bytes) > keepEnvelope {
+		if of.once = (sync.Once{}); cap(of.bytes)+8*cap(of.numbers) > keepEnvelope {
 			of.bytes, of.numbers = nil, nil
 		}
 	}

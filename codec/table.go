@@ -45,7 +45,8 @@ func newObject(b []byte) *Object {
 // An object that was seen before is found by its pointer: objects that come
 // from informers are never changed in place, so an equal pointer means equal
 // content. Behind a new pointer the object is encoded, and its version moves
-// only if the bytes did.
+// only if the bytes did; what is encoded when somebody asks for it is compared
+// instead, or has a new version (see Project).
 //
 // If the Projection leaves out which Node it is, Nodes with equal bytes are one
 // object: they have the same ref, and a guest reads it once for all of them.
@@ -125,7 +126,8 @@ const (
 func (t *Table) Advance() { t.epoch.Add(1) }
 
 // Project makes the Table encode the fields of p from now on. Objects are encoded
-// once more; one whose bytes stay the same keeps its version.
+// once more; one that is encoded when it comes keeps its version if its bytes stay the
+// same.
 //
 // byParts says that guests ask for parts and entries of objects ([Object.AppendPart],
 // [Object.Entry]). Then objects of which labels or annotations travel without being
@@ -258,7 +260,7 @@ func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from
 func encodeLate[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from origin, projection *Projection) *Object {
 	var o *Object
 	if projection != nil {
-		// To compare takes less than to encode. It holds no lock. Of everything,
+		// To compare needs no bytes of before, and holds no lock. Of everything,
 		// something has changed behind nearly each new pointer.
 		o = current(t, k, name)
 	}

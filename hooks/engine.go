@@ -442,30 +442,46 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Requ
 	return d, err
 }
 
-// accept parses and checks a decision, unless it was accepted before.
+// accept returns a decision that is right, in itself and beside those of earlier
+// plugins. It is parsed unless the instance has decided the same before.
 func (p *plugin) accept(encoded []byte, req *hookpb.Request, earlier []part, before *accepted) (*hookpb.Decision, error) {
 	same := before.at(encoded)
 	d := same.get(encoded, req.Level)
 	if d == nil {
 		var err error
-		if d, err = hookpb.ParseDecision(encoded); err == nil {
-			err = p.checkOwners(d)
-		}
-		if err == nil {
-			err = errors.Join(invalid(d, req.Level)...)
-		}
-		if err != nil {
-			return nil, &DecisionError{Plugin: p.Name(), Err: err}
+		if d, err = p.parse(encoded, req.Level); err != nil {
+			return nil, err
 		}
 		same.put(encoded, req.Level, d)
 	}
-	if p.dryRun {
-		earlier = nil
-	}
-	if err := goesWith(p.Name(), d, earlier); err != nil {
+	if err := p.goesWith(d, earlier); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// parse parses a decision and checks it in itself.
+func (p *plugin) parse(encoded []byte, level hookpb.Level) (*hookpb.Decision, error) {
+	d, err := hookpb.ParseDecision(encoded)
+	if err == nil {
+		err = p.checkOwners(d)
+	}
+	if err == nil {
+		err = errors.Join(invalid(d, level)...)
+	}
+	if err != nil {
+		return nil, &DecisionError{Plugin: p.Name(), Err: err}
+	}
+	return d, nil
+}
+
+// goesWith reports what is wrong with a decision beside those of earlier plugins, which
+// a dry run does not look at.
+func (p *plugin) goesWith(d *hookpb.Decision, earlier []part) error {
+	if p.dryRun {
+		earlier = nil
+	}
+	return goesWith(p.Name(), d, earlier)
 }
 
 // checkOwners reports a field that is not the plugin's to set.
@@ -491,8 +507,8 @@ func (p *plugin) keep(req *hookpb.Request, earlier []part) *hookpb.Decision {
 	if !ok {
 		return nil
 	}
-	d, err := p.accept(encoded, req, earlier, new(accepted))
-	if err != nil {
+	d, err := p.parse(encoded, req.Level)
+	if err != nil || p.goesWith(d, earlier) != nil {
 		return nil
 	}
 	return d

@@ -28,7 +28,8 @@ type instance struct {
 	peer peer.Call
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
-	part   lastPart
+	// part is the part of an object that it read last.
+	part lastPart
 }
 
 // lastPart is the part of an object that a guest asked for last: it may ask once more,

@@ -1,10 +1,6 @@
 package view
 
-import (
-	"unsafe"
-
-	"github.com/kubewasm/kubewasm/abi"
-)
+import "github.com/kubewasm/kubewasm/abi"
 
 // metadataPart is the field of an object that is its metadata.
 const metadataPart = 1
@@ -37,47 +33,29 @@ func (o *object) whole() {
 	o.byParts, o.root.made = false, nil
 }
 
-// entryByPart is lookup for the metadata of an object if it was not fetched, nil if it is
-// better to fetch it. It does by itself what others do, too: each function that a Go
-// guest runs through takes about as long as the look-up.
-func (m *message) entryByPart(at partKey, key string) (a *answer) {
-	o, version := m.object, at.version()
+// entryByPart is lookup in the metadata of an object if it was not fetched, nil if it is
+// better to fetch it.
+func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
+	o := m.object
 	if o.version != version {
 		stale()
 	}
-	if o.looked == maxLooked || m != &o.root {
+	if o.looked == maxLooked {
 		return nil
 	}
-	for p := m.made; p != nil; p = p.next {
-		if !p.key.sameField(at) {
-			continue
-		}
-		for a = &(*answers)(unsafe.Pointer(p)).first; a != nil; a = a.next {
-			if unsafe.StringData(a.Key) == unsafe.StringData(key) && len(a.Key) == len(key) {
-				break
-			}
-		}
-		break
-	}
-	if a == nil {
-		a = m.answerTo(version, at.field(), key)
-	} else if uint64(a.version) == version {
-		return a
-	}
 	o.looked++
+	a := m.answerTo(version, n, key)
 	a.version = uint32(version)
-	size := hostEntry(o.ref, at.field(), key, entryBuffer)
+	size := hostEntry(o.ref, n, key, entryBuffer)
 	if a.found = size != abi.NoEntry; !a.found {
 		a.Value = ""
 		return a
 	}
 	if uint64(size) > uint64(len(entryBuffer)) {
 		entryBuffer = make([]byte, size)
-		hostEntry(o.ref, at.field(), key, entryBuffer)
+		hostEntry(o.ref, n, key, entryBuffer)
 	}
-	if value := entryBuffer[:size]; string(value) != a.Value {
-		a.Value = string(value)
-	}
+	a.Value = m.keep(entryBuffer[:size], a.Value)
 	return a
 }
 

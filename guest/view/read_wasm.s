@@ -592,6 +592,16 @@
 	I64Eq; \
 	BrIf $0
 
+// VIEW returns the view of the message in a register, of a version.
+#define VIEW(M, V) \
+	Get SP; \
+	Get M; \
+	I64Store ret_m+32(FP); \
+	Get SP; \
+	Get V; \
+	I64Store ret_version+40(FP); \
+	RET
+
 // The way of what was read before has few registers, so it is a function of its own,
 // and so is that of what is of another version.
 
@@ -622,13 +632,7 @@ TEXT ·readMessage(SB), NOSPLIT, $0-48
 					Get R2
 					I64Eq
 					If
-						Get SP
-						Get R1
-						I64Store ret_m+32(FP)
-						Get SP
-						Get R4
-						I64Store ret_version+40(FP)
-						RET
+						VIEW(R1, R4)
 					End
 					OTHERVERSION(R3, R2)
 					BrIf $1
@@ -657,39 +661,6 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		Set R6
 		I64Load v_m+0(FP)
 		Set R1
-		// A part that is an object of its own is returned, read or not, unless it is to
-		// be read at once.
-		Block
-			I64Load message_object(R1)
-			Set R13
-			I64Load8U object_byParts(R13)
-			I64Eqz
-			BrIf $0
-			I64Load object_version(R13)
-			Get R6
-			I64Ne
-			BrIf $1
-			I64Load message_made(R1)
-			Set R0
-			PARTOF(R0, I64Load32U n+16(FP))
-			I64Load message_object(R0)
-			Set R5
-			I64Load8U object_wasRead(R5)
-			I64Const $0
-			I64Ne
-			BrIf $1
-			Get SP
-			Get R0
-			I64Store ret_m+32(FP)
-			Get SP
-			Get R6
-			I64Store ret_version+40(FP)
-			RET
-		End
-		I64Load32U message_version(R1)
-		Get R6
-		I64Ne
-		BrIf $0
 		I64Load message_object(R1)
 		Set R13
 		I64Load object_version(R13)
@@ -699,6 +670,23 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		I64Load message_made(R1)
 		Set R0
 		PARTOF(R0, I64Load32U n+16(FP)) // The message in the field.
+		I64Load8U object_byParts(R13)
+		I64Const $0
+		I64Ne
+		If
+			// It is an object of its own: read or not, unless it is to be read at once.
+			I64Load message_object(R0)
+			Set R5
+			I64Load8U object_wasRead(R5)
+			I64Const $0
+			I64Ne
+			BrIf $1
+			VIEW(R0, R6)
+		End
+		I64Load32U message_version(R1)
+		Get R6
+		I64Ne
+		BrIf $0
 		I64Load8U object_json(R13)
 		I64Load message_typ(R0)
 		Set R5
@@ -748,13 +736,7 @@ TEXT ·rereadMessage(SB), NOSPLIT, $0-48
 		I64Load32U n+16(FP)
 		I64Or
 		I64Store $(message_part+part_key)
-		Get SP
-		Get R0
-		I64Store ret_m+32(FP)
-		Get SP
-		Get R6
-		I64Store ret_version+40(FP)
-		RET
+		VIEW(R0, R6)
 	End
 	JMP ·slowMessage(SB)
 

@@ -92,7 +92,7 @@ func (s StringMap) answer(key string) *answer {
 
 func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	if m.object.unread && m.object.part == metadataPart {
-		if a := m.entryByPart(keyOf(madeAnswers, version, n), key); a != nil {
+		if a := m.entryByPart(version, n, key); a != nil {
 			return a
 		}
 	}

@@ -72,8 +72,8 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 	}
 	request := hookRequest()
 	size := float64(len(hookpb.AppendRequest(nil, request))) / 1e3
-	// others are as many requests as a node has never been asked, which differ in
-	// what is to be decided.
+	// others asks for another amount each time, of more than an instance knows the
+	// decisions of.
 	others, amounts := hookRequest(), make([]string, 1<<13)
 	for i := range amounts {
 		amounts[i] = strconv.Itoa(1000+i) + "m"

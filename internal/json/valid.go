@@ -22,7 +22,7 @@ func ValidIndex(b []byte, index []uint64) (n int, ok bool) {
 }
 
 func valid(b []byte, noted *nesting) bool {
-	var nesting [MaxDepth/64 + 1]uint64 // One bit for each level: is it an object?
+	var objects [MaxDepth/64 + 1]uint64 // One bit for each level: is it an object?
 	depth := 0
 	i := skipSpace(b, 0)
 value:
@@ -35,7 +35,7 @@ value:
 		}
 		noted.begin(i)
 		bit := uint64(1) << (depth % 64)
-		nesting[depth/64] &^= bit
+		objects[depth/64] &^= bit
 		i = skipSpace(b, i+1)
 		if c == '[' {
 			if i < len(b) && b[i] == ']' {
@@ -43,7 +43,7 @@ value:
 			}
 			goto value
 		}
-		nesting[depth/64] |= bit
+		objects[depth/64] |= bit
 		if i < len(b) && b[i] == '}' {
 			goto closed
 		}
@@ -83,7 +83,7 @@ after:
 	if i >= len(b) {
 		return false
 	}
-	isObject := nesting[depth/64]>>(depth%64)&1 == 1
+	isObject := objects[depth/64]>>(depth%64)&1 == 1
 	switch b[i] {
 	case ',':
 		i = skipSpace(b, i+1)
