@@ -22,6 +22,9 @@ type cycle struct {
 	of *corev1.Pod
 	// class is that of the Pod, 0 if answers about it are not remembered.
 	class class
+	// state is what the cycle is in since its last step, 0 if answers are not remembered
+	// for the others of the same cycle.
+	state class
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
 }
@@ -64,7 +67,7 @@ const (
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
 	h.shared.Store(true)
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state}
 	clone.history.Store(h)
 	return clone
 }
@@ -102,6 +105,7 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 			c.class = p.memory.classOf(c.pinned, p.objects.Projection(), pod)
 		}
 	}
+	c.state = p.newState()
 	c.history.Store(&history{ref: p.cycles.next(), shared: new(atomic.Bool)})
 	return c, nil
 }
@@ -137,6 +141,14 @@ func samePod(a, b *corev1.Pod) bool {
 	return a == b || a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
+// newState returns the class of a state in which a cycle was never before.
+func (p *plugin) newState() class {
+	if p.random || !p.objects.Projection().Nameless() {
+		return 0 // The same question may have two answers, or is not asked twice.
+	}
+	return p.memory.next()
+}
+
 // note adds a step to the history of a cycle.
 func (p *plugin) note(c *cycle, s step) *history {
 	old := c.history.Load()
@@ -146,6 +158,7 @@ func (p *plugin) note(c *cycle, s step) *history {
 		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
 	}
 	c.history.Store(fresh)
+	c.state = p.newState()
 	return fresh
 }
 

@@ -79,7 +79,7 @@ type Args struct {
 	// takes the same promise as SignByProjection, of the same guests. An answer for
 	// which the guest asked for more than the Pod and the node (what runs there,
 	// other nodes), in Filter and Score or in the PreFilter or PreScore before, is
-	// not remembered.
+	// not remembered, nor is a score below 0 or of more than 24 bits.
 	RememberByProjection bool `json:"rememberByProjection,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. Default Fail.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		sign:   opts.sign,
 
 		remembers: opts.remember,
+		random:    slices.Contains(cfg.Grants, host.GrantRandom),
 		logger:    cfg.Logger,
 		config:    cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
@@ -115,10 +117,11 @@ type plugin struct {
 	policy FailurePolicy
 	// sign says that Pods are signed by what the guest reads of them.
 	sign bool
-	// remembers says that answers are remembered in memory.
-	remembers bool
-	memory    memory
-	logger    *slog.Logger
+	// remembers says that answers are remembered for other Pods, random that not even
+	// those of one cycle are.
+	remembers, random bool
+	memory            memory
+	logger            *slog.Logger
 
 	objects codec.Table
 	infos   nodeInfos

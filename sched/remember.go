@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -12,24 +11,32 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 )
 
-// memory is what a guest answered about nodes, for a plugin with
-// Args.RememberByProjection. The answers themselves stand with the encoded Nodes, so
-// that to find one takes no more than to find the Node, and they go when it does.
+// memory is what a guest answered about nodes. The answers themselves stand with the
+// encoded Nodes, so that to find one takes no more than to find the Node, and they go
+// when it does.
+//
+// There are two reasons not to ask again. With Args.RememberByProjection the answer
+// about a Pod is that about all Pods that are equal in their declared fields. And
+// without the names of Nodes, those that are equal are one object: then each call about
+// one of them in the same state of a cycle has the same arguments.
 type memory struct {
+	// last is the class that was given out last.
+	last atomic.Uint64
+
 	mu sync.Mutex
 	// classes are those of the Pods of one version of the guest, by the bytes of
 	// their declared fields.
 	of      *pinned
 	classes map[string]class
-	last    class
 	// numbers are those of refusals, by which an answer says them.
-	numbers  map[refusal]uint32
+	numbers  map[refusal]uint64
 	refusals atomic.Pointer[[]refusal]
 }
 
-// class is of Pods that are equal in what the guest reads of them, in one version of
-// the guest. No number is used again.
-type class uint32
+// class is of calls that have the same answer about the same node, 0 if none are known
+// to: those for Pods that are equal in what the guest reads of them, in one version of
+// the guest, or those in one state of one cycle. No number is used again.
+type class uint64
 
 // refusal is the code and the reason of a node that does not pass.
 type refusal struct {
@@ -44,7 +51,19 @@ const (
 	// maxRefusals is how many refusals are known. A guest that has more names
 	// something in each: those are not remembered.
 	maxRefusals = 4096
+	// answerBits are those that an answer has beside its class. With 100,000 classes a
+	// second the others last for 4 months; afterwards nothing more is remembered.
+	answerBits = 24
 )
+
+// next returns a class that no call has had.
+func (m *memory) next() class {
+	if c := m.last.Add(1); c < 1<<(64-answerBits) {
+		return class(c)
+	}
+	m.last.Store(1 << (64 - answerBits)) // It never begins anew.
+	return 0
+}
 
 // classOf returns the class of a Pod, 0 if there is none.
 func (m *memory) classOf(version *pinned, projection *codec.Projection, pod *corev1.Pod) class {
@@ -58,17 +77,16 @@ func (m *memory) classOf(version *pinned, projection *codec.Projection, pod *cor
 		m.of, m.classes = version, map[string]class{}
 	}
 	c, ok := m.classes[string(b)]
-	if !ok && m.last < math.MaxUint32 {
-		m.last++
-		c = m.last
+	if !ok {
+		c = m.next()
 		m.classes[string(b)] = c
 	}
 	return c
 }
 
 // noteOf says in which of the notes of a Node the answer of f for a class stands: there
-// is room for two classes at a time. An answer is the class in the upper half, and in
-// the lower half the score, or the number of a refusal, 0 if the node passes.
+// is room for two classes at a time. An answer is the class and, in the lower
+// answerBits, the score, or the number of a refusal, 0 if the node passes.
 func noteOf(f abi.Function, c class, node *codec.Object) *atomic.Uint64 {
 	if f == abi.Score {
 		return &node.Notes[2+c%2]
@@ -81,10 +99,10 @@ func noteOf(f abi.Function, c class, node *codec.Object) *atomic.Uint64 {
 // 0 allocs if the node passes.
 func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uint64, s *fwk.Status, ok bool) {
 	note := noteOf(f, c, node).Load()
-	if class(note>>32) != c {
+	if class(note>>answerBits) != c {
 		return 0, nil, false
 	}
-	n := uint32(note)
+	n := note & (1<<answerBits - 1)
 	if f == abi.Score {
 		return abi.PackScore(int32(n), abi.Success), nil, true
 	}
@@ -95,16 +113,17 @@ func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uin
 	return 0, nil, true
 }
 
-// remember keeps what the guest answered, unless it is a failure.
+// remember keeps what the guest answered, unless it is a failure or a score that has no
+// room.
 func (m *memory) remember(f abi.Function, c class, node *codec.Object, result uint64, reason string) {
-	n := uint32(0)
+	n := uint64(0)
 	switch code := abi.Code(int32(uint32(result))); {
 	case f == abi.Score:
 		score, code := abi.UnpackScore(result)
-		if code != abi.Success {
+		if code != abi.Success || score < 0 || score >= 1<<answerBits {
 			return
 		}
-		n = uint32(score)
+		n = uint64(score)
 	case code == abi.Unschedulable || code == abi.UnschedulableAndUnresolvable:
 		if n = m.number(refusal{code, reason}); n == 0 {
 			return
@@ -112,11 +131,11 @@ func (m *memory) remember(f abi.Function, c class, node *codec.Object, result ui
 	case code != abi.Success:
 		return
 	}
-	noteOf(f, c, node).Store(uint64(c)<<32 | uint64(n))
+	noteOf(f, c, node).Store(uint64(c)<<answerBits | n)
 }
 
 // number returns the number of a refusal, 0 if there are too many.
-func (m *memory) number(r refusal) uint32 {
+func (m *memory) number(r refusal) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n, ok := m.numbers[r]; ok {
@@ -134,8 +153,8 @@ func (m *memory) number(r refusal) uint32 {
 	known = append(known, r)
 	m.refusals.Store(&known)
 	if m.numbers == nil {
-		m.numbers = map[refusal]uint32{}
+		m.numbers = map[refusal]uint64{}
 	}
-	m.numbers[r] = uint32(len(known))
-	return uint32(len(known))
+	m.numbers[r] = uint64(len(known))
+	return uint64(len(known))
 }

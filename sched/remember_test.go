@@ -206,3 +206,93 @@ func TestGuestsThatAreNotRemembered(t *testing.T) {
 		})
 	}
 }
+
+// mustLoadCrowd loads the guest of testdata/crowd.wat, which gets no names of nodes, with
+// one instance.
+func mustLoadCrowd(t *testing.T, score int, args string) (sched.Plugin, *counter) {
+	t.Helper()
+	calls := &counter{calls: map[string]int{}}
+	raw := fmt.Sprintf(`{"file": "testdata/crowd.wasm", "config": %d, "instances": 1, "projection": ["node.spec.taints", "-node.metadata"]%s}`, score, args)
+	p, err := sched.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(sched.Plugin), calls
+}
+
+// TestEqualNodesAreAskedAboutOnce holds how often a guest is called that cannot tell
+// equal nodes apart, in each state of a cycle.
+func TestEqualNodesAreAskedAboutOnce(t *testing.T) {
+	p, calls := mustLoadCrowd(t, 7, "")
+	tainted := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
+	var nodes []*corev1.Node
+	for i := range 20 {
+		nodes = append(nodes, node(fmt.Sprint("n", i), fmt.Sprint("zone-", i)), node(fmt.Sprint("tainted", i), "a", tainted))
+	}
+	expect := func(what string, c *cycle, want string, wantCalls int) {
+		t.Helper()
+		for _, n := range nodes {
+			if got := text(c.filter(n)); got != want {
+				t.Errorf("%s: Filter of %s is %s, want %s", what, n.Name, got, want)
+			}
+			if got := score(t, c, n); got != "7 Success" {
+				t.Errorf("%s: Score of %s is %s, want 7", what, n.Name, got)
+			}
+		}
+		for _, f := range []string{"filter", "score"} {
+			if got := calls.take(f); got != wantCalls {
+				t.Errorf("%s: %d calls of %s, want %d", what, got, f, wantCalls)
+			}
+		}
+	}
+	type change = func(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
+	other := func(c *cycle, of change) {
+		t.Helper()
+		if s := of(t.Context(), c.state, c.pod, framework.PodInfo{Pod: pod("other", "a")}, framework.NewNodeInfo(nodes[0])); !s.IsSuccess() {
+			t.Fatal(s.AsError())
+		}
+	}
+	extensions := p.(fwk.PreFilterPlugin).PreFilterExtensions()
+	web := pod("web", "a")
+	c := begin(t, p, web)
+	expect("a cycle", c, "Success", 2)
+	expect("the same once more", c, "Success", 0)
+	dry := &cycle{t, p, web, c.state.Clone()}
+	expect("a copy of it", dry, "Success", 0)
+	other(dry, extensions.AddPod)
+	expect("with another Pod", dry, "Unschedulable: crowded", 2)
+	expect("the cycle itself", c, "Success", 0)
+	other(dry, extensions.RemovePod)
+	expect("without it again", dry, "Success", 2)
+	expect("another Pod", begin(t, p, pod("db", "a")), "Success", 2)
+	expect("the same Pod in a cycle of its own", begin(t, p, web), "Success", 2)
+}
+
+// TestAnswersThatAreNotKept holds that a guest is asked again whose answers may differ,
+// or have no room.
+func TestAnswersThatAreNotKept(t *testing.T) {
+	tests := map[string]struct {
+		score int
+		args  string
+		// want is how often Filter and Score are called for 3 equal nodes.
+		want [2]int
+	}{
+		"one that has random numbers":  {7, `, "grants": ["random"]`, [2]int{3, 3}},
+		"one that has time":            {7, `, "grants": ["clock"]`, [2]int{1, 1}},
+		"one whose scores are below 0": {-7, "", [2]int{1, 3}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, calls := mustLoadCrowd(t, test.score, test.args)
+			c := begin(t, p, pod("web", "a"))
+			for i := range 3 {
+				n := node(fmt.Sprint("n", i), "a")
+				c.filter(n)
+				score(t, c, n)
+			}
+			if got := [2]int{calls.take("filter"), calls.take("score")}; got != test.want {
+				t.Errorf("got %v calls of Filter and Score, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -163,8 +164,10 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	if c.class != 0 {
-		if result, s, ok := p.memory.answer(f, c.class, object); ok {
+	// A Pod whose class is known has a better memory than its own cycle.
+	class := cmp.Or(c.class, c.state)
+	if class != 0 {
+		if result, s, ok := p.memory.answer(f, class, object); ok {
 			return result, s
 		}
 	}
@@ -175,8 +178,8 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.beyond = c.pod, pod, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
-	if c.class != 0 && err == nil && !args.beyond {
-		p.memory.remember(f, c.class, object, result, inst.Reason())
+	if class != 0 && err == nil && !args.beyond {
+		p.memory.remember(f, class, object, result, inst.Reason())
 	}
 	var s *fwk.Status
 	if err != nil {
