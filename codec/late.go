@@ -35,7 +35,7 @@ func (o origin) append(b []byte, p *Projection) ([]byte, error) {
 
 // source is that of an object that is encoded when somebody asks.
 type source struct {
-	// One of them. It is the last one of which the same is encoded, so that no other is
+	// One of them, and always the same. It is the last one of which the same is encoded, so that no other is
 	// kept.
 	pod        atomic.Pointer[corev1.Pod]
 	node       atomic.Pointer[corev1.Node]
@@ -57,8 +57,11 @@ func newLateObject(from origin, p *Projection) *Object {
 }
 
 func (s *source) set(from origin) {
-	s.pod.Store(from.pod)
-	s.node.Store(from.node)
+	if from.pod != nil {
+		s.pod.Store(from.pod)
+	} else {
+		s.node.Store(from.node)
+	}
 }
 
 func (s *source) origin() origin { return origin{s.pod.Load(), s.node.Load()} }

@@ -15,11 +15,13 @@ import (
 // must be what they look for.
 func TestPointersAreAMap(t *testing.T) {
 	nodes := make([]corev1.Node, 300)
-	var p pointers[corev1.Node]
+	things := make([]named[int, corev1.Node], len(nodes)/2)
+	var p pointers[int, corev1.Node]
 	var epoch atomic.Uint32
 	get := func(r *rand.Rand, n *corev1.Node) *Object {
 		if r.IntN(2) == 0 {
-			return p.inTurn(n, epoch.Load())
+			o, _ := p.inTurn(n, epoch.Load())
+			return o
 		}
 		return p.get(n, epoch.Load())
 	}
@@ -45,22 +47,18 @@ func TestPointersAreAMap(t *testing.T) {
 	for range 20_000 {
 		epoch.Add(1)
 		i := r.IntN(len(nodes))
-		node, before := &nodes[i], &nodes[other(i)]
-		switch {
-		case want[node] != nil && r.IntN(2) == 0:
-			p.remove(node)
-			p.remove(node) // It is gone, which does no harm.
+		node, thing := &nodes[i], &things[i%len(things)]
+		if want[node] != nil && r.IntN(2) == 0 {
+			p.remove(thing)
+			p.remove(thing) // It is gone, which does no harm.
 			delete(want, node)
-		case want[before] != nil:
-			delete(want, before)
+		} else {
+			delete(want, &nodes[other(i)])
 			want[node] = objectOf(i)
-			p.set(before, node, want[node], epoch.Load())
-		case want[node] != nil:
-			want[node] = objectOf(i)
-			p.set(node, node, want[node], epoch.Load())
-		default:
-			want[node] = objectOf(i)
-			p.set([]*corev1.Node{nil, before}[r.IntN(2)], node, want[node], epoch.Load())
+			p.set(thing, node, want[node], epoch.Load())
+			if got := p.namedIn(thing.entry); got != thing || thing.of != node {
+				t.Fatalf("entry %d is of %p, want %p", thing.entry, got, thing)
+			}
 		}
 		if r.IntN(5000) == 0 {
 			p.clear()
@@ -69,7 +67,7 @@ func TestPointersAreAMap(t *testing.T) {
 		if got := get(r, node); got != want[node] {
 			t.Fatalf("got %p, want %p", got, want[node])
 		}
-		if used, ok := p.lastUsed(node); ok != (want[node] != nil) || ok && epoch.Load()-used >= epochsMissed {
+		if used, ok := p.lastUsed(thing); ok != (want[node] != nil || want[&nodes[other(i)]] != nil) || want[node] != nil && epoch.Load()-used >= epochsMissed {
 			t.Fatalf("last used in epoch %d of %d, known %t", used, epoch.Load(), ok)
 		}
 	}
@@ -83,7 +81,7 @@ func TestPointersAreAMap(t *testing.T) {
 			t.Errorf("got %p, want %p", got, want[&nodes[i]])
 		}
 	}
-	if n := len(p.table.Load().index); n&(n-1) != 0 || n < 2*p.taken || n > 1024 {
+	if n := len(p.table.Load().index); n&(n-1) != 0 || n < 2*p.taken || n > 2048 {
 		t.Errorf("an index of %d places for %d Objects, %d taken", n, p.live, p.taken)
 	}
 }
@@ -92,7 +90,8 @@ func TestPointersAreAMap(t *testing.T) {
 // were asked for in turn, also after they have moved.
 func TestInTurnLearnsTheOrder(t *testing.T) {
 	nodes := make([]corev1.Node, 100)
-	var p pointers[corev1.Node]
+	things := make([]named[int, corev1.Node], len(nodes))
+	var p pointers[int, corev1.Node]
 	order := rand.New(rand.NewPCG(1, 2)).Perm(len(nodes))
 	guessed := func() (right int) {
 		at := uint32(0)
@@ -107,18 +106,32 @@ func TestInTurnLearnsTheOrder(t *testing.T) {
 		return right
 	}
 	for i := range nodes {
-		p.set(nil, &nodes[i], &Object{}, 1)
+		p.set(&things[i], &nodes[i], &Object{}, 1)
 	}
 	last := &turn{}
 	for _, i := range order {
-		if p.inTurnAfter(last, &nodes[i], 1) == nil {
+		if o, _ := p.inTurnAfter(last, &nodes[i], 1); o == nil {
 			t.Fatal("a Node is not known")
 		}
 	}
 	if got := guessed(); got != len(nodes) {
 		t.Errorf("%d of %d are guessed", got, len(nodes))
 	}
-	p.remove(&nodes[order[50]])
+	// New versions of all of them, and of none that was not there, are where those
+	// before were.
+	versions := make([]corev1.Node, len(nodes))
+	p.inTurnAfter(last, &nodes[order[0]], 1)
+	for turn, i := range order[1:] {
+		o, next := p.inTurnAfter(last, &versions[i], 1)
+		if o != nil || p.namedIn(next) != &things[i] {
+			t.Fatalf("%d: a version that is not known is at entry %d, want %d", turn, next, things[i].entry)
+		}
+		p.set(&things[i], &versions[i], &Object{}, 1)
+	}
+	for _, i := range order[1:] {
+		p.set(&things[i], &nodes[i], &Object{}, 1)
+	}
+	p.remove(&things[order[50]])
 	p.renew(p.table.Load())
 	if got := guessed(); got != len(nodes)-2 {
 		t.Errorf("%d of %d are guessed without one of them", got, len(nodes))

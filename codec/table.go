@@ -82,17 +82,10 @@ type Table struct {
 
 // objects are those of a kind.
 type objects[K comparable, T any] struct {
-	known pointers[T]
-	named map[K]*named[T]
+	known pointers[K, T]
+	named map[K]*named[K, T]
 	// late says that they are encoded when somebody asks for their bytes.
 	late atomic.Bool
-}
-
-// named is the object that has a name.
-type named[T any] struct {
-	// of is where it was last.
-	of   *T
-	slot *slot
 }
 
 // podKey names a Pod in every version.
@@ -154,7 +147,7 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 	if o := t.pods.known.get(pod, t.epoch.Load()); o != nil {
 		return o, nil
 	}
-	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, origin{pod: pod}, func(*Projection) bool { return false })
+	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, 0, origin{pod: pod}, func(*Projection) bool { return false })
 }
 
 // Node returns the encoded version of node.
@@ -164,21 +157,22 @@ func (t *Table) Node(node *corev1.Node) (*Object, error) {
 	if o := t.nodes.known.get(node, t.epoch.Load()); o != nil {
 		return o, nil
 	}
-	return t.encodeNode(node)
+	return t.encodeNode(node, 0)
 }
 
 // NodeInTurn is Node for who looks at the Nodes in the same order again and again, as
 // the Filter of a scheduler does. It is faster if the one comes that came last time,
 // and slower otherwise.
 func (t *Table) NodeInTurn(node *corev1.Node) (*Object, error) {
-	if o := t.nodes.known.inTurn(node, t.epoch.Load()); o != nil {
+	o, next := t.nodes.known.inTurn(node, t.epoch.Load())
+	if o != nil {
 		return o, nil
 	}
-	return t.encodeNode(node)
+	return t.encodeNode(node, next)
 }
 
-func (t *Table) encodeNode(node *corev1.Node) (*Object, error) {
-	return encode(t, &t.nodes, node.Name, node, origin{node: node}, (*Projection).Nameless)
+func (t *Table) encodeNode(node *corev1.Node, entry uint32) (*Object, error) {
+	return encode(t, &t.nodes, node.Name, node, entry, origin{node: node}, (*Projection).Nameless)
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -229,20 +223,21 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// encode encodes an object that is behind a new pointer, which is also its source.
-// shares says whether objects of the kind with equal bytes are one.
-func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from origin, shares func(*Projection) bool) (*Object, error) {
+// encode encodes an object that is behind a new pointer, which is also its source. entry
+// may be that of its pointer before. shares says whether objects of the kind with equal
+// bytes are one.
+func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, from origin, shares func(*Projection) bool) (*Object, error) {
 	for {
 		projection := t.projection.Load()
 		var o *Object
 		if k.late.Load() {
-			o = encodeLate(t, k, name, of, from, projection)
+			o = encodeLate(t, k, name, of, entry, from, projection)
 		} else {
 			buffer := scratch.Get().(*[]byte)
 			b, err := from.append((*buffer)[:0], projection)
 			if err == nil {
 				*buffer = b
-				o = update(t, k, name, of, b, nil, from, projection, shares(projection))
+				o = update(t, k, name, of, entry, b, nil, from, projection, shares(projection))
 			}
 			scratch.Put(buffer)
 			if err != nil {
@@ -257,44 +252,52 @@ func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from
 
 // encodeLate is encode for an object whose bytes nobody has asked for. It returns nil if
 // something has changed meanwhile.
-func encodeLate[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, from origin, projection *Projection) *Object {
+func encodeLate[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, from origin, projection *Projection) *Object {
 	var o *Object
 	if projection != nil {
 		// To compare needs no bytes of before, and holds no lock. Of everything,
 		// something has changed behind nearly each new pointer.
-		o = current(t, k, name)
+		o = current(t, k, name, entry)
 	}
 	if o == nil || !o.source.equals(from, projection) {
 		o = newLateObject(from, projection)
 	}
-	return update(t, k, name, of, nil, o, from, projection, false)
+	return update(t, k, name, of, entry, nil, o, from, projection, false)
 }
 
 // current returns the version of an object that was there last, nil if there is none.
-func current[K comparable, T any](t *Table, k *objects[K, T], name K) *Object {
+func current[K comparable, T any](t *Table, k *objects[K, T], name K, entry uint32) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := k.named[name]; n != nil {
+	if n := k.find(name, entry); n != nil {
 		return n.slot.current.Load()
 	}
 	return nil
 }
 
+// find returns what has a name, nil if nothing has. entry may be that of its pointer.
+func (k *objects[K, T]) find(name K, entry uint32) *named[K, T] {
+	if n := k.known.namedIn(entry); n != nil && n.name == name {
+		return n
+	}
+	return k.named[name]
+}
+
 // update makes b, which it copies, the bytes of an object, or late its version, which is
 // a new one or that of before. It returns nil if the projection or that version has
 // passed.
-func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []byte, late *Object, from origin, projection *Projection, shared bool) *Object {
+func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, b []byte, late *Object, from origin, projection *Projection, shared bool) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.projection.Load() != projection || k.late.Load() != (late != nil) {
 		return nil
 	}
 	t.makeRoom()
-	n := k.named[name]
+	n := k.find(name, entry)
 	if n == nil {
-		n = &named[T]{}
+		n = &named[K, T]{name: name}
 		if k.named == nil {
-			k.named = map[K]*named[T]{}
+			k.named = map[K]*named[K, T]{}
 		}
 		k.named[name] = n
 	}
@@ -310,8 +313,7 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, b []
 		t.move(&n.slot, b, late, shared)
 	}
 	o := n.slot.current.Load()
-	k.known.set(n.of, of, o, t.epoch.Load())
-	n.of = of
+	k.known.set(n, of, o, t.epoch.Load())
 	return o
 }
 
@@ -411,10 +413,10 @@ func (t *Table) size() int { return len(t.nodes.named) + len(t.pods.named) + len
 func sweep[K comparable, T any](t *Table, k *objects[K, T]) {
 	epoch := t.epoch.Load()
 	for name, n := range k.named {
-		if used, ok := k.known.lastUsed(n.of); ok && epoch-used < epochsKept+epochsMissed {
+		if used, ok := k.known.lastUsed(n); ok && epoch-used < epochsKept+epochsMissed {
 			continue
 		}
-		k.known.remove(n.of)
+		k.known.remove(n)
 		t.leave(n.slot)
 		delete(k.named, name)
 	}

@@ -200,6 +200,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	}
 	again(two)(3) // Both instances have seen every node.
 	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", target{time: 500 * time.Microsecond}, again(one), "native plugin", again(native))
+	b.compare("the same, Nodes without names, of 12 kinds", target{}, again(kinds), "native plugin", again(native))
 	b.compare("the same, answers remembered by projection", target{}, again(known), "native plugin", again(native))
 	// A computation as long as our cycle, whatever the machine.
 	const steps = 100
