@@ -1,6 +1,12 @@
 package view
 
-import "github.com/kubewasm/kubewasm/abi"
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
 
 // metadataPart is the field of an object that is its metadata.
 const metadataPart = 1
@@ -12,19 +18,21 @@ const maxLooked = 4
 // messageByPart is slowMessage for the root of an object that is read by parts.
 func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
-	c := partOf[message](&o.root, k)
-	if c == nil {
-		p := &object{part: n, version: version, ref: o.ref, unread: true}
-		p.root = message{object: p, typ: t}
-		c = &p.root
-		c.key = k
-		o.root.add(&c.part)
+	for p := o.root.made; p != nil; p = p.next {
+		if p.key.sameField(k) {
+			c := (*message)(unsafe.Pointer(p))
+			if c.object.wasRead {
+				c.object.wasRead = false
+				c.read(version)
+			}
+			return View{c, version}
+		}
 	}
-	if p := c.object; p.wasRead {
-		p.wasRead = false
-		c.read(version)
-	}
-	return View{c, version}
+	p := &object{part: n, version: version, ref: o.ref, unread: true}
+	p.root = message{object: p, typ: t}
+	p.root.key = k
+	o.root.add(&p.root.part)
+	return View{&p.root, version}
 }
 
 // whole ends the reading by parts of an object of which something else is read than the
@@ -43,8 +51,35 @@ func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
 	if o.looked == maxLooked {
 		return nil
 	}
+	return m.fetchEntry(m.answerTo(version, n, key), version, n, key)
+}
+
+// entryAgain is entryByPart for the key that the first look-up of the version before was
+// for, nil if it is another one: the usual way of a plugin that looks up the same label
+// of each Node.
+func (m *message) entryAgain(at partKey, key string) *answer {
+	o := m.object
+	if o.version != at.version() || o.looked == maxLooked {
+		return nil
+	}
+	for p := m.made; p != nil; p = p.next {
+		if !p.key.sameField(at) {
+			continue
+		}
+		a := &(*answers)(unsafe.Pointer(p)).first
+		if uint64(a.version) == at.version() || len(a.Key) != len(key) || unsafe.StringData(a.Key) != unsafe.StringData(key) {
+			break
+		}
+		p.key = at
+		return m.fetchEntry(a, at.version(), at.field(), key)
+	}
+	return nil
+}
+
+// fetchEntry asks the host for the answer to a key.
+func (m *message) fetchEntry(a *answer, version uint64, n uint32, key string) *answer {
+	o := m.object
 	o.looked++
-	a := m.answerTo(version, n, key)
 	a.version = uint32(version)
 	size := hostEntry(o.ref, n, key, entryBuffer)
 	if a.found = size != abi.NoEntry; !a.found {
@@ -55,7 +90,9 @@ func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
 		entryBuffer = make([]byte, size)
 		hostEntry(o.ref, n, key, entryBuffer)
 	}
-	a.Value = m.keep(entryBuffer[:size], a.Value)
+	if value := inPlace(entryBuffer[:size]); !wire.Equal(value, a.Value) {
+		a.Value = strings.Clone(value)
+	}
 	return a
 }
 

@@ -7,6 +7,13 @@ package view
 // what is unusual both leave to Go: the functions below, and the caller of those
 // that say how far they came.
 
-func slowEntry(s StringMap, key string) string { return s.answer(key).Value }
+func slowEntry(s StringMap, key string) string {
+	if m := s.m; m != nil && m.object.part == metadataPart && m.object.unread {
+		if a := m.entryAgain(s.at, key); a != nil {
+			return a.Value
+		}
+	}
+	return s.answer(key).Value
+}
 
 func slowText(v View, n uint32) string { return v.text(n) }
