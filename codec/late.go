@@ -35,8 +35,8 @@ func (o origin) append(b []byte, p *Projection) ([]byte, error) {
 
 // source is that of an object that is encoded when somebody asks.
 type source struct {
-	// One of them, and always the same. It is the last one of which the same is encoded, so that no other is
-	// kept.
+	// One of them, and always the same. It is the last one of which the same is encoded,
+	// so that no other is kept.
 	pod        atomic.Pointer[corev1.Pod]
 	node       atomic.Pointer[corev1.Node]
 	projection *Projection

@@ -181,3 +181,31 @@ func TestVersionsOfWhatIsEncodedLate(t *testing.T) {
 		}
 	}
 }
+
+// TestForgottenWhileItIsCompared holds what becomes of a Node whose version before was
+// found to be the same, and is forgotten before that is noted.
+func TestForgottenWhileItIsCompared(t *testing.T) {
+	var table Table
+	table.Project(projection(t, "node.metadata.labels"), true)
+	labels := map[string]string{"zone": "a"}
+	before, after := &corev1.Node{}, &corev1.Node{}
+	before.Name, before.Labels, after.Name, after.Labels = "n", labels, "n", labels
+	o, err := table.Node(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * epochsKept {
+		table.Advance()
+	}
+	sweep(&table, &table.nodes)
+	if got := update(&table, &table.nodes, "n", after, 0, nil, o, origin{node: after}, table.Projection(), false); got != nil {
+		t.Errorf("a version that is gone was used")
+	}
+	got, err := table.Node(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, ok := got.Entry(labelsField, "zone"); value != "a" || !ok || got == o {
+		t.Errorf("the new version has the zone %q, %t", value, ok)
+	}
+}

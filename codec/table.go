@@ -295,6 +295,9 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entr
 	t.makeRoom()
 	n := k.find(name, entry)
 	if n == nil {
+		if late != nil && late.Ref != 0 {
+			return nil // It was forgotten meanwhile.
+		}
 		n = &named[K, T]{name: name}
 		if k.named == nil {
 			k.named = map[K]*named[K, T]{}
@@ -305,7 +308,7 @@ func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entr
 	case late != nil && n.slot != nil && n.of == of && n.slot.current.Load().source.equals(from, projection):
 		// Another goroutine came first.
 	case late != nil && late.Ref != 0:
-		if n.slot == nil || n.slot.current.Load() != late {
+		if n.slot.current.Load() != late {
 			return nil
 		}
 		late.source.set(from)
