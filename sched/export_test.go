@@ -15,3 +15,9 @@ func Crossings(p Plugin) uint64 {
 func Stats(p Plugin) host.Stats {
 	return reflect.ValueOf(p).Field(0).Interface().(*extensions).plugin.guest.Stats()
 }
+
+// LastRefusal makes the refusal that the guest of p says next the last one before their
+// numbers come again.
+func LastRefusal(p Plugin) {
+	reflect.ValueOf(p).Field(0).Interface().(*extensions).plugin.memory.lastNumber = 1<<answerBits - 2
+}

@@ -28,9 +28,12 @@ type memory struct {
 	// their declared fields.
 	of      *pinned
 	classes map[string]class
-	// numbers are those of refusals, by which an answer says them.
-	numbers  map[refusal]uint64
-	refusals atomic.Pointer[[]refusal]
+	// numbers are those of the refusals that are known, by which an answer says them,
+	// and lastNumber is the one that was given out last.
+	numbers    map[refusal]uint64
+	lastNumber uint64
+	// refusals has each at its number modulo maxRefusals.
+	refusals [maxRefusals]atomic.Pointer[numbered]
 }
 
 // class is of calls that have the same answer about the same node, 0 if none are known
@@ -44,12 +47,18 @@ type refusal struct {
 	reason string
 }
 
+// numbered is a refusal that has a number.
+type numbered struct {
+	refusal
+	number uint64
+}
+
 const (
 	// maxClasses is how many classes are known at the same time. Beyond it all are
 	// forgotten: a Pod whose projection is unlike all others has no use for one.
 	maxClasses = 1024
-	// maxRefusals is how many refusals are known. A guest that has more names
-	// something in each: those are not remembered.
+	// maxRefusals is how many refusals are known at the same time, the last ones: more
+	// than a cycle has, for most guests, and some have others for each Pod.
 	maxRefusals = 4096
 	// answerBits are those that an answer has beside its class. With 100,000 classes a
 	// second the others last for 4 months; afterwards nothing more is remembered.
@@ -107,7 +116,10 @@ func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uin
 		return abi.PackScore(int32(n), abi.Success), nil, true
 	}
 	if n != 0 {
-		r := (*m.refusals.Load())[n-1]
+		r := m.refusals[n%maxRefusals].Load()
+		if r.number != n {
+			return 0, nil, false // Others came after it.
+		}
 		return uint64(uint32(r.code)), statusOf(r.code, r.reason), true
 	}
 	return 0, nil, true
@@ -125,36 +137,34 @@ func (m *memory) remember(f abi.Function, c class, node *codec.Object, result ui
 		}
 		n = uint64(score)
 	case code == abi.Unschedulable || code == abi.UnschedulableAndUnresolvable:
-		if n = m.number(refusal{code, reason}); n == 0 {
-			return
-		}
+		n = m.number(refusal{code, reason})
 	case code != abi.Success:
 		return
 	}
 	noteOf(f, c, node).Store(uint64(c)<<answerBits | n)
 }
 
-// number returns the number of a refusal, 0 if there are too many.
+// number returns the number of a refusal, which is not 0.
 func (m *memory) number(r refusal) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n, ok := m.numbers[r]; ok {
 		return n
 	}
-	if len(m.numbers) == maxRefusals {
-		return 0
-	}
-	var known []refusal
-	if p := m.refusals.Load(); p != nil {
-		known = *p
-	}
-	// append may write beyond the end of the slice that readers have, which they do
-	// not look at.
-	known = append(known, r)
-	m.refusals.Store(&known)
 	if m.numbers == nil {
 		m.numbers = map[refusal]uint64{}
 	}
-	m.numbers[r] = uint64(len(known))
-	return uint64(len(known))
+	if m.lastNumber++; m.lastNumber == 1<<answerBits {
+		// Numbers come again. The answers that have them are of classes that nobody
+		// asks for any more.
+		m.lastNumber, m.of = 1, nil
+	}
+	n := m.lastNumber
+	at := &m.refusals[n%maxRefusals]
+	if old := at.Load(); old != nil {
+		delete(m.numbers, old.refusal)
+	}
+	at.Store(&numbered{r, n})
+	m.numbers[r] = n
+	return n
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -294,5 +295,32 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 				t.Errorf("got %v calls of Filter and Score, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// TestEachPodHasOtherRefusals holds that equal nodes are asked about once however many
+// reasons a guest has had before, and that each Pod gets its own.
+func TestEachPodHasOtherRefusals(t *testing.T) {
+	p, calls, err := remembering(t, buildZone(t), append([]string{codec.NamelessNodes}, zonePaths...), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "b"), node("n3", "b")}
+	const pods = 3000
+	for i := range pods {
+		if i == pods/2 {
+			sched.LastRefusal(p)
+		}
+		zone := fmt.Sprint("zone-", i)
+		c := begin(t, p, pod("web", zone))
+		for _, n := range nodes {
+			want := fmt.Sprintf("Unschedulable: node is in zone %q, the Pod wants %s", n.Labels[corev1.LabelTopologyZone], zone)
+			if got := text(c.filter(n)); got != want {
+				t.Fatalf("Pod %d: got %s, want %s", i, got, want)
+			}
+		}
+	}
+	if got := calls.take("filter"); got != 2*pods {
+		t.Errorf("%d calls, want 2 for each of %d Pods", got, pods)
 	}
 }
