@@ -9,13 +9,15 @@
 // It has a build tag of its own: scheduler_perf takes minutes to compile, and no
 // test needs it.
 //
-// A process schedules fewer Pods a second the longer it has run: to compare two
-// variants closely, run each in a process of its own, in turns, by -bench
-// PerfScheduling/guest, /nameless, /remembering, /native or /without.
+// One scheduler has a profile for each variant, and gets Pods for one after the other,
+// a few hundred at a time: a process schedules fewer Pods a second the longer it has
+// run, and two processes on a machine that is not ours alone differ by a third. The
+// table at the end compares each batch with the native one of the same round.
 //
-// KUBEWASM_NODES (500) and KUBEWASM_PODS (1000) say how large the cluster is,
-// KUBEWASM_ROUNDS (3) how many turns there are. Compare the medians of
-// SchedulingThroughput/Average.
+// KUBEWASM_NODES (5000) says how large the cluster is, KUBEWASM_BATCH (200) how many
+// Pods a variant gets at a time, KUBEWASM_ROUNDS (24) how many turns there are, and
+// KUBEWASM_VARIANTS which ones there are beside the native one (all): batches of one
+// variant differ by a fifth, so few variants and many rounds tell more.
 package throughput
 
 import (
@@ -23,9 +25,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -91,6 +98,63 @@ func (native) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
 	return nil
 }
 
+// variant is a profile of the scheduler, with a plugin or without.
+type variant struct{ name, plugin, args string }
+
+// moment is when a Pod was bound, and how much processor time the process, which has
+// the API server in it, had used until then.
+type moment struct {
+	at        time.Time
+	processor time.Duration
+}
+
+func now() moment {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err) // The arguments are constants.
+	}
+	return moment{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano())}
+}
+
+// bound notes when Pods were bound, by their scheduler's names. Each profile has it.
+type bound struct {
+	mu      sync.Mutex
+	moments map[string][]moment
+}
+
+func (b *bound) Name() string { return "bound" }
+
+func (b *bound) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moments[pod.Spec.SchedulerName] = append(b.moments[pod.Spec.SchedulerName], now())
+}
+
+// batches returns how many Pods a second each batch of a variant had, and how many
+// milliseconds of processor time a Pod took.
+func (b *bound) batches(variant string, size int) (perSecond, processor []float64) {
+	for batch := range slices.Chunk(b.moments[variant], size) {
+		first, last, pods := batch[0], batch[len(batch)-1], float64(len(batch)-1)
+		perSecond = append(perSecond, pods/last.at.Sub(first.at).Seconds())
+		processor = append(processor, float64((last.processor-first.processor).Microseconds())/1000/pods)
+	}
+	return perSecond, processor
+}
+
+// ratiosOf returns the ratios of the values of the same rounds, in ascending order.
+func ratiosOf(values, of []float64) (ratios []float64) {
+	for i := range values {
+		ratios = append(ratios, values[i]/of[i])
+	}
+	slices.Sort(ratios)
+	return ratios
+}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)/2]
+}
+
 func number(b *testing.B, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {
@@ -124,19 +188,6 @@ func BenchmarkPerfScheduling(b *testing.B) {
 		}
 		return file
 	}
-	config := func(name, plugin, args string) string {
-		return write(name+".yaml", `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  plugins: {multiPoint: {enabled: [`+plugin+`]}}
-`+args)
-	}
-	pod := write("pod.yaml", `apiVersion: v1
-kind: Pod
-metadata: {generateName: pod-}
-spec: {containers: [{image: pause, name: pause, resources: {requests: {cpu: 100m, memory: 500Mi}}}]}
-`)
 	node := write("node.yaml", `apiVersion: v1
 kind: Node
 metadata: {generateName: scheduler-perf-}
@@ -145,35 +196,78 @@ status:
   conditions: [{status: "True", type: Ready}]
   phase: Running
 `)
-	guestConfig := func(name, args string) string {
-		return config(name, "{name: guest}", fmt.Sprintf("  pluginConfig:\n  - {name: guest, args: {file: %q, %s}}\n", guest, args))
+	// The native one is what each is compared with.
+	const nameless = "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata]"
+	variants := []variant{
+		{"native", "native", ""},
+		{"without", "", ""},
+		{"guest", "guest", "projection: [node.spec.taints, pod.spec.tolerations]"},
+		{"nameless", "guest", nameless},
+		{"remembering", "guest", nameless + ", rememberByProjection: true"},
 	}
-	variants := []struct{ name, config string }{
-		{"without", config("without", "", "")},
-		{"guest", guestConfig("guest", "projection: [node.spec.taints, pod.spec.tolerations]")},
-		{"nameless", guestConfig("nameless", "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata]")},
-		{"remembering", guestConfig("remembering", "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata], rememberByProjection: true")},
-		{"native", config("native", "{name: native}", "")},
+	if only := os.Getenv("KUBEWASM_VARIANTS"); only != "" {
+		variants = slices.DeleteFunc(variants, func(v variant) bool {
+			return v.name != "native" && !slices.Contains(strings.Split(only, ","), v.name)
+		})
 	}
-	var cases strings.Builder
-	for round := range number(b, "KUBEWASM_ROUNDS", 3) {
-		// Each begins a round once: the process grows as it goes on.
+	batch, rounds := number(b, "KUBEWASM_BATCH", 200), number(b, "KUBEWASM_ROUNDS", 24)
+	var config, operations strings.Builder
+	config.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n")
+	pods := map[string]string{}
+	for _, v := range variants {
+		plugins := "{name: bound}"
+		if v.plugin != "" {
+			plugins += ", {name: " + v.plugin + "}"
+		}
+		fmt.Fprintf(&config, "- schedulerName: %s\n  plugins: {multiPoint: {enabled: [%s]}}\n", v.name, plugins)
+		if v.args != "" {
+			fmt.Fprintf(&config, "  pluginConfig:\n  - {name: guest, args: {file: %q, %s}}\n", guest, v.args)
+		}
+		pods[v.name] = write(v.name+".yaml", `apiVersion: v1
+kind: Pod
+metadata: {generateName: pod-}
+spec: {schedulerName: `+v.name+`, containers: [{image: pause, name: pause, resources: {requests: {cpu: 10m, memory: 50Mi}}}]}
+`)
+	}
+	// The round before the first one warms up.
+	for round := range 1 + rounds {
 		for i := range variants {
 			v := variants[(round+i)%len(variants)]
-			fmt.Fprintf(&cases, `- name: %s-%d
-  schedulerConfigPath: %s
-  defaultPodTemplatePath: %s
-  workloadTemplate:
-  - {opcode: createNodes, countParam: $nodes, nodeTemplatePath: %s}
-  - {opcode: createPods, count: 1000}
-  - {opcode: createPods, countParam: $pods, collectMetrics: true}
-  workloads:
-  - {name: run, labels: [performance], params: {nodes: %d, pods: %d}}
-`, v.name, round, v.config, pod, node, number(b, "KUBEWASM_NODES", 500), number(b, "KUBEWASM_PODS", 1000))
+			fmt.Fprintf(&operations, "  - {opcode: createPods, count: %d, podTemplatePath: %s, collectMetrics: %t}\n", batch, pods[v.name], round == rounds && i == 0)
 		}
 	}
-	perf.PluginNames = append(perf.PluginNames, "guest", "native")
-	perf.RunBenchmarkPerfScheduling(b, write("performance-config.yaml", cases.String()), "kubewasm", runtime.Registry{
+	cases := fmt.Sprintf(`- name: turns
+  schedulerConfigPath: %s
+  workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes, nodeTemplatePath: %s}
+%s  workloads:
+  - {name: run, labels: [performance], params: {nodes: %d}}
+`, write("scheduler.yaml", config.String()), node, &operations, number(b, "KUBEWASM_NODES", 5000))
+	recorded := &bound{moments: map[string][]moment{}}
+	perf.PluginNames = append(perf.PluginNames, "guest", "native", "bound")
+	perf.RunBenchmarkPerfScheduling(b, write("performance-config.yaml", cases), "kubewasm", runtime.Registry{
 		"guest": sched.New("guest", rt), "native": newNative,
+		"bound": func(context.Context, apiruntime.Object, fwk.Handle) (fwk.Plugin, error) { return recorded, nil },
 	})
+
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprintln(t, "PODS A SECOND\tMEDIAN\tOF NATIVE, MEDIAN OF ROUNDS\tMIDDLE HALF\tTARGET\tPROCESSOR TIME OF A POD\tOF NATIVE\tMIDDLE HALF")
+	native, nativeTime := recorded.batches("native", batch)
+	for _, v := range variants {
+		own, ownTime := recorded.batches(v.name, batch)
+		if len(own) != 1+rounds {
+			b.Fatalf("%s had %d batches, want %d", v.name, len(own), 1+rounds)
+		}
+		ratios, times := ratiosOf(own[1:], native[1:]), ratiosOf(ownTime[1:], nativeTime[1:])
+		target := ""
+		if v.plugin == "guest" {
+			target = ">= 0.95: short"
+			if median(ratios) >= 0.95 {
+				target = ">= 0.95: ok"
+			}
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f-%.2f\t%s\t%.2fms\t%.2f\t%.2f-%.2f\n", v.name, median(own[1:]), median(ratios), ratios[rounds/4], ratios[rounds*3/4], target,
+			median(ownTime[1:]), median(times), times[rounds/4], times[rounds*3/4])
+	}
 }
