@@ -91,8 +91,8 @@ func (native) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
 		most = max(most, s.Score)
 	}
 	for i := range scores {
-		if scores[i].Score = fwk.MaxNodeScore - scores[i].Score*fwk.MaxNodeScore/max(most, 1); most == 0 {
-			scores[i].Score = fwk.MaxNodeScore
+		if scores[i].Score = fwk.MaxScore - scores[i].Score*fwk.MaxScore/max(most, 1); most == 0 {
+			scores[i].Score = fwk.MaxScore
 		}
 	}
 	return nil
