@@ -198,7 +198,7 @@ func TestForgottenWhileItIsCompared(t *testing.T) {
 		table.Advance()
 	}
 	sweep(&table, &table.nodes)
-	if got := update(&table, &table.nodes, "n", after, 0, nil, o, origin{node: after}, table.Projection(), false); got != nil {
+	if got := update(&table, &table.nodes, arrival[string, corev1.Node]{name: "n", of: after, from: origin{node: after}}, nil, o, table.Projection(), false); got != nil {
 		t.Errorf("a version that is gone was used")
 	}
 	got, err := table.Node(after)

@@ -147,7 +147,8 @@ func (t *Table) Pod(pod *corev1.Pod) (*Object, error) {
 	if o := t.pods.known.get(pod, t.epoch.Load()); o != nil {
 		return o, nil
 	}
-	return encode(t, &t.pods, podKey{pod.Namespace, pod.Name}, pod, 0, origin{pod: pod}, func(*Projection) bool { return false })
+	a := arrival[podKey, corev1.Pod]{name: podKey{pod.Namespace, pod.Name}, of: pod, from: origin{pod: pod}}
+	return encode(t, &t.pods, a, func(*Projection) bool { return false })
 }
 
 // Node returns the encoded version of node.
@@ -172,7 +173,8 @@ func (t *Table) NodeInTurn(node *corev1.Node) (*Object, error) {
 }
 
 func (t *Table) encodeNode(node *corev1.Node, entry uint32) (*Object, error) {
-	return encode(t, &t.nodes, node.Name, node, entry, origin{node: node}, (*Projection).Nameless)
+	a := arrival[string, corev1.Node]{name: node.Name, of: node, from: origin{node: node}, entry: entry}
+	return encode(t, &t.nodes, a, (*Projection).Nameless)
 }
 
 // Place is where an object lies that is shown once and not seen again.
@@ -223,21 +225,29 @@ func (t *Table) Lookup(ref abi.Ref) (*Object, bool) {
 // be as they were, and are thrown away.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// encode encodes an object that is behind a new pointer, which is also its source. entry
-// may be that of its pointer before. shares says whether objects of the kind with equal
-// bytes are one.
-func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, from origin, shares func(*Projection) bool) (*Object, error) {
+// arrival is an object behind a new pointer.
+type arrival[K comparable, T any] struct {
+	name K
+	of   *T
+	from origin // The same, for its encoder.
+	// entry may be that of its pointer before.
+	entry uint32
+}
+
+// encode encodes an object. shares says whether those of the kind with equal bytes are
+// one.
+func encode[K comparable, T any](t *Table, k *objects[K, T], a arrival[K, T], shares func(*Projection) bool) (*Object, error) {
 	for {
 		projection := t.projection.Load()
 		var o *Object
 		if k.late.Load() {
-			o = encodeLate(t, k, name, of, entry, from, projection)
+			o = encodeLate(t, k, a, projection)
 		} else {
 			buffer := scratch.Get().(*[]byte)
-			b, err := from.append((*buffer)[:0], projection)
+			b, err := a.from.append((*buffer)[:0], projection)
 			if err == nil {
 				*buffer = b
-				o = update(t, k, name, of, entry, b, nil, from, projection, shares(projection))
+				o = update(t, k, a, b, nil, projection, shares(projection))
 			}
 			scratch.Put(buffer)
 			if err != nil {
@@ -252,71 +262,71 @@ func encode[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entr
 
 // encodeLate is encode for an object whose bytes nobody has asked for. It returns nil if
 // something has changed meanwhile.
-func encodeLate[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, from origin, projection *Projection) *Object {
+func encodeLate[K comparable, T any](t *Table, k *objects[K, T], a arrival[K, T], projection *Projection) *Object {
 	var o *Object
 	if projection != nil {
 		// To compare needs no bytes of before, and holds no lock. Of everything,
 		// something has changed behind nearly each new pointer.
-		o = current(t, k, name, entry)
+		o = current(t, k, a)
 	}
-	if o == nil || !o.source.equals(from, projection) {
-		o = newLateObject(from, projection)
+	if o == nil || !o.source.equals(a.from, projection) {
+		o = newLateObject(a.from, projection)
 	}
-	return update(t, k, name, of, entry, nil, o, from, projection, false)
+	return update(t, k, a, nil, o, projection, false)
 }
 
 // current returns the version of an object that was there last, nil if there is none.
-func current[K comparable, T any](t *Table, k *objects[K, T], name K, entry uint32) *Object {
+func current[K comparable, T any](t *Table, k *objects[K, T], a arrival[K, T]) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := k.find(name, entry); n != nil {
+	if n := k.find(a); n != nil {
 		return n.slot.current.Load()
 	}
 	return nil
 }
 
-// find returns what has a name, nil if nothing has. entry may be that of its pointer.
-func (k *objects[K, T]) find(name K, entry uint32) *named[K, T] {
-	if n := k.known.namedIn(entry); n != nil && n.name == name {
+// find returns what has the name of an object, nil if nothing has.
+func (k *objects[K, T]) find(a arrival[K, T]) *named[K, T] {
+	if n := k.known.namedIn(a.entry); n != nil && n.name == a.name {
 		return n
 	}
-	return k.named[name]
+	return k.named[a.name]
 }
 
 // update makes b, which it copies, the bytes of an object, or late its version, which is
 // a new one or that of before. It returns nil if the projection or that version has
 // passed.
-func update[K comparable, T any](t *Table, k *objects[K, T], name K, of *T, entry uint32, b []byte, late *Object, from origin, projection *Projection, shared bool) *Object {
+func update[K comparable, T any](t *Table, k *objects[K, T], a arrival[K, T], b []byte, late *Object, projection *Projection, shared bool) *Object {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.projection.Load() != projection || k.late.Load() != (late != nil) {
 		return nil
 	}
 	t.makeRoom()
-	n := k.find(name, entry)
+	n := k.find(a)
 	if n == nil {
 		if late != nil && late.Ref != 0 {
 			return nil // It was forgotten meanwhile.
 		}
-		n = &named[K, T]{name: name}
+		n = &named[K, T]{name: a.name}
 		if k.named == nil {
 			k.named = map[K]*named[K, T]{}
 		}
-		k.named[name] = n
+		k.named[a.name] = n
 	}
 	switch {
-	case late != nil && n.slot != nil && n.of == of && n.slot.current.Load().source.equals(from, projection):
+	case late != nil && n.slot != nil && n.of == a.of && n.slot.current.Load().source.equals(a.from, projection):
 		// Another goroutine came first.
 	case late != nil && late.Ref != 0:
 		if n.slot.current.Load() != late {
 			return nil
 		}
-		late.source.set(from)
+		late.source.set(a.from)
 	case n.slot == nil || !n.slot.current.Load().is(b):
 		t.move(&n.slot, b, late, shared)
 	}
 	o := n.slot.current.Load()
-	k.known.set(n, of, o, t.epoch.Load())
+	k.known.set(n, a.of, o, t.epoch.Load())
 	return o
 }
 

@@ -1,11 +1,9 @@
 package view
 
 import (
-	"strings"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // metadataPart is the field of an object that is its metadata.
@@ -18,21 +16,19 @@ const maxLooked = 4
 // messageByPart is slowMessage for the root of an object that is read by parts.
 func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
-	for p := o.root.made; p != nil; p = p.next {
-		if p.key.sameField(k) {
-			c := (*message)(unsafe.Pointer(p))
-			if c.object.wasRead {
-				c.object.wasRead = false
-				c.read(version)
-			}
-			return View{c, version}
-		}
+	c := partOf[message](&o.root, k)
+	if c == nil {
+		p := &object{part: n, version: version, ref: o.ref, unread: true}
+		p.root = message{object: p, typ: t}
+		c = &p.root
+		c.key = k
+		o.root.add(&c.part)
 	}
-	p := &object{part: n, version: version, ref: o.ref, unread: true}
-	p.root = message{object: p, typ: t}
-	p.root.key = k
-	o.root.add(&p.root.part)
-	return View{&p.root, version}
+	if p := c.object; p.wasRead {
+		p.wasRead = false
+		c.read(version)
+	}
+	return View{c, version}
 }
 
 // whole ends the reading by parts of an object of which something else is read than the
@@ -62,18 +58,16 @@ func (m *message) entryAgain(at partKey, key string) *answer {
 	if o.version != at.version() || o.looked == maxLooked {
 		return nil
 	}
-	for p := m.made; p != nil; p = p.next {
-		if !p.key.sameField(at) {
-			continue
-		}
-		a := &(*answers)(unsafe.Pointer(p)).first
-		if uint64(a.version) == at.version() || len(a.Key) != len(key) || unsafe.StringData(a.Key) != unsafe.StringData(key) {
-			break
-		}
-		p.key = at
-		return m.fetchEntry(a, at.version(), at.field(), key)
+	l := partOf[answers](m, at)
+	if l == nil {
+		return nil
 	}
-	return nil
+	a := &l.first
+	if uint64(a.version) == at.version() || len(a.Key) != len(key) || unsafe.StringData(a.Key) != unsafe.StringData(key) {
+		return nil
+	}
+	l.key = at
+	return m.fetchEntry(a, at.version(), at.field(), key)
 }
 
 // fetchEntry asks the host for the answer to a key.
@@ -90,9 +84,7 @@ func (m *message) fetchEntry(a *answer, version uint64, n uint32, key string) *a
 		entryBuffer = make([]byte, size)
 		hostEntry(o.ref, n, key, entryBuffer)
 	}
-	if value := inPlace(entryBuffer[:size]); !wire.Equal(value, a.Value) {
-		a.Value = strings.Clone(value)
-	}
+	a.Value = m.keep(entryBuffer[:size], a.Value)
 	return a
 }
 
