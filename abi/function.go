@@ -276,7 +276,8 @@ const (
 
 	// ImportObject is k8s.io/api.object (ref i64, buf, limit) -> len.
 	ImportObject = "object"
-	// ImportObjectPart is k8s.io/api.object_part (ref i64, part, buf, limit) -> len.
+	// ImportObjectPart is k8s.io/api.object_part
+	// (ref i64, part, fields i64, buf, limit) -> len.
 	ImportObjectPart = "object_part"
 	// ImportObjectEntry is k8s.io/api.object_entry
 	// (ref i64, field, ptr, len, buf, limit) -> len.

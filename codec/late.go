@@ -101,40 +101,74 @@ func (o *Object) Bytes() []byte {
 	return b
 }
 
+// AllFields is the mask of [Object.AppendPart] that stands for a whole message.
+const AllFields = 1<<64 - 1
+
 // AppendPart appends the bytes of the message in a field of the object, nothing if it is
-// not there. In a Pod and a Node, metadata is 1, spec 2 and status 3.
-func (o *Object) AppendPart(b []byte, part uint32) ([]byte, error) {
+// not there. In a Pod and a Node, metadata is 1, spec 2 and status 3. Of its fields those
+// are left out whose bits are not set in the mask: the bit 1<<n is that of the field n,
+// which only AllFields has if n is over 63.
+func (o *Object) AppendPart(b []byte, part uint32, fields uint64) ([]byte, error) {
 	if o.source == nil {
-		return append(b, lastField(o.bytes, protowire.Number(part))...), nil
+		return appendFields(b, lastField(o.bytes, protowire.Number(part)), fields), nil
 	}
 	e, at := o.source.origin().at(o.source.projection)
 	for i := range e {
-		if f := &e[i]; f.number == uint64(part) && f.kind == submessage && f.holds == one {
-			b, err := f.message.append(b, unsafe.Add(at, f.offset))
-			if err != nil {
-				return nil, fmt.Errorf("encode part %d: %w", part, err)
+		f := &e[i]
+		if f.number != uint64(part) || f.kind != submessage || f.holds != one {
+			continue
+		}
+		at := unsafe.Add(at, f.offset)
+		var err error
+		for i := range f.message {
+			if only := f.message[i : i+1]; has(fields, only[0].number) {
+				if b, err = only.append(b, at); err != nil {
+					return nil, fmt.Errorf("encode part %d: %w", part, err)
+				}
 			}
-			return b, nil
 		}
 	}
 	return b, nil
 }
 
-// The fields of the metadata that are maps of strings.
+// has reports whether a mask of [Object.AppendPart] has a field.
+func has(fields, number uint64) bool {
+	return fields == AllFields || number < 64 && fields>>number&1 != 0
+}
+
+// appendFields appends those fields of a message that we encoded that a mask has.
+func appendFields(b, message []byte, fields uint64) []byte {
+	if fields == AllFields {
+		return append(b, message...)
+	}
+	for len(message) > 0 {
+		number, _, n := protowire.ConsumeField(message)
+		if n < 0 {
+			break
+		}
+		if has(fields, uint64(number)) {
+			b = append(b, message[:n]...)
+		}
+		message = message[n:]
+	}
+	return b
+}
+
+// The metadata of an object, as a part, and its fields that are maps of strings.
 const (
-	metadataPart     = 1
-	labelsField      = 11
-	annotationsField = 12
+	MetadataPart     = 1
+	LabelsField      = 11
+	AnnotationsField = 12
 )
 
-// Entry returns the value of a key in the labels (field 11) or the annotations (12) of
-// the object. Of other fields none is known.
+// Entry returns the value of a key in the labels or the annotations of the object. Of
+// other fields none is known.
 func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
-	if field != labelsField && field != annotationsField {
+	if field != LabelsField && field != AnnotationsField {
 		return "", false
 	}
 	if o.source == nil {
-		return entry(lastField(o.bytes, metadataPart), protowire.Number(field), key)
+		return entry(lastField(o.bytes, MetadataPart), protowire.Number(field), key)
 	}
 	p := o.source.projection.orEverything()
 	if pod := o.source.pod.Load(); pod != nil {
@@ -147,7 +181,7 @@ func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
 type texts struct{ labels, annotations *stringMap }
 
 func (t *texts) value(meta *metav1.ObjectMeta, field uint32, key string) (value string, ok bool) {
-	if field == labelsField {
+	if field == LabelsField {
 		return t.labels.value(meta.Labels, key)
 	}
 	return t.annotations.value(meta.Annotations, key)
@@ -162,17 +196,20 @@ func (t *texts) large() bool {
 // parts and entries cost less than the whole.
 func (o *Object) Late() bool { return o.source != nil }
 
+// LateNode reports whether it is such an object, and a Node.
+func (o *Object) LateNode() bool { return o.source != nil && o.source.node.Load() != nil }
+
 // texts returns the encoders of the labels and annotations of an object.
 func (e encoder) texts() (t texts) {
 	for i := range e {
-		if e[i].number != metadataPart {
+		if e[i].number != MetadataPart {
 			continue
 		}
 		for _, f := range e[i].message {
 			switch f.number {
-			case labelsField:
+			case LabelsField:
 				t.labels = f.strings
-			case annotationsField:
+			case AnnotationsField:
 				t.annotations = f.strings
 			}
 		}

@@ -56,7 +56,7 @@ func comparePartsOf(t *testing.T, name string, want, got *Object) {
 		t.Fatalf("%s: an object that was to be encoded at once was not", name)
 	}
 	part := func(o *Object, n uint32) []byte {
-		b, err := o.AppendPart([]byte("x"), n)
+		b, err := o.AppendPart([]byte("x"), n, AllFields)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,23 @@ func comparePartsOf(t *testing.T, name string, want, got *Object) {
 			t.Errorf("%s: part %d is %q, in the whole %q", name, n, part(got, n), whole)
 		}
 	}
-	for _, field := range []uint32{labelsField, annotationsField, 1, 10, 13} {
+	for n := range uint32(5) {
+		for _, fields := range []uint64{0, 1 << LabelsField, 1<<1 | 1<<5, 1<<60 - 1<<5} {
+			masked, err := got.AppendPart([]byte("x"), n, fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if of, err := want.AppendPart([]byte("x"), n, fields); err != nil || !bytes.Equal(of, masked) {
+				t.Errorf("%s: fields %x of part %d are %q, want %q, %v", name, fields, n, masked, of, err)
+			}
+			eachNumber(masked[1:], func(number protowire.Number) {
+				if fields>>number&1 == 0 {
+					t.Errorf("%s: part %d has field %d, which is not among %x", name, n, number, fields)
+				}
+			})
+		}
+	}
+	for _, field := range []uint32{LabelsField, AnnotationsField, 1, 10, 13} {
 		for _, key := range []string{"a", "b", "c", ""} {
 			value, ok := got.Entry(field, key)
 			if wantValue, wantOK := want.Entry(field, key); value != wantValue || ok != wantOK {
@@ -80,6 +96,17 @@ func comparePartsOf(t *testing.T, name string, want, got *Object) {
 	}
 	if !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("%s: the whole is %q, want %q", name, got.Bytes(), want.Bytes())
+	}
+}
+
+func eachNumber(b []byte, f func(protowire.Number)) {
+	for len(b) > 0 {
+		number, _, n := protowire.ConsumeField(b)
+		if n < 0 {
+			return
+		}
+		f(number)
+		b = b[n:]
 	}
 }
 
@@ -164,17 +191,17 @@ func TestVersionsOfWhatIsEncodedLate(t *testing.T) {
 	if second.Ref.Slot() != first.Ref.Slot() || second.Ref.Version() == first.Ref.Version() {
 		t.Errorf("with another label the Node has the ref %x, before %x", second.Ref, first.Ref)
 	}
-	if value, _ := second.Entry(labelsField, "example.com/a"); value != "another" {
+	if value, _ := second.Entry(LabelsField, "example.com/a"); value != "another" {
 		t.Errorf("the label is %q", value)
 	}
 
-	// Without a projection each pointer is another version, and what is small is
+	// Without a projection each pointer is another version, and what equal Nodes share is
 	// encoded at once.
 	table.Project(nil, true)
 	if a, b := ref(labelled), ref(labelled.DeepCopy()); a.Ref == b.Ref || a.Ref == second.Ref {
 		t.Errorf("refs %x, %x and %x are the same", second.Ref, a.Ref, b.Ref)
 	}
-	for _, paths := range [][]string{{"node.metadata.labels[a]", "pod.spec"}, {NamelessNodes, "node.metadata.labels"}} {
+	for _, paths := range [][]string{{NamelessNodes, "node.metadata.labels"}, {NamelessNodes, "node.metadata.labels[a]"}} {
 		table.Project(projection(t, paths...), true)
 		if ref(labelled).Late() {
 			t.Errorf("%v are encoded when somebody asks", paths)
@@ -205,7 +232,7 @@ func TestForgottenWhileItIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if value, ok := got.Entry(labelsField, "zone"); value != "a" || !ok || got == o {
+	if value, ok := got.Entry(LabelsField, "zone"); value != "a" || !ok || got == o {
 		t.Errorf("the new version has the zone %q, %t", value, ok)
 	}
 }

@@ -67,8 +67,10 @@ type Table struct {
 	projection atomic.Pointer[Projection]
 
 	mu sync.Mutex
-	// contents are the slots that Nodes with equal bytes share, by these bytes.
+	// contents are the slots that Nodes with equal bytes share, by these bytes, and held
+	// is how many of them some Node has.
 	contents map[string]*slot
+	held     int
 	// slots is by number. It is copied when it grows, so that Lookup can read
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
@@ -123,22 +125,30 @@ func (t *Table) Advance() { t.epoch.Add(1) }
 // same.
 //
 // byParts says that guests ask for parts and entries of objects ([Object.AppendPart],
-// [Object.Entry]). Then objects of which labels or annotations travel without being
-// named one by one are encoded when somebody asks for their bytes, unless equal Nodes
-// are one object. Those of which everything travels have a new version behind each new
-// pointer.
+// [Object.Entry]). Then Nodes are encoded when somebody asks for their bytes, unless
+// equal ones are one object, and so are Pods of which labels or annotations travel
+// without being named one by one. Those of which everything travels have a new version
+// behind each new pointer.
 func (t *Table) Project(p *Projection, byParts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.projection.Store(p)
 	t.pods.late.Store(byParts && p.orEverything().podTexts.large())
-	t.nodes.late.Store(byParts && p.orEverything().nodeTexts.large() && !p.Nameless())
+	t.nodes.late.Store(byParts && !p.Nameless())
 	t.nodes.known.clear()
 	t.pods.known.clear()
 }
 
 // Projection returns what the Table encodes, nil for everything.
 func (t *Table) Projection() *Projection { return t.projection.Load() }
+
+// Nodes returns how many Nodes the Table knows, and how many contents they have together
+// if those with equal bytes are one object.
+func (t *Table) Nodes() (nodes, contents int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.nodes.named), t.held
+}
 
 // Pod returns the encoded version of pod.
 //
@@ -345,7 +355,9 @@ func (t *Table) move(at **slot, b []byte, late *Object, shared bool) {
 			}
 			t.contents[string(b)] = s
 		}
-		s.holders++
+		if s.holders++; s.holders == 1 {
+			t.held++
+		}
 	} else {
 		if s == nil || s.shared {
 			t.leave(s)
@@ -372,7 +384,9 @@ func (t *Table) leave(s *slot) {
 	switch {
 	case s == nil:
 	case s.shared:
-		s.holders--
+		if s.holders--; s.holders == 0 {
+			t.held--
+		}
 	default:
 		t.release(s)
 	}

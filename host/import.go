@@ -78,7 +78,7 @@ var commonImports = []Import{
 	// Views in an SDK are linked with it, whatever kind of plugin uses them. A
 	// caller that has objects offers its own.
 	noObjects(abi.ImportObject, abi.I64, abi.I32, abi.I32),
-	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I32, abi.I32),
+	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
 	noObjects(abi.ImportObjectEntry, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
 	{
 		Module: abi.ModuleObjects, Name: abi.ImportByParts, Params: []abi.ValueType{abi.I64}, Results: []abi.ValueType{abi.I32},

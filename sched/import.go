@@ -37,17 +37,18 @@ type instance struct {
 type lastPart struct {
 	of     *codec.Object
 	number uint32
+	fields uint64
 	bytes  []byte
 }
 
-func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32) []byte {
-	if l.of != of || l.number != number {
+func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32, fields uint64) []byte {
+	if l.of != of || l.number != number || l.fields != fields {
 		l.of = nil // Should it fail.
-		b, err := of.AppendPart(l.bytes[:0], number)
+		b, err := of.AppendPart(l.bytes[:0], number, fields)
 		if err != nil {
 			inst.Violate(err)
 		}
-		l.of, l.number, l.bytes = of, number, b
+		l.of, l.number, l.fields, l.bytes = of, number, fields, b
 	}
 	return l.bytes
 }
@@ -156,11 +157,13 @@ func (p *plugin) imports() []host.Import {
 		},
 		{
 			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
-			Params:  []abi.ValueType{i64, i32, i32, i32},
+			Params:  []abi.ValueType{i64, i32, i64, i32, i32},
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
-				n := inst.Write(uint32(stack[2]), uint32(stack[3]), inst.State().(*instance).part.get(inst, p.object(inst, abi.Ref(stack[0])), uint32(stack[1])))
-				if n <= uint32(stack[3]) {
+				object := p.object(inst, abi.Ref(stack[0]))
+				b := inst.State().(*instance).part.get(inst, object, uint32(stack[1]), stack[2])
+				n := inst.Write(uint32(stack[3]), uint32(stack[4]), b)
+				if n <= uint32(stack[4]) {
 					p.crossings.Add(1)
 				}
 				stack[0] = uint64(n)
@@ -172,8 +175,9 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
-				key := inst.Read(uint32(stack[2]), uint32(stack[3]))
-				value, ok := object.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(key), len(key)))
+				b := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				key := unsafe.String(unsafe.SliceData(b), len(b))
+				value, ok := object.Entry(uint32(stack[1]), key)
 				// The buffer is checked in any case.
 				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))
 				if stack[0] = uint64(n); !ok {

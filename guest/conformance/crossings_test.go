@@ -17,6 +17,7 @@ import (
 type question struct {
 	ref         abi.Ref
 	part, field uint32
+	fields      uint64
 	key         string
 }
 
@@ -86,7 +87,7 @@ func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 	for q, n := range crossed {
 		asked[q.ref] = true
 		if n != 1 {
-			t.Errorf("version %d of slot %d: part %d, field %d, key %q crossed %d times, want once", q.ref.Version(), q.ref.Slot(), q.part, q.field, q.key, n)
+			t.Errorf("version %d of slot %d: fields %x of part %d, field %d, key %q crossed %d times, want once", q.ref.Version(), q.ref.Slot(), q.fields, q.part, q.field, q.key, n)
 		}
 	}
 	if len(asked) != len(objects) {
@@ -115,14 +116,14 @@ func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int
 		},
 		{
 			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
-			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
-				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1])}
-				b, err := objects[q.ref].AppendPart(nil, q.part)
+				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
+				b, err := objects[q.ref].AppendPart(nil, q.part, q.fields)
 				if err != nil {
 					inst.Violate(err)
 				}
-				stack[0] = write(inst, q, stack[2], stack[3], b)
+				stack[0] = write(inst, q, stack[3], stack[4], b)
 			},
 		},
 		{

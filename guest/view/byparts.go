@@ -13,12 +13,38 @@ const metadataPart = 1
 // before the part is fetched.
 const maxLooked = 4
 
+// allFields asks for a part as a whole.
+const allFields = 1<<64 - 1
+
+// wantedOf are the fields that were ever read of the parts of objects, by the types of
+// these: what a plugin reads of one Node it reads of the next, and no more is fetched.
+var wantedOf = map[partOfType]*uint64{}
+
+type partOfType struct {
+	object *Type
+	part   uint32
+}
+
+// wantedFields returns those of a part, of the type t, of such an object.
+func (o *object) wantedFields(part uint32, t *Type) *uint64 {
+	k := partOfType{o.root.typ, part}
+	wanted := wantedOf[k]
+	if wanted == nil {
+		wanted = new(uint64)
+		if t.Numbers != nil || len(t.Names) > 64 {
+			*wanted = allFields // They have no bits.
+		}
+		wantedOf[k] = wanted
+	}
+	return wanted
+}
+
 // messageByPart is slowMessage for the root of an object that is read by parts.
 func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := partOf[message](&o.root, k)
 	if c == nil {
-		p := &object{part: n, version: version, ref: o.ref, unread: true}
+		p := &object{part: n, version: version, ref: o.ref, unread: true, missing: allFields, wanted: o.wantedFields(n, t)}
 		p.root = message{object: p, typ: t}
 		c = &p.root
 		c.key = k
@@ -37,8 +63,33 @@ func (o *object) whole() {
 	o.byParts, o.root.made = false, nil
 }
 
-// entryByPart is lookup in the metadata of an object if it was not fetched, nil if it is
-// better to fetch it.
+// fetchField gets a field of a part that was not fetched: with all that were ever read if
+// nothing was fetched yet, and else behind what there is, where it stays.
+func (m *message) fetchField(version uint64, n uint32) {
+	o := m.object
+	*o.wanted |= 1 << n
+	if o.unread {
+		m.read(version)
+		return
+	}
+	at := len(o.bytes)
+	buf := o.bytes[at:cap(o.bytes)]
+	size := hostPart(o.ref, o.part, 1<<n, buf)
+	if uint64(size) > uint64(len(buf)) {
+		o.bytes = append(make([]byte, 0, at+int(size)+slack), o.bytes...)
+		buf = o.bytes[at:cap(o.bytes)]
+		if again := hostPart(o.ref, o.part, 1<<n, buf); again != size {
+			panic("kubewasm: host answered with a field of another length than before")
+		}
+	}
+	o.bytes = o.bytes[:at+int(size)]
+	m.end = uint32(len(o.bytes))
+	o.missing &^= 1 << n
+	m.readFrom(at)
+}
+
+// entryByPart is lookup in the metadata of an object of which the map was not fetched, nil
+// if it is better to fetch it.
 func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
 	o := m.object
 	if o.version != version {

@@ -44,10 +44,13 @@
 //
 // # Parts
 //
-// Of an object that travels whole, a host encodes what a guest asks for. So metadata,
-// spec and status of a Pod or a Node that is looked at (see [FromRefByParts]) are
-// objects of their own, each fetched when something of it is read, and up to four labels
-// and annotations are looked up one by one before all of them are fetched.
+// Of Nodes, and of Pods that travel whole, a host encodes what a guest asks for. So
+// metadata, spec and status of one that is looked at (see [FromRefByParts]) are objects of
+// their own. Of each those fields are fetched that are read: the first time one by one,
+// each behind those before, and later on at once those that were read of any such object.
+// Up to four labels and annotations are looked up one by one before all of them are
+// fetched. So a host knows what an answer may depend on (see the SPEC of package abi,
+// 4.11).
 //
 // # Speed
 //

@@ -12,7 +12,7 @@ var hostObject = func(abi.Ref, []byte) uint32 {
 
 // The same for parts of objects.
 var (
-	hostPart = func(abi.Ref, uint32, []byte) uint32 {
+	hostPart = func(abi.Ref, uint32, uint64, []byte) uint32 {
 		panic("kubewasm: there is no host to ask for a part of an object")
 	}
 	hostEntry   = func(abi.Ref, uint32, string, []byte) uint32 { panic("kubewasm: there is no host to ask for a label") }

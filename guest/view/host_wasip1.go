@@ -15,11 +15,12 @@ func hostObject(ref abi.Ref, buf []byte) uint32 {
 }
 
 //go:wasmimport k8s.io/api object_part
-func hostPartImport(ref uint64, part uint32, buf unsafe.Pointer, limit uint32) uint32
+func hostPartImport(ref uint64, part uint32, fields uint64, buf unsafe.Pointer, limit uint32) uint32
 
-// hostPart asks for the bytes of a part of an object by the buffer-limit rule.
-func hostPart(ref abi.Ref, part uint32, buf []byte) uint32 {
-	return hostPartImport(uint64(ref), part, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
+// hostPart asks for some fields of a part of an object, a bit for each, by the
+// buffer-limit rule.
+func hostPart(ref abi.Ref, part uint32, fields uint64, buf []byte) uint32 {
+	return hostPartImport(uint64(ref), part, fields, unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
 
 //go:wasmimport k8s.io/api object_entry

@@ -106,7 +106,7 @@ func slowViews(v View, n uint32, t *Type) []View {
 	if m == nil {
 		return nil
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	if m.bytes(n) == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (v View) Strings(n uint32) []string {
 }
 
 func (m *message) makeStrings(version uint64, n uint32) []string {
-	m.ready(version)
+	m.ready(version, n)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil
@@ -208,7 +208,7 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
 		return l.of.([]T)
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	if m.bytes(n) == nil {
 		return nil
 	}
@@ -292,7 +292,7 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
 		return l.of.([]T)
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	if !m.has(n) {
 		return nil
 	}

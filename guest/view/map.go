@@ -133,7 +133,7 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 	if l := found[messages](m, s.at); l != nil {
 		return entries, l.views
 	}
-	m.ready(version)
+	m.ready(version, s.at.field())
 	l := m.makeList(s.at)
 	if len(entries) > len(l.elements) {
 		l.elements = m.object.makeMessages(len(entries), s.typ, l)

@@ -58,15 +58,22 @@ const isNumber = 1 << 31
 // A field is read as a json.Field.
 var _ [0]struct{} = [unsafe.Sizeof(field{}) - unsafe.Sizeof(json.Field{})]struct{}{}
 
-// ready reads this level for a view of the given version, unless it was read
-// already. It panics if the object has changed since.
-func (m *message) ready(version uint64) {
+// ready reads this level for a view of the given version, of which field n is asked
+// for, unless it was read already. It panics if the object has changed since.
+func (m *message) ready(version uint64, n uint32) {
 	if m.object.version != version {
 		stale()
 	}
-	if m.key.version() != version {
+	if m.lacks(n) {
+		m.fetchField(version, n)
+	} else if m.key.version() != version {
 		m.read(version)
 	}
+}
+
+// lacks reports whether field n may be there and was not fetched.
+func (m *message) lacks(n uint32) bool {
+	return m.object.missing>>n&1 != 0 && m == &m.object.root
 }
 
 // field returns where field n lies. The message is ready.
@@ -92,6 +99,9 @@ func (m *message) read(version uint64) {
 			buf = o.fetchAgain(n)
 		}
 		o.bytes, o.root.end = buf[:n], n
+		if o.part != 0 {
+			o.missing = allFields &^ *o.wanted
+		}
 	}
 	if m.fields == nil {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))
@@ -101,7 +111,11 @@ func (m *message) read(version uint64) {
 		m.readJSON()
 		return
 	}
-	i := int(m.at)
+	m.readFrom(int(m.at))
+}
+
+// readFrom notes where the fields of protobuf lie from the index i on.
+func (m *message) readFrom(i int) {
 	if m.typ.Numbers == nil {
 		i = readUsual(m, i) // Nearly always all of it.
 	}

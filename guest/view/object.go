@@ -23,13 +23,17 @@ type object struct {
 	ref abi.Ref
 	// unread says that the bytes are still to be fetched.
 	unread bool
-	// byParts says that the messages in the fields of root are objects of their own,
-	// each fetched when it is read.
+	// byParts says that the messages in the fields of root are objects of their own, of
+	// each of which those fields are fetched that are read.
 	byParts bool
 	// part is which field of another object's root this is, 0 if of none. wasRead says
 	// that it was read in the version before.
 	part    uint32
 	wasRead bool
+	// missing has a bit, 1<<n, for each field n of root that was not fetched.
+	missing uint64
+	// wanted are the fields that were ever read of this part of such objects.
+	wanted *uint64
 	// looked is how many entries of its maps were asked for one by one.
 	looked uint8
 	// json says that it is JSON. Then there is a once.
@@ -160,8 +164,8 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 }
 
 // FromRefByParts is FromRef for an object of which a plugin reads little, whose fields
-// are messages: they are fetched one by one if the host says that this is faster, and
-// single labels and annotations without the others.
+// are messages: if the host says that this is faster, of each those fields are fetched
+// that are read, and single labels and annotations without the others.
 func FromRefByParts(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, true)
 }
@@ -187,7 +191,7 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 			c := (*message)(unsafe.Pointer(p)) // Nothing else is made of the root.
 			part := c.object
 			part.wasRead = c.key.version() == part.version
-			part.version, part.ref, part.unread, part.looked = o.version, ref, true, 0
+			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, allFields, 0
 		}
 	}
 	if wasRead {
@@ -196,10 +200,11 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	return View{m, o.version}
 }
 
-// fetch asks the host for the bytes, by the buffer-limit rule.
+// fetch asks the host for the bytes, those of the wanted fields if it is a part, by the
+// buffer-limit rule.
 func (o *object) fetch(buf []byte) uint32 {
 	if o.part != 0 {
-		return hostPart(o.ref, o.part, buf)
+		return hostPart(o.ref, o.part, *o.wanted, buf)
 	}
 	return hostObject(o.ref, buf)
 }

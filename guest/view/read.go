@@ -8,7 +8,7 @@ package view
 // that say how far they came.
 
 func slowEntry(s StringMap, key string) string {
-	if m := s.m; m != nil && m.object.part == metadataPart && m.object.unread {
+	if m := s.m; m != nil && m.object.part == metadataPart && m.lacks(s.at.field()) {
 		if a := m.entryAgain(s.at, key); a != nil {
 			return a.Value
 		}

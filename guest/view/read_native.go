@@ -16,7 +16,7 @@ func readMessage(v View, n uint32, t *Type) View {
 		if c := found[message](m, keyOf(madeMessage, v.version, n)); c != nil {
 			return View{c, v.version}
 		}
-		if m.key.version() == v.version && m.field(n).version != uint32(v.version) {
+		if m.key.version() == v.version && m.field(n).version != uint32(v.version) && !m.lacks(n) {
 			return View{}
 		}
 	}
@@ -29,7 +29,7 @@ func readViews(v View, n uint32, t *Type) []View {
 		if l := found[messages](m, keyOf(madeMessages, v.version, n)); l != nil {
 			return l.views[:len(l.views):len(l.views)]
 		}
-		if m.key.version() == v.version && m.field(n).version != uint32(v.version) {
+		if m.key.version() == v.version && m.field(n).version != uint32(v.version) && !m.lacks(n) {
 			return nil // Most Nodes have no taints.
 		}
 	}

@@ -569,7 +569,8 @@
 	RET
 
 // NONE leaves the block around it unless the message in R0 was read in the version V
-// and has no field R1.
+// and has no field R1. Of a part of which that field may be missing it does, too, be it
+// in a message within, or 64 less.
 #define NONE(V) \
 	I64Load32U message_version(R0); \
 	Get V; \
@@ -590,6 +591,15 @@
 	I64Load32U field_version(R6); \
 	Get V; \
 	I64Eq; \
+	BrIf $0; \
+	I64Load message_object(R0); \
+	Set R6; \
+	I64Load object_missing(R6); \
+	Get R1; \
+	I64ShrU; \
+	I64Const $1; \
+	I64And; \
+	I32WrapI64; \
 	BrIf $0
 
 // VIEW returns the view of the message in a register, of a version.

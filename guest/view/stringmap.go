@@ -91,12 +91,12 @@ func (s StringMap) answer(key string) *answer {
 }
 
 func (m *message) lookup(version uint64, n uint32, key string) *answer {
-	if m.object.unread && m.object.part == metadataPart {
+	if m.object.part == metadataPart && m.lacks(n) {
 		if a := m.entryByPart(version, n, key); a != nil {
 			return a
 		}
 	}
-	m.ready(version)
+	m.ready(version, n)
 	if m.bytes(n) == nil {
 		return &nothing
 	}
@@ -257,7 +257,7 @@ func entriesOf(m *message, at partKey, text bool) []Entry {
 
 // makeEntries is entriesOf for what was not read yet.
 func (m *message) makeEntries(version uint64, n uint32, text bool) []Entry {
-	m.ready(version)
+	m.ready(version, n)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil

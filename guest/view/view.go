@@ -36,8 +36,14 @@ func (v View) Has(n uint32) bool {
 		return false
 	}
 	if m.key.version() != v.version {
-		m.ready(v.version)
+		m.ready(v.version, n)
 	}
+	return m.has(n) || m.lacks(n) && m.hasNow(v.version, n)
+}
+
+// hasNow is has for a field that was not fetched.
+func (m *message) hasNow(version uint64, n uint32) bool {
+	m.ready(version, n)
 	return m.has(n)
 }
 
@@ -50,7 +56,7 @@ func (v View) text(n uint32) string {
 	if m == nil {
 		return ""
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	raw := m.bytes(n)
 	if raw == nil {
 		return ""
@@ -88,7 +94,7 @@ func (v View) Bytes(n uint32) []byte {
 	if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
 		return bytesOf(t.string)
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	raw := m.bytes(n)
 	if raw == nil {
 		return nil
@@ -117,8 +123,8 @@ func slowMessage(v View, n uint32, t *Type) View {
 	if m.object.byParts {
 		return m.object.messageByPart(v.version, n, t)
 	}
-	if m.key.version() != v.version {
-		m.read(v.version)
+	if m.key.version() != v.version || m.lacks(n) {
+		m.ready(v.version, n)
 		return readMessage(v, n, t)
 	}
 	f := m.field(n)
@@ -169,10 +175,10 @@ func (v View) Int64(n uint32) int64 {
 		return 0
 	}
 	if m.key.version() != v.version {
-		m.ready(v.version)
+		m.ready(v.version, n)
 	}
 	f := m.field(n)
-	if f.version != uint32(v.version) {
+	if f.version != uint32(v.version) && !(m.lacks(n) && m.hasNow(v.version, n)) {
 		return 0
 	}
 	if f.first&isNumber != 0 {
@@ -184,7 +190,7 @@ func (v View) Int64(n uint32) int64 {
 // number is Int64 in JSON, where a protobuf encoder writes numbers of 64 bits as
 // strings.
 func (m *message) number(version uint64, n uint32) int64 {
-	m.ready(version)
+	m.ready(version, n)
 	if !m.object.json {
 		return 0
 	}
@@ -251,10 +257,10 @@ func (v View) Bool(n uint32) bool {
 		return false
 	}
 	if m.key.version() != v.version {
-		m.ready(v.version)
+		m.ready(v.version, n)
 	}
 	f := m.field(n)
-	if f.version != uint32(v.version) {
+	if f.version != uint32(v.version) && !(m.lacks(n) && m.hasNow(v.version, n)) {
 		return false
 	}
 	if f.first&isNumber != 0 {
@@ -264,7 +270,7 @@ func (v View) Bool(n uint32) bool {
 }
 
 func (m *message) truth(version uint64, n uint32) bool {
-	m.ready(version)
+	m.ready(version, n)
 	if !m.object.json {
 		return false
 	}
@@ -304,7 +310,7 @@ func (v View) Value(n uint32) Value {
 	if m == nil {
 		return Value{}
 	}
-	m.ready(v.version)
+	m.ready(v.version, n)
 	return Value{Raw: m.bytes(n), JSON: m.object.json, Kept: m.object.kept}
 }
 

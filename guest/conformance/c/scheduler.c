@@ -4,7 +4,7 @@
 IMPORT("kubewasm", "config") u32 config(void *buf, u32 limit);
 IMPORT("kubewasm", "log") void host_log(i32 level, const void *ptr, u32 len);
 IMPORT("k8s.io/api", "object") u32 object(u64 ref, void *buf, u32 limit);
-IMPORT("k8s.io/api", "object_part") u32 object_part(u64 ref, u32 part, void *buf, u32 limit);
+IMPORT("k8s.io/api", "object_part") u32 object_part(u64 ref, u32 part, u64 fields, void *buf, u32 limit);
 IMPORT("k8s.io/api", "object_entry") u32 object_entry(u64 ref, u32 field, const void *ptr, u32 len, void *buf, u32 limit);
 IMPORT("k8s.io/api", "by_parts") u32 by_parts(u64 ref);
 IMPORT("k8s.io/scheduler", "node_scores") u32 node_scores(void *buf, u32 limit);
@@ -14,9 +14,10 @@ IMPORT("k8s.io/scheduler", "result_node_names") void result_node_names(const voi
 
 enum { MAX = 32, SLOTS = 1 << 12, ERROR = 1, UNSCHEDULABLE = 2, UNRESOLVABLE = 3, SKIP = 5 };
 
-// Parts of objects, and maps of their metadata.
-enum { METADATA = 1, SPEC = 2, NO_PART = 100, LABELS = 11, ANNOTATIONS = 12, NO_MAP = 13 };
+// Parts of objects, a field of one, and maps of their metadata.
+enum { METADATA = 1, SPEC = 2, NO_PART = 100, TAINTS = 5, LABELS = 11, ANNOTATIONS = 12, NO_MAP = 13 };
 static const u32 NO_ENTRY = -1;
+static const u64 ALL = -1;
 
 // text is a string of at most 63 bytes, as values of labels are.
 typedef struct { u32 n; u8 bytes[64]; } text;
@@ -31,13 +32,13 @@ static text label;
 static struct { u32 version, entries, traps, closed; text value, taint; } nodes[SLOTS];
 static struct { u32 version; text want; } cycles[SLOTS];
 
-static span part(u64 ref, u32 number) { return READ(object_part(ref, number, buf, limit)); }
+static span part(u64 ref, u32 number, u64 fields) { return READ(object_part(ref, number, fields, buf, limit)); }
 
 // metadata reads that of an object in the way that the host prefers.
 static span metadata(u64 ref) {
   u32 parts = by_parts(ref);
   if (parts > 1) __builtin_trap();
-  return parts ? part(ref, METADATA) : field(READ(object(ref, buf, limit)), METADATA);
+  return parts ? part(ref, METADATA, ALL) : field(READ(object(ref, buf, limit)), METADATA);
 }
 
 // entry finds the value under a key in a map of the metadata. The buffer is small,
@@ -109,7 +110,7 @@ static u32 look(u64 node) {
   u32 slot = (u32)node, version = (u32)(node >> 32);
   if (slot >= SLOTS) __builtin_trap();
   if (nodes[slot].version != version) {
-    span labels = metadata(node), value = {0, 0}, taint = field(field(part(node, SPEC), 5), 1);
+    span labels = metadata(node), value = {0, 0}, taint = field(field(part(node, SPEC, 1 << TAINTS), TAINTS), 1);
     nodes[slot].traps = lookup(labels, LABELS, SPAN("trap"), &value, &nodes[slot].entries);
     value.p = value.end = 0;
     lookup(labels, LABELS, span_of(&label), &value, &nodes[slot].entries);
@@ -117,7 +118,7 @@ static u32 look(u64 node) {
     append(&nodes[slot].value, value.p, len(value));
     append(&nodes[slot].taint, taint.p, len(taint));
     nodes[slot].closed = has(node, ANNOTATIONS, SPAN("closed"));
-    if (has(node, NO_MAP, SPAN("closed")) || len(part(node, NO_PART))) __builtin_trap();
+    if (has(node, NO_MAP, SPAN("closed")) || len(part(node, NO_PART, ALL)) || len(part(node, SPEC, 0))) __builtin_trap();
     nodes[slot].version = version;
   }
   return slot;
