@@ -160,6 +160,28 @@ func cutEntry(path string) (before, entry string, err error) {
 	return before, entry, nil
 }
 
+// NodePaths returns the paths of those fields of a part of a Node (see
+// [Object.AppendPart]) that a mask has: of the part itself if that is AllFields, and none
+// of fields that there are not.
+func NodePaths(part uint32, fields uint64) (paths []string) {
+	node := kinds["node"]
+	each(node, func(name string, index []int, t reflect.Type) {
+		path := "node." + name
+		switch {
+		case fieldNumber(node.FieldByIndex(index)) != uint64(part):
+		case fields == AllFields:
+			paths = append(paths, path)
+		default:
+			each(t, func(name string, index []int, _ reflect.Type) {
+				if name != managedFields && has(fields, fieldNumber(t.FieldByIndex(index))) {
+					paths = append(paths, path+"."+name)
+				}
+			})
+		}
+	})
+	return paths
+}
+
 // Paths returns the paths that the Projection was made of, sorted; nil for
 // everything.
 func (p *Projection) Paths() []string {

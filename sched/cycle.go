@@ -95,6 +95,7 @@ type stateStore interface {
 // newCycle starts a cycle. pod is nil for a group.
 func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 	p.objects.Advance()
+	p.reads.next()
 	c := &cycle{pinned: p.pin(), of: pod}
 	if pod != nil {
 		var err error
@@ -143,8 +144,8 @@ func samePod(a, b *corev1.Pod) bool {
 
 // newState returns the class of a state in which a cycle was never before.
 func (p *plugin) newState() class {
-	if p.random || !p.objects.Projection().Nameless() {
-		return 0 // The same question may have two answers, or is not asked twice.
+	if p.each {
+		return 0 // The same question may have two answers.
 	}
 	return p.memory.next()
 }

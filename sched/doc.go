@@ -10,8 +10,10 @@
 // looks at types: all extension points of v0.37 may be among them. Filter and
 // Score run on as many instances of the guest as there are. An instance that has
 // not seen a scheduling cycle is shown what happened in it first; so are the
-// copies of a cycle in which preemption tries out which Pods to remove. Pods and
-// Nodes cross to an instance once for each of their versions.
+// copies of a cycle in which preemption tries out which Pods to remove. What a guest
+// reads of Pods and Nodes crosses to an instance once for each of their versions, and
+// about Nodes that are equal in all that it has read of Nodes it is asked once, as long
+// as nothing else happens in a cycle.
 //
 // [Plugin.Swap] replaces the module while the scheduler runs. A scheduling cycle
 // ends on the module that it began on.

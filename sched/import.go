@@ -148,6 +148,9 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
+				if object.LateNode() {
+					p.reads.everything()
+				}
 				n := inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes())
 				if n <= uint32(stack[2]) { // Otherwise nothing was written.
 					p.crossings.Add(1)
@@ -161,6 +164,9 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
+				if object.LateNode() {
+					p.reads.part(uint32(stack[1]), stack[2])
+				}
 				b := inst.State().(*instance).part.get(inst, object, uint32(stack[1]), stack[2])
 				n := inst.Write(uint32(stack[3]), uint32(stack[4]), b)
 				if n <= uint32(stack[4]) {
@@ -177,6 +183,9 @@ func (p *plugin) imports() []host.Import {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.Read(uint32(stack[2]), uint32(stack[3]))
 				key := unsafe.String(unsafe.SliceData(b), len(b))
+				if object.LateNode() {
+					p.reads.entry(uint32(stack[1]), key)
+				}
 				value, ok := object.Entry(uint32(stack[1]), key)
 				// The buffer is checked in any case.
 				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))

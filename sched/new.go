@@ -81,6 +81,12 @@ type Args struct {
 	// other nodes), in Filter and Score or in the PreFilter or PreScore before, is
 	// not remembered, nor is a score below 0 or of more than 24 bits.
 	RememberByProjection bool `json:"rememberByProjection,omitempty"`
+	// AskAboutEachNode asks the guest about each node, also about those that are equal
+	// in all that it has ever read of Nodes, which otherwise are one question as long
+	// as nothing happens in a cycle. It is for a guest whose answers depend on more than
+	// what it reads: on how often it was asked, say. What it reads is logged at level
+	// debug.
+	AskAboutEachNode bool `json:"askAboutEachNode,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. Default Fail.
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -149,7 +155,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode})
 		if err != nil {
 			return nil, err
 		}

@@ -53,8 +53,9 @@ type options struct {
 	objects       []string
 	// projection takes the place of the module's, unless it is empty.
 	projection []string
-	// sign is Args.SignByProjection, remember Args.RememberByProjection.
-	sign, remember bool
+	// sign is Args.SignByProjection, remember Args.RememberByProjection, each
+	// Args.AskAboutEachNode.
+	sign, remember, each bool
 }
 
 func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
@@ -65,7 +66,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		sign:   opts.sign,
 
 		remembers: opts.remember,
-		random:    slices.Contains(cfg.Grants, host.GrantRandom),
+		each:      opts.each || slices.Contains(cfg.Grants, host.GrantRandom),
 		logger:    cfg.Logger,
 		config:    cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
@@ -75,6 +76,10 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	}
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
+	}
+	p.reads.logger = p.logger.With("plugin", cfg.Name)
+	if p.each {
+		p.reads.everything()
 	}
 	if err := p.inform(opts.objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
@@ -117,11 +122,12 @@ type plugin struct {
 	policy FailurePolicy
 	// sign says that Pods are signed by what the guest reads of them.
 	sign bool
-	// remembers says that answers are remembered for other Pods, random that not even
-	// those of one cycle are.
-	remembers, random bool
-	memory            memory
-	logger            *slog.Logger
+	// remembers says that answers are remembered for other Pods, each that not even
+	// those about equal Nodes of one cycle are.
+	remembers, each bool
+	memory          memory
+	reads           nodeReads
+	logger          *slog.Logger
 
 	objects codec.Table
 	infos   nodeInfos

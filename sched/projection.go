@@ -51,24 +51,33 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 		case !declared.Equal(p.objects.Projection()) || parts != byParts:
 			p.objects.Project(declared.Union(p.objects.Projection()), parts)
 		}
+		if !parts || len(byNode(inst)) != 0 {
+			p.reads.everything()
+		}
 		first, byParts = false, parts
 		return nil
 	}
 }
 
-// byNode are the host functions that answer about the node of a ref.
-var byNode = []string{
-	abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePod,
+// byNode returns those host functions that a version of the guest imports and that answer
+// about the node of a ref: it must know, or finds out, which Node it is that it sees.
+func byNode(inst *host.Instance) (names []string) {
+	for _, name := range []string{
+		abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePod,
+	} {
+		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // withoutNames reports every reason why a version of the guest cannot do without
 // knowing which Node it is that it sees.
 func withoutNames(inst *host.Instance) error {
 	var errs []error
-	for _, name := range byNode {
-		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
-			errs = append(errs, fmt.Errorf("the projection has %s, and the guest imports %s, which must know which Node it is", codec.NamelessNodes, name))
-		}
+	for _, name := range byNode(inst) {
+		errs = append(errs, fmt.Errorf("the projection has %s, and the guest imports %s, which must know which Node it is", codec.NamelessNodes, name))
 	}
 	return errors.Join(errs...)
 }

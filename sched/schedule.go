@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
 )
 
@@ -150,6 +151,33 @@ func (e *extensions) Score(_ context.Context, state fwk.CycleState, pod *corev1.
 	return int64(n), status
 }
 
+// question is what a guest is asked about a Node, as far as its answer may be remembered.
+type question struct {
+	// class is that of the calls with the same answer, 0 if there are none.
+	class class
+	// about is the Node, or all of those that are like it if there is an alike that says
+	// so.
+	about *codec.Object
+	alike *alike
+}
+
+// question returns what is asked about a Node in a cycle.
+func (p *plugin) question(c *cycle, node *corev1.Node) (q question, err error) {
+	// A Pod whose class is known has a better memory than its own cycle.
+	q.class = cmp.Or(c.class, c.state)
+	// The framework looks at Nodes in the order of its snapshot.
+	if q.alike = p.reads.alike.Load(); q.alike != nil && q.class != 0 {
+		q.about, err = q.alike.table.NodeInTurn(node)
+		return q, err
+	}
+	q.alike = nil
+	if !p.objects.Projection().Nameless() {
+		q.class = c.class // No other Node is the same question.
+	}
+	q.about, err = p.objects.NodeInTurn(node)
+	return q, err
+}
+
 // onNode runs f for a node.
 func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (uint64, *fwk.Status) {
 	node := nodeInfo.Node()
@@ -160,15 +188,20 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	object, err := p.objects.NodeInTurn(node) // In that of the snapshot.
+	q, err := p.question(c, node)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	// A Pod whose class is known has a better memory than its own cycle.
-	class := cmp.Or(c.class, c.state)
-	if class != 0 {
-		if result, s, ok := p.memory.answer(f, class, object); ok {
+	if q.class != 0 {
+		if result, s, ok := p.memory.answer(f, q.class, q.about); ok {
 			return result, s
+		}
+	}
+	object := q.about
+	if q.alike != nil {
+		p.reads.asked(q.alike)
+		if object, err = p.objects.NodeInTurn(node); err != nil {
+			return 0, fwk.AsStatus(err)
 		}
 	}
 	inst, i, ref, err := p.enter(c, scheduling)
@@ -178,8 +211,8 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.beyond = c.pod, pod, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
-	if class != 0 && err == nil && !args.beyond {
-		p.memory.remember(f, class, object, result, inst.Reason())
+	if q.class != 0 && err == nil && !args.beyond && (q.alike == nil || q.alike == p.reads.alike.Load()) {
+		p.memory.remember(f, q.class, q.about, result, inst.Reason())
 	}
 	var s *fwk.Status
 	if err != nil {

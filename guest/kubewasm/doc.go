@@ -19,9 +19,10 @@
 // reads names the fields of Pods and Nodes that the plugin reads, or those of a
 // hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
 // those, and a change of any other field costs the guest nothing.
-// Without it, everything travels. -node.metadata says that the plugin does not ask
+// Without it, everything is there. -node.metadata says that the plugin does not ask
 // which Node it is: Nodes that are equal in what it reads are one to it then, and
-// their names read as empty. What is not declared reads as empty, and the
+// their names read as empty; a plugin of this SDK needs it not, since the host sees what
+// it asks for. What is not declared reads as empty, and the
 // test harness, package guesttest, runs with what is declared. Then the module is
 // loaded once, so that a plugin that registers nothing fails here.
 //

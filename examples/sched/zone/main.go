@@ -9,9 +9,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
-// What the host encodes, so that a heartbeat of a Node costs the guest nothing.
+// What the guest gets of Nodes and Pods, and hears of.
 //
-//kubewasm:reads -node.metadata node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
+//kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
 
 const (

@@ -1,0 +1,387 @@
+package sched_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// mustLoadPicky loads the guest of testdata/picky.
+func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (sched.Plugin, *counter) {
+	t.Helper()
+	file, err := guestbuild.Build(t.Context(), "testdata/picky")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := &counter{calls: map[string]int{}}
+	raw := fmt.Sprintf(`{"file": %q%s}`, file, args)
+	p, err := sched.New("picky", shared, append(opts, sched.WithObserver(calls))...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(sched.Plugin), calls
+}
+
+// reading returns a Node of which the guest reads some things.
+func reading(name string, what ...string) *corev1.Node {
+	n := node(name, "a")
+	n.Labels["read"] = strings.Join(what, ".")
+	return n
+}
+
+// loud is a Pod to which the guest says what it has read.
+func loud(name string) *corev1.Pod {
+	p := pod(name, "a")
+	p.Labels = map[string]string{"loud": ""}
+	return p
+}
+
+// TestAlikeNodesAreAskedAboutOnce holds how often a guest is called about Nodes whose names
+// it gets but has not read, while it reads more and more of them.
+func TestAlikeNodesAreAskedAboutOnce(t *testing.T) {
+	p, calls := mustLoadPicky(t, "")
+	nodes := make([]*corev1.Node, 30)
+	for i := range nodes {
+		nodes[i] = reading(fmt.Sprint("n", i), "label")
+		nodes[i].Labels["label"] = fmt.Sprint("of ", i%3)
+	}
+	expect := func(what string, wantCalls int, want func(n *corev1.Node) string) {
+		t.Helper()
+		c := begin(t, p, loud("web"))
+		for range 2 {
+			for _, n := range nodes {
+				if got, want := text(c.filter(n)), "Unschedulable: web "+want(n); got != want {
+					t.Errorf("%s: %s is %s, want %s", what, n.Name, got, want)
+				}
+			}
+		}
+		if got := calls.take("filter"); got != wantCalls {
+			t.Errorf("%s: %d calls, want %d", what, got, wantCalls)
+		}
+	}
+	label := func(n *corev1.Node) string { return n.Labels["label"] }
+	// What is read first counts from the second call on.
+	expect("the first cycle", 4, label)
+	expect("another cycle", 3, label)
+	for i := range nodes {
+		nodes[i] = heartbeat(nodes[i], 1)
+		nodes[i].Labels["unread"] = fmt.Sprint(i)
+	}
+	expect("after heartbeats, and with another label", 3, label)
+	nodes[7] = nodes[7].DeepCopy()
+	nodes[7].Labels["label"] = "of 7"
+	expect("with one that is another", 4, label)
+	// One of them makes it read more, which then counts for all.
+	nodes[8] = reading("n8", "label", "taints")
+	nodes[8].Labels["label"] = "of 8"
+	nodes[8].Spec.Taints = []corev1.Taint{{Key: "a", Value: "b"}, {Key: "c"}}
+	tainted := func(n *corev1.Node) string {
+		if len(n.Spec.Taints) == 0 {
+			return label(n)
+		}
+		return "of 8 a b c "
+	}
+	// Asked again is about those before n8, too.
+	expect("with one of which more is read", 3+2+3+2, tainted)
+	expect("the same", 5, tainted)
+	for i := range nodes {
+		nodes[i] = nodes[i].DeepCopy()
+		if i%2 == 0 {
+			nodes[i].Spec.Unschedulable = true // Nobody has read it.
+			nodes[i].Spec.PodCIDR = fmt.Sprint(i)
+		}
+	}
+	expect("with other things in the spec", 5, tainted)
+	// Whose names are known, each is its own.
+	nodes[9] = reading("n9", "name")
+	named := func(n *corev1.Node) string {
+		if n.Name == "n9" {
+			return "n9"
+		}
+		return tainted(n)
+	}
+	expect("with one whose name is read", 5+1+20+10, named)
+	expect("the same names", 30, named)
+}
+
+// said is what the guest reads of a Node.
+func said(pod *corev1.Pod, n *corev1.Node) string {
+	words := []string{pod.Name}
+	for what := range strings.SplitSeq(n.Labels["read"], ".") {
+		switch what {
+		case "label":
+			words = append(words, n.Labels["label"])
+		case "note":
+			value, ok := n.Annotations["note"]
+			words = append(words, value, fmt.Sprint(ok))
+		case "labels":
+			words = append(words, fmt.Sprint(len(n.Labels)))
+		case "name":
+			words = append(words, n.Name)
+		case "cordon":
+			words = append(words, fmt.Sprint(n.Spec.Unschedulable))
+		case "taints":
+			for _, t := range n.Spec.Taints {
+				words = append(words, t.Key, t.Value)
+			}
+		case "cidr":
+			words = append(words, n.Spec.PodCIDR)
+		case "images":
+			for _, i := range n.Status.Images {
+				words = append(words, i.Names...)
+			}
+		case "kernel":
+			words = append(words, n.Status.NodeInfo.KernelVersion)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// answers are what the guest answers to Filter and Score.
+func answers(pod *corev1.Pod, n *corev1.Node) (filter, score string) {
+	words := said(pod, n)
+	hash := 0
+	for _, b := range []byte(words) {
+		hash = (hash*31 + int(b)) % 101
+	}
+	filter, score = "Success", fmt.Sprint(hash, " Success")
+	if _, loud := pod.Labels["loud"]; loud || strings.HasSuffix(words, "no") {
+		filter = "Unschedulable: " + words
+	}
+	return filter, score
+}
+
+// TestAlikeNodesGetTheGuestsAnswers asks a guest about random Nodes of which it reads this
+// or that, with and without the host's knowledge of what it has read.
+func TestAlikeNodesGetTheGuestsAnswers(t *testing.T) {
+	for name, test := range map[string]struct{ projection, args string }{
+		"whole Nodes":     {"", ""},
+		"projected Nodes": {`, "projection": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
+		"on one instance": {`, "instances": 1`, ""},
+		"remembered":      {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, `, "rememberByProjection": true`},
+	} {
+		t.Run(name, func(t *testing.T) { compareAlike(t, test.projection, test.args) })
+	}
+}
+
+func compareAlike(t *testing.T, projection, args string) {
+	asking, asked := mustLoadPicky(t, projection+`, "askAboutEachNode": true`)
+	p, calls := mustLoadPicky(t, projection+args)
+	const seed = 47
+	r := rand.New(rand.NewPCG(seed, seed))
+	// What is read of Nodes, more and more of it, and of what few are alike in the end.
+	what := []string{"label", "cordon", "kernel", "taints", "note", "images", "labels", "cidr", "name"}
+	known := 1
+	randomNode := func(i int) *corev1.Node {
+		read := slices.Clone(what[:known])
+		r.Shuffle(len(read), func(i, j int) { read[i], read[j] = read[j], read[i] })
+		n := reading(fmt.Sprint("n", i), read[:r.IntN(min(len(read), 4)+1)]...)
+		if r.IntN(2) == 0 {
+			n.Labels["label"] = string("ab"[r.IntN(2)])
+		}
+		if r.IntN(2) == 0 {
+			n.Annotations = map[string]string{"note": []string{"", "no"}[r.IntN(2)]}
+		}
+		n.Spec.Unschedulable = r.IntN(2) == 0
+		n.Spec.PodCIDR = fmt.Sprint(i)
+		for range r.IntN(3) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: string("xy"[r.IntN(2)]), Value: []string{"", "no"}[r.IntN(2)]})
+		}
+		if r.IntN(2) == 0 {
+			n.Status.Images = []corev1.ContainerImage{{Names: []string{"i", "j"}[:r.IntN(3)]}}
+		}
+		n.Status.NodeInfo.KernelVersion = string("67"[r.IntN(2)])
+		return n
+	}
+	nodes := make([]*corev1.Node, 40)
+	for i := range nodes {
+		nodes[i] = randomNode(i)
+	}
+	const pods = 300
+	for i := range pods {
+		if i%40 == 39 && known < len(what) {
+			known++
+		}
+		for range r.IntN(4) {
+			n := r.IntN(len(nodes))
+			nodes[n] = randomNode(n)
+		}
+		n := r.IntN(len(nodes))
+		nodes[n] = heartbeat(nodes[n], int64(i))
+		web := pod(fmt.Sprint("web-", i%7), "a")
+		if r.IntN(2) == 0 {
+			web = loud(web.Name)
+		}
+		for name, p := range map[string]sched.Plugin{"asked about each Node": asking, "as usual": p} {
+			c := begin(t, p, web)
+			for _, n := range nodes {
+				wantFilter, wantScore := answers(web, n)
+				if got := text(c.filter(n)); got != wantFilter {
+					t.Fatalf("Pod %d, Node %s, %s: got %s, want %s", i, n.Name, name, got, wantFilter)
+				}
+				if got := score(t, c, n); got != wantScore {
+					t.Fatalf("Pod %d, Node %s, %s: got score %s, want %s", i, n.Name, name, got, wantScore)
+				}
+			}
+		}
+	}
+	for _, f := range []string{"filter", "score"} {
+		if all, few := asked.take(f), calls.take(f); all != pods*len(nodes) || few == 0 || few > all*9/10 {
+			t.Errorf("%s: the guest was called %d times, asked about each Node %d times, for %d answers", f, few, all, pods*len(nodes))
+		}
+	}
+}
+
+// TestNodesThatAreNotAlike holds that Nodes are no longer compared if they differ, and are
+// again later.
+func TestNodesThatAreNotAlike(t *testing.T) {
+	var log bytes.Buffer
+	p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	nodes := make([]*corev1.Node, 100)
+	for i := range nodes {
+		nodes[i] = reading(fmt.Sprint("n", i), "cidr")
+		nodes[i].Spec.PodCIDR = fmt.Sprint(i)
+	}
+	cycles := func(n int) int {
+		t.Helper()
+		for range n {
+			c := begin(t, p, loud("web"))
+			for _, n := range nodes {
+				if got, want := text(c.filter(n)), "Unschedulable: web "+n.Spec.PodCIDR; got != want {
+					t.Errorf("%s: got %s, want %s", n.Name, got, want)
+				}
+			}
+		}
+		return calls.take("filter")
+	}
+	if got := cycles(2); got != 200 {
+		t.Errorf("%d calls, want 200", got)
+	}
+	for i := range nodes {
+		nodes[i] = nodes[i].DeepCopy()
+		nodes[i].Spec.PodCIDR = "the same"
+	}
+	if got := cycles(100); got != 100*100 {
+		t.Errorf("%d calls soon after they differed, want 10000", got)
+	}
+	cycles(200)
+	if got := cycles(10); got != 10 {
+		t.Errorf("%d calls for 10 cycles later on, want 10", got)
+	}
+	for _, want := range []string{
+		`msg="Nodes are compared by what the guest has read" plugin=picky fields="[node.spec.podCIDR node.metadata.labels[read]]"`,
+		`plugin=picky nodes=64 contents=64`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is not in the log:\n%s", want, log.String())
+		}
+	}
+}
+
+// TestAlikeInParallel filters on several goroutines while Nodes change, and while the guest
+// begins to read more. Run it with -race.
+func TestAlikeInParallel(t *testing.T) {
+	p, _ := mustLoadPicky(t, `, "instances": 4`)
+	what := []string{"label", "taints", "note", "panic", "name"}
+	nodes := make([]*corev1.Node, 60)
+	for round := range 40 {
+		for i := range nodes {
+			if i%5 != round%5 && nodes[i] != nil {
+				continue
+			}
+			nodes[i] = reading(fmt.Sprint("n", i), what[:min(1+round/9, 3)]...)
+			if round == 30 && i == 30 {
+				nodes[i].Labels["read"] = "panic"
+			}
+			if round > 36 && i == 36 {
+				nodes[i].Labels["read"] = "name"
+			}
+			nodes[i].Labels["label"] = fmt.Sprint(i * round % 3)
+			nodes[i].Annotations = map[string]string{"note": fmt.Sprint(i % 2)}
+			nodes[i].Spec.Taints = []corev1.Taint{{Key: fmt.Sprint((i + round) % 2)}}
+		}
+		web := loud(fmt.Sprint("p", round))
+		c := begin(t, p, web)
+		var wg sync.WaitGroup
+		for g := range 4 {
+			wg.Go(func() {
+				for i := g; i < len(nodes); i += 3 { // Some are asked about twice.
+					n := nodes[i]
+					want := "Unschedulable: " + web.Name
+					switch n.Labels["read"] {
+					case "panic":
+						if s := c.filter(n); !s.IsError() {
+							t.Errorf("a guest that panics says %s", text(s))
+						}
+						continue
+					case "name":
+						want += " " + n.Name
+					default:
+						read := strings.Split(n.Labels["read"], ".")
+						want += " " + n.Labels["label"]
+						if len(read) > 1 {
+							want += " " + n.Spec.Taints[0].Key + " "
+						}
+						if len(read) > 2 {
+							want += " " + n.Annotations["note"] + " true"
+						}
+					}
+					if got := text(c.filter(n)); got != want {
+						t.Errorf("%s: got %s, want %s", n.Name, got, want)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestWhoNeverAsksForParts holds that a guest of which nobody knows what it reads is asked
+// about each Node, whatever the version before was.
+func TestWhoNeverAsksForParts(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "../guest/conformance/guests/scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := &counter{calls: map[string]int{}}
+	p := load(t, host.Config{Name: "conformance", Source: host.File(file), Guest: []byte(`{"label":"zone"}`), Observer: calls})
+	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "a")}
+	web := pod("web", "a")
+	web.Labels = map[string]string{"zone": "a"}
+	for _, n := range nodes {
+		n.Labels["zone"] = "a"
+	}
+	cycles := func() int {
+		for range 2 {
+			c := begin(t, p, web)
+			for _, n := range nodes {
+				if s := c.filter(n); !s.IsSuccess() {
+					t.Errorf("%s: %s", n.Name, text(s))
+				}
+			}
+		}
+		return calls.take("filter")
+	}
+	if got := cycles(); got != 3 {
+		t.Errorf("%d calls in 2 cycles, want 2 in the first and 1 in the second", got)
+	}
+	// The one in text asks for whole objects.
+	if err := p.Swap(t.Context(), host.File("../guest/conformance/testdata/scheduler.wasm"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := cycles(); got != 6 {
+		t.Errorf("%d calls of a version that asks for whole Nodes, want 6", got)
+	}
+}
