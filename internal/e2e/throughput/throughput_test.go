@@ -98,7 +98,8 @@ func (native) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
 	return nil
 }
 
-// variant is a profile of the scheduler, with a plugin or without.
+// variant is a profile of the scheduler, with a plugin or without. args are those of the
+// guest beside its file.
 type variant struct{ name, plugin, args string }
 
 // moment is when a Pod was bound, and how much processor time the process, which has
@@ -197,13 +198,12 @@ status:
   phase: Running
 `)
 	// The native one is what each is compared with.
-	const nameless = "projection: [node.spec.taints, pod.spec.tolerations, -node.metadata]"
 	variants := []variant{
 		{"native", "native", ""},
 		{"without", "", ""},
-		{"guest", "guest", "projection: [node.spec.taints, pod.spec.tolerations]"},
-		{"nameless", "guest", nameless},
-		{"remembering", "guest", nameless + ", rememberByProjection: true"},
+		{"guest", "guest", ""},
+		{"each", "guest", ", askAboutEachNode: true"},
+		{"remembering", "guest", ", projection: [node.spec.taints, pod.spec.tolerations], rememberByProjection: true"},
 	}
 	if only := os.Getenv("KUBEWASM_VARIANTS"); only != "" {
 		variants = slices.DeleteFunc(variants, func(v variant) bool {
@@ -220,8 +220,8 @@ status:
 			plugins += ", {name: " + v.plugin + "}"
 		}
 		fmt.Fprintf(&config, "- schedulerName: %s\n  plugins: {multiPoint: {enabled: [%s]}}\n", v.name, plugins)
-		if v.args != "" {
-			fmt.Fprintf(&config, "  pluginConfig:\n  - {name: guest, args: {file: %q, %s}}\n", guest, v.args)
+		if v.plugin == "guest" {
+			fmt.Fprintf(&config, "  pluginConfig:\n  - {name: guest, args: {file: %q%s}}\n", guest, v.args)
 		}
 		pods[v.name] = write(v.name+".yaml", `apiVersion: v1
 kind: Pod
