@@ -16,7 +16,7 @@ type Object struct {
 	// Ref is what guests know this version by.
 	Ref abi.Ref
 	// Notes is room for what the holder of the Table finds out about this version.
-	Notes [4]atomic.Uint64
+	Notes [5]atomic.Uint64
 	// bytes are those of an object that was encoded when it came. One that was not has
 	// a source.
 	bytes  []byte
@@ -27,7 +27,7 @@ type Object struct {
 // declared fields of a Node have, for the most part.
 type smallObject struct {
 	Object
-	room [256]byte
+	room [248]byte
 }
 
 // newObject returns an Object with a copy of b.

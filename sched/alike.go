@@ -16,6 +16,10 @@ import (
 // question, as long as nothing happens in a cycle. What is read in one call may be known in
 // the next, and what one instance does another would do, too: so what counts is all that
 // any instance has read so far.
+//
+// What says which Node it is no other has. It is noted with the Node of which it was read
+// (see identityNote), so that a guest that names some Nodes in its reasons is asked about
+// these.
 type nodeReads struct {
 	// logger tells what is read, for who wonders why a guest is asked how often.
 	logger *slog.Logger
@@ -44,21 +48,35 @@ type nodeEntry struct {
 type alike struct {
 	// table has them by what was read, without their names.
 	table codec.Table
-	// asked counts the questions that the guest was asked.
-	asked atomic.Uint64
+	// asked counts the questions that the guest was asked, and alone those since it was
+	// looked at last whose answers are of one Node alone.
+	asked, alone atomic.Uint64
 }
 
 const (
 	// maxEntries is by how many keys of labels and annotations Nodes are compared, and
 	// maxKey how long one may be: longer than any that a Node can have.
 	maxEntries, maxKey = 16, 512
-	// judgedEvery is after how many questions it is looked at how many Nodes are alike,
-	// and againAfter after how many cycles those are compared again of which few were.
+	// judgedEvery is after how many questions it is looked at whether it is worthwhile to
+	// compare Nodes, and againAfter after how many cycles that is tried again.
 	judgedEvery, againAfter = 64, 256
 )
 
+// identity are the fields of the metadata that say which Node it is, or which version:
+// name, uid and resourceVersion.
+const identity = 1<<1 | 1<<5 | 1<<6
+
+// identityNote is which of the notes of a Node says whether identity was read of it.
+const identityNote = 4
+
 // part notes that the guest reads fields of a part of a Node.
-func (r *nodeReads) part(number uint32, fields uint64) {
+func (r *nodeReads) part(node *codec.Object, number uint32, fields uint64) {
+	if number == codec.MetadataPart && fields&identity != 0 {
+		node.Notes[identityNote].Store(1)
+		if fields != codec.AllFields {
+			fields &^= identity
+		}
+	}
 	if uint64(number) < uint64(len(r.parts)) && r.parts[number].Load()&fields != fields {
 		r.change(func() { r.parts[number].Or(fields) })
 	}
@@ -142,20 +160,32 @@ func (r *nodeReads) next() {
 	}
 }
 
-// asked notes that the guest was asked a question that might have been answered before. If
-// most Nodes are like no other they are not compared for a while.
-func (r *nodeReads) asked(a *alike) {
-	if a.asked.Add(1)%judgedEvery != 0 {
-		return
+// holds reports whether what the guest just said about a Node it would have said about all
+// that are alike. ofNode says that it asked for nothing but its arguments, and did not fail.
+// If few such answers hold, or most Nodes are like no other, they are not compared for a
+// while.
+func (r *nodeReads) holds(a *alike, node *codec.Object, ofNode bool) bool {
+	ok := ofNode && node.Notes[identityNote].Load() == 0
+	if !ok {
+		a.alone.Add(1)
 	}
+	if a.asked.Add(1)%judgedEvery == 0 {
+		r.judge(a)
+	}
+	return ok && r.alike.Load() == a
+}
+
+func (r *nodeReads) judge(a *alike) {
+	alone := a.alone.Swap(0)
 	nodes, contents := a.table.Nodes()
-	if 2*contents <= nodes {
+	if 2*alone <= judgedEvery && 2*contents <= nodes {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.alike.CompareAndSwap(a, nil) {
 		r.again.Store(r.cycles.Load() + againAfter)
-		r.logger.Debug("Nodes are compared no longer for a while, since few are alike", "nodes", nodes, "contents", contents, "cycles", againAfter)
+		r.logger.Debug("Nodes are compared no longer for a while, since too few answers are of several",
+			"nodes", nodes, "contents", contents, "answers", judgedEvery, "alone", alone, "cycles", againAfter)
 	}
 }

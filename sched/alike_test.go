@@ -104,7 +104,7 @@ func TestAlikeNodesAreAskedAboutOnce(t *testing.T) {
 		}
 	}
 	expect("with other things in the spec", 5, tainted)
-	// Whose names are known, each is its own.
+	// Whose name is read is its own.
 	nodes[9] = reading("n9", "name")
 	named := func(n *corev1.Node) string {
 		if n.Name == "n9" {
@@ -112,8 +112,8 @@ func TestAlikeNodesAreAskedAboutOnce(t *testing.T) {
 		}
 		return tainted(n)
 	}
-	expect("with one whose name is read", 5+1+20+10, named)
-	expect("the same names", 30, named)
+	expect("with one whose name is read", 5+2, named)
+	expect("the same", 5+2, named)
 }
 
 // said is what the guest reads of a Node.
@@ -244,49 +244,68 @@ func compareAlike(t *testing.T, projection, args string) {
 	}
 }
 
-// TestNodesThatAreNotAlike holds that Nodes are no longer compared if they differ, and are
-// again later.
+// TestNodesThatAreNotAlike holds that Nodes are no longer compared if they differ, or if the
+// guest knows their names, and are again later.
 func TestNodesThatAreNotAlike(t *testing.T) {
-	var log bytes.Buffer
-	p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-	nodes := make([]*corev1.Node, 100)
-	for i := range nodes {
-		nodes[i] = reading(fmt.Sprint("n", i), "cidr")
-		nodes[i].Spec.PodCIDR = fmt.Sprint(i)
+	const same = "the same"
+	tests := map[string]struct {
+		read string
+		said func(*corev1.Node) string
+		cidr func(i int) string
+		log  string
+	}{
+		"each has its own": {"cidr", func(*corev1.Node) string { return "" }, func(i int) string { return fmt.Sprint(i) }, "nodes=64 contents=64 answers=64 alone=0"},
+		"each has a name":  {"name.cidr", func(n *corev1.Node) string { return n.Name }, func(int) string { return same }, "nodes=64 contents=1 answers=64 alone=64"},
 	}
-	cycles := func(n int) int {
-		t.Helper()
-		for range n {
-			c := begin(t, p, loud("web"))
-			for _, n := range nodes {
-				if got, want := text(c.filter(n)), "Unschedulable: web "+n.Spec.PodCIDR; got != want {
-					t.Errorf("%s: got %s, want %s", n.Name, got, want)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+			nodes := make([]*corev1.Node, 100)
+			for i := range nodes {
+				nodes[i] = reading(fmt.Sprint("n", i), test.read)
+				nodes[i].Spec.PodCIDR = test.cidr(i)
+			}
+			said := func(n *corev1.Node) string {
+				return strings.TrimPrefix(test.said(n)+" "+n.Spec.PodCIDR, " ")
+			}
+			cycles := func(n int) int {
+				t.Helper()
+				for range n {
+					c := begin(t, p, loud("web"))
+					for _, n := range nodes {
+						if got, want := text(c.filter(n)), "Unschedulable: web "+said(n); got != want {
+							t.Errorf("%s: got %s, want %s", n.Name, got, want)
+						}
+					}
+				}
+				return calls.take("filter")
+			}
+			if got := cycles(2); got != 200 {
+				t.Errorf("%d calls, want 200", got)
+			}
+			said = func(*corev1.Node) string { return same }
+			for i := range nodes {
+				nodes[i] = nodes[i].DeepCopy()
+				nodes[i].Labels["read"] = "cidr"
+				nodes[i].Spec.PodCIDR = same
+			}
+			if got := cycles(100); got != 100*100 {
+				t.Errorf("%d calls soon after they differed, want 10000", got)
+			}
+			cycles(200)
+			if got := cycles(10); got != 10 {
+				t.Errorf("%d calls for 10 cycles later on, want 10", got)
+			}
+			for _, want := range []string{
+				`msg="Nodes are compared by what the guest has read" plugin=picky fields="[node.spec.podCIDR node.metadata.labels[read]]"`,
+				"plugin=picky " + test.log + " cycles=256",
+			} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("%s is not in the log:\n%s", want, log.String())
 				}
 			}
-		}
-		return calls.take("filter")
-	}
-	if got := cycles(2); got != 200 {
-		t.Errorf("%d calls, want 200", got)
-	}
-	for i := range nodes {
-		nodes[i] = nodes[i].DeepCopy()
-		nodes[i].Spec.PodCIDR = "the same"
-	}
-	if got := cycles(100); got != 100*100 {
-		t.Errorf("%d calls soon after they differed, want 10000", got)
-	}
-	cycles(200)
-	if got := cycles(10); got != 10 {
-		t.Errorf("%d calls for 10 cycles later on, want 10", got)
-	}
-	for _, want := range []string{
-		`msg="Nodes are compared by what the guest has read" plugin=picky fields="[node.spec.podCIDR node.metadata.labels[read]]"`,
-		`plugin=picky nodes=64 contents=64`,
-	} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("%s is not in the log:\n%s", want, log.String())
-		}
+		})
 	}
 }
 

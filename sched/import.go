@@ -165,7 +165,7 @@ func (p *plugin) imports() []host.Import {
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				if object.LateNode() {
-					p.reads.part(uint32(stack[1]), stack[2])
+					p.reads.part(object, uint32(stack[1]), stack[2])
 				}
 				b := inst.State().(*instance).part.get(inst, object, uint32(stack[1]), stack[2])
 				n := inst.Write(uint32(stack[3]), uint32(stack[4]), b)

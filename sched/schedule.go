@@ -199,7 +199,6 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	}
 	object := q.about
 	if q.alike != nil {
-		p.reads.asked(q.alike)
 		if object, err = p.objects.NodeInTurn(node); err != nil {
 			return 0, fwk.AsStatus(err)
 		}
@@ -211,8 +210,14 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.beyond = c.pod, pod, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
-	if q.class != 0 && err == nil && !args.beyond && (q.alike == nil || q.alike == p.reads.alike.Load()) {
-		p.memory.remember(f, q.class, q.about, result, inst.Reason())
+	if q.class != 0 {
+		keep := err == nil && !args.beyond
+		if q.alike != nil {
+			keep = p.reads.holds(q.alike, object, keep)
+		}
+		if keep {
+			p.memory.remember(f, q.class, q.about, result, inst.Reason())
+		}
 	}
 	var s *fwk.Status
 	if err != nil {

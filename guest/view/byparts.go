@@ -16,8 +16,14 @@ const maxLooked = 4
 // allFields asks for a part as a whole.
 const allFields = 1<<64 - 1
 
-// wantedOf are the fields that were ever read of the parts of objects, by the types of
-// these: what a plugin reads of one Node it reads of the next, and no more is fetched.
+// identity are the fields of the metadata that say which object it is: name, uid and
+// resourceVersion. They are fetched of those objects alone of which they are read, since a
+// host that handed them over has to ask about each.
+const identity = 1<<1 | 1<<5 | 1<<6
+
+// wantedOf are the fields that were ever read of the parts of objects, but for identity,
+// by the types of these: what a plugin reads of one Node it reads of the next, and no more
+// is fetched.
 var wantedOf = map[partOfType]*uint64{}
 
 type partOfType struct {
@@ -63,14 +69,18 @@ func (o *object) whole() {
 	o.byParts, o.root.made = false, nil
 }
 
-// fetchField gets a field of a part that was not fetched: with all that were ever read if
-// nothing was fetched yet, and else behind what there is, where it stays.
+// fetchField gets a field of a part that was not fetched: with all that are wanted if
+// nothing was fetched yet, and else behind what there is, which stays where it is.
 func (m *message) fetchField(version uint64, n uint32) {
 	o := m.object
-	*o.wanted |= 1 << n
+	if field := uint64(1) << n; o.part != metadataPart || field&identity == 0 {
+		*o.wanted |= field
+	}
 	if o.unread {
 		m.read(version)
-		return
+		if !m.lacks(n) {
+			return
+		}
 	}
 	at := len(o.bytes)
 	buf := o.bytes[at:cap(o.bytes)]

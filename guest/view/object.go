@@ -32,7 +32,7 @@ type object struct {
 	wasRead bool
 	// missing has a bit, 1<<n, for each field n of root that was not fetched.
 	missing uint64
-	// wanted are the fields that were ever read of this part of such objects.
+	// wanted are the fields to fetch of this part of such objects, see wantedOf.
 	wanted *uint64
 	// looked is how many entries of its maps were asked for one by one.
 	looked uint8
@@ -204,6 +204,9 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 // buffer-limit rule.
 func (o *object) fetch(buf []byte) uint32 {
 	if o.part != 0 {
+		if *o.wanted == 0 {
+			return 0
+		}
 		return hostPart(o.ref, o.part, *o.wanted, buf)
 	}
 	return hostObject(o.ref, buf)
