@@ -71,6 +71,11 @@ type PreFilterExtensions interface {
 
 // FilterPlugin is implemented by plugins that say whether a Pod can run on a
 // node. Filter returns nil if so.
+//
+// What it returns must follow from its arguments, and from what PreFilter, AddPod and
+// RemovePod left in the state: it runs on several instances of the guest, and not at all
+// for a node that is equal to one that was asked about in the same state, in all that the
+// plugin has ever read of nodes.
 type FilterPlugin interface {
 	Filter(state CycleState, pod core.Pod, node NodeInfo) *Status
 }
@@ -98,7 +103,7 @@ type PreScorePlugin interface {
 
 // ScorePlugin is implemented by plugins that rank the nodes that passed Filter.
 // The score must lie between MinNodeScore and MaxNodeScore, or be brought there
-// by NormalizeScore.
+// by NormalizeScore. What holds for the answers of Filter holds for scores, too.
 type ScorePlugin interface {
 	Score(state CycleState, pod core.Pod, node NodeInfo) (int64, *Status)
 }
