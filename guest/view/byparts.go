@@ -21,28 +21,38 @@ const allFields = 1<<64 - 1
 // host that handed them over has to ask about each.
 const identity = 1<<1 | 1<<5 | 1<<6
 
-// wantedOf are the fields that were ever read of the parts of objects, but for identity,
-// by the types of these: what a plugin reads of one Node it reads of the next, and no more
-// is fetched.
-var wantedOf = map[partOfType]*uint64{}
+// wantedFields are those that were ever read of a part of objects of a type, but for
+// identity: what a plugin reads of one Node it reads of the next, and no more is fetched.
+// wantedOf says which they are. The first are all fields, for all types beyond maxWanted
+// and for those with too many fields.
+var (
+	wantedFields = []uint64{allFields}
+	wantedOf     = map[partOfType]uint8{}
+)
 
 type partOfType struct {
 	object *Type
 	part   uint32
 }
 
-// wantedFields returns those of a part, of the type t, of such an object.
-func (o *object) wantedFields(part uint32, t *Type) *uint64 {
+const (
+	// maxParts is how many parts an object can have, and maxWanted of how many kinds.
+	maxParts, maxWanted = 1 << 8, 1 << 8
+	// maxFields is how many fields of a part can be fetched one by one.
+	maxFields = 64
+)
+
+// wantedOf returns which of wantedFields are those of a part, of the type t, of such an
+// object.
+func (o *object) wantedOf(part uint32, t *Type) uint8 {
 	k := partOfType{o.root.typ, part}
-	wanted := wantedOf[k]
-	if wanted == nil {
-		wanted = new(uint64)
-		if t.Numbers != nil || len(t.Names) > 64 {
-			*wanted = allFields // They have no bits.
-		}
-		wantedOf[k] = wanted
+	n, ok := wantedOf[k]
+	if !ok && t.Numbers == nil && len(t.Names) <= maxFields && len(wantedFields) < maxWanted {
+		n = uint8(len(wantedFields))
+		wantedFields = append(wantedFields, 0)
+		wantedOf[k] = n
 	}
-	return wanted
+	return n
 }
 
 // messageByPart is slowMessage for the root of an object that is read by parts.
@@ -50,7 +60,7 @@ func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := partOf[message](&o.root, k)
 	if c == nil {
-		p := &object{part: n, version: version, ref: o.ref, unread: true, missing: allFields, wanted: o.wantedFields(n, t)}
+		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: allFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
 		c.key = k
@@ -74,7 +84,7 @@ func (o *object) whole() {
 func (m *message) fetchField(version uint64, n uint32) {
 	o := m.object
 	if field := uint64(1) << n; o.part != metadataPart || field&identity == 0 {
-		*o.wanted |= field
+		wantedFields[o.wanted] |= field
 	}
 	if o.unread {
 		m.read(version)
@@ -84,11 +94,11 @@ func (m *message) fetchField(version uint64, n uint32) {
 	}
 	at := len(o.bytes)
 	buf := o.bytes[at:cap(o.bytes)]
-	size := hostPart(o.ref, o.part, 1<<n, buf)
+	size := hostPart(o.ref, uint32(o.part), 1<<n, buf)
 	if uint64(size) > uint64(len(buf)) {
 		o.bytes = append(make([]byte, 0, at+int(size)+slack), o.bytes...)
 		buf = o.bytes[at:cap(o.bytes)]
-		if again := hostPart(o.ref, o.part, 1<<n, buf); again != size {
+		if again := hostPart(o.ref, uint32(o.part), 1<<n, buf); again != size {
 			panic("kubewasm: host answered with a field of another length than before")
 		}
 	}

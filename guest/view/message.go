@@ -100,7 +100,7 @@ func (m *message) read(version uint64) {
 		}
 		o.bytes, o.root.end = buf[:n], n
 		if o.part != 0 {
-			o.missing = allFields &^ *o.wanted
+			o.missing = allFields &^ wantedFields[o.wanted]
 		}
 	}
 	if m.fields == nil {

@@ -26,22 +26,23 @@ type object struct {
 	// byParts says that the messages in the fields of root are objects of their own, of
 	// each of which those fields are fetched that are read.
 	byParts bool
-	// part is which field of another object's root this is, 0 if of none. wasRead says
-	// that it was read in the version before.
-	part    uint32
-	wasRead bool
-	// missing has a bit, 1<<n, for each field n of root that was not fetched.
-	missing uint64
-	// wanted are the fields to fetch of this part of such objects, see wantedOf.
-	wanted *uint64
+	// part is which field of another object's root this is, 0 if of none, and wanted which
+	// of wantedFields are its own. wasRead says that it was read in the version before.
+	part, wanted uint8
+	wasRead      bool
 	// looked is how many entries of its maps were asked for one by one.
 	looked uint8
 	// json says that it is JSON. Then there is a once.
 	json bool
 	// kept says that the bytes are never overwritten.
 	kept bool
-	once *once
+	// missing has a bit, 1<<n, for each field n of root that was not fetched.
+	missing uint64
+	once    *once
 }
+
+// An object takes two lines of the processor's cache, the first of which is root.
+var _ [0]struct{} = [unsafe.Sizeof(object{}) - 2*unsafe.Sizeof(message{})]struct{}{}
 
 // once is what only objects have that are read once: no other version of them comes, or
 // one that has little in common with it.
@@ -174,7 +175,7 @@ func FromRefByParts(old View, ref abi.Ref, t *Type) View {
 func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	m := old.m
 	if m == nil {
-		o := &object{byParts: byParts && hostByParts(ref)}
+		o := &object{byParts: byParts && len(t.Names) <= maxParts && hostByParts(ref)}
 		o.root = message{object: o, typ: t}
 		m = &o.root
 	} else if m.object.ref == ref {
@@ -204,10 +205,10 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 // buffer-limit rule.
 func (o *object) fetch(buf []byte) uint32 {
 	if o.part != 0 {
-		if *o.wanted == 0 {
+		if wantedFields[o.wanted] == 0 {
 			return 0
 		}
-		return hostPart(o.ref, o.part, *o.wanted, buf)
+		return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
 	}
 	return hostObject(o.ref, buf)
 }
