@@ -411,7 +411,19 @@ func TestPreFilterResult(t *testing.T) {
 // TestChangedNode holds that a guest sees the Node that was passed: another one
 // of the same name at once, and the same again when it comes back.
 func TestChangedNode(t *testing.T) {
-	c := begin(t, loadZone(t, "", 1), pod("p", "a"))
+	asUsualAndEach(t, loadZone(t, "", 1), changedNode)
+}
+
+// asUsualAndEach runs a test as plugins are used, and then with a guest that is asked about
+// each Node.
+func asUsualAndEach(t *testing.T, p sched.Plugin, test func(*testing.T, sched.Plugin)) {
+	t.Run("as usual", func(t *testing.T) { test(t, p) })
+	sched.AskAboutEachNode(p)
+	t.Run("asked about each Node", func(t *testing.T) { test(t, p) })
+}
+
+func changedNode(t *testing.T, p sched.Plugin) {
+	c := begin(t, p, pod("p", "a"))
 	inA, inB := node("n", "a"), node("n", "b")
 	for i, test := range []struct {
 		node *corev1.Node
@@ -443,8 +455,9 @@ func TestOverlappingCycles(t *testing.T) {
 
 // TestHammer filters for several Pods on several goroutines, more of them than
 // instances, with nodes that change; run it with -race.
-func TestHammer(t *testing.T) {
-	p := loadZone(t, "", 3)
+func TestHammer(t *testing.T) { asUsualAndEach(t, loadZone(t, "", 3), hammerZones) }
+
+func hammerZones(t *testing.T, p sched.Plugin) {
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -490,8 +503,15 @@ func TestNodeInfoWithoutNode(t *testing.T) {
 }
 
 func TestFilterDoesNotAllocate(t *testing.T) {
-	for of, paths := range map[string][]string{"asked": zonePaths, "remembered": append([]string{codec.NamelessNodes}, zonePaths...)} {
-		p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, paths...)), Limits: host.Limits{Instances: 1}})
+	nameless := append([]string{codec.NamelessNodes}, zonePaths...)
+	for of, test := range map[string]struct {
+		paths []string
+		each  bool
+	}{"asked": {zonePaths, true}, "asked without names": {nameless, true}, "known": {zonePaths, false}, "known without names": {nameless, false}} {
+		p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, test.paths...)), Limits: host.Limits{Instances: 1}})
+		if test.each {
+			sched.AskAboutEachNode(p)
+		}
 		c := begin(t, p, pod("p", "a"))
 		info := framework.NewNodeInfo(node("n", "a"))
 		filter, score := p.(fwk.FilterPlugin), p.(fwk.ScorePlugin)

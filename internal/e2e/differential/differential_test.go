@@ -52,8 +52,8 @@ type noNominations struct{ fwk.PodNominator }
 func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 
 // newFramework makes a framework with one plugin. With a guest it takes the place
-// of the scheduler's plugin of that name.
-func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name, guest string) framework.Framework {
+// of the scheduler's plugin of that name, with more arguments.
+func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name, guest, more string) framework.Framework {
 	t.Helper()
 	registry := plugins.NewInTreeRegistry()
 	var args apiruntime.Object
@@ -64,7 +64,7 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 			t.Fatal(err)
 		}
 		registry[name] = sched.New(name, rt)
-		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "instances": 3}`)}
+		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "instances": 3` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
 			Type: schedconfig.LeastAllocated, Resources: []schedconfig.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}},
@@ -99,8 +99,11 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 	for name, guest := range inTree {
 		t.Run(name, func(t *testing.T) {
 			lister := &snapshot{internalcache.NewEmptySnapshot()}
-			theirs := newFramework(t, rt, lister, name, "")
-			ours := newFramework(t, rt, lister, name, guest)
+			theirs := newFramework(t, rt, lister, name, "", "")
+			ours := map[string]framework.Framework{
+				"guest":                       newFramework(t, rt, lister, name, guest, ""),
+				"guest asked about each Node": newFramework(t, rt, lister, name, guest, `, "askAboutEachNode": true`),
+			}
 			r := rand.New(rand.NewPCG(20261121, 0))
 			all := counts{}
 			for n := range clusters {
@@ -109,9 +112,11 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				for _, pod := range c.pending {
 					seed := r.Uint64()
 					want := cycle(t.Context(), theirs, lister, pod, seed)
-					got := cycle(t.Context(), ours, lister, pod, seed)
-					if diff := cmp.Diff(want, got); diff != "" {
-						t.Fatalf("cluster %d, Pod %s (-%s +guest):\n%s", n, pod.Name, name, diff)
+					for guest, ours := range ours {
+						got := cycle(t.Context(), ours, lister, pod, seed)
+						if diff := cmp.Diff(want, got); diff != "" {
+							t.Fatalf("cluster %d, Pod %s (-%s +%s):\n%s", n, pod.Name, name, guest, diff)
+						}
 					}
 					all.add(want)
 				}
