@@ -211,7 +211,7 @@ func compareAlike(t *testing.T, projection, args string) {
 	}
 	const pods = 300
 	for i := range pods {
-		if i%40 == 39 && known < len(what) {
+		if i%30 == 29 && known < len(what) {
 			known++
 		}
 		for range r.IntN(4) {
