@@ -116,6 +116,28 @@ func TestAlikeNodesAreAskedAboutOnce(t *testing.T) {
 	expect("the same", 5+2, named)
 }
 
+// TestFieldsAreFetchedWhenTheyAreRead reads a field of a Node of which another one of the
+// same part was fetched, in the functions that are in assembly.
+func TestFieldsAreFetchedWhenTheyAreRead(t *testing.T) {
+	for _, read := range [][2]string{
+		{"cordon", "taints"}, {"taints", "cordon"}, {"cidr", "taints"}, {"taints", "cidr"},
+		{"kernel", "images"}, {"images", "kernel"}, {"name", "labels"}, {"labels", "name"},
+	} {
+		p, _ := mustLoadPicky(t, `, "instances": 1`)
+		web := loud("web")
+		c := begin(t, p, web)
+		for i, what := range [][]string{read[:1], read[:], {read[1], read[0]}} {
+			n := reading(fmt.Sprint("n", i), what...)
+			n.Spec = corev1.NodeSpec{PodCIDR: "10.0.0.0/8", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Value: "v"}}}
+			n.Status.NodeInfo.KernelVersion = "6.1"
+			n.Status.Images = []corev1.ContainerImage{{Names: []string{"i"}}}
+			if want, _ := answers(web, n); text(c.filter(n)) != want {
+				t.Errorf("%v: got %s, want %s", what, text(c.filter(n)), want)
+			}
+		}
+	}
+}
+
 // said is what the guest reads of a Node.
 func said(pod *corev1.Pod, n *corev1.Node) string {
 	words := []string{pod.Name}

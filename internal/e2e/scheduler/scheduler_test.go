@@ -278,6 +278,9 @@ func testPreemption(t *testing.T, s *suite) {
 
 func testLoop(t *testing.T, s *suite) {
 	s.addNode(t, "loop", "loop-1", nil)
+	// The scheduler knows the node when the first Pod is there.
+	s.addPod(t, "loop", "first", nil)
+	s.bound(t, "first")
 	for i := range 3 {
 		s.addPod(t, "loop", fmt.Sprint("endless-", i), func(p *corev1.Pod) { p.Annotations["loop"] = "yes" })
 	}
