@@ -24,6 +24,10 @@ func (e *BoundsError) Error() string {
 		") are out of bounds of the guest's memory of " + strconv.FormatUint(e.Memory, 10) + " bytes"
 }
 
+// AllFields asks object_part for a whole message. In any other mask of fields the bit
+// 1<<n stands for field n.
+const AllFields = 1<<64 - 1
+
 // NoEntry is what object_entry answers, in place of a length, for a key that a map has
 // not.
 const NoEntry = math.MaxUint32

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // origin is what an object is encoded from: one of them.
@@ -101,13 +103,10 @@ func (o *Object) Bytes() []byte {
 	return b
 }
 
-// AllFields is the mask of [Object.AppendPart] that stands for a whole message.
-const AllFields = 1<<64 - 1
-
 // AppendPart appends the bytes of the message in a field of the object, nothing if it is
 // not there. In a Pod and a Node, metadata is 1, spec 2 and status 3. Of its fields those
 // are left out whose bits are not set in the mask: the bit 1<<n is that of the field n,
-// which only AllFields has if n is over 63.
+// which only [abi.AllFields] has if n is over 63.
 func (o *Object) AppendPart(b []byte, part uint32, fields uint64) ([]byte, error) {
 	if o.source == nil {
 		return appendFields(b, lastField(o.bytes, protowire.Number(part)), fields), nil
@@ -133,12 +132,12 @@ func (o *Object) AppendPart(b []byte, part uint32, fields uint64) ([]byte, error
 
 // has reports whether a mask of [Object.AppendPart] has a field.
 func has(fields, number uint64) bool {
-	return fields == AllFields || number < 64 && fields>>number&1 != 0
+	return fields == abi.AllFields || number < 64 && fields>>number&1 != 0
 }
 
 // appendFields appends those fields of a message that we encoded that a mask has.
 func appendFields(b, message []byte, fields uint64) []byte {
-	if fields == AllFields {
+	if fields == abi.AllFields {
 		return append(b, message...)
 	}
 	for len(message) > 0 {

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // TestPartsAreThoseOfTheWhole compares what is encoded when somebody asks for it with
@@ -56,7 +58,7 @@ func comparePartsOf(t *testing.T, name string, want, got *Object) {
 		t.Fatalf("%s: an object that was to be encoded at once was not", name)
 	}
 	part := func(o *Object, n uint32) []byte {
-		b, err := o.AppendPart([]byte("x"), n, AllFields)
+		b, err := o.AppendPart([]byte("x"), n, abi.AllFields)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Projection is the fields of objects that a guest reads: only those are encoded
@@ -161,7 +163,7 @@ func cutEntry(path string) (before, entry string, err error) {
 }
 
 // NodePaths returns the paths of those fields of a part of a Node (see
-// [Object.AppendPart]) that a mask has: of the part itself if that is AllFields, and none
+// [Object.AppendPart]) that a mask has: of the part itself if that is [abi.AllFields], and none
 // of fields that there are not.
 func NodePaths(part uint32, fields uint64) (paths []string) {
 	node := kinds["node"]
@@ -169,7 +171,7 @@ func NodePaths(part uint32, fields uint64) (paths []string) {
 		path := "node." + name
 		switch {
 		case fieldNumber(node.FieldByIndex(index)) != uint64(part):
-		case fields == AllFields:
+		case fields == abi.AllFields:
 			paths = append(paths, path)
 		default:
 			each(t, func(name string, index []int, _ reflect.Type) {

@@ -27,7 +27,7 @@ type Object struct {
 // declared fields of a Node have, for the most part.
 type smallObject struct {
 	Object
-	room [248]byte
+	room [240]byte
 }
 
 // newObject returns an Object with a copy of b.

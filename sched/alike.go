@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 )
 
@@ -73,7 +74,7 @@ const identityNote = 4
 func (r *nodeReads) part(node *codec.Object, number uint32, fields uint64) {
 	if number == codec.MetadataPart && fields&identity != 0 {
 		node.Notes[identityNote].Store(1)
-		if fields != codec.AllFields {
+		if fields != abi.AllFields {
 			fields &^= identity
 		}
 	}

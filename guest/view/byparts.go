@@ -13,9 +13,6 @@ const metadataPart = 1
 // before the part is fetched.
 const maxLooked = 4
 
-// allFields asks for a part as a whole.
-const allFields = 1<<64 - 1
-
 // identity are the fields of the metadata that say which object it is: name, uid and
 // resourceVersion. They are fetched of those objects alone of which they are read, since a
 // host that handed them over has to ask about each.
@@ -26,7 +23,7 @@ const identity = 1<<1 | 1<<5 | 1<<6
 // wantedOf says which they are. The first are all fields, for all types beyond maxWanted
 // and for those with too many fields.
 var (
-	wantedFields = []uint64{allFields}
+	wantedFields = []uint64{abi.AllFields}
 	wantedOf     = map[partOfType]uint8{}
 )
 
@@ -60,7 +57,7 @@ func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := partOf[message](&o.root, k)
 	if c == nil {
-		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: allFields}
+		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
 		c.key = k

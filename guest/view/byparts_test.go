@@ -60,7 +60,7 @@ func forgetWanted() {
 
 // fieldsOf returns the numbers of the bits that are set in a mask.
 func fieldsOf(mask uint64) (numbers []int) {
-	if mask == allFields {
+	if mask == abi.AllFields {
 		return []int{-1}
 	}
 	for n := range 64 {
@@ -107,7 +107,7 @@ func serveParts(t *testing.T, objects map[abi.Ref]whole) (crossed *[]string) {
 	hostObject = func(ref abi.Ref, buf []byte) uint32 {
 		var b []byte
 		for n := range uint32(3) {
-			b = wire.AppendBytes(b, n+1, objects[ref].part(n+1, allFields))
+			b = wire.AppendBytes(b, n+1, objects[ref].part(n+1, abi.AllFields))
 		}
 		return answer(fmt.Sprint("all of ", ref.Version()), b, buf)
 	}

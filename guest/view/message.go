@@ -5,6 +5,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/internal/json"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Type says what a message looks like. It is data that generated code declares,
@@ -100,7 +102,7 @@ func (m *message) read(version uint64) {
 		}
 		o.bytes, o.root.end = buf[:n], n
 		if o.part != 0 {
-			o.missing = allFields &^ wantedFields[o.wanted]
+			o.missing = abi.AllFields &^ wantedFields[o.wanted]
 		}
 	}
 	if m.fields == nil {

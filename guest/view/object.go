@@ -192,7 +192,7 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 			c := (*message)(unsafe.Pointer(p)) // Nothing else is made of the root.
 			part := c.object
 			part.wasRead = c.key.version() == part.version
-			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, allFields, 0
+			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, abi.AllFields, 0
 		}
 	}
 	if wasRead {
