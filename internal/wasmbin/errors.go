@@ -27,10 +27,20 @@ var (
 	// ErrIndex is a guest that names a function, global, type or local which it
 	// does not have.
 	ErrIndex = errors.New("index out of range")
+	// ErrInternal is a guest that shows a mistake of this package: it panicked, or would
+	// have written other code than the guest's.
+	ErrInternal = errors.New("internal error of the rewriter")
 	// ErrUnsupported is a guest that needs a feature which wazero does not
 	// have, such as a second memory.
 	ErrUnsupported = errors.New("unsupported feature")
 )
+
+// contain makes a panic an error: a module must not end the process that loads it.
+func contain(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %v", ErrInternal, r)
+	}
+}
 
 // DecodeError is a binary that is not a well-formed module.
 type DecodeError struct {

@@ -1,77 +1,67 @@
 package wasmbin
 
-// wazero's compiler makes one instruction of an `and` whose result is compared with 0
-// and branched upon, also where the 0 stands first, and does not turn the comparison
-// round then: of `0 < (a & b)` it makes `(a & b) < 0`. LLVM has constants last, but Go
-// writes x > 0 with the 0 first. And on arm64 the instruction leaves another carry than a
-// comparison with 0 does, so unsigned comparisons are wrong in either order. So such a
-// branch gets the opposite comparison and an i32.eqz, which the compiler makes nothing
-// of.
+// wazero's compiler makes one instruction of an `and`, a comparison of its result with 0 and
+// a branch, also where the 0 stands first, and does not turn the comparison round then: of
+// `0 < (a & b)` it makes `(a & b) < 0`. And on arm64 that instruction leaves another carry
+// than a comparison with 0 does, so unsigned comparisons are wrong in either order.
+//
+// The compiler sees through locals, globals and blocks, so the operands of a comparison do
+// not stand where it can be read what they are. But it fuses only what lies between two of
+// its basic blocks: an ordered comparison (less or more) without an `and` in front of it in
+// the same straight code stays what it is. One with an `and` becomes the opposite comparison
+// and an i32.eqz, which the compiler fuses with no branch but as a comparison for equality.
 
-// comparison is what the last instructions say about a branch that follows.
-type comparison struct {
-	// from is the instruction before, but for an end or a nop.
+// ordered follows the straight code since the last label or conditional branch.
+type ordered struct {
+	// and says that there was an `and`.
+	and bool
+	// from is the instruction before, but for a nop.
 	from place
-	// ands says of each local whether it was set to the result of an `and`, or to what
-	// such a local had: then it has the number of the function.
-	ands     []uint32
-	function uint32
-	// ordered is the last comparison of integers for less or more if its second operand
-	// may be the result of an `and`, or it is unsigned and that is 0, and next where the
-	// instruction behind it begins.
-	ordered place
-	next    int
+	// kept is where the last comparison is that must be left as it is, or none.
+	kept int
 }
 
-// begin begins a function with so many locals.
-func (c *comparison) begin(locals uint64) {
-	if uint64(len(c.ands)) < locals {
-		c.ands = make([]uint32, locals)
-	}
-	*c = comparison{ands: c.ands, function: c.function + 1, next: none}
-}
+// straight notes that straight code begins.
+func (o *ordered) straight() { *o = ordered{kept: none} }
 
-// isAnd reports whether an instruction may leave the result of an `and`: wazero sees
-// through locals and globals.
-func (c *comparison) isAnd(p place) bool {
-	switch p.op {
-	case opI32And, opI64And, opGlobalGet:
-		return true
-	case opLocalGet, opLocalTee:
-		return uint64(p.imm) < uint64(len(c.ands)) && c.ands[p.imm] == c.function
-	}
-	return false
-}
-
-// compare notes an instruction, and changes the comparison before it if it is a branch.
+// compare notes an instruction, and changes it if it is a comparison that a branch could get
+// wrong.
 func (b *bodyRewriter) compare() {
 	s := &b.scanner
-	c := &b.comparison
+	o := &b.ordered
 	switch op := s.op; op {
-	case opNop, opEnd:
-		if c.next == s.at {
-			c.next = s.pos
-		}
+	case opNop:
 		return
-	case opLocalSet, opLocalTee:
-		if c.isAnd(c.from) && uint64(s.imm) < uint64(len(c.ands)) {
-			c.ands[s.imm] = c.function
-		}
+	case opI32And, opI64And:
+		o.and = true
+	case opLoop, opIf, opElse, opEnd, opBrIf:
+		o.straight()
 	case opI32LtS, opI32GtS, opI32LeS, opI32GeS, opI64LtS, opI64GtS, opI64LeS, opI64GeS:
-		if c.isAnd(c.from) {
-			c.ordered, c.next = place{op: op, at: s.at}, s.pos
-		}
+		b.unfuse(false)
 	case opI32LtU, opI32GtU, opI32LeU, opI32GeU, opI64LtU, opI64GtU, opI64LeU, opI64GeU:
-		if zero := (c.from.op == opI32Const || c.from.op == opI64Const) && s.buf[c.from.at+1] == 0; zero || c.isAnd(c.from) {
-			c.ordered, c.next = place{op: op, at: s.at}, s.pos
-		}
-	case opIf, opBrIf:
-		if c.next != s.at {
-			break
-		}
-		b.edits = append(b.edits, edit{at: c.ordered.at, end: s.at, kind: editUnfused, fill: inverse(c.ordered.op)})
+		b.unfuse(true)
 	}
-	c.from = place{s.op, s.at, s.imm}
+	o.from = place{s.op, s.at, s.imm}
+}
+
+// unfuse takes a comparison apart from a branch behind it, unless a constant as its second
+// operand rules out that it is one that the compiler gets wrong.
+func (b *bodyRewriter) unfuse(unsigned bool) {
+	s := &b.scanner
+	o := &b.ordered
+	if !o.and || b.current == none {
+		return
+	}
+	if from := o.from; from.op == opI32Const || from.op == opI64Const {
+		if v, _ := varint(s.buf[from.at+1:], 10); !unsigned || v != 0 {
+			return
+		}
+	}
+	o.kept = s.at
+	if s.pos < len(s.buf) && s.buf[s.pos] == opI32Eqz {
+		return // Taken apart already.
+	}
+	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editUnfused, fill: inverse(s.op)})
 }
 
 // inverse returns the opposite of a comparison of two integers.

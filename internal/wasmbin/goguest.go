@@ -140,7 +140,7 @@ var accessBytes = [...]byte{4, 8, 4, 8, 1, 1, 2, 2, 1, 1, 2, 2, 4, 4, 4, 8, 4, 8
 const stackPointer = 1
 
 // negate makes one of a comparison of integers and the i32.eqz behind it, which Go's
-// compiler writes in front of nearly each if. But for one, see [comparison].
+// compiler writes in front of nearly each if. But for one, see [ordered].
 func (b *bodyRewriter) negate(p place) bool {
 	s := &b.scanner
 	e := edit{at: p.at, end: s.pos, kind: editNegated}
@@ -148,7 +148,7 @@ func (b *bodyRewriter) negate(p place) bool {
 	case op == opI64Eqz:
 		// Two instructions as before, of which wazero makes one.
 		e.kind = editNotZero
-	case op < opI32Eq, op > opI64GeU, b.comparison.next == s.at:
+	case op < opI32Eq, op > opI64GeU, b.ordered.kept == p.at:
 		return false
 	default:
 		e.fill = inverse(op)

@@ -1,6 +1,9 @@
 package wasmbin
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // leafCost is the cost up to which a function that calls nothing is not checked
 // on entry, only charged, and so is a bulk operation of a length that stands in
@@ -32,19 +35,19 @@ type bodyRewriter struct {
 	// blockType is the encoded type of a block with these results.
 	blockType func(results []ValType) []byte
 
-	scanner    scanner
-	frames     []frame
-	edits      []edit
-	constants  [2]constant
-	set        assignment // the last one
-	head       head       // of the last loop
-	targets    []target   // of all dispatches
-	operands   operands   // of a guest of Go
-	comparison comparison
-	current    int  // the edit that is being charged, or none
-	catches    bool // the function catches exceptions
-	stores     bool // the function has bulk operations that become stores
-	checked    bool // a loop checks the fuel for the entry, too
+	scanner   scanner
+	frames    []frame
+	edits     []edit
+	constants [2]constant
+	set       assignment // the last one
+	head      head       // of the last loop
+	targets   []target   // of all dispatches
+	operands  operands   // of a guest of Go
+	ordered   ordered
+	current   int  // the edit that is being charged, or none
+	catches   bool // the function catches exceptions
+	stores    bool // the function has bulk operations that become stores
+	checked   bool // a loop checks the fuel for the entry, too
 }
 
 // frame is a block that is open.
@@ -182,7 +185,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	b.current, b.catches, b.stores, b.checked = 0, false, false, false
 	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
 	b.operands.forget()
-	b.comparison.begin(locals)
+	b.ordered.straight()
 	calls := false
 	for s.next() {
 		if len(b.frames) == 0 {
@@ -317,7 +320,25 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	if !b.checked && (calls || b.total() > leafCost) {
 		b.edits[0].kind = editEntry
 	}
+	if s.err == nil {
+		s.err = b.inOrder()
+	}
 	return bulk, s.err
+}
+
+// inOrder returns an error if the edits overlap or are not in the order of the body: what
+// emit would write then is not the guest's code.
+func (b *bodyRewriter) inOrder() error {
+	at := 0
+	for i := range b.edits {
+		e := &b.edits[i]
+		if e.at < at || e.end < e.at {
+			return fmt.Errorf("%w: edit %d of the body at %#x, of kind %d, covers %d to %d, the one before ends at %d",
+				ErrInternal, i, b.scanner.base, e.kind, e.at, e.end, at)
+		}
+		at = e.end
+	}
+	return nil
 }
 
 // free reports whether an instruction costs nothing: it only marks a place.

@@ -132,10 +132,11 @@ type GlobalExport struct {
 //
 // Errors are a [DecodeError] for what is malformed, and [ErrReserved],
 // [ErrMemoryLimit], [ErrTableLimit], [ErrElements], [ErrTooManyLocals], [ErrTooComplex],
-// [ErrIndex] or [ErrUnsupported] for what is refused. What is not valid otherwise stays so,
+// [ErrIndex] or [ErrUnsupported] for what is refused, and [ErrInternal]. What is not valid otherwise stays so,
 // for wazero to refuse: the rewriting checks the indexes that it would make
 // valid by adding a function, a global, a type or a local.
-func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
+func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
+	defer contain(&err)
 	m, err := Decode(bin)
 	if err != nil {
 		return nil, nil, err
@@ -156,6 +157,7 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 // custom sections, which share their bytes with bin. It does not look at code,
 // elements and data, so it takes microseconds. Errors are as for [Rewrite].
 func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err error) {
+	defer contain(&err)
 	m, err := decode(bin, func(id SectionID) bool {
 		return id != SectionElement && id != SectionDataCount && id != SectionCode && id != SectionData
 	})
