@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,21 +13,52 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 3
+const rewritingVersion = 4
 
-// rewrite makes a module ready for wazero.
+// rewrite makes a module ready for wazero, unless it is not valid.
 func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
+	opts.Validate = validate
 	module, info, err := wasmbin.Rewrite(module, opts)
 	if err != nil {
 		return nil, nil, err
 	}
 	return snapmem.MergeSegments(module), info, nil
+}
+
+// errStop ends a compilation behind its validation.
+var errStop = errors.New("the module is valid")
+
+// stopper stops a compilation: wazero asks for listeners of functions when it has validated
+// a module and has compiled nothing yet.
+type stopper struct{}
+
+func (stopper) NewFunctionListener(api.FunctionDefinition) experimental.FunctionListener {
+	panic(errStop)
+}
+
+// validate has wazero validate a module. Validation is a step of its compilation only, so the
+// compilation is stopped behind it: a Go guest of 3.5 MB takes 0.02 s and not 0.75.
+func validate(module []byte) (err error) {
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithDebugInfoEnabled(false))
+	defer func() {
+		if r := recover(); r != nil && r != errStop {
+			err = fmt.Errorf("validation panicked: %v", r)
+		}
+		err = errors.Join(err, rt.Close(ctx))
+	}()
+	_, err = rt.CompileModule(experimental.WithFunctionListenerFactory(ctx, stopper{}), module)
+	return err
 }
 
 // rewriteCache keeps what rewrite returns in files beside wazero's machine code,

@@ -147,9 +147,9 @@ func (rw *rewriter) countFunctions() error {
 // names the one that takes longest.
 func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 	sum, worst, at := complexityOf(plan, of)
-	if limit := uint64(baseComplexity) + complexityPerByte*uint64(rw.size); sum > limit {
+	if limit := uint64(baseComplexity) + complexityPerByte*uint64(len(rw.bin)); sum > limit {
 		return fmt.Errorf("%w: beyond what any module of %d bytes takes, this one would take the compiler about %d ms, possible are %d; function %d, with its branches, the values that they carry and its parameters, takes %d",
-			ErrTooComplex, rw.size, sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
+			ErrTooComplex, len(rw.bin), sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
 	}
 	return nil
 }

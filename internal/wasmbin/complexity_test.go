@@ -162,7 +162,7 @@ func TestOrdinaryGuestsAreNotTooComplex(t *testing.T) {
 		if err := rw.describe(); err != nil {
 			t.Fatal(err)
 		}
-		plan, complexities, err := rw.survey()
+		plan, complexities, err := rw.measure()
 		if err != nil {
 			t.Fatal(err)
 		}

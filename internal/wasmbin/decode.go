@@ -38,6 +38,21 @@ func Decode(bin []byte) (*Module, error) {
 	return m, m.checkLocals(len(bin))
 }
 
+// withoutCustoms returns a well-formed binary without its custom sections: a mistake in one
+// does not make a module invalid.
+func withoutCustoms(bin []byte) []byte {
+	out := append(make([]byte, 0, len(bin)), preamble...)
+	for r := (reader{buf: bin, pos: len(preamble)}); r.left() > 0; {
+		at := r.pos
+		id := SectionID(r.byte("a section id"))
+		r.sized("the section")
+		if id != SectionCustom {
+			out = append(out, bin[at:r.pos]...)
+		}
+	}
+	return out
+}
+
 // decode decodes the sections that are wanted, and steps over the others.
 func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 	if !bytes.HasPrefix(bin, preamble) {

@@ -40,6 +40,11 @@ type Options struct {
 	// the limits that it asks for, and exports it as "memory" unless the guest
 	// has an export of that name.
 	DefineMemory bool
+	// Validate, unless it is nil, is called with the guest's own binary, without its custom
+	// sections, and returns an error if it is not valid. It is called when the binary was
+	// found to be well-formed and within the limits above, and before anything is changed:
+	// what is not valid must not become so, and what the changes rest on must be.
+	Validate func(bin []byte) error
 
 	// asGo takes each guest for one of Go.
 	asGo bool
@@ -130,21 +135,19 @@ type GlobalExport struct {
 // as opts says, and what the host needs to know about it. The function is
 // deterministic, and keeps neither bin nor parts of it.
 //
-// Errors are a [DecodeError] for what is malformed, and [ErrReserved],
+// Errors are a [DecodeError] for what is malformed, that of [Options.Validate], and [ErrReserved],
 // [ErrMemoryLimit], [ErrTableLimit], [ErrElements], [ErrTooManyLocals], [ErrTooComplex],
-// [ErrIndex] or [ErrUnsupported] for what is refused, and [ErrInternal]. What is not valid otherwise stays so,
-// for wazero to refuse: the rewriting checks the indexes that it would make
-// valid by adding a function, a global, a type or a local.
+// [ErrIndex] or [ErrUnsupported] for what is refused, and [ErrInternal].
 func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	defer contain(&err)
 	m, err := Decode(bin)
 	if err != nil {
 		return nil, nil, err
 	}
-	rw := &rewriter{Module: m, size: len(bin), opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
 		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
-		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
+		rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
 			return nil, nil, fmt.Errorf("rewrite wasm: %w", err)
@@ -175,7 +178,7 @@ func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err erro
 // which Rewrite lists them.
 type rewriter struct {
 	*Module
-	size      int // of the binary
+	bin       []byte
 	opts      Options
 	info      *Info
 	types     []FuncType
@@ -183,6 +186,8 @@ type rewriter struct {
 	spaces    [len(externNames)][]Extern // the index spaces, imports included
 	yield     uint32                     // the index that the yield function gets
 	added     []FuncType                 // types behind that of the yield function
+	fromGo    bool                       // the guest is one of Go
+	plan      *stackPlan                 // nil if the stack is not limited
 }
 
 // resultsType returns the block type, encoded, of a block that takes nothing and
@@ -401,31 +406,48 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	return b
 }
 
-// code rewrites the bodies.
-func (rw *rewriter) code() error {
-	b := rw.bodies()
-	b.fromGo = rw.opts.asGo
+// survey reads all bodies: it finds a guest of Go, refuses what is too complex, and plans the
+// charges for the stack.
+func (rw *rewriter) survey() error {
+	rw.fromGo = rw.opts.asGo
 	if rw.opts.Meter {
 		for i := range rw.Codes {
 			if rw.Codes[i].replace(&rw.types[rw.Functions[i]]) {
-				b.fromGo = true
+				rw.fromGo = true
 			}
 		}
 	}
 	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0
-	if limitsStack || rw.opts.LimitComplexity {
-		plan, complexities, err := rw.survey()
-		if err != nil {
-			return err
-		}
-		if rw.opts.LimitComplexity {
-			if err := rw.checkComplexity(plan, complexities); err != nil {
-				return err
-			}
-		}
-		if limitsStack {
-			b.plan, b.marks = plan, make([]uint32, len(rw.Codes))
-		}
+	if !limitsStack && !rw.opts.LimitComplexity {
+		return nil
+	}
+	plan, complexities, err := rw.measure()
+	if err != nil {
+		return err
+	}
+	if limitsStack {
+		rw.plan = plan
+	}
+	if rw.opts.LimitComplexity {
+		return rw.checkComplexity(plan, complexities)
+	}
+	return nil
+}
+
+// validate has the guest's own binary validated.
+func (rw *rewriter) validate() error {
+	if rw.opts.Validate == nil {
+		return nil
+	}
+	return rw.opts.Validate(withoutCustoms(rw.bin))
+}
+
+// code rewrites the bodies.
+func (rw *rewriter) code() error {
+	b := rw.bodies()
+	b.fromGo = rw.fromGo
+	if b.plan = rw.plan; b.plan != nil {
+		b.marks = make([]uint32, len(rw.Codes))
 	}
 	for i := range rw.Codes {
 		rw.info.CodeSize += len(rw.Codes[i].Body)

@@ -48,10 +48,10 @@ type stackPlan struct {
 	tails  []bool
 }
 
-// survey reads all bodies, to plan the charges for the stack and to estimate what
+// measure reads all bodies, to plan the charges for the stack and to estimate what
 // compiling each function takes. It checks nothing: what is out of range is found
 // when the bodies are rewritten.
-func (rw *rewriter) survey() (*stackPlan, []complexity, error) {
+func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 	n := len(rw.Codes)
 	p := &stackPlan{
 		imports: rw.yield, taken: make([]uint32, n), starts: make([]uint32, n+1),

@@ -217,7 +217,7 @@ func TestFramesAreCounted(t *testing.T) {
 			if err := rw.describe(); err != nil {
 				t.Fatal(err)
 			}
-			plan, _, err := rw.survey()
+			plan, _, err := rw.measure()
 			if err != nil {
 				t.Fatal(err)
 			}
