@@ -1,6 +1,6 @@
 # What a developer runs by hand; README.md needs none of it.
 
-.PHONY: all test lint generate quickstart bench
+.PHONY: all test lint generate quickstart bench nightly
 
 all: lint test
 
@@ -30,3 +30,13 @@ quickstart:
 
 bench:
 	go run ./internal/bench
+
+# What is too long for every change: rewritten guests against plain ones, on modules that
+# nobody wrote (wasm-opt is in the package binaryen), and the fuzz targets.
+nightly:
+	go test ./internal/wasmbin -run TestDifferential -timeout 5h -v -differential 100000 -differential.seed $$(date +%Y%m%d000000)
+	for package in $$(git grep -l 'func Fuzz' -- '*_test.go' ':!*/go.mod' | xargs -n 1 dirname | sort -u); do \
+	  for target in $$(git grep -ho 'func Fuzz[A-Za-z0-9]*' -- $$package/'*_test.go' | cut -c6-); do \
+	    (cd $$package && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 2m .) || exit 1; \
+	  done; \
+	done

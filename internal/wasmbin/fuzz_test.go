@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 
 // addSeeds adds testdata/seeds: small modules of the specification suite that
 // have, together, every instruction, every section and every form of segment,
-// type, import and export.
+// type, import and export, and some of random code.
 func addSeeds(f *testing.F) {
 	files, err := filepath.Glob("testdata/seeds/*.wasm")
 	if err != nil || len(files) == 0 {
@@ -30,6 +31,9 @@ func addSeeds(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(bin)
+	}
+	for seed := range uint64(20) {
+		f.Add(randomModule(rand.New(rand.NewPCG(seed, 7))))
 	}
 }
 

@@ -2,20 +2,18 @@ package wasmbin
 
 import "fmt"
 
-// The name section is a custom section with subsections. Those that name
-// functions, or what is inside of them, begin each entry with the index of a
-// function.
+// The name section is a custom section with subsections. Of these, stack traces have the
+// names of the module and of its functions. The others, of locals, labels, globals and so on,
+// are most of the section, and wazero would keep those of locals in memory.
 const (
 	nameSection = "name"
 
 	namesModule    = 0
 	namesFunctions = 1
-	namesLocals    = 2
-	namesLabels    = 3
 )
 
 // remapNames returns the name section with the indexes of functions passed
-// through remap. Stack traces depend on it.
+// through remap, and without the subsections that nothing reads.
 func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	r := &reader{buf: data}
 	out := make([]byte, 0, len(data)+len(data)/16)
@@ -25,16 +23,14 @@ func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 		if r.err != nil {
 			break
 		}
-		out = append(out, id)
 		switch id {
-		case namesFunctions, namesLocals, namesLabels:
-			out = appendSized(out, func(b []byte) []byte { return appendRemapped(b, &s, id, remap) })
+		case namesFunctions:
+			out = appendSized(append(out, id), func(b []byte) []byte { return appendRemapped(b, &s, remap) })
 		case namesModule:
-			out = appendName(out, string(s.buf))
+			out = appendName(append(out, id), string(s.buf))
 			s.name("the name of the module")
 		default:
-			out = appendName(out, string(s.buf))
-			s.pos = len(s.buf)
+			continue
 		}
 		if s.left() > 0 {
 			s.fail(s.pos, "%d bytes are left over", s.left())
@@ -49,22 +45,14 @@ func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	return out, nil
 }
 
-// appendRemapped copies a map of names of functions, or of names within
-// functions.
-func appendRemapped(b []byte, r *reader, id byte, remap func(uint32) uint32) []byte {
+// appendRemapped copies a map of names of functions.
+func appendRemapped(b []byte, r *reader, remap func(uint32) uint32) []byte {
 	n := r.count("functions", 2)
 	b = appendUvarint(b, uint64(n))
 	for ; n > 0 && r.err == nil; n-- {
 		b = appendUvarint(b, uint64(remap(r.u32("a function index"))))
 		start := r.pos
-		if id == namesFunctions {
-			r.bytes(r.u32("the length of a name"), "a name")
-		} else {
-			for k := r.count("names", 2); k > 0 && r.err == nil; k-- {
-				r.u32("an index")
-				r.bytes(r.u32("the length of a name"), "a name")
-			}
-		}
+		r.name("the name of a function")
 		b = append(b, r.buf[start:r.pos]...)
 	}
 	return b

@@ -191,8 +191,8 @@ func names() []byte {
 	return bytes.Join([][]byte{
 		sub(namesModule, appendName(nil, "everything")),
 		sub(namesFunctions, 3, name(0, "log"), name(1, "seven"), name(2, "sum")),
-		sub(namesLocals, 1, 2, 1, name(0, "addend")),
-		sub(namesLabels, 1, 2, 1, name(0, "out")),
+		sub(2, 1, 2, 1, name(0, "addend")), // locals
+		sub(3, 1, 2, 1, name(0, "out")), // labels
 		sub(7, 1, name(1, "counter")), // globals
 	}, nil)
 }
@@ -392,9 +392,6 @@ func TestNamesAreRemapped(t *testing.T) {
 	want := []sub{
 		{namesModule, 11, []byte{10, 'e', 'v'}},
 		{namesFunctions, 1 + 3*3 + 3 + 5 + 3, []byte{3, 200, 1}},
-		{namesLocals, 1 + 2 + 1 + 8, []byte{1, 202, 1}},
-		{namesLabels, 1 + 2 + 1 + 5, []byte{1, 202, 1}},
-		{7, 10, []byte{1, 1, 7}},
 	}
 	if diff := cmp.Diff(want, subs, cmp.AllowUnexported(sub{})); diff != "" || r.err != nil {
 		t.Errorf("%v, want -, got +\n%s", r.err, diff)
@@ -407,6 +404,7 @@ func TestNameSectionsThatAreMalformedAreDropped(t *testing.T) {
 		"a count too great":     {1, 2, 9, 0},
 		"bytes left over":       {1, 2, 0, 0},
 		"a module without name": {0, 0},
+		"a name not in UTF-8":   {1, 4, 1, 0, 1, 0xff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module

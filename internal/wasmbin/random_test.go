@@ -1,0 +1,386 @@
+package wasmbin
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// randomModule makes a valid module of random code, in which the patterns that the rewriter
+// looks for are frequent, and so is what only looks like them.
+func randomModule(r *rand.Rand) []byte {
+	var m module
+	m.Memories = []Limits{{Min: 1, Max: 3, HasMax: true}}
+	m.Exports = append(m.Exports, Export{"memory", ExternMemory, 0})
+	globals := []ValType{I32, I64, I32, I64}
+	for _, t := range globals {
+		init := asm(i32c(r.Int32N(3)), opEnd)
+		if t == I64 {
+			init = asm(i64c(r.Int64N(3)), opEnd)
+		}
+		m.Globals = append(m.Globals, Global{GlobalType{t, true}, init})
+	}
+	var callees []FuncType
+	for i := range 1 + r.IntN(4) {
+		params := types(I64, I32, I64, I32)[:2+r.IntN(3)]
+		results := [][]ValType{nil, types(I32), types(I64), types(I32, I64)}[r.IntN(4)]
+		locals := types(I32, I64, I32, I64, I32, I64)[:r.IntN(7)]
+		g := &random{r: r, globals: globals, locals: slices.Concat(params, locals), callees: callees, results: results, m: &m, budget: 60 + r.IntN(250)}
+		g.frames = []randomFrame{{results: results}}
+		var begin []byte
+		if r.IntN(8) > 0 { // The stack of Go lies within the memory.
+			begin = asm(get(stackPointer), i32c(0xff8), opI32And, set(stackPointer))
+		}
+		code := asm(begin, g.statements(2))
+		for _, t := range results {
+			code = append(code, g.value(t, 3)...)
+		}
+		m.fn(string(rune('a'+i)), params, results, locals, code)
+		callees = append(callees, FuncType{params, results})
+	}
+	return m.Encode()
+}
+
+// random writes random code.
+type random struct {
+	r       *rand.Rand
+	m       *module
+	globals []ValType
+	locals  []ValType
+	callees []FuncType
+	results []ValType
+	frames  []randomFrame
+	budget  int
+}
+
+// randomFrame is a block that is open. counted says that a branch to it is a new round.
+type randomFrame struct {
+	loop    bool
+	results []ValType
+}
+
+func (f *randomFrame) label() []ValType {
+	if f.loop {
+		return nil
+	}
+	return f.results
+}
+
+func (g *random) pick(parts ...[]byte) []byte { return parts[g.r.IntN(len(parts))] }
+
+// local is a local of a type, or -1.
+func (g *random) local(t ValType, writing bool) int {
+	from := g.r.IntN(len(g.locals))
+	for i := range g.locals {
+		n := (from + i) % len(g.locals)
+		if g.locals[n] == t && !(writing && n == stackPointer && g.r.IntN(20) > 0) {
+			return n
+		}
+	}
+	return -1
+}
+
+func (g *random) global(t ValType) byte {
+	n := g.r.IntN(len(g.globals))
+	for g.globals[n] != t {
+		n = (n + 1) % len(g.globals)
+	}
+	return byte(n)
+}
+
+// label is a label that takes values of these types, or -1.
+func (g *random) label(list ...ValType) int {
+	from := g.r.IntN(len(g.frames))
+	for i := range g.frames {
+		n := (from + i) % len(g.frames)
+		if slices.Equal(g.frames[n].label(), list) && !(g.frames[n].loop && g.r.IntN(4) > 0) {
+			return len(g.frames) - 1 - n
+		}
+	}
+	return -1
+}
+
+// zero is 0, also as nobody writes it.
+func (g *random) zero(t ValType) []byte {
+	op := opI32Const
+	if t == I64 {
+		op = opI64Const
+	}
+	if g.r.IntN(4) == 0 {
+		return asm(op, 0x80, 0x80, 0x00)
+	}
+	return asm(op, 0)
+}
+
+func (g *random) constant(t ValType) []byte {
+	if g.r.IntN(3) == 0 {
+		return g.zero(t)
+	}
+	v := []int64{1, -1, 2, 8, 255, 1 << 20, 1<<31 - 1, -1 << 31, g.r.Int64N(100)}[g.r.IntN(9)]
+	if t == I64 {
+		if g.r.IntN(4) == 0 {
+			v = int64(g.r.Uint64())
+		}
+		return i64c(v)
+	}
+	return i32c(int32(v))
+}
+
+// within writes code in a block that is open.
+func (g *random) within(f randomFrame, code func() []byte) []byte {
+	g.frames = append(g.frames, f)
+	defer func() { g.frames = g.frames[:len(g.frames)-1] }()
+	return code()
+}
+
+func (g *random) address(depth int) []byte {
+	switch g.r.IntN(6) {
+	case 0:
+		return i32c(int32(8 * g.r.IntN(500)))
+	case 1:
+		return asm(g.value(I32, depth-1), i32c(0xfff8), opI32And)
+	case 2:
+		return get(stackPointer)
+	default:
+		return added(get(stackPointer), 8*g.r.IntN(30))
+	}
+}
+
+// compare is a comparison, often with 0 or of what an `and` leaves.
+func (g *random) compare(depth int) []byte {
+	t, and, first := I32, opI32And, opI32Eq
+	if g.r.IntN(2) == 0 {
+		t, and, first = I64, opI64And, opI64Eq
+	}
+	operand := func() []byte {
+		switch g.r.IntN(3) {
+		case 0:
+			return g.zero(t)
+		case 1:
+			return asm(g.value(t, depth-1), g.between(depth), g.value(t, depth-1), and)
+		default:
+			return g.value(t, depth-1)
+		}
+	}
+	code := asm(operand(), g.between(depth), operand(), g.between(depth), first+g.r.IntN(10))
+	for g.r.IntN(3) == 0 {
+		code = asm(code, opI32Eqz)
+	}
+	if g.r.IntN(8) == 0 {
+		code = asm(code, opNop)
+	}
+	return code
+}
+
+// between is something that leaves the operands below it alone.
+func (g *random) between(depth int) []byte {
+	if g.r.IntN(4) > 0 {
+		return nil
+	}
+	return g.statement(depth - 1)
+}
+
+func (g *random) value(t ValType, depth int) []byte {
+	g.budget--
+	if depth <= 0 || g.budget < 0 {
+		if n := g.local(t, false); n >= 0 && g.r.IntN(3) > 0 {
+			return get(n)
+		}
+		return g.constant(t)
+	}
+	wide := 0
+	if t == I64 {
+		wide = 1
+	}
+	switch g.r.IntN(18) {
+	case 0:
+		return g.constant(t)
+	case 1, 2:
+		if n := g.local(t, false); n >= 0 {
+			return get(n)
+		}
+	case 3:
+		if n := g.local(t, true); n >= 0 {
+			return asm(g.value(t, depth-1), opLocalTee, n)
+		}
+	case 4:
+		return asm(opGlobalGet, int(g.global(t)))
+	case 5, 6:
+		op := []int{0x6a, 0x6b, 0x6c, 0x71, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77}[g.r.IntN(11)]
+		return asm(g.value(t, depth-1), g.between(depth), g.value(t, depth-1), op+wide*(0x7c-0x6a))
+	case 7:
+		return asm(g.value(t, depth-1), g.value(t, depth-1), 0x6d+g.r.IntN(4)+wide*(0x7c-0x6a)) // Division traps now and then.
+	case 8:
+		if t == I32 {
+			return asm(g.value(I64, depth-1), opI32WrapI64)
+		}
+		return asm(g.value(I32, depth-1), opI64ExtendI32U-g.r.IntN(2))
+	case 9:
+		op := []int{opI32Load, 0x2c, 0x2d, 0x2e, 0x2f}[g.r.IntN(5)]
+		if t == I64 {
+			op = []int{opI64Load, 0x30, 0x31, 0x34, 0x35}[g.r.IntN(5)]
+		}
+		return asm(g.address(depth), g.between(depth), memarg(byte(op), uint32(8*g.r.IntN(20))))
+	case 10:
+		return asm(g.value(t, depth-1), g.value(t, depth-1), g.condition(depth-1), opSelect)
+	case 11:
+		return asm(opBlock, int(t), g.within(randomFrame{results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), opEnd)
+	case 12:
+		return asm(opLoop, int(t), g.within(randomFrame{loop: true, results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), opEnd)
+	case 13:
+		arm := func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }
+		f := randomFrame{results: types(t)}
+		return asm(g.condition(depth-1), opIf, int(t), g.within(f, arm), opElse, g.within(f, arm), opEnd)
+	case 14:
+		if l := g.label(t); l >= 0 {
+			return asm(g.value(t, depth-1), g.condition(depth-1), opBrIf, u(uint32(l)))
+		}
+	case 15:
+		if n := len(g.callees); n > 0 {
+			n = g.r.IntN(n)
+			if f := g.callees[n]; slices.Equal(f.Results, types(t)) {
+				return g.call(n, depth)
+			}
+		}
+	case 16:
+		if t == I32 {
+			return g.compare(depth - 1)
+		}
+	case 17:
+		if t == I32 && g.r.IntN(4) == 0 {
+			return g.pick(asm(0x3f, 0), asm(i32c(g.r.Int32N(3)), opMemoryGrow, 0))
+		}
+	}
+	return g.value(t, depth-1)
+}
+
+func (g *random) call(n, depth int) (code []byte) {
+	for _, p := range g.callees[n].Params {
+		code = append(code, g.value(p, depth-1)...)
+	}
+	return asm(code, opCall, n)
+}
+
+// condition is what an if or a br_if takes.
+func (g *random) condition(depth int) []byte {
+	switch g.r.IntN(6) {
+	case 0:
+		return g.value(I32, depth)
+	case 1:
+		if n := g.local(I32, true); n >= 0 {
+			return asm(g.compare(depth), set(n), g.between(depth), get(n))
+		}
+	case 2:
+		return asm(opBlock, int(I32), g.within(randomFrame{results: types(I32)}, func() []byte { return g.compare(depth) }), opEnd)
+	}
+	return g.compare(depth)
+}
+
+func (g *random) statements(depth int) (code []byte) {
+	for range g.r.IntN(4) {
+		code = append(code, g.statement(depth)...)
+	}
+	return code
+}
+
+// statement leaves the operand stack as it was.
+func (g *random) statement(depth int) []byte {
+	g.budget--
+	if depth <= 0 || g.budget < 0 {
+		return g.pick(nil, asm(opNop), asm(get(0), opDrop))
+	}
+	t := []ValType{I32, I64}[g.r.IntN(2)]
+	switch g.r.IntN(16) {
+	case 0, 1, 2:
+		if n := g.local(t, true); n >= 0 {
+			return asm(g.value(t, depth), set(n))
+		}
+	case 3:
+		return asm(g.value(t, depth), opGlobalSet, int(g.global(t)))
+	case 4:
+		op := []int{opI32Store, 0x3a, 0x3b}[g.r.IntN(3)]
+		if t == I64 {
+			op = []int{opI64Store, 0x3c, 0x3d, opI64Store32}[g.r.IntN(4)]
+		}
+		return asm(g.address(depth), g.value(t, depth-1), memarg(byte(op), uint32(8*g.r.IntN(20))))
+	case 5, 6:
+		return asm(g.condition(depth), opIf, blockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth - 1) }), opEnd)
+	case 7:
+		arm := func() []byte { return g.statements(depth - 1) }
+		return asm(g.condition(depth), opIf, blockTypeEmpty, g.within(randomFrame{}, arm), opElse, g.within(randomFrame{}, arm), opEnd)
+	case 8:
+		return asm(opBlock, blockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth) }), opEnd)
+	case 9:
+		return asm(opLoop, blockTypeEmpty, g.within(randomFrame{loop: true}, func() []byte { return g.statements(depth - 1) }), opEnd)
+	case 10:
+		if l := g.label(); l >= 0 {
+			return asm(g.condition(depth), opBrIf, u(uint32(l)))
+		}
+	case 11:
+		if l := g.label(); l >= 0 && g.r.IntN(3) == 0 {
+			return asm(opBr, u(uint32(l)))
+		}
+	case 12:
+		if l, d := g.label(), g.label(); l >= 0 && d >= 0 {
+			return asm(opBlock, blockTypeEmpty, g.value(I32, depth-1), opBrTable, 2, 0, u(uint32(l+1)), u(uint32(d+1)), opEnd)
+		}
+	case 13:
+		return g.dispatch(depth - 1)
+	case 14:
+		length := []int32{0, 1, 7, 16, 33, 200, 2000}[g.r.IntN(7)]
+		n := asm(i32c(length))
+		if g.r.IntN(3) == 0 {
+			n = asm(g.value(I32, 1), i32c(0x3ff), opI32And)
+		}
+		if g.r.IntN(2) == 0 {
+			return asm(g.address(depth), g.value(I32, 1), n, prefixMisc, 0x0b, 0)
+		}
+		return asm(g.address(depth), g.address(depth), n, prefixMisc, 0x0a, 0, 0)
+	case 15:
+		if n := len(g.callees); n > 0 {
+			n = g.r.IntN(n)
+			code := g.call(n, depth)
+			for range g.callees[n].Results {
+				code = append(code, opDrop)
+			}
+			return code
+		}
+	}
+	return asm(g.value(t, depth), opDrop)
+}
+
+// dispatch is how Go's compiler writes blocks down: a loop that begins with a br_table, and
+// jumps that set a local to the number of a block.
+func (g *random) dispatch(depth int) []byte {
+	pc, rounds := g.local(I32, true), g.local(I64, true)
+	if pc < 0 || rounds < 0 || pc == stackPointer {
+		return nil
+	}
+	blocks := 1 + g.r.IntN(4)
+	code := asm(i32c(0), set(pc), i64c(3), set(rounds), opBlock, blockTypeEmpty, opLoop, blockTypeEmpty)
+	for range blocks {
+		code = asm(code, opBlock, blockTypeEmpty)
+	}
+	code = asm(code, get(pc), opBrTable, blocks-1)
+	for i := range blocks {
+		code = append(code, byte(i))
+	}
+	for i := range blocks {
+		code = asm(code, opEnd)
+		loop := blocks - 1 - i // Its label here.
+		// What is in it branches to nothing but the loop, and may change anything.
+		frames := g.frames
+		g.frames = []randomFrame{{results: types(F32)}}
+		code = asm(code, g.statements(depth))
+		g.frames = frames
+		switch g.r.IntN(4) {
+		case 0:
+			code = asm(code, g.compare(depth), opIf, blockTypeEmpty, i32c(g.r.Int32N(int32(blocks)+1)), set(pc), opBr, loop+1, opEnd)
+		case 1:
+			code = asm(code, get(rounds), i64c(1), opI64Sub, opLocalTee, rounds, opI64Eqz, opI32Eqz, opIf, blockTypeEmpty,
+				i32c(g.r.Int32N(int32(blocks))), set(pc), opBr, loop+1, opEnd)
+		case 2:
+			code = asm(code, opBr, loop+1) // Out of it all.
+		}
+	}
+	return asm(code, opEnd, opEnd)
+}
