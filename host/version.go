@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -158,6 +159,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		StackBytes:       int32(v.limits.StackBytes),
 		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
 		MaxTableElements: maxTableElements,
+		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
 	})
 	if err != nil {

@@ -129,7 +129,7 @@ func differences(ctx context.Context, bin []byte, c *tallyOfDifferences) error {
 		c.invalid.Add(1)
 		return nil
 	}
-	opts.Validate, opts.asGo = nil, true
+	opts.Validate, opts.asGo, opts.ExpandRemainders = nil, true, true
 	asGo, _, err := Rewrite(bin, opts)
 	if err != nil {
 		return fmt.Errorf("refused as a guest of Go: %w", err)

@@ -27,6 +27,7 @@ type bodyRewriter struct {
 	meter     bool
 	fromGo    bool // the guest is one of Go
 	keepBulk  bool // bulk operations of a constant size stay what they are
+	divide    bool // remainders are worked out from quotients
 	info      *Info
 	// plan says which calls are charged for the stack, nil if none are; marks are
 	// those of the function that is being rewritten.
@@ -47,7 +48,11 @@ type bodyRewriter struct {
 	current   int  // the edit that is being charged, or none
 	catches   bool // the function catches exceptions
 	stores    bool // the function has bulk operations that become stores
-	checked   bool // a loop checks the fuel for the entry, too
+	// remainders says whether the function has remainders of 32 and of 64 bits that are
+	// worked out, and dividends are the first of two locals for what they are of.
+	remainders [2]bool
+	dividends  [2]uint64
+	checked    bool // a loop checks the fuel for the entry, too
 }
 
 // frame is a block that is open.
@@ -102,6 +107,7 @@ const (
 	editNegated                   // the comparison fill
 	editUnfused                   // the comparison fill, i32.eqz
 	editNotZero                   // i64.const 0, i64.ne
+	editRemainder                 // the remainder fill, worked out from the quotient
 	editCheck                     // check that there is memory up to value bytes behind the stack pointer
 	editFirst                     // branch to label if the local with the index value is 0
 	editEnter                     // take bytes from the stack in front of a call
@@ -125,18 +131,23 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	for i := range b.edits {
 		size += b.edits[i].size()
 	}
-	extra := func() uint64 {
+	extra := func(n uint64, typ ValType) (first uint64) {
 		c.LocalGroups++
-		c.Locals = append(c.Locals, 1, byte(I32)) // the decoder cut it to its capacity, so this copies
-		c.NumLocals++
-		return locals + c.NumLocals - declared - 1
+		c.Locals = append(c.Locals, byte(n), byte(typ)) // the decoder cut it to its capacity, so this copies
+		c.NumLocals += n
+		return locals + c.NumLocals - declared - n
 	}
 	var length, address, entry uint64
 	if bulk || b.stores {
-		length = extra()
+		length = extra(1, I32)
 	}
 	if b.stores {
-		address = extra()
+		address = extra(1, I32)
+	}
+	for i, typ := range []ValType{I32, I64} {
+		if b.remainders[i] {
+			b.dividends[i] = extra(2, typ)
+		}
 	}
 	if b.plan == nil || !b.catches {
 		c.Body = b.emit(make([]byte, 0, size), c.Body, length, address, entry)
@@ -146,7 +157,7 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	// function notes what there was when it began, for the places where what it
 	// catches continues. One of them may be its own end, around which another
 	// block makes a place: the label is the same as before.
-	entry = extra()
+	entry = extra(1, I32)
 	out := make([]byte, 0, size+64)
 	out = append(appendUvarint(append(out, opGlobalGet), uint64(b.stack)), opLocalSet)
 	out = append(appendUvarint(out, entry), opBlock)
@@ -182,7 +193,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
-	b.current, b.catches, b.stores, b.checked = 0, false, false, false
+	b.current, b.catches, b.stores, b.checked, b.remainders = 0, false, false, false, [2]bool{}
 	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
 	b.operands.forget()
 	b.ordered.straight()
@@ -277,6 +288,8 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			}
 		case opI32Const:
 			b.constant()
+		case opI32RemS, opI32RemU, opI64RemS, opI64RemU:
+			b.remainder()
 		case opLocalGet, opLocalSet, opLocalTee:
 			s.within("local", s.imm, int(locals))
 			if s.op == opLocalSet {
@@ -538,6 +551,8 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = appendUvarint(append(out, opI32Eqz, opBrIf), uint64(e.label))
 		case editNotZero:
 			out = append(out, opI64Const, 0, opI64Ne)
+		case editRemainder:
+			out = b.appendRemainder(out, e.fill)
 		case editEnter:
 			// Nothing follows the yield, so that the way past it has one
 			// predecessor, see editLoop.

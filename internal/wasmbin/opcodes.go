@@ -63,9 +63,15 @@ const (
 	opI64GeU             = 0x5a
 	opI32Add             = 0x6a
 	opI32Sub             = 0x6b
+	opI32Mul             = 0x6c
+	opI32RemS            = 0x6f
+	opI32RemU            = 0x70
 	opI32And             = 0x71
 	opI64Add             = 0x7c
 	opI64Sub             = 0x7d
+	opI64Mul             = 0x7e
+	opI64RemS            = 0x81
+	opI64RemU            = 0x82
 	opI64And             = 0x83
 	opI64Shl             = 0x86
 	opI64ShrU            = 0x88

@@ -40,6 +40,9 @@ type Options struct {
 	// the limits that it asks for, and exports it as "memory" unless the guest
 	// has an export of that name.
 	DefineMemory bool
+	// ExpandRemainders works remainders out from quotients, as wazero must be told to on
+	// arm64. It needs Meter.
+	ExpandRemainders bool
 	// Validate, unless it is nil, is called with the guest's own binary, without its custom
 	// sections, and returns an error if it is not valid. It is called when the binary was
 	// found to be well-formed and within the limits above, and before anything is changed:
@@ -445,7 +448,7 @@ func (rw *rewriter) validate() error {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	b.fromGo = rw.fromGo
+	b.fromGo, b.divide = rw.fromGo, rw.opts.ExpandRemainders
 	if b.plan = rw.plan; b.plan != nil {
 		b.marks = make([]uint32, len(rw.Codes))
 	}

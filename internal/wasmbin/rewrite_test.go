@@ -192,8 +192,8 @@ func names() []byte {
 		sub(namesModule, appendName(nil, "everything")),
 		sub(namesFunctions, 3, name(0, "log"), name(1, "seven"), name(2, "sum")),
 		sub(2, 1, 2, 1, name(0, "addend")), // locals
-		sub(3, 1, 2, 1, name(0, "out")), // labels
-		sub(7, 1, name(1, "counter")), // globals
+		sub(3, 1, 2, 1, name(0, "out")),    // labels
+		sub(7, 1, name(1, "counter")),      // globals
 	}, nil)
 }
 
