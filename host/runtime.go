@@ -18,6 +18,7 @@ import (
 type Runtime struct {
 	cache     wazero.CompilationCache
 	rewritten rewriteCache
+	engine    wazero.RuntimeConfig
 	memory    snapmem.Allocator
 
 	// building counts the versions that are being built, also those that nobody
@@ -47,13 +48,21 @@ type RuntimeConfig struct {
 	// process's cgroup has, so that no plugin can have the process killed for its
 	// memory; no limit where that cannot be told. math.MaxUint64 means no limit.
 	MemoryBytes uint64
+	// Interpreter runs guests on wazero's interpreter instead of its compiler. Calls take
+	// ten to a hundred times as long, and everything else is the same. It is for the day
+	// when the compiler has a hole, see SECURITY.md.
+	Interpreter bool
 }
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	rt := &Runtime{
 		plugins: map[*Plugin]struct{}{},
+		engine:  wazero.NewRuntimeConfig(),
 		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2))},
+	}
+	if cfg.Interpreter {
+		rt.engine = wazero.NewRuntimeConfigInterpreter()
 	}
 	if cfg.CacheDir == "" {
 		rt.cache = wazero.NewCompilationCache()

@@ -90,7 +90,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	}
 	v.limits = v.limits.withDefaults()
 	v.pool = newPool(v.limits.Instances, v.discard)
-	v.wasm = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
 		WithCompilationCache(p.runtime.cache).
 		WithMemoryLimitPages(uint32(v.limits.MemoryBytes/pageSize)))
 	if err := v.load(ctx, module); err != nil {
