@@ -1,9 +1,6 @@
 package host
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Pin is a hold on a version of a plugin: what is called through it runs that
 // version, whatever [Plugin.Swap] does. A scheduling cycle that began on a
@@ -26,22 +23,7 @@ func (pin *Pin) Current() bool { return pin.version.plugin.current.Load() == pin
 // Acquire is [Plugin.Acquire] for the version. The error is [ErrClosed] once the
 // plugin is closed.
 func (pin *Pin) Acquire(ctx context.Context) (*Instance, error) {
-	v := pin.version
-	name := v.plugin.cfg.Name
-	if err := v.plugin.breaker.allow(); err != nil {
-		return nil, fmt.Errorf("plugin %q: %w", name, err)
-	}
-	inst, err := v.pool.acquire(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("plugin %q: %w", name, err)
-	}
-	if inst == nil {
-		if inst, err = v.instantiate(ctx); err != nil {
-			v.pool.forget()
-			return nil, err
-		}
-	}
-	return inst, nil
+	return pin.version.plugin.acquire(ctx, pin.version)
 }
 
 // Release ends the hold. The Pin must not be used afterwards.

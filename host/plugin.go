@@ -78,52 +78,56 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // if ctx ends first; [ErrDisabled]; [ErrMemory] if there is no memory for a new
 // instance and no other to wait for. A new instance may also fail as in
 // [Runtime.Load].
-func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) {
-	inst, err := p.acquire(ctx)
-	if err != nil && p.cfg.Observer != nil {
-		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
-	}
-	return inst, err
-}
+func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil) }
 
-func (p *Plugin) acquire(ctx context.Context) (*Instance, error) {
-	if err := p.breaker.allow(); err != nil {
-		return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+// acquire takes an instance of the version that is pinned or, if that is nil, of the one
+// that serves new calls.
+func (p *Plugin) acquire(ctx context.Context, pinned *version) (inst *Instance, err error) {
+	if err = p.breaker.allow(); err != nil {
+		err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 	}
-	for {
-		v := p.current.Load()
-		inst, err := v.pool.acquire(ctx)
-		if errors.Is(err, ErrClosed) && p.current.Load() != v {
-			continue // It was replaced in between.
+	for err == nil {
+		v := pinned
+		if v == nil {
+			v = p.current.Load()
 		}
-		if err != nil {
-			return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
-		}
-		for inst == nil {
-			if inst, err = v.instantiate(ctx); err == nil {
-				break
-			}
-			if !errors.Is(err, ErrMemory) {
-				v.pool.forget()
-				return nil, err
-			}
-			// Others of the plugin have memory, and will be free.
-			full := err
-			switch inst, err = v.pool.waitInstead(ctx); {
-			case err == nil:
-				continue
-			case (errors.Is(err, ErrClosed) || errors.Is(err, errNobody)) && p.current.Load() != v:
-			case errors.Is(err, errNobody):
-				return nil, full
-			default:
-				return nil, fmt.Errorf("plugin %q: %w; %w", p.cfg.Name, err, full)
-			}
-			break
-		}
-		if inst != nil {
+		if inst, err = v.acquire(ctx); err == nil {
 			return inst, nil
 		}
+		if pinned == nil && p.current.Load() != v && ctx.Err() == nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrMemory)) {
+			err = nil // It was replaced in between.
+		}
 	}
+	if p.cfg.Observer != nil {
+		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
+	}
+	return nil, err
+}
+
+// acquire takes an instance of the version. It makes one if none is idle and the limit
+// allows it, and waits for one otherwise, also if there is no memory for another.
+func (v *version) acquire(ctx context.Context) (*Instance, error) {
+	inst, err := v.pool.acquire(ctx)
+	for err == nil && inst == nil {
+		if inst, err = v.instantiate(ctx); err == nil {
+			return inst, nil
+		}
+		if !errors.Is(err, ErrMemory) {
+			v.pool.forget()
+			return nil, err
+		}
+		// Others of the plugin have memory, and will be free.
+		full := err
+		if inst, err = v.pool.waitInstead(ctx); errors.Is(err, errNobody) {
+			return nil, full
+		} else if err != nil {
+			err = fmt.Errorf("%w; %w", err, full)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", v.plugin.cfg.Name, err)
+	}
+	return inst, nil
 }
 
 // Swap replaces the module by that of another source, whose digest must be

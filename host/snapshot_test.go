@@ -147,6 +147,14 @@ func TestResetAfterGrowth(t *testing.T) {
 	}
 }
 
+// countRefused counts callers that got no instance.
+type countRefused struct{ n atomic.Int32 }
+
+func (*countRefused) Called(context.Context, host.Call)              {}
+func (*countRefused) Built(context.Context, host.Build)              {}
+func (*countRefused) Restarted(string, bool)                         {}
+func (c *countRefused) Refused(_ context.Context, _ string, _ error) { c.n.Add(1) }
+
 // TestMemoryOfAllPlugins holds the limit that plugins share.
 func TestMemoryOfAllPlugins(t *testing.T) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{MemoryBytes: 10 * page})
@@ -154,9 +162,12 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
+	var refused countRefused
 	load := func(name string) *host.Plugin {
 		t.Helper()
-		p, err := rt.Load(t.Context(), config(name))
+		cfg := config(name)
+		cfg.Observer = &refused
+		p, err := rt.Load(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,30 +186,38 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 	}
 
 	// Nothing is left: no instance, no plugin.
-	first := acquire(t, small)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = small.Acquire(ended)
-	if !errors.Is(err, host.ErrMemory) || !errors.Is(err, host.ErrSaturated) || !strings.Contains(err.Error(), "655360 of 655360 in use") {
-		t.Errorf("got %v", err)
-	}
-	// But another instance of the plugin is in use, and waited for.
-	waited := make(chan error)
-	go func() {
-		inst, err := small.Acquire(t.Context())
-		if err == nil {
-			inst.Release()
+	pin := small.Pin()
+	defer pin.Release()
+	for name, take := range map[string]func(context.Context) (*host.Instance, error){"plugin": small.Acquire, "pin": pin.Acquire} {
+		first := acquire(t, small)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := refused.n.Load()
+		_, err = take(ended)
+		if !errors.Is(err, host.ErrMemory) || !errors.Is(err, host.ErrSaturated) || !strings.Contains(err.Error(), "655360 of 655360 in use") {
+			t.Errorf("%s: got %v", name, err)
 		}
-		waited <- err
-	}()
-	for small.Stats().Waiting == 0 {
-		runtime.Gosched()
+		if n := refused.n.Load() - before; n != 1 {
+			t.Errorf("%s: the observer was told of %d refusals, want 1", name, n)
+		}
+		// But another instance of the plugin is in use, and waited for.
+		waited := make(chan error)
+		go func() {
+			inst, err := take(t.Context())
+			if err == nil {
+				inst.Release()
+			}
+			waited <- err
+		}()
+		for small.Stats().Waiting == 0 {
+			runtime.Gosched()
+		}
+		first.Release()
+		if err := <-waited; err != nil {
+			t.Errorf("%s: a caller that waited: %v", name, err)
+		}
 	}
-	first.Release()
-	if err := <-waited; err != nil {
-		t.Errorf("a caller that waited: %v", err)
-	}
-	first = acquire(t, small)
+	first := acquire(t, small)
 	if _, err := rt.Load(t.Context(), config("good")); !errors.Is(err, host.ErrMemory) {
 		t.Errorf("got %v", err)
 	}
