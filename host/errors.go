@@ -120,6 +120,22 @@ func (e *TrapError) Error() string {
 
 func (e *TrapError) Unwrap() error { return e.Err }
 
+// maxLoggedFrames is how much of a stack is written to the log.
+const maxLoggedFrames = 32
+
+// Frames returns the first n lines of Stack.
+func (e *TrapError) Frames(n int) string {
+	end := 0
+	for range n {
+		next := strings.IndexByte(e.Stack[end:], '\n')
+		if next < 0 {
+			return e.Stack
+		}
+		end += next + 1
+	}
+	return e.Stack[:max(0, end-1)]
+}
+
 // ABIError says that a guest broke a rule of the ABI in a call to the host.
 type ABIError struct {
 	// Function is the host function that the guest called, with its module.

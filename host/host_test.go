@@ -250,9 +250,13 @@ func TestTraps(t *testing.T) {
 		{name: "log that wraps round", how: 11, reason: "call kubewasm.log: bytes [4294967288, 4294967304) are out of bounds"},
 		{name: "exit with 0 in the middle of a call", how: 12, reason: "module closed with exit_code(0)"},
 	}
-	p := load(t, config("traps"))
+	var log strings.Builder
+	cfg := config("traps")
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	p := load(t, cfg)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			log.Reset()
 			inst := acquire(t, p)
 			_, err := inst.Call(t.Context(), abi.Filter, 0, test.how, 0)
 			var trap *host.TrapError
@@ -267,6 +271,9 @@ func TestTraps(t *testing.T) {
 			}
 			if !strings.Contains(trap.Stack, test.stack) {
 				t.Errorf("stack is\n%s\nwant a part of it: %q", trap.Stack, test.stack)
+			}
+			if want := `level=ERROR msg="the guest trapped" plugin=traps function=filter reason=`; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), test.stack) {
+				t.Errorf("log is\n%s\nwant a line with %q and the stack", log.String(), want)
 			}
 			if want := `plugin "traps": filter trapped: ` + trap.Reason + ": panic: about to fail"; err.Error() != want {
 				t.Errorf("error is\n%q, want\n%q", err, want)

@@ -207,8 +207,16 @@ func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Sta
 		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
 		return neutral
 	}
-	return fwk.AsStatus(err)
+	status := fwk.AsStatus(err)
+	var trap *host.TrapError
+	if errors.As(err, &trap) && trap.Stack != "" {
+		status.AppendReason("at " + strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))
+	}
+	return status
 }
+
+// statusFrames is how many functions of a guest's stack a status names.
+const statusFrames = 8
 
 // status turns the code that a guest returned into a status of the framework:
 // nil for success, whatever reason came with it; an error for a code that the

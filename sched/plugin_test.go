@@ -355,6 +355,9 @@ func TestBadGuests(t *testing.T) {
 				if status.Code() != fwk.Error || !strings.Contains(status.Message(), test.want) {
 					t.Errorf("got  %s\nwant Error: …%s…", text(status), test.want)
 				}
+				if strings.HasSuffix(name, "traps") && !strings.Contains(status.Message(), ", at .") {
+					t.Errorf("%s names no function of the guest", text(status))
+				}
 			}
 		})
 	}
