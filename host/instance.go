@@ -167,12 +167,12 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		i.unwind()
 	}
 	if err != nil {
-		if !errors.Is(err, context.Canceled) {
-			i.plugin.breaker.failed() // What the caller ended is not its fault.
-		}
 		trap := newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
-		if l := i.plugin.cfg.Logger; l != nil {
-			l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
+		if !errors.Is(err, context.Canceled) { // What the caller ended is not its fault.
+			i.plugin.breaker.failed()
+			if l := i.plugin.cfg.Logger; l != nil {
+				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
+			}
 		}
 		err = trap
 	} else {
