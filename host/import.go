@@ -185,7 +185,7 @@ func hostFunction(im *Import) api.GoModuleFunc {
 			inst.meet(module)
 		}
 		inst.hostCall = im
-		inst.meter.charge(hostCallFuel)
+		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
 	}
 }
