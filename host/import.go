@@ -135,8 +135,8 @@ func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
 		if !ok {
-			if module == wasiModule || module == wasmbin.YieldModule {
-				continue // Checked by wazero and by the rewriter.
+			if module == wasmbin.YieldModule {
+				continue // Checked by the rewriter.
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
 			continue
