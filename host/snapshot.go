@@ -56,6 +56,7 @@ func (v *version) restore(inst *Instance) bool {
 		g.Set(v.snapshot.globals[i])
 	}
 	inst.wasi = v.snapshot.wasi
+	inst.output.bytes = inst.output.bytes[:0] // A start section may print.
 	inst.meter.wind(v.snapshot.clock)
 	inst.unwind()
 	if inst.broken {

@@ -710,3 +710,18 @@ func TestStateOfWASIBelongsToTheSnapshot(t *testing.T) {
 		}
 	})
 }
+
+// TestOutputOfAStartSectionIsNotThatOfACall holds that what a start section
+// prints when an instance is made from the snapshot is not in the error of the
+// first call.
+func TestOutputOfAStartSectionIsNotThatOfACall(t *testing.T) {
+	p := load(t, config("wasi/printsatstart"))
+	for _, inst := range []*host.Instance{acquire(t, p), acquire(t, p)} {
+		_, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0)
+		var trap *host.TrapError
+		if !errors.As(err, &trap) || trap.Output != "" {
+			t.Errorf("got %#v", err)
+		}
+		inst.Release()
+	}
+}
