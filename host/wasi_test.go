@@ -9,10 +9,14 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
@@ -724,4 +728,93 @@ func TestOutputOfAStartSectionIsNotThatOfACall(t *testing.T) {
 		}
 		inst.Release()
 	}
+}
+
+// wazeroDir returns the directory of wazero's module, whose tests have programs
+// of several toolchains.
+func wazeroDir(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
+	if err != nil {
+		t.Skipf("find the module of wazero: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestProgramsSeeWhatTheySeeInWazero runs programs of Go, TinyGo, Rust, Zig and C
+// that look for files, terminals, sockets and timers, and compares what they print
+// and how they exit.
+func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
+	dir := filepath.Join(wazeroDir(t), "imports", "wasi_snapshot_preview1")
+	for _, program := range []struct {
+		toolchain string
+		source    host.Source
+		runs      [][]string
+	}{
+		{"Go", buildProgram(t), [][]string{{"world", "a", "b"}, {"upper"}, {"exit"}, {"close"}}},
+		{"TinyGo", host.File(filepath.Join(dir, "testdata/tinygo/wasi.wasm")), [][]string{{"ls", "."}, {"stat"}, {"sock"}}},
+		{"TinyGo's cat", host.File(filepath.Join(dir, "example/testdata/tinygo/cat.wasm")), [][]string{{"file"}}},
+		{"Rust", host.File(filepath.Join(dir, "testdata/cargo-wasi/wasi.wasm")), [][]string{{"ls", "."}, {"stat"}, {"none"}}},
+		{"Rust's cat", host.File(filepath.Join(dir, "example/testdata/cargo-wasi/cat.wasm")), [][]string{{"file"}, {"/etc/passwd"}}},
+		{"Zig", host.File(filepath.Join(dir, "testdata/zig/wasi.wasm")), [][]string{{"ls", "."}, {"stat"}}},
+		{"Zig's cat", host.File(filepath.Join(dir, "example/testdata/zig/cat.wasm")), [][]string{{"file"}}},
+		{"C", host.File(filepath.Join(dir, "testdata/zig-cc/wasi.wasm")), [][]string{
+			{"ls", "."}, {"stat"}, {"poll"}, {"poll", "0", "10"}, {"sleepmillis", "10"}, {"open-rdonly"}, {"open-wronly"}, {"sock"}, {"none"},
+		}},
+		{"C's cat", host.File(filepath.Join(dir, "example/testdata/zig-cc/cat.wasm")), [][]string{{"file"}}},
+	} {
+		t.Run(program.toolchain, func(t *testing.T) {
+			ctx := t.Context()
+			module, err := program.source.Fetch(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := wazero.NewRuntime(ctx)
+			defer rt.Close(ctx)
+			wasi_snapshot_preview1.MustInstantiate(ctx, rt)
+			compiled, err := rt.CompileModule(ctx, module)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := load(t, host.Config{
+				Name: "program", Source: program.source, Kind: abi.KindAdmission, Limits: host.Limits{Instances: 1},
+				Dialects: []host.Dialect{{Name: "wasi", Command: true, Detect: func(*host.Module) bool { return true }}},
+			})
+			const stdin = "what is typed\nin two lines\n"
+			for _, args := range program.runs {
+				args = append([]string{"program"}, args...)
+				var wantOut, wantErr strings.Builder
+				_, err := rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithArgs(args...).
+					WithStdin(strings.NewReader(stdin)).WithStdout(&wantOut).WithStderr(&wantErr))
+				want := fmt.Sprintf("%sexit %d", wantOut.String(), exitCode(t, err))
+				if exitCode(t, err) != 0 {
+					want += "\n" + wantErr.String()
+				}
+				inst := acquire(t, p)
+				out, err := inst.Run(ctx, args, []byte(stdin))
+				got := fmt.Sprintf("%sexit %d", out, exitCode(t, err))
+				var trap *host.TrapError
+				if errors.As(err, &trap) && exitCode(t, err) != 0 {
+					got += "\n" + trap.Output
+				}
+				inst.Release()
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%q (-wazero +got):\n%s", args, diff)
+				}
+			}
+		})
+	}
+}
+
+// exitCode returns the exit code of a program, -1 if it trapped.
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *sys.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(int32(exit.ExitCode()))
+	}
+	return -1
 }
