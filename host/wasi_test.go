@@ -818,3 +818,33 @@ func exitCode(t *testing.T, err error) int {
 	}
 	return -1
 }
+
+// FuzzWASI calls any function with any arguments, which lie at the beginning of
+// its memory, followed by whatever they point to.
+func FuzzWASI(f *testing.F) {
+	functions := wasiFunctions(f)
+	for _, call := range wasiCalls {
+		memory := make([]byte, out2At)
+		wasiMemory(memory)
+		putArgs(memory, call.args)
+		f.Add(byte(slices.IndexFunc(functions, func(f wasiFunction) bool { return f.name == call.name })), memory)
+	}
+	cfg := wasiConfig(wasiGuest(functions, 0, 1))
+	cfg.Reset, cfg.Limits.Fuel = host.ResetPerCall, 10_000_000
+	p := load(f, cfg)
+	f.Fuzz(func(t *testing.T, function byte, memory []byte) {
+		if int(function) >= len(functions) {
+			t.Skip()
+		}
+		inst := acquire(t, p)
+		defer inst.Release()
+		copy(inst.Memory(), memory)
+		errno, err := inst.CallExport(t.Context(), wasiCall, uint64(function))
+		if err := checkAnswer(functions[function].name, errno, err); err != nil {
+			t.Error(err)
+		}
+		if used := inst.FuelUsed(); used < 100 {
+			t.Errorf("%s costs %d", functions[function].name, used)
+		}
+	})
+}
