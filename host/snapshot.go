@@ -56,7 +56,8 @@ func (v *version) restore(inst *Instance) bool {
 		g.Set(v.snapshot.globals[i])
 	}
 	inst.wasi = v.snapshot.wasi
-	inst.output.bytes = inst.output.bytes[:0] // A start section may print.
+	// A start section has run and may have printed.
+	inst.calling, inst.output.bytes = "", inst.output.bytes[:0]
 	inst.meter.wind(v.snapshot.clock)
 	inst.unwind()
 	if inst.broken {
