@@ -603,6 +603,44 @@ func TestLoopsOverWASIAreStopped(t *testing.T) {
 	}
 }
 
+// looked is a context that ends when it was asked for its error so many times.
+type looked struct {
+	context.Context
+	left int
+}
+
+func (c *looked) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestWorkOfWASIEndsWithTheCall holds that a call which is cancelled does not go on
+// to the end of what a single function was asked for.
+func TestWorkOfWASIEndsWithTheCall(t *testing.T) {
+	const size = 256 * page
+	functions := wasiFunctions(t)
+	n := slices.IndexFunc(functions, func(f wasiFunction) bool { return f.name == "random_get" })
+	cfg := wasiConfig(wasiGuest(functions, n, 256))
+	cfg.Limits.Fuel = math.MaxInt64
+	p := load(t, cfg)
+	for name, export := range map[string]int{"in one call": wasiCall, "in many, without a loop": wasiStraight} {
+		t.Run(name, func(t *testing.T) {
+			inst := acquire(t, p)
+			defer inst.Release()
+			putArgs(inst.Memory(), []uint64{page, size - page})
+			_, err := inst.CallExport(&looked{t.Context(), 4}, export, uint64(n))
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want %v", err, context.Canceled)
+			}
+			if memory := inst.Memory(); memory[page] == 0 || memory[size-1] != 0 {
+				t.Errorf("the first byte is %d, the last %d", memory[page], memory[size-1])
+			}
+		})
+	}
+}
+
 // wasiCaller calls functions of WASI by their names, as guests of one plugin.
 type wasiCaller struct {
 	t         *testing.T
@@ -721,6 +759,9 @@ func TestStateOfWASIBelongsToTheSnapshot(t *testing.T) {
 func TestOutputOfAStartSectionIsNotThatOfACall(t *testing.T) {
 	p := load(t, config("wasi/printsatstart"))
 	for _, inst := range []*host.Instance{acquire(t, p), acquire(t, p)} {
+		if inst.Calling() != "" {
+			t.Errorf("an idle instance runs %s", inst.Calling())
+		}
 		_, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0)
 		var trap *host.TrapError
 		if !errors.As(err, &trap) || trap.Output != "" {
