@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/race"
 )
 
 // wasiFunction is a function of WASI as wazero has it.
@@ -68,7 +69,7 @@ const (
 )
 
 // straightCalls is how often wasiStraight calls its function.
-const straightCalls = 500
+const straightCalls = 300
 
 // wasiGuest is a guest that imports all these functions, in memory of so many
 // pages. straight is the index of the one that wasiStraight calls.
@@ -805,6 +806,9 @@ func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
 		{"C's cat", host.File(filepath.Join(dir, "example/testdata/zig-cc/cat.wasm")), [][]string{{"file"}}},
 	} {
 		t.Run(program.toolchain, func(t *testing.T) {
+			if race.Enabled && program.toolchain == "Go" {
+				t.Skip("takes most of a minute to compile under the race detector")
+			}
 			ctx := t.Context()
 			module, err := program.source.Fetch(ctx)
 			if err != nil {
