@@ -3,9 +3,8 @@ package host
 import (
 	"encoding/binary"
 	"math"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/sys"
+	"slices"
+	"time"
 )
 
 // The clocks of a guest that is not granted the real ones show how much it has
@@ -13,32 +12,70 @@ import (
 // proportion to what happens. A Go guest's garbage collector depends on that,
 // since it gives its background work a quarter of the time.
 const (
-	// fakeEpoch is what the fake wall clock shows at the start, the year 2022.
-	fakeEpoch = 1_640_995_200
+	// fakeEpoch is what the fake wall clock shows at the start, in nanoseconds:
+	// the year 2022.
+	fakeEpoch = 1_640_995_200 * int64(time.Second)
 	// fakeStart is what the fake monotonic clock shows at the start. Go takes 0
 	// for a clock that does not work.
 	fakeStart = 1
-	nanos     = 1_000_000_000
 )
 
-// withFakeClock gives the guest of the instance its fake clocks.
-func withFakeClock(config wazero.ModuleConfig, inst *Instance) wazero.ModuleConfig {
-	return config.
-		WithNanotime(func() int64 { return fakeStart + inst.meter.clock() }, sys.ClockResolution(1)).
-		WithWalltime(func() (sec int64, nsec int32) {
-			t := inst.meter.clock()
-			return fakeEpoch + t/nanos, int32(t % nanos)
-		}, sys.ClockResolution(1))
+// WASI's names for its clocks. There are no others: those of processes and
+// threads were never made.
+const (
+	clockRealtime  = 0
+	clockMonotonic = 1
+)
+
+// processStart is where the real monotonic clock of all guests begins.
+var processStart = time.Now()
+
+// clockTimeGet is clock_time_get (id, precision, time_ptr).
+func clockTimeGet(inst *Instance, args []uint64) uint64 {
+	id, granted := uint32(args[0]), inst.grantsClock()
+	var now int64
+	switch {
+	case id > clockMonotonic:
+		return wasiInval
+	case granted && id == clockRealtime:
+		now = time.Now().UnixNano()
+	case granted:
+		now = fakeStart + int64(time.Since(processStart))
+	case id == clockRealtime:
+		now = fakeEpoch + inst.meter.clock()
+	default:
+		now = fakeStart + inst.meter.clock()
+	}
+	return inst.putTime(args[2], now)
 }
+
+// clockResGet is clock_res_get (id, resolution_ptr).
+func clockResGet(inst *Instance, args []uint64) uint64 {
+	id := uint32(args[0])
+	if id > clockMonotonic {
+		return wasiInval
+	}
+	resolution := time.Nanosecond
+	if id == clockRealtime && inst.grantsClock() {
+		resolution = time.Microsecond
+	}
+	return inst.putTime(args[1], int64(resolution))
+}
+
+func (i *Instance) putTime(ptr uint64, nanoseconds int64) uint64 {
+	at, ok := i.bytes(ptr, 8)
+	if !ok {
+		return wasiFault
+	}
+	binary.LittleEndian.PutUint64(at, uint64(nanoseconds))
+	return wasiSuccess
+}
+
+func (i *Instance) grantsClock() bool { return slices.Contains(i.plugin.cfg.Grants, GrantClock) }
 
 // clock returns how much fuel was spent over the life of the instance, and the
 // time that it slept.
-func (m *meter) clock() int64 {
-	if m.global == nil {
-		return 0 // The start section runs, which is charged for later.
-	}
-	return m.granted - m.get()
-}
+func (m *meter) clock() int64 { return m.granted - m.get() }
 
 // wind lets clock return t, between two calls.
 func (m *meter) wind(t int64) {

@@ -292,6 +292,10 @@ func TestProgram(t *testing.T) {
 			if _, err := run(t.Context(), p, "", "exit"); err == nil || !strings.Contains(err.Error(), "exit_code(3): cannot go on") {
 				t.Errorf("exit: got %v", err)
 			}
+			// Each run finds its streams open.
+			if got, err := run(t.Context(), p, "", "close"); err != nil || got != "" {
+				t.Errorf("close: got %q, error %v", got, err)
+			}
 			if _, err := run(t.Context(), p, "", "flood"); !errors.As(err, new(*host.ABIError)) || !strings.Contains(err.Error(), "more than the limit of 65536 bytes") {
 				t.Errorf("flood: got %v", err)
 			}

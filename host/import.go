@@ -135,8 +135,8 @@ func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
 		if !ok {
-			if module == wasiModule || module == wasmbin.YieldModule {
-				continue // Checked by wazero and by the rewriter.
+			if module == wasmbin.YieldModule {
+				continue // Checked by the rewriter.
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
 			continue
@@ -185,7 +185,7 @@ func hostFunction(im *Import) api.GoModuleFunc {
 			inst.meet(module)
 		}
 		inst.hostCall = im
-		inst.meter.charge(hostCallFuel)
+		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
 	}
 }

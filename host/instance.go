@@ -46,9 +46,7 @@ type Instance struct {
 	meter meter
 	state any
 
-	// random is where a guest's random numbers come from, unless it is granted
-	// real ones.
-	random fakeRandom
+	wasi wasiState
 
 	// calling is the export that runs, empty between calls.
 	calling string

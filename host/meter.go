@@ -27,6 +27,8 @@ type meter struct {
 	// owed is what the host did on behalf of the guest and has not taken from
 	// the counter yet: reaching it costs more than many a host function.
 	owed int64
+	// dry says that the slice was used up when the counter was last written to.
+	dry bool
 	// rest is what was left of the slice when the last call ended.
 	rest int64
 	// left is the fuel of the call beyond the slice.
@@ -63,7 +65,7 @@ func (m *meter) end() (overdrawn bool) {
 func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
 
 func (m *meter) set(fuel int64) {
-	m.owed = 0
+	m.owed, m.dry = 0, fuel < 0
 	m.global.Set(uint64(fuel))
 }
 
@@ -76,9 +78,9 @@ const hostCallFuel = 100
 // maxOwed is how much may be owed: less than any budget would notice.
 const maxOwed = 1 << 12
 
-// charge takes fuel for what the host does on behalf of the guest. The guest
-// yields at a function or loop if that was more than it had, at the latest when
-// maxOwed is reached.
+// charge takes fuel for what the host does on behalf of the guest. If that was more
+// than it had, the guest yields at the next function, loop or call of the host, at
+// the latest when maxOwed is reached.
 func (m *meter) charge(fuel int) {
 	if m.owed += int64(fuel); m.owed >= maxOwed {
 		m.set(m.get())
@@ -96,11 +98,24 @@ func (m *meter) used(fuel int64) int64 {
 	return fuel - m.left - m.get()
 }
 
-// yield is called by a guest whose slice is used up. It ends the call by a panic
-// or gives the guest another slice.
+// pay takes fuel for what the host is about to do on behalf of the guest, and
+// looks whether there was so much. Between two functions or loops a guest can
+// call the host thousands of times.
+func (i *Instance) pay(fuel int) {
+	if i.meter.charge(fuel); i.meter.dry {
+		i.look()
+	}
+}
+
+// yield is called by a guest whose slice is used up.
 func (i *Instance) yield(module api.Module) {
-	m, limits := &i.meter, &i.version.limits
 	i.meet(module)
+	i.look()
+}
+
+// look ends the call by a panic or gives the guest another slice.
+func (i *Instance) look() {
+	m, limits := &i.meter, &i.version.limits
 	if int32(uint32(m.stack.Get())) < 0 {
 		panic(fmt.Errorf("%w: %d bytes", ErrStack, limits.StackBytes))
 	}
@@ -140,10 +155,13 @@ func (i *Instance) meet(module api.Module) {
 // not return.
 func (i *Instance) unwind() { i.meter.stack.Set(uint64(i.version.limits.StackBytes)) }
 
-// bind finds the counters in a module that was rewritten.
+// bind finds the counters in a module that was rewritten, before the first call.
+// The start section has found them already if it called the host.
 func (m *meter) bind(module api.Module) {
-	m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
-	m.owed, m.rest = 0, int64(m.global.Get())
-	m.granted = m.rest
-	m.stack = module.ExportedGlobal(wasmbin.StackGlobal).(api.MutableGlobal)
+	if m.global == nil {
+		m.global = module.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
+		m.stack = module.ExportedGlobal(wasmbin.StackGlobal).(api.MutableGlobal)
+		m.granted = m.get()
+	}
+	m.rest = m.get()
 }

@@ -15,7 +15,7 @@ type snapshot struct {
 	// memory is the image's, to be read only.
 	memory  []byte
 	globals []uint64
-	random  fakeRandom
+	wasi    wasiState
 	// clock is what the fake clock shows.
 	clock int64
 }
@@ -35,7 +35,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
-	v.snapshot = &snapshot{image: image, memory: image.Bytes(), random: inst.random, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
+	v.snapshot = &snapshot{image: image, memory: image.Bytes(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
 	inst.bindGlobals()
 	for i, g := range inst.globals {
 		v.snapshot.globals[i] = g.Get()
@@ -55,7 +55,9 @@ func (v *version) restore(inst *Instance) bool {
 	for i, g := range inst.globals {
 		g.Set(v.snapshot.globals[i])
 	}
-	inst.random = v.snapshot.random
+	inst.wasi = v.snapshot.wasi
+	// A start section has run and may have printed.
+	inst.calling, inst.output.bytes = "", inst.output.bytes[:0]
 	inst.meter.wind(v.snapshot.clock)
 	inst.unwind()
 	if inst.broken {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
@@ -170,17 +169,14 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	}
 	var imports importTable
 	if v.dialect != nil {
-		imports = newImportTable(v.dialect.Imports)
+		imports = newImportTable(wasiImports, v.dialect.Imports)
 	} else {
-		imports = newImportTable(commonImports, v.plugin.cfg.Imports)
+		imports = newImportTable(wasiImports, commonImports, v.plugin.cfg.Imports)
 	}
 	errs := imports.check(v.plugin.cfg.Name, v.compiled, v.plugin.cfg.Grants)
 	errs = append(errs, v.checkModule()...)
 	if len(errs) != 0 {
 		return errors.Join(errs...)
-	}
-	if err := instantiateWASI(ctx, v.wasm); err != nil {
-		return err
 	}
 	if err := imports.instantiate(ctx, v.wasm); err != nil {
 		return err
@@ -275,7 +271,8 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, v.plugin.moduleConfig(inst))
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, config)
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
@@ -302,17 +299,6 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		return nil, err
 	}
 	return inst, nil
-}
-
-// moduleConfig says what a guest sees of WASI.
-func (p *Plugin) moduleConfig(inst *Instance) wazero.ModuleConfig {
-	config := wazero.NewModuleConfig().
-		WithName("").
-		WithStartFunctions()
-	if slices.Contains(p.cfg.Grants, GrantClock) {
-		return config.WithSysWalltime().WithSysNanotime()
-	}
-	return withFakeClock(config, inst)
 }
 
 // prepare starts a new instance and resolves its functions.

@@ -1,22 +1,18 @@
 package host
 
 import (
-	"context"
 	crand "crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-const wasiModule = wasi_snapshot_preview1.ModuleName
+const wasiModule = "wasi_snapshot_preview1"
 
 // The error numbers of WASI preview 1 that our functions answer.
 const (
@@ -24,6 +20,8 @@ const (
 	wasiBadf    = 8
 	wasiFault   = 21
 	wasiInval   = 28
+	wasiNosys   = 52
+	wasiNotdir  = 54
 	wasiNotsup  = 58
 )
 
@@ -34,89 +32,246 @@ const (
 	maxSubscriptions = 64
 )
 
-// wasiFunctions are ours where wazero's do not fit.
-//
-// proc_exit of wazero closes the module, after which its functions still run, on
-// memory that is gone; ours only ends the call. Arguments and standard input are
-// those of a call and not of an instance. The others work for as long as their
-// arguments say, which a guest would not pay for.
-var wasiFunctions = []struct {
-	name    string
-	params  int
-	results []api.ValueType
-	call    func(inst *Instance, stack []uint64)
-}{
-	{"proc_exit", 1, nil, func(_ *Instance, stack []uint64) { panic(sys.NewExitError(uint32(stack[0]))) }},
-	{"args_sizes_get", 2, []api.ValueType{api.ValueTypeI32}, argsSizesGet},
-	{"args_get", 2, []api.ValueType{api.ValueTypeI32}, argsGet},
-	{"fd_read", 4, []api.ValueType{api.ValueTypeI32}, fdRead},
-	{"fd_write", 4, []api.ValueType{api.ValueTypeI32}, fdWrite},
-	{"random_get", 2, []api.ValueType{api.ValueTypeI32}, randomGet},
-	{"poll_oneoff", 4, []api.ValueType{api.ValueTypeI32}, pollOneoff},
+// What the host's work for a guest costs beside [hostCallFuel] and the bytes that
+// it moves, by the time that it takes.
+const (
+	iovecFuel        = 16 // For a buffer of fd_read or fd_write.
+	subscriptionFuel = 20 // For an event of poll_oneoff.
+	randomFuel       = 4  // For a byte of random_get: the system's take 2 ns each.
+)
+
+// wasiImports are the functions of WASI preview 1, without files, environment,
+// sockets, real clocks or randomness. They answer what wazero's own answer to a
+// guest that has nothing but its standard streams. wazero's would not do: their
+// work is as much as their arguments say, which a guest would not pay for;
+// descriptors that a guest has closed stay closed when its memory is reset; and
+// proc_exit closes the module, whose functions still run, on memory that is gone.
+var wasiImports = []Import{
+	wasi("args_get", argsGet, abi.I32, abi.I32),
+	wasi("args_sizes_get", argsSizesGet, abi.I32, abi.I32),
+	wasi("clock_res_get", clockResGet, abi.I32, abi.I32),
+	wasi("clock_time_get", clockTimeGet, abi.I32, abi.I64, abi.I32),
+	wasi("environ_get", always(wasiSuccess), abi.I32, abi.I32),
+	wasi("environ_sizes_get", environSizesGet, abi.I32, abi.I32),
+	wasi("fd_advise", ifOpen(0, wasiSuccess), abi.I32, abi.I64, abi.I64, abi.I32),
+	wasi("fd_allocate", ifOpen(0, wasiNosys), abi.I32, abi.I64, abi.I64),
+	wasi("fd_close", fdClose, abi.I32),
+	wasi("fd_datasync", ifOpen(0, wasiSuccess), abi.I32),
+	wasi("fd_fdstat_get", fdFdstatGet, abi.I32, abi.I32),
+	wasi("fd_fdstat_set_flags", fdFdstatSetFlags, abi.I32, abi.I32),
+	wasi("fd_fdstat_set_rights", always(wasiNosys), abi.I32, abi.I64, abi.I64),
+	wasi("fd_filestat_get", fdFilestatGet, abi.I32, abi.I32),
+	wasi("fd_filestat_set_size", ifOpen(0, wasiNosys), abi.I32, abi.I64),
+	wasi("fd_filestat_set_times", ifOpen(0, wasiNosys), abi.I32, abi.I64, abi.I64, abi.I32),
+	wasi("fd_pread", always(wasiBadf), abi.I32, abi.I32, abi.I32, abi.I64, abi.I32),
+	wasi("fd_prestat_dir_name", always(wasiBadf), abi.I32, abi.I32, abi.I32),
+	wasi("fd_prestat_get", always(wasiBadf), abi.I32, abi.I32),
+	wasi("fd_pwrite", always(wasiBadf), abi.I32, abi.I32, abi.I32, abi.I64, abi.I32),
+	wasi("fd_read", fdRead, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("fd_readdir", always(wasiBadf), abi.I32, abi.I32, abi.I32, abi.I64, abi.I32),
+	wasi("fd_renumber", ifOpen(0, wasiNotsup), abi.I32, abi.I32),
+	wasi("fd_seek", ifOpen(0, wasiNosys), abi.I32, abi.I64, abi.I32, abi.I32),
+	wasi("fd_sync", ifOpen(0, wasiSuccess), abi.I32),
+	wasi("fd_tell", ifOpen(0, wasiNosys), abi.I32, abi.I32),
+	wasi("fd_write", fdWrite, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_create_directory", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32),
+	wasi("path_filestat_get", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_filestat_set_times", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I64, abi.I64, abi.I32),
+	wasi("path_link", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_open", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I64, abi.I64, abi.I32, abi.I32),
+	wasi("path_readlink", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_remove_directory", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32),
+	wasi("path_rename", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_symlink", ifOpen(2, wasiNotdir), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("path_unlink_file", ifOpen(0, wasiNotdir), abi.I32, abi.I32, abi.I32),
+	wasi("poll_oneoff", pollOneoff, abi.I32, abi.I32, abi.I32, abi.I32),
+	{Module: wasiModule, Name: "proc_exit", Params: []abi.ValueType{abi.I32}, Func: procExit},
+	wasi("proc_raise", always(wasiNosys), abi.I32),
+	wasi("random_get", randomGet, abi.I32, abi.I32),
+	wasi("sched_yield", always(wasiSuccess)),
+	wasi("sock_accept", always(wasiBadf), abi.I32, abi.I32, abi.I32),
+	wasi("sock_recv", always(wasiBadf), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("sock_send", always(wasiBadf), abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	wasi("sock_shutdown", always(wasiBadf), abi.I32, abi.I32),
 }
 
-// instantiateWASI offers WASI preview 1 without files, environment, sockets,
-// real clocks or randomness.
-func instantiateWASI(ctx context.Context, rt wazero.Runtime) error {
-	b := rt.NewHostModuleBuilder(wasiModule)
-	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(b)
-	for _, f := range wasiFunctions {
-		im := &Import{Module: wasiModule, Name: f.name, Func: f.call}
-		b.NewFunctionBuilder().
-			WithGoModuleFunction(hostFunction(im), slices.Repeat([]api.ValueType{api.ValueTypeI32}, f.params), f.results).
-			WithName(f.name).
-			Export(f.name)
+// wasiFunction answers a call with an error number.
+type wasiFunction func(inst *Instance, args []uint64) (errno uint64)
+
+func wasi(name string, f wasiFunction, params ...abi.ValueType) Import {
+	return Import{
+		Module: wasiModule, Name: name, Params: params, Results: []abi.ValueType{abi.I32},
+		Func: func(inst *Instance, stack []uint64) { stack[0] = f(inst, stack) },
 	}
-	if _, err := b.Instantiate(ctx); err != nil {
-		return fmt.Errorf("instantiate host module %q: %w", wasiModule, err)
+}
+
+// always is a function that looks at nothing.
+func always(errno uint64) wasiFunction {
+	return func(*Instance, []uint64) uint64 { return errno }
+}
+
+// ifOpen is a function that looks at nothing but the descriptor in the argument
+// with that index: what it would do is not possible with a standard stream, or
+// without effect.
+func ifOpen(arg int, errno uint64) wasiFunction {
+	return func(inst *Instance, args []uint64) uint64 {
+		if !inst.wasi.open(args[arg]) {
+			return wasiBadf
+		}
+		return errno
 	}
-	return nil
+}
+
+// wasiState is what WASI remembers of a guest. It is a value, and part of a
+// snapshot.
+type wasiState struct {
+	// closed has bit n set when the guest has closed descriptor n: 0, 1 or 2,
+	// the standard streams. There are no others.
+	closed uint8
+	// random is where a guest's random numbers come from, unless it is granted
+	// real ones.
+	random fakeRandom
+}
+
+func (s *wasiState) open(fd uint64) bool {
+	n := uint32(fd)
+	return n <= 2 && s.closed&(1<<n) == 0
 }
 
 // bytes returns the bytes [ptr, ptr+length) of the guest's memory, or false if
 // they do not lie in it: WASI answers that with an error number, where the ABI
 // ends the call.
-func (i *Instance) bytes(ptr, length uint32) ([]byte, bool) {
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	data, err := abi.Read(memory, ptr, length)
-	return data, err == nil
+func (i *Instance) bytes(ptr, length uint64) ([]byte, bool) {
+	return i.memory.Read(uint32(ptr), uint32(length))
+}
+
+// procExit only ends the call.
+func procExit(_ *Instance, stack []uint64) { panic(sys.NewExitError(uint32(stack[0]))) }
+
+// environSizesGet is environ_sizes_get (count_ptr, size_ptr).
+func environSizesGet(inst *Instance, args []uint64) uint64 {
+	count, ok := inst.bytes(args[0], 4)
+	size, ok2 := inst.bytes(args[1], 4)
+	if !ok || !ok2 {
+		return wasiFault
+	}
+	clear(count)
+	clear(size)
+	return wasiSuccess
+}
+
+// fdClose is fd_close (fd).
+func fdClose(inst *Instance, args []uint64) uint64 {
+	if !inst.wasi.open(args[0]) {
+		return wasiBadf
+	}
+	inst.wasi.closed |= 1 << uint32(args[0])
+	return wasiSuccess
+}
+
+// A standard stream looks like a device without a terminal, of which a guest may
+// do what can be done with a file.
+const (
+	streamType   = 1          // A block device.
+	streamRights = 0x08e001ff // All that are about a file and not about a directory or a socket.
+)
+
+// fdFdstatGet is fd_fdstat_get (fd, stat_ptr).
+func fdFdstatGet(inst *Instance, args []uint64) uint64 {
+	stat, ok := inst.bytes(args[1], 24)
+	if !ok {
+		return wasiFault
+	}
+	if !inst.wasi.open(args[0]) {
+		return wasiBadf
+	}
+	clear(stat)
+	stat[0] = streamType
+	binary.LittleEndian.PutUint64(stat[8:], streamRights)
+	return wasiSuccess
+}
+
+// fdFdstatSetFlags is fd_fdstat_set_flags (fd, flags). There is one that a stream
+// can have: to append, which it does anyway.
+func fdFdstatSetFlags(inst *Instance, args []uint64) uint64 {
+	const dsync, nonblock, rsync, sync = 1 << 1, 1 << 2, 1 << 3, 1 << 4
+	flags := uint16(args[1])
+	switch {
+	case flags&(dsync|rsync|sync) != 0:
+		return wasiInval
+	case !inst.wasi.open(args[0]):
+		return wasiBadf
+	case flags&nonblock != 0:
+		return wasiNosys
+	}
+	return wasiSuccess
+}
+
+// fdFilestatGet is fd_filestat_get (fd, stat_ptr).
+func fdFilestatGet(inst *Instance, args []uint64) uint64 {
+	stat, ok := inst.bytes(args[1], 64)
+	if !ok {
+		return wasiFault
+	}
+	if !inst.wasi.open(args[0]) {
+		return wasiBadf
+	}
+	clear(stat)
+	stat[16] = streamType
+	stat[24] = 1 // Links.
+	return wasiSuccess
+}
+
+// iovecs returns the list of buffers that fd_read and fd_write are given, 8 bytes
+// each.
+func (i *Instance) iovecs(list, count uint64) ([]byte, uint64) {
+	n := uint32(count)
+	if n > maxIovecs {
+		return nil, wasiInval
+	}
+	i.meter.charge(iovecFuel * int(n))
+	iovecs, ok := i.bytes(list, uint64(8*n))
+	if !ok {
+		return nil, wasiFault
+	}
+	return iovecs, wasiSuccess
+}
+
+// buffer returns the first buffer of a list.
+func (i *Instance) buffer(iovecs []byte) ([]byte, bool) {
+	return i.bytes(uint64(binary.LittleEndian.Uint32(iovecs)), uint64(binary.LittleEndian.Uint32(iovecs[4:])))
 }
 
 // fdWrite is fd_write (fd, iovs, iovs_len, nwritten_ptr): standard output and
 // standard error are what the guest prints, and there are no other files.
-func fdWrite(inst *Instance, stack []uint64) {
-	fd, count := uint32(stack[0]), uint32(stack[2])
-	stack[0] = func() uint64 {
-		if fd != 1 && fd != 2 {
-			return wasiBadf
-		}
-		if count > maxIovecs {
-			return wasiInval
-		}
-		iovecs, ok := inst.bytes(uint32(stack[1]), 8*count)
+func fdWrite(inst *Instance, args []uint64) uint64 {
+	fd := uint32(args[0])
+	if fd == 0 || !inst.wasi.open(args[0]) {
+		return wasiBadf
+	}
+	iovecs, errno := inst.iovecs(args[1], args[2])
+	if errno != wasiSuccess {
+		return errno
+	}
+	var written uint64
+	for ; len(iovecs) > 0; iovecs = iovecs[8:] {
+		data, ok := inst.buffer(iovecs)
 		if !ok {
 			return wasiFault
 		}
-		var written uint64
-		for ; len(iovecs) > 0; iovecs = iovecs[8:] {
-			data, ok := inst.bytes(binary.LittleEndian.Uint32(iovecs), binary.LittleEndian.Uint32(iovecs[4:]))
-			if !ok {
-				return wasiFault
-			}
-			inst.meter.chargeBytes(len(data))
-			inst.print(fd, data)
-			written += uint64(len(data))
-		}
-		nwritten, ok := inst.bytes(uint32(stack[3]), 4)
-		if !ok {
-			return wasiFault
-		}
-		if written > 1<<31 {
-			return wasiInval
-		}
-		binary.LittleEndian.PutUint32(nwritten, uint32(written))
-		return wasiSuccess
-	}()
+		inst.meter.chargeBytes(len(data))
+		inst.print(fd, data)
+		written += uint64(len(data))
+	}
+	nwritten, ok := inst.bytes(args[3], 4)
+	if !ok {
+		return wasiFault
+	}
+	if written > 1<<31 {
+		return wasiInval
+	}
+	binary.LittleEndian.PutUint32(nwritten, uint32(written))
+	return wasiSuccess
 }
 
 // print takes what the guest writes to standard output or standard error. What a
@@ -132,20 +287,26 @@ func (i *Instance) print(fd uint32, data []byte) {
 	i.program.stdout = append(i.program.stdout, data...)
 }
 
-// randomGet is random_get (buf, buf_len).
-func randomGet(inst *Instance, stack []uint64) {
-	buf, ok := inst.bytes(uint32(stack[0]), uint32(stack[1]))
+// randomGet is random_get (buf, buf_len). The guest pays for each piece before it
+// is made, so that one that asks for all of its memory can be stopped meanwhile.
+func randomGet(inst *Instance, args []uint64) uint64 {
+	const piece = 4 << 10 // A multiple of 8, for fakeRandom.
+	buf, ok := inst.bytes(args[0], args[1])
 	if !ok {
-		stack[0] = wasiFault
-		return
+		return wasiFault
 	}
-	inst.meter.chargeBytes(len(buf))
-	if slices.Contains(inst.plugin.cfg.Grants, GrantRandom) {
-		crand.Read(buf) // It never fails.
-	} else {
-		inst.random.fill(buf)
+	granted := slices.Contains(inst.plugin.cfg.Grants, GrantRandom)
+	for len(buf) > 0 {
+		next := buf[:min(len(buf), piece)]
+		inst.pay(randomFuel * len(next))
+		if granted {
+			crand.Read(next) // It never fails.
+		} else {
+			inst.wasi.random.fill(next)
+		}
+		buf = buf[len(next):]
 	}
-	stack[0] = wasiSuccess
+	return wasiSuccess
 }
 
 // fakeRandom is a sequence of numbers that begins the same in each instance.
@@ -165,32 +326,40 @@ func (f *fakeRandom) fill(buf []byte) {
 
 // pollOneoff is poll_oneoff (in, out, nsubscriptions, nevents_ptr). A guest has
 // nothing to wait for but its clock, and no caller waits for a guest that
-// sleeps: every timer has gone off already.
-func pollOneoff(inst *Instance, stack []uint64) {
-	const subscription, event = 48, 32 // Bytes.
-	count := uint32(stack[2])
-	stack[0] = func() uint64 {
-		if count == 0 || count > maxSubscriptions {
+// sleeps: every timer has gone off already. A stream can always be read.
+func pollOneoff(inst *Instance, args []uint64) uint64 {
+	const (
+		subscription, event = 48, 32 // Bytes.
+
+		clock, write = 0, 2 // What to wait for; 1 is to read.
+	)
+	count := uint32(args[2])
+	if count == 0 || count > maxSubscriptions {
+		return wasiInval
+	}
+	in, ok := inst.bytes(args[0], uint64(subscription*count))
+	out, ok2 := inst.bytes(args[1], uint64(event*count))
+	nevents, ok3 := inst.bytes(args[3], 4)
+	if !ok || !ok2 || !ok3 {
+		return wasiFault
+	}
+	inst.meter.charge(subscriptionFuel * int(count))
+	for n := range count {
+		s, e := in[subscription*n:][:subscription], [event]byte{}
+		copy(e[:8], s[:8]) // The guest's own number.
+		kind := s[8]
+		switch e[10] = kind; {
+		case kind > write:
 			return wasiInval
+		case kind == clock:
+			inst.meter.sleep(s)
+		case !inst.wasi.open(uint64(binary.LittleEndian.Uint32(s[16:]))):
+			e[8] = wasiBadf
+		case kind == write:
+			e[8] = wasiNotsup
 		}
-		in, ok := inst.bytes(uint32(stack[0]), subscription*count)
-		out, ok2 := inst.bytes(uint32(stack[1]), event*count)
-		nevents, ok3 := inst.bytes(uint32(stack[3]), 4)
-		if !ok || !ok2 || !ok3 {
-			return wasiFault
-		}
-		for n := range count {
-			s, e := in[subscription*n:][:subscription], [event]byte{}
-			copy(e[:8], s[:8]) // The guest's own number.
-			kind := s[8]
-			if e[10] = kind; kind == 0 {
-				inst.meter.sleep(s)
-			} else {
-				e[8] = wasiNotsup // No clock: a file, and there is none to wait for.
-			}
-			copy(out[event*n:], e[:])
-		}
-		binary.LittleEndian.PutUint32(nevents, count)
-		return wasiSuccess
-	}()
+		copy(out[event*n:], e[:])
+	}
+	binary.LittleEndian.PutUint32(nevents, count)
+	return wasiSuccess
 }

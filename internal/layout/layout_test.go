@@ -67,6 +67,9 @@ func TestDependencies(t *testing.T) {
 		}},
 		{"abi builds for guests without anything else", wasm, []string{"./abi"}, ours("abi")},
 		{"host knows no Kubernetes and no adapter", nil, []string{"./host"}, either(kubernetes, ours("abi", "host", "internal"))},
+		{"host runs none of wazero's WASI", nil, []string{"./host"}, func(path string) bool {
+			return strings.HasPrefix(path, "github.com/tetratelabs/wazero/imports/")
+		}},
 		{"codec knows the contract only", nil, []string{"./codec/..."}, ours("abi", "codec")},
 		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
 		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},

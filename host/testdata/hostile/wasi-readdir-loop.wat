@@ -1,0 +1,11 @@
+;; does: reads a directory into 4 GiB, for ever
+;; wants: call trap "out of fuel"
+(module
+  (import "wasi_snapshot_preview1" "fd_readdir" (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (loop $l
+      (drop (call $fd_readdir (i32.const 0) (i32.const 0) (i32.const -1) (i64.const -1) (i32.const 0)))
+      (br $l))
+    (i32.const 0)))

@@ -1,0 +1,20 @@
+;; does: has everything written to odd places, over one another; returns the sum of the error numbers
+;; wants: call result 0
+(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "clock_time_get" (func $clock_time_get (param i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ_sizes_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_fdstat_get" (func $fd_fdstat_get (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (memory.fill (i32.const 0) (i32.const 0) (i32.const 64))
+    (i32.add (call $fd_write (i32.const 1) (i32.const 1) (i32.const 3) (i32.const 3))
+      (i32.add (call $random_get (i32.const 5) (i32.const 3))
+      (i32.add (call $clock_time_get (i32.const 0) (i64.const 0) (i32.const 7))
+      (i32.add (call $args_get (i32.const 9) (i32.const 9))
+      (i32.add (call $environ_sizes_get (i32.const 11) (i32.const 13))
+      (i32.add (call $fd_fdstat_get (i32.const 2) (i32.const 15))
+      (i32.const 0)))))))))
