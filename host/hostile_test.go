@@ -653,7 +653,7 @@ func binaryGuests() []binaryGuest {
 		guest("body-opcode", "has an instruction 0xff", `load error "section code"`, guestOf(0, 0xff, 0x0b)),
 		guest("body-vector-opcode", "has a vector instruction that is one to some readers and two to others", `load error "section code"`, guestOf(0, 0xfd, 0xd6, 0x00, 0x0b)),
 		guest("body-branch-beyond", "branches out of more blocks than there are", `load error "load module"`, guestOf(0, 0x0c, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x0b)),
-		guest("body-global-of-the-meter", "sets the first global that it does not have, which will be the fuel", `load error "index out of range"`, guestOf(0, 0x42, 0, 0x24, 0, 0x41, 0, 0x0b)),
+		guest("body-global-of-the-meter", "sets the first global that it does not have, which will be the fuel", `load error "invalid global index"`, guestOf(0, 0x42, 0, 0x24, 0, 0x41, 0, 0x0b)),
 		guest("body-local-of-the-meter", "reads the first local that it does not have", `load error "load module"`, guestOf(0, 0x20, 3, 0x0b)),
 		guest("feature-tail-call", "calls itself in tail position for ever, which is a feature that is off", `load error "load module"`, guestOf(0, 0x20, 0, 0x20, 1, 0x20, 2, 0x12, 1, 0x0b)),
 		guest("feature-atomic-wait", "waits on an address for ever, which is a feature that is off", `load error "load module"`, guestOf(0, 0x41, 0, 0x41, 0, 0x42, 0x7f, 0xfe, 0x01, 2, 0, 0x0b)),
