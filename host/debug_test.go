@@ -3,6 +3,8 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guarded"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -275,4 +278,37 @@ func TestDebuggingIsOff(t *testing.T) {
 			t.Errorf("memory is %v after the release, %v before", lent, before)
 		}
 	})
+}
+
+// TestWhatAGuestSaysOutlivesItsCall holds that reasons, logs and the output of a guest that
+// trapped are the host's own.
+func TestWhatAGuestSaysOutlivesItsCall(t *testing.T) {
+	log := guarded.NewLog()
+	cfg := config("good")
+	cfg.Logger = slog.New(log)
+	p := load(t, cfg)
+	inst := acquire(t, p)
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	reason := inst.Reason()
+	inst.Release()
+	if reason != "node is odd" {
+		t.Errorf("reason is %q", reason)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); got != "level=WARN msg=filtering plugin=good function=filter\n" {
+		t.Errorf("log is %s", got)
+	}
+
+	p = load(t, config("traps"))
+	inst = acquire(t, p)
+	_, err := inst.Call(t.Context(), abi.Filter, 0, 1, 0)
+	inst.Release()
+	var trap *host.TrapError
+	if !errors.As(err, &trap) || trap.Output != "panic: about to fail\ngoroutine 1\n" || !strings.Contains(trap.Stack, "fail") {
+		t.Errorf("error is %#v", err)
+	}
 }
