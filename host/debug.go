@@ -9,8 +9,8 @@ import (
 // in a host. A Runtime looks at it when it is made.
 const debugVariable = "KUBEWASM_DEBUG"
 
-// debugsMemory reports whether the memory of an instance that no caller has is
-// hidden. Each call then costs two system calls, and each instance that is closed
+// debugsMemory reports whether the memory of an instance is hidden while no caller has
+// it. Each call then costs two system calls more, and each instance that is closed
 // Limits.MemoryBytes of address space, for ever.
 func debugsMemory() (bool, error) {
 	switch mode := os.Getenv(debugVariable); mode {
