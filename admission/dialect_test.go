@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guarded"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -66,9 +67,9 @@ func mode(text string) *admissionv1.AdmissionRequest {
 }
 
 func TestStellar(t *testing.T) {
-	var log syncBuilder
+	log := guarded.NewLog()
 	cfg := config(t, "stellar", buildC(t, "testdata/stellar/validator.c"))
-	cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Module.Logger = slog.New(log)
 	p := load(t, cfg)
 	if p.Dialect() != "stellar" {
 		t.Fatalf("dialect is %q", p.Dialect())
@@ -195,12 +196,12 @@ func (c cluster) Review(_ context.Context, spec authorizationv1.SubjectAccessRev
 }
 
 func TestKubewarden(t *testing.T) {
-	var log syncBuilder
+	log := guarded.NewLog()
 	file := buildC(t, "testdata/kubewarden/policy.c")
 	policy := func(name string, change func(*admission.PluginConfig)) *admission.Engine {
 		cfg := config(t, name, file)
 		cfg.Module.Guest = []byte(`{"labels":["team"]}`)
-		cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.Module.Logger = slog.New(log)
 		cfg.Cluster = cluster{
 			"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`,
 			"Deployment shop/db": `{"kind":"Deployment","metadata":{"name":"db","labels":{}},"spec":{"replicas":1,"containers":[{"name":"a","image":"db:1"}]}}`,
@@ -441,6 +442,20 @@ func TestRego(t *testing.T) {
 			compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a"}},"data":"`+strings.Repeat("x", 3<<20)+`"}`)))
 		}
 	})
+}
+
+// What a policy prints and says as it gives up outlives its call, like its verdict.
+func TestWhatAPolicyPrints(t *testing.T) {
+	log := guarded.NewLog()
+	cfg := config(t, "prints", "testdata/opa/prints.wasm")
+	cfg.Module.Logger = slog.New(log)
+	e := admission.NewEngine(load(t, cfg))
+	compare(t, denied(403, "Forbidden", "what it denies with"), e.Validate(t.Context(), requestOf(`{}`)))
+	compare(t, denied(500, "InternalError", `plugin "prints": opa_eval trapped: call env.opa_abort: the policy gave up: what it gives up with`),
+		e.Validate(t.Context(), requestOf(`{"a":"`+strings.Repeat("x", 2000)+`"}`)))
+	if got, want := log.String(), "level=INFO msg=\"what it prints\" plugin=prints\n"; got != want+want {
+		t.Errorf("log is %s", got)
+	}
 }
 
 // regoSource compiles a policy that a test has written down.

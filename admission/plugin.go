@@ -59,7 +59,8 @@ type PluginConfig struct {
 // by several goroutines.
 type Cluster interface {
 	// Get returns an object in JSON, nil if there is none. namespace is empty
-	// for objects that have none.
+	// for objects that have none. The bytes, also those of List, must not change
+	// afterwards; the caller does not change them either.
 	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error)
 	// List returns the objects that the selectors choose, in JSON, of all
 	// namespaces if namespace is empty.

@@ -161,7 +161,7 @@ const (
 )
 
 // Entry returns the value of a key in the labels or the annotations of the object. Of
-// other fields none is known.
+// other fields none is known. The key is not kept.
 func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
 	if field != LabelsField && field != AnnotationsField {
 		return "", false

@@ -264,7 +264,9 @@ func (c *Config) parse() ([]*plugin, error) {
 // exchange is the state of an instance: what the guest reads and writes in the
 // call that runs.
 type exchange struct {
-	request  []byte
+	// request is the engine's, until the call ends.
+	request []byte
+	// decision is a copy of what the guest wrote, until its next call.
 	decision []byte
 	// projection is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.

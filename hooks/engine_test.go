@@ -769,6 +769,34 @@ func TestDecideAgain(t *testing.T) {
 	}
 }
 
+// A decision stays as it is while its instance makes others, whose bytes take the place of
+// its own.
+func TestADecisionOutlivesItsCall(t *testing.T) {
+	cfg := plugin(t, "first", scripted)
+	cfg.Module.Limits.Instances = 1
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{cfg}})
+	decide := func(n int) *hookpb.Decision {
+		text := fmt.Sprintf("%03d", n)
+		d, err := e.Decide(t.Context(), script(map[string]string{"first": "cpuset_cpus " + text + "\nunified io.weight \"" + text + "\"\nannotation " + text + " " + text +
+			"\nenv E" + text + " " + text + "\nmount /" + text + " /" + text + "\ndevice /dev/" + text + " c"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	var answers []*hookpb.Decision
+	var encoded [][]byte
+	for n := range 300 { // More than an instance keeps.
+		d := decide(n)
+		answers, encoded = append(answers, d), append(encoded, hookpb.AppendDecision(nil, d))
+	}
+	for n, d := range answers {
+		if got := hookpb.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
+			t.Fatalf("decision %d is %q now, was %q", n, got, encoded[n])
+		}
+	}
+}
+
 // Several goroutines get their own answers, while guests trap and are replaced.
 func TestDecideHammer(t *testing.T) {
 	a, b := plugin(t, "a", scripted), plugin(t, "b", scripted)

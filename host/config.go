@@ -28,7 +28,8 @@ type Config struct {
 	// means any. It is checked before anything is parsed.
 	SHA256 string
 	// Guest is the plugin's own configuration, JSON by convention, which a
-	// guest reads with kubewasm.config. It may be empty.
+	// guest reads with kubewasm.config. It may be empty, and must not change as long
+	// as the plugin is open.
 	Guest []byte
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that Imports ask for.

@@ -228,7 +228,8 @@ func (i *Instance) handle(level, export int) api.Function {
 }
 
 // Memory returns the guest's memory, for host functions, Session and the time
-// between calls. It is valid until the guest runs again, and may be written to.
+// between calls. It is lent: it is valid until the guest runs again, no longer than to
+// Release, and may be written to.
 // Whoever copies much of it on the guest's behalf pays with [Instance.Charge].
 func (i *Instance) Memory() []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
@@ -242,9 +243,9 @@ func (i *Instance) Charge(n int) { i.meter.chargeBytes(n) }
 func (i *Instance) Limits() Limits { return i.version.limits }
 
 // Run runs a program (Dialect.Command) from its beginning to its end, and
-// returns what it has written to standard output. args begin with the name of
-// the program; stdin must not change meanwhile. An instance runs once, then it
-// must be released.
+// returns what it has written to standard output, in bytes of the caller's own. args
+// begin with the name of the program; stdin must not change meanwhile. An instance runs
+// once, then it must be released.
 //
 // The error is a *[TrapError] as for [Instance.Call], also if the program exits
 // with another code than 0 or writes more than Limits.ResultBytes.

@@ -22,6 +22,28 @@
 //
 // A guest of another, older ABI is of a [Dialect], which the caller describes.
 //
+// # Whose the bytes are
+//
+// What a guest hands over lies in its memory and is lent: the bytes of [Instance.Read]
+// and [Instance.Memory], and those that [GuestWrites] passes on. They are valid until
+// the guest runs again, and no longer than to [Instance.Release]: the instance then
+// serves another caller, or its memory is unmapped. Whoever keeps them copies them, and
+// a string made of them in place is these bytes. Everything else that the package
+// returns or tells an [Observer] is a copy, and stays valid: reasons, output, errors
+// with all that they wrap. What a caller hands in remains the caller's: Config.Guest and
+// the module of [Bytes] must not change until the plugin is closed, standard input not
+// before [Instance.Run] returns.
+//
+// # Debugging
+//
+// With KUBEWASM_DEBUG=memory in the environment, a Runtime makes the memory of an
+// instance unreadable while no caller has it, and for ever once the instance is closed.
+// Whoever keeps lent bytes too long then ends the process with an "unexpected fault
+// address" where they are read, or reads 0xdb on systems other than Linux. An instance
+// that is released twice panics. Each call costs two system calls more, 25 us for a Go
+// guest, and each closed instance costs address space of Limits.MemoryBytes. The tests
+// of this module run that way.
+//
 // The package knows no Kubernetes: the adapters sched, admission and hooks
 // offer their host functions as [Import] values.
 package host

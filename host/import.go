@@ -32,8 +32,8 @@ type Import struct {
 }
 
 // GuestReads returns the import of a function by the buffer-limit rule,
-// (buf, limit i32) -> len i32, which hands the guest what get returns. get must
-// return the same bytes for as long as one call of the guest lasts.
+// (buf, limit i32) -> len i32, which hands the guest a copy of what get returns. get
+// must return the same bytes for as long as one call of the guest lasts.
 func GuestReads(module, name string, get func(inst *Instance) []byte) Import {
 	return Import{
 		Module: module, Name: name,
@@ -45,8 +45,8 @@ func GuestReads(module, name string, get func(inst *Instance) []byte) Import {
 }
 
 // GuestWrites returns the import of a function (ptr, len i32) by which a guest
-// hands bytes to the host. put must copy what it keeps; it is called with at
-// most Limits.ResultBytes.
+// hands bytes to the host. They are lent as those of [Instance.Read] are: put must copy
+// what it keeps. It is called with at most Limits.ResultBytes.
 func GuestWrites(module, name string, put func(inst *Instance, data []byte)) Import {
 	return Import{
 		Module: module, Name: name,

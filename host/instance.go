@@ -218,7 +218,8 @@ func (i *Instance) start(ctx context.Context) error {
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
 // Release gives the instance back. One whose guest trapped begins anew from the
-// snapshot, or is closed if it cannot. The instance must not be used afterwards.
+// snapshot, or is closed if it cannot. Neither the instance nor bytes that it lent must
+// be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
 	if i.broken || i.spent || i.plugin.cfg.Reset == ResetPerCall {
@@ -271,7 +272,8 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	return n
 }
 
-// Read returns bytes of the guest's memory, valid until the guest runs again.
+// Read returns bytes of the guest's memory, which are lent: they are valid until the
+// guest runs again, and no longer than to Release.
 // Bytes outside of its memory or more than Limits.ResultBytes are a violation
 // of the ABI.
 func (i *Instance) Read(ptr, length uint32) []byte {

@@ -119,7 +119,7 @@ func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
 	s := Stats{Disabled: p.breaker.open()}
 	if v.snapshot != nil {
-		s.MemoryBytes = uint64(len(v.snapshot.memory))
+		s.MemoryBytes = v.snapshot.size
 	}
 	v.pool.mu.Lock()
 	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)

@@ -20,6 +20,8 @@ import (
 // processor is where to look first, and that may be lost.
 type pool struct {
 	slots []slot
+	// guarded says that the memory of idle instances is hidden.
+	guarded bool
 	// near has the *slot that each processor used last, last that of them all.
 	near sync.Pool
 	last atomic.Pointer[slot]
@@ -55,14 +57,23 @@ func (s *slot) take() *Instance {
 	return inst
 }
 
-func newPool(limit int, discard func(*Instance)) *pool {
-	p := &pool{slots: make([]slot, limit), discard: discard, drained: make(chan struct{})}
+func newPool(limit int, guarded bool, discard func(*Instance)) *pool {
+	p := &pool{slots: make([]slot, limit), guarded: guarded, discard: discard, drained: make(chan struct{})}
 	p.last.Store(&p.slots[0])
 	return p
 }
 
 // take takes an idle instance, nil if there is none.
 func (p *pool) take() *Instance {
+	inst := p.find()
+	if p.guarded && inst != nil {
+		inst.linear.Show()
+	}
+	return inst
+}
+
+// find takes an idle instance from where it stands, nil if there is none.
+func (p *pool) find() *Instance {
 	near, _ := p.near.Get().(*slot)
 	if near != nil {
 		if inst := near.take(); inst != nil {
@@ -207,6 +218,9 @@ func (p *pool) wait(ctx context.Context) (*Instance, error) {
 
 // put gives an instance back that may run again.
 func (p *pool) put(inst *Instance) {
+	if p.guarded {
+		inst.linear.Hide()
+	}
 	if s := inst.slot; s == nil || !s.idle.CompareAndSwap(nil, inst) {
 		p.move(inst)
 	}

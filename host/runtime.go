@@ -56,10 +56,14 @@ type RuntimeConfig struct {
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
+	guard, err := debugsMemory()
+	if err != nil {
+		return nil, err
+	}
 	rt := &Runtime{
 		plugins: map[*Plugin]struct{}{},
 		engine:  wazero.NewRuntimeConfig(),
-		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2))},
+		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 	}
 	if cfg.Interpreter {
 		rt.engine = wazero.NewRuntimeConfigInterpreter()

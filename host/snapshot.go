@@ -12,8 +12,8 @@ import (
 // served no call yet.
 type snapshot struct {
 	image *snapmem.Image
-	// memory is the image's, to be read only.
-	memory  []byte
+	// size is that of the image, in bytes, also after the end of it.
+	size    uint64
 	globals []uint64
 	wasi    wasiState
 	// clock is what the fake clock shows.
@@ -35,7 +35,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
-	v.snapshot = &snapshot{image: image, memory: image.Bytes(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
+	v.snapshot = &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
 	inst.bindGlobals()
 	for i, g := range inst.globals {
 		v.snapshot.globals[i] = g.Get()

@@ -47,6 +47,7 @@ func mappings(t testing.TB) int {
 // TestPrivateMemoryOfManyInstances looks at what 300 instances of a Go guest cost
 // a process: their memory, and what wazero and this package have for each.
 func TestPrivateMemoryOfManyInstances(t *testing.T) {
+	t.Setenv("KUBEWASM_DEBUG", "") // As users have it.
 	const instances = 300
 	cfg := zone(t)
 	cfg.Limits.Instances = instances + 1
@@ -92,6 +93,7 @@ func TestPrivateMemoryOfManyInstances(t *testing.T) {
 // mappings or goroutines behind: 100,000 calls and 200 swaps or, if KUBEWASM_LEAKS
 // is set, 1,000,000 and 1,000.
 func TestNothingLeaks(t *testing.T) {
+	t.Setenv("KUBEWASM_DEBUG", "") // As users have it.
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ func checkSource(source Source, sha256 string) error {
 // MaxModuleBytes is the size of the largest module that a Source hands over.
 const MaxModuleBytes = 256 << 20
 
-// Bytes returns the source of a module that is at hand already.
+// Bytes returns the source of a module that is at hand already. The bytes must not
+// change as long as the source is in use.
 func Bytes(module []byte) Source { return bytesSource(module) }
 
 type bytesSource []byte

@@ -88,7 +88,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 		v.limits = v.limits.or(v.dialect.Limits)
 	}
 	v.limits = v.limits.withDefaults()
-	v.pool = newPool(v.limits.Instances, v.discard)
+	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
 	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
 		WithCompilationCache(p.runtime.cache).
 		WithMemoryLimitPages(uint32(v.limits.MemoryBytes/pageSize)))

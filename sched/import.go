@@ -33,7 +33,8 @@ type instance struct {
 }
 
 // lastPart is the part of an object that a guest asked for last: it may ask once more,
-// with a buffer that is large enough.
+// with a buffer that is large enough. Its bytes are the instance's, until it asks for
+// another part.
 type lastPart struct {
 	of     *codec.Object
 	number uint32
@@ -54,7 +55,7 @@ func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32, fie
 }
 
 // call is the call that runs: what the guest may ask about, and what it answered
-// by host calls.
+// by host calls, in copies.
 type call struct {
 	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
 	// and Less, and the old object of an event whose new one is node.
@@ -113,7 +114,8 @@ func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *ins
 	})
 }
 
-// writes returns an import (ptr, len) that belongs to the functions of a mask.
+// writes returns an import (ptr, len) that belongs to the functions of a mask. put copies
+// what it keeps of data, which is lent.
 func writes(name string, functions abi.Mask, put func(inst *host.Instance, c *call, data []byte)) host.Import {
 	return host.GuestWrites(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) {
 		put(inst, &during(inst, functions).call, data)
@@ -182,6 +184,7 @@ func (p *plugin) imports() []host.Import {
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				// The key is lent like b: who keeps it copies it.
 				key := unsafe.String(unsafe.SliceData(b), len(b))
 				if object.LateNode() {
 					p.reads.entry(uint32(stack[1]), key)
@@ -310,7 +313,7 @@ func resultScores(inst *host.Instance, c *call, data []byte) {
 	}
 }
 
-// texts takes a list of texts apart that have a NUL after each.
+// texts takes a list of texts apart that have a NUL after each. They are copies.
 func texts(inst *host.Instance, data []byte, what string) []string {
 	if len(data) == 0 {
 		return []string{}

@@ -1,7 +1,6 @@
 package sched_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/guarded"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -44,12 +45,16 @@ func newPeerWorld(t *testing.T, instances int, logger *slog.Logger) *world {
 // TestPeer goes through a cycle with a guest of the peer's ABI, on several
 // instances, with other Pods between.
 func TestPeer(t *testing.T) {
-	var out bytes.Buffer
-	w := newPeerWorld(t, 3, slog.New(slog.NewTextHandler(&out, nil)))
+	out := guarded.NewLog()
+	w := newPeerWorld(t, 3, slog.New(out))
 	node := w.handle.Nodes[2]
 	pod := noted("p")
 	w.handle.Waiting = []*framework.WaitingPod{{Pod: noted("waiter")}}
 	state := w.start(pod)
+	narrowed, _ := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+	if diff := cmp.Diff(&fwk.PreFilterResult{NodeNames: sets.New("n1", "b")}, narrowed); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	letter := string(rune('a' + pod.Size()%26))
 	filter := func(state fwk.CycleState, want string) {
 		t.Helper()

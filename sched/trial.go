@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +29,7 @@ func (p *plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	if p.handle == nil || i.call.try == nil {
 		inst.Violate(errNoHandle)
 	}
-	uids := texts(inst, slices.Clone(inst.Read(uint32(stack[0]), uint32(stack[1]))), "UID")
+	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID")
 	question := fmt.Sprintf("%q", uids)
 	b := remember(inst, question, func() []byte {
 		b, err := p.try(i.call.try, uids)

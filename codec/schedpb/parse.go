@@ -20,8 +20,8 @@ type Placement struct {
 	NodeNames []string
 }
 
-// ParsePlacements decodes the message Placements. The error wraps
-// [ErrMalformed].
+// ParsePlacements decodes the message Placements, and copies what it keeps of b. The
+// error wraps [ErrMalformed].
 func ParsePlacements(b []byte) ([]Placement, error) {
 	var placements []Placement
 	c := wire.NewCursor(b)
@@ -48,8 +48,8 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 	return placements, nil
 }
 
-// ParseNominations decodes the message Nominations to the node of each Pod. The
-// error wraps [ErrMalformed].
+// ParseNominations decodes the message Nominations to the node of each Pod, and copies
+// what it keeps of b. The error wraps [ErrMalformed].
 func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
 	nominations := map[types.NamespacedName]string{}
 	c := wire.NewCursor(b)
@@ -87,8 +87,8 @@ type Event struct {
 	Regarding, Related *corev1.ObjectReference
 }
 
-// ParseEvent decodes the message Event. The error wraps [ErrMalformed], unless
-// the message is one and says what no event can be.
+// ParseEvent decodes the message Event, and copies what it keeps of b. The error wraps
+// [ErrMalformed], unless the message is one and says what no event can be.
 func ParseEvent(b []byte) (*Event, error) {
 	e := &Event{}
 	c := wire.NewCursor(b)

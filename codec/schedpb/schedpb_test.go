@@ -101,6 +101,34 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
+// The bytes that are parsed are a guest's memory: nothing may point to them.
+func TestParsedMessagesAreCopies(t *testing.T) {
+	parse := func(placements, nominations, event []byte) []any {
+		p, err := schedpb.ParsePlacements(placements)
+		n, err2 := schedpb.ParseNominations(nominations)
+		e, err3 := schedpb.ParseEvent(event)
+		if err := errors.Join(err, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		return []any{p, n, e}
+	}
+	messages := func() [][]byte {
+		return [][]byte{
+			[]byte(message(1, message(1, "rack", 2, "n1", 2, "n2"))),
+			[]byte(message(1, message(1, "shop", 2, "web", 3, "n1"))),
+			[]byte(message(1, "Warning", 2, "NoRoom", 3, "Filter", 4, "full", 5, message(1, "Pod", 5, "uid-7"))),
+		}
+	}
+	guests, kept := messages(), messages()
+	got, want := parse(guests[0], guests[1], guests[2]), parse(kept[0], kept[1], kept[2])
+	for _, b := range guests {
+		clear(b)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // FuzzParse holds that no bytes of a guest do harm.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(message(1, message(1, "rack", 2, "n1"))))

@@ -7,6 +7,7 @@ package framework
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -322,7 +323,7 @@ type WaitingPod struct {
 	Pending []string
 
 	mu     sync.Mutex
-	result string
+	result []string
 }
 
 // Result returns "allowed by PLUGIN" or "rejected by PLUGIN: REASON", empty while
@@ -330,13 +331,14 @@ type WaitingPod struct {
 func (w *WaitingPod) Result() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.result
+	return strings.Join(w.result, "")
 }
 
-func (w *WaitingPod) end(result string) {
+// end keeps what it is told as it is, as the scheduler does.
+func (w *WaitingPod) end(result ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.result += result
+	w.result = append(w.result, result...)
 }
 
 // GetPod implements fwk.WaitingPod.
@@ -346,10 +348,10 @@ func (w *WaitingPod) GetPod() *corev1.Pod { return w.Pod }
 func (w *WaitingPod) GetPendingPlugins() []string { return w.Pending }
 
 // Allow implements fwk.WaitingPod.
-func (w *WaitingPod) Allow(plugin string) { w.end("allowed by " + plugin) }
+func (w *WaitingPod) Allow(plugin string) { w.end("allowed by ", plugin) }
 
 // Reject implements fwk.WaitingPod.
 func (w *WaitingPod) Reject(plugin, msg string) bool {
-	w.end("rejected by " + plugin + ": " + msg)
+	w.end("rejected by ", plugin, ": ", msg)
 	return true
 }

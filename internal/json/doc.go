@@ -36,7 +36,9 @@
 // # Strings
 //
 // A string without escapes is returned in place: it shares its memory with the
-// document and is right as long as nobody writes there. Any other is decoded as
+// document and is right as long as nobody writes there. In a host, a document that
+// lies in the memory of a guest is copied before it is read: its strings would be
+// another request's later. Any other string is decoded as
 // encoding/json does it, with U+FFFD for invalid UTF-8 and for a surrogate
 // without its other half.
 package json

@@ -3,6 +3,8 @@
 package layout
 
 import (
+	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,10 +149,47 @@ func TestTopLevel(t *testing.T) {
 		}
 	}
 	want := []string{
-		"LICENSE", "Makefile", "RATIONALE.md", "README.md", "abi", "admission", "codec",
-		"examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
+		"LICENSE", "Makefile", "RATIONALE.md", "README.md", "SECURITY.md", "abi", "admission", "codec",
+		"docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("top level (-want +got):\n%s", diff)
+	}
+}
+
+// TestTestsReadNoMemoryThatWasGivenBack holds that the tests of a package that make a
+// Runtime run in its debug mode, but for those that measure.
+func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
+	measures := []string{"internal/bench", "internal/e2e/throughput"}
+	makes, guarded := map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel("../..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		dir = filepath.ToSlash(dir)
+		makes[dir] = makes[dir] || bytes.Contains(source, []byte("host.NewRuntime("))
+		guarded[dir] = guarded[dir] || bytes.Contains(source, []byte(`"`+module+`/internal/guarded"`))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for dir := range makes {
+		if makes[dir] && dir != "internal/layout" && !guarded[dir] && !slices.Contains(measures, dir) {
+			t.Errorf("%s: no test imports internal/guarded", dir)
+		}
+		found = found || makes[dir] && guarded[dir]
+	}
+	if !found {
+		t.Error("no tests make a Runtime")
 	}
 }

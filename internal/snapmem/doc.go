@@ -6,4 +6,7 @@
 // image: instances share the pages that they only read, and a reset copies the
 // pages that they wrote. Elsewhere, and where the kernel refuses, a memory is a
 // slice and a reset copies all of it.
+//
+// For debugging, memory that is in nobody's use can be hidden: a read of it then ends
+// the process where it happens, and not later, somewhere else, or not at all.
 package snapmem

@@ -153,6 +153,31 @@ func (m *mapping) free() {
 	m.bytes = nil
 }
 
+func (m *mapping) hide() { m.protect("hide", unix.PROT_NONE) }
+
+func (m *mapping) show() { m.protect("show", unix.PROT_READ|unix.PROT_WRITE) }
+
+// protect fails only if the process has as many mappings as it may have.
+func (m *mapping) protect(verb string, prot int) {
+	if m.open == 0 {
+		return
+	}
+	if err := unix.Mprotect(m.bytes[:m.open], prot); err != nil {
+		panic(fmt.Sprintf("snapmem: %s memory: %v", verb, err))
+	}
+}
+
+func (m *mapping) retire() {
+	// Its pages go, and the address space stays reserved. If that fails, it is as
+	// after free.
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(unsafe.SliceData(m.bytes)), uintptr(len(m.bytes)),
+		unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	if err != nil {
+		m.free()
+	}
+	m.bytes = nil
+}
+
 // openPagemap opens the kernel's list of this process's pages, once, or returns
 // -1 if it does not tell what is needed to know.
 var openPagemap = sync.OnceValue(func() int {

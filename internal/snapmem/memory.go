@@ -15,6 +15,9 @@ type Allocator struct {
 	Budget *Budget
 	// Plain does without the operating system's help, as on one that has none.
 	Plain bool
+	// Guard lets memories be hidden, see [Memory.Hide], and hides those that are
+	// free for ever: their address space is not used again.
+	Guard bool
 }
 
 // Memory is the linear memory of one instance. It implements wazero's
@@ -35,6 +38,8 @@ type Memory struct {
 	// shown is what the next Reallocate returns, when it is Reset that asks.
 	shown []byte
 	freed bool
+	// guard is Allocator.Guard; hidden says that Hide came last, not Show.
+	guard, hidden bool
 }
 
 // backing is where the bytes of a memory lie.
@@ -48,12 +53,18 @@ type backing interface {
 	// reset makes it the image again, which was loaded before.
 	reset(image *Image)
 	free()
+	// hide makes the bytes unreadable until show or, where the system does not help
+	// with that, others than they were.
+	hide()
+	show()
+	// retire is free, and hide for ever.
+	retire()
 }
 
 // New makes a memory of min bytes that may grow to max, both multiples of
 // WebAssembly's page size. The error is [ErrBudget], or the system's.
 func (a *Allocator) New(min, max uint64) (*Memory, error) {
-	m := &Memory{budget: a.Budget, charged: min}
+	m := &Memory{budget: a.Budget, charged: min, guard: a.Guard}
 	if !m.budget.take(min) {
 		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrBudget, min, a.Budget.Used(), a.Budget.Limit())
 	}
@@ -72,7 +83,7 @@ func (a *Allocator) newBacking(max uint64) backing {
 			return b
 		}
 	}
-	return &slice{max: max}
+	return &slice{max: max, guard: a.Guard}
 }
 
 // NewFrom makes a memory that begins as image, for a module whose memory has min
@@ -81,7 +92,7 @@ func (a *Allocator) newBacking(max uint64) backing {
 // wanted.
 func (a *Allocator) NewFrom(image *Image, min, max uint64) (*Memory, error) {
 	size := image.Size()
-	m := &Memory{budget: a.Budget, charged: size}
+	m := &Memory{budget: a.Budget, charged: size, guard: a.Guard}
 	if !m.budget.take(size) {
 		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrBudget, size, a.Budget.Used(), a.Budget.Limit())
 	}
@@ -187,16 +198,50 @@ func (m *Memory) Free() {
 		m.image.putScratch(m.scratch)
 		m.scratch = nil
 	}
-	if m.backing != nil {
+	switch {
+	case m.backing == nil:
+	case m.guard:
+		m.backing.retire()
+	default:
 		m.backing.free()
 	}
 	m.budget.give(m.charged)
 }
 
+// Hide makes the memory unreadable until Show, if Allocator.Guard says so, and does
+// nothing otherwise. Whoever reads a slice of it meanwhile crashes, as after Free;
+// of a memory that is a slice of Go's heap the bytes are [Poison]. Hide panics if
+// the memory is hidden already, as it is if its instance is released twice.
+func (m *Memory) Hide() {
+	if !m.guard {
+		return
+	}
+	if m.hidden {
+		panic("snapmem: hide memory: it is hidden already")
+	}
+	m.hidden = true
+	m.backing.hide()
+}
+
+// Show ends what Hide began.
+func (m *Memory) Show() {
+	if m.hidden {
+		m.hidden = false
+		m.backing.show()
+	}
+}
+
+// Poison is what all bytes of a hidden memory are that can be read.
+const Poison = 0xdb
+
 // slice is memory from Go's heap.
 type slice struct {
 	bytes []byte
 	max   uint64
+	// kept is what the bytes were before hide. guard says that those that they moved
+	// away from are poisoned, too.
+	kept  []byte
+	guard bool
 }
 
 func (s *slice) resize(size uint64) []byte {
@@ -207,6 +252,9 @@ func (s *slice) resize(size uint64) []byte {
 		// A quarter more, for a guest that grows page by page.
 		grown := make([]byte, n, min(max(size, n+n/4), s.max))
 		copy(grown, s.bytes)
+		if s.guard {
+			s.poison()
+		}
 		s.bytes = grown
 	}
 	s.bytes = s.bytes[:size]
@@ -221,4 +269,22 @@ func (s *slice) load(image *Image) error {
 
 func (s *slice) reset(image *Image) { copy(s.bytes, image.Bytes()) }
 
-func (s *slice) free() { s.bytes = nil }
+func (s *slice) free() { s.bytes, s.kept = nil, nil }
+
+func (s *slice) hide() {
+	s.kept = append(s.kept[:0], s.bytes...)
+	s.poison()
+}
+
+func (s *slice) show() { copy(s.bytes, s.kept) }
+
+func (s *slice) retire() {
+	s.poison()
+	s.free()
+}
+
+func (s *slice) poison() {
+	for i := range s.bytes {
+		s.bytes[i] = Poison
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"testing"
 )
@@ -278,4 +279,108 @@ func TestBudgetIsExact(t *testing.T) {
 	if b.Used() != 0 || !b.take(100) || b.take(1) || b.take(1<<63) {
 		t.Error("the budget is not what it was")
 	}
+}
+
+// TestHide holds that a memory comes out of hiding as it was, and that nothing is hidden
+// unless the Allocator says so.
+func TestHide(t *testing.T) {
+	each(t, 0, func(t *testing.T, a *Allocator) {
+		plainly, image := started(t, a, 3*page, 9*page)
+		plainly.Hide()
+		if !bytes.Equal(plainly.bytes, image.Bytes()) {
+			t.Error("a memory is hidden that should not be")
+		}
+		plainly.Hide() // It is not counted either.
+		plainly.Free()
+		image.Close()
+
+		a.Guard = true
+		first, image := started(t, a, 3*page, 9*page)
+		defer image.Close()
+		mem, err := a.NewFrom(image, 3*page, 9*page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := newInstance(mem, 3*page, 9*page)
+		if !second.Reset(second) {
+			t.Fatal("no reset")
+		}
+		for _, i := range []*instance{first, second} {
+			for range 3 {
+				alter(i.bytes, 4096)
+				if _, ok := i.Grow(1); !ok {
+					t.Fatal("no growth")
+				}
+				i.bytes[len(i.bytes)-1] = 7
+				want := bytes.Clone(i.bytes)
+				i.Hide()
+				if readable(i.bytes) {
+					t.Error("a hidden memory can be read")
+				}
+				i.Show()
+				i.Show() // Nothing more is to be shown.
+				if !bytes.Equal(i.bytes, want) {
+					t.Error("the memory is not what it was")
+				}
+			}
+			if !i.Reset(i) || !bytes.Equal(i.bytes, image.Bytes()) {
+				t.Error("the memory is not the image")
+			}
+			// Whether it is hidden when it goes or not.
+			if i == first {
+				i.Hide()
+			}
+			lent := i.bytes
+			i.Free()
+			i.Free()
+			if readable(lent) {
+				t.Error("a memory can be read that is free")
+			}
+		}
+	})
+}
+
+// readable reports whether a read of b finds what is there.
+func readable(b []byte) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return !bytes.Equal(b, bytes.Repeat([]byte{Poison}, len(b)))
+}
+
+func TestHideTwicePanics(t *testing.T) {
+	each(t, 0, func(t *testing.T, a *Allocator) {
+		a.Guard = true
+		mem, err := a.New(page, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Free()
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		mem.Hide()
+		mem.Hide()
+	})
+}
+
+// TestHideOfAnEmptyMemory holds that one without pages can be hidden.
+func TestHideOfAnEmptyMemory(t *testing.T) {
+	each(t, 0, func(t *testing.T, a *Allocator) {
+		a.Guard = true
+		for _, most := range []uint64{0, page} {
+			mem, err := a.New(0, most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem.Hide()
+			mem.Show()
+			mem.Free()
+		}
+	})
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Request is what a guest is asked about.
+// Request is what a guest is asked about. It is the engine's, as all bytes of it are, and
+// valid until the verdicts of all policies are there: nothing may keep it.
 type Request struct {
 	*admissionv1.AdmissionRequest
 	// Envelope is the message kubewasm.admission.v1.Request.
@@ -48,7 +49,8 @@ func (r *Request) Body(dialect string, encode func() []byte) []byte {
 	return r.bodies[len(r.bodies)-1].bytes
 }
 
-// Verdict is what a guest says about a request.
+// Verdict is what a guest says about a request. It is read after the instance has gone to
+// another request, so none of its strings and bytes lie in the memory of a guest.
 type Verdict struct {
 	Allowed bool
 	// Code is the HTTP code of a denial, 0 for the default.
@@ -73,13 +75,13 @@ type Dialect struct {
 	// about its settings, if it can be asked, and returns why they will not do.
 	// nil takes all settings.
 	Check func(ctx context.Context, inst *host.Instance, settings []byte) error
-	// Ask asks a guest for its verdict.
+	// Ask asks a guest for its verdict, which has copies of what the guest said.
 	Ask func(ctx context.Context, inst *host.Instance, settings []byte, req *Request) (Verdict, error)
 	// Mutating says that guests of the dialect may change objects.
 	Mutating bool
 }
 
-// Call is the state of an instance: what it is asked about, and what it said.
+// Call is the state of an instance: what it is asked about, and what it said, in copies.
 type Call struct {
 	Request *Request
 	// Mutating says that the object may be changed.

@@ -34,7 +34,8 @@ type Capabilities struct {
 
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")
 
-// call does what a policy asks for.
+// call does what a policy asks for. The payload is a copy, and the answer may be the
+// cluster's object itself: it is not changed.
 func (c *Capabilities) call(ctx context.Context, binding, namespace, operation string, payload []byte) ([]byte, error) {
 	if binding != "kubewarden" {
 		return nil, fmt.Errorf("unknown binding %.100q", binding)

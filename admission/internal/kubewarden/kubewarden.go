@@ -50,7 +50,8 @@ const (
 	guestCall = 0 // The index of the export.
 )
 
-// exchange is what an instance and the host have to say to each other in a call.
+// exchange is what an instance and the host have to say to each other in a call. What the
+// guest says is copied from its memory.
 type exchange struct {
 	operation, payload []byte
 	response           []byte
@@ -158,7 +159,7 @@ func payload(req *dialect.Request, settings []byte) []byte {
 	return o.End()
 }
 
-// call asks a waPC guest. The answer is valid until the next call.
+// call asks a waPC guest. The answer is the caller's own.
 func call(ctx context.Context, inst *host.Instance, operation string, payload []byte) ([]byte, error) {
 	e := exchangeOf(inst)
 	*e = exchange{operation: []byte(operation), payload: payload}

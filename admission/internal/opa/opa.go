@@ -224,11 +224,16 @@ func put(inst *host.Instance, data []byte) uint32 {
 	return ptr
 }
 
-// cString reads the text that ends with a NUL.
-func cString(inst *host.Instance, ptr uint32) string { return string(cBytes(inst, ptr)) }
+// cString returns a copy of the text at ptr, which ends with a NUL.
+func cString(inst *host.Instance, ptr uint32) string { return string(lent(inst, ptr)) }
 
-// cBytes is cString in place, valid until the policy runs again.
-func cBytes(inst *host.Instance, ptr uint32) []byte {
+// answer returns a copy of the text at ptr, for a verdict: what package json reads
+// of it shares its memory, and outlives the call.
+func answer(inst *host.Instance, ptr uint32) json.Value { return bytes.Clone(lent(inst, ptr)) }
+
+// lent returns the text at ptr where it lies in the policy's memory. It is the
+// policy's again when that runs, and another request's after the call: callers copy.
+func lent(inst *host.Instance, ptr uint32) []byte {
 	memory := inst.Memory()
 	if uint64(ptr) >= uint64(len(memory)) {
 		inst.Violate(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
@@ -259,7 +264,7 @@ func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request)
 		copy(inst.Memory()[addr:], input)
 	}
 	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
-	return p.verdict(cBytes(inst, result))
+	return p.verdict(answer(inst, result))
 }
 
 // askInSteps is ask for a module without opa_eval.
@@ -275,7 +280,7 @@ func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict,
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
 		return dialect.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
-	return p.verdict(cBytes(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
+	return p.verdict(answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
 func (p *policy) input(settings []byte, req *dialect.Request) []byte {
@@ -312,7 +317,8 @@ func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
 	return o.End()
 }
 
-// verdict reads the result set [{"result": …}].
+// verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
+// the caller's own.
 func (p *policy) verdict(set json.Value) (dialect.Verdict, error) {
 	var result json.Value
 	defined := false

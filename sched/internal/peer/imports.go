@@ -148,7 +148,7 @@ func marshal(inst *host.Instance, v any) []byte {
 	return b
 }
 
-// texts takes texts apart that have a NUL after each.
+// texts takes texts apart that have a NUL after each. They are copies.
 func texts(data []byte) []string {
 	if len(data) == 0 {
 		return nil

@@ -80,7 +80,7 @@ func Result(f abi.Function, result uint64) uint64 {
 }
 
 // Call is what a guest may ask about the call that runs, and what it answered by
-// host calls.
+// host calls, in copies.
 type Call struct {
 	// Pod is the Pod that is scheduled, Target the one that is added or removed,
 	// Node the node of the call; nil if there is none.

@@ -32,6 +32,7 @@
   (data (i32.const 112) "uid-waiter")
   (data (i32.const 128) "{\22RegardingReference\22:{\22Kind\22:\22Pod\22,\22APIVersion\22:\22v1\22,\22Name\22:\22p\22,\22Namespace\22:\22shop\22},\22Eventtype\22:\22Normal\22,\22Reason\22:\22Seen\22,\22Action\22:\22Permit\22,\22Note\22:\22100%\22}")
   (data (i32.const 384) "key\00value\00")
+  (data (i32.const 400) "n1\00b\00")
   ;; The trace is at 1024, its length in this global.
   (global $n (mut i32) (i32.const 0))
   (global $scratch i32 (i32.const 65536))
@@ -60,6 +61,7 @@
 
   (func (export "prefilter") (result i32)
     (global.set $n (i32.const 0))
+    (call $node_names (i32.const 400) (i32.const 5))
     (call $add (i32.const 112)) ;; p
     ;; The last character of the Pod's UID in the Pod's protobuf is of no
     ;; interest: the trace takes the whole Pod's length as a letter.

@@ -1,0 +1,23 @@
+;; A policy by the ABI of the Open Policy Agent, without its compiler: it prints, and
+;; denies. It gives up on requests of 1,000 bytes and more.
+(module
+  (import "env" "memory" (memory 1))
+  (import "env" "opa_println" (func $println (param i32)))
+  (import "env" "opa_abort" (func $abort (param i32)))
+  (data (i32.const 16) "{}\00")
+  (data (i32.const 32) "{\22prints/deny\22:0}\00")
+  (data (i32.const 64) "what it prints\00")
+  (data (i32.const 96) "what it gives up with\00")
+  (data (i32.const 128) "[{\22result\22:[\22what it denies with\22]}]\00")
+  (func (export "opa_eval") (param i32 i32 i32 i32) (param $length i32) (param i32 i32) (result i32)
+    (call $println (i32.const 64))
+    (if (i32.ge_u (local.get $length) (i32.const 1000)) (then (call $abort (i32.const 96))))
+    (i32.const 128))
+  (func (export "builtins") (result i32) (i32.const 16))
+  (func (export "entrypoints") (result i32) (i32.const 32))
+  (func (export "opa_value_dump") (param $value i32) (result i32) (local.get $value))
+  (func (export "opa_value_parse") (param i32 i32) (result i32) (i32.const 1))
+  (func (export "opa_json_parse") (param i32 i32) (result i32) (i32.const 1))
+  (func (export "opa_malloc") (param i32) (result i32) (i32.const 4096))
+  (func (export "opa_heap_ptr_get") (result i32) (i32.const 8192))
+  (func (export "opa_heap_ptr_set") (param i32)))

@@ -1,0 +1,3 @@
+package parity
+
+import _ "github.com/kubewasm/kubewasm/internal/guarded"

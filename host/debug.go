@@ -1,0 +1,24 @@
+package host
+
+import (
+	"fmt"
+	"os"
+)
+
+// debugVariable is the environment variable that turns on what helps to find a fault
+// in a host. A Runtime looks at it when it is made.
+const debugVariable = "KUBEWASM_DEBUG"
+
+// debugsMemory reports whether the memory of an instance is hidden while no caller has
+// it. Each call then costs two system calls more, and each instance that is closed
+// Limits.MemoryBytes of address space, for ever.
+func debugsMemory() (bool, error) {
+	switch mode := os.Getenv(debugVariable); mode {
+	case "":
+		return false, nil
+	case "memory":
+		return true, nil
+	default:
+		return false, fmt.Errorf("read %s: mode is %q, want memory", debugVariable, mode)
+	}
+}

@@ -1,0 +1,3 @@
+package differential
+
+import _ "github.com/kubewasm/kubewasm/internal/guarded"
