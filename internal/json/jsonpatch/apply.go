@@ -16,8 +16,9 @@ const (
 	MaxOperations = 10000
 	// MaxBytes is how long a document may become, and how much a patch may copy.
 	MaxBytes = 8 << 20
-	// maxWork bounds the time that a patch takes, to about a second.
-	maxWork = 20_000_000
+	// applyWork bounds the time that a patch takes, to about a second, and with it
+	// the memory.
+	applyWork = 1_000_000_000
 )
 
 // ErrTest says that an operation "test" of a patch does not hold.
@@ -31,7 +32,10 @@ var ErrTest = errors.New("value is another one")
 // an operation, and the limits above hold. Errors name the operation:
 // "operations[2]: add /spec/x/y: no such object or array". For errors.Is:
 // [ErrTest].
-func Apply(document, patch []byte) ([]byte, error) {
+func Apply(document, patch []byte) ([]byte, error) { return Pay(nil).Apply(document, patch) }
+
+// Apply is the function Apply, which pay may end.
+func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 	if !json.Valid(patch) {
 		return nil, errors.New("patch is not valid JSON")
 	}
@@ -39,6 +43,8 @@ func Apply(document, patch []byte) ([]byte, error) {
 		return nil, errors.New("patch is " + json.Value(patch).Kind().String() + ", want array of operations")
 	}
 	d, copied, i := Parse(document), 0, 0
+	d.work = work{left: applyWork, pay: pay}
+	d.work.do(len(document) + len(patch))
 	for e := json.Array(patch); e.Next(); i++ {
 		if i == MaxOperations {
 			return nil, errors.New("patch has more than " + strconv.Itoa(MaxOperations) + " operations")
@@ -47,8 +53,8 @@ func Apply(document, patch []byte) ([]byte, error) {
 		if err == nil {
 			err = d.apply(&op, &copied)
 		}
-		if err == nil && d.work > maxWork {
-			err = errors.New("the patch is too much work")
+		if d.work.err != nil { // Before err, which may follow from it.
+			err = d.work.err
 		}
 		if err != nil {
 			return nil, &OperationError{i, op.name, op.path, err}
@@ -58,6 +64,10 @@ func Apply(document, patch []byte) ([]byte, error) {
 		return nil, errors.New("the patch leaves nothing")
 	}
 	out := d.Append(make([]byte, 0, len(document)+len(patch)))
+	d.work.do(len(out))
+	if d.work.settle(); d.work.err != nil {
+		return nil, d.work.err
+	}
 	if len(out) > MaxBytes {
 		return nil, errors.New("the patched document has " + strconv.Itoa(len(out)) + " bytes, more than " + strconv.Itoa(MaxBytes))
 	}
@@ -77,13 +87,17 @@ type OperationError struct {
 func (e *OperationError) Error() string {
 	msg := "operations[" + strconv.Itoa(e.Index) + "]"
 	if e.Op != "" {
-		path := e.Path
-		if len(path) > 200 {
-			path = strings.ToValidUTF8(path[:200], "") + "…"
-		}
-		msg += ": " + e.Op + " " + path
+		msg += ": " + short(e.Op) + " " + short(e.Path)
 	}
 	return msg + ": " + e.Err.Error()
+}
+
+// short cuts a text of a patch for a message.
+func short(text string) string {
+	if len(text) > 200 {
+		return strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
 }
 
 func (e *OperationError) Unwrap() error { return e.Err }
@@ -166,12 +180,13 @@ func (d *Document) apply(op *operation, copied *int) error {
 	case "test":
 		n := d.walk(path)
 		// What is not there equals null, as the API server has it.
-		if n == nil && !op.value.IsNull() || n != nil && !Equal(n.append(nil), op.value) {
-			return ErrTest
+		if n == nil {
+			ok, missing = op.value.IsNull(), ErrTest
+			break
 		}
-		if n != nil && n.kind != 0 {
-			d.work += len(op.value)
-		}
+		raw := n.bytes()
+		d.work.do(len(raw))
+		ok, missing = d.work.equal(raw, op.value), ErrTest
 	case "move", "copy":
 		from, err := Tokens(op.from)
 		if err != nil {
@@ -179,18 +194,19 @@ func (d *Document) apply(op *operation, copied *int) error {
 		}
 		n := d.walk(from)
 		if n == nil {
-			return errors.New("from " + op.from + ": no such value")
+			return errors.New("from " + short(op.from) + ": no such value")
 		}
 		if op.name == "move" {
 			if len(path) > len(from) && slices.Equal(path[:len(from)], from) {
-				return errors.New("from " + op.from + ": a value cannot move into itself")
+				return errors.New("from " + short(op.from) + ": a value cannot move into itself")
 			}
 			if len(from) == 0 {
 				return errors.New("the whole document cannot move")
 			}
 			n = d.remove(from)
 		} else {
-			raw := n.append(nil)
+			raw := n.bytes()
+			d.work.do(len(raw))
 			if *copied += len(raw); *copied > MaxBytes {
 				return errors.New("the patch copies more than " + strconv.Itoa(MaxBytes) + " bytes")
 			}
