@@ -99,8 +99,14 @@ func (m *meter) used(fuel int64) int64 {
 // yield is called by a guest whose slice is used up. It ends the call by a panic
 // or gives the guest another slice.
 func (i *Instance) yield(module api.Module) {
-	m, limits := &i.meter, &i.version.limits
 	i.meet(module)
+	i.look()
+}
+
+// look ends the call by a panic if something of it is used up, or grants another
+// slice.
+func (i *Instance) look() {
+	m, limits := &i.meter, &i.version.limits
 	if int32(uint32(m.stack.Get())) < 0 {
 		panic(fmt.Errorf("%w: %d bytes", ErrStack, limits.StackBytes))
 	}
