@@ -218,7 +218,7 @@ func TestSpendEndsACall(t *testing.T) {
 	}{
 		{"work that the guest can pay", 3, 500_000, host.Limits{}, false, nil},
 		{"work that it cannot pay", 3, 2_000_000, host.Limits{}, false, host.ErrFuel},
-		{"work beyond all limits", 4, 1<<29, host.Limits{}, false, host.ErrFuel},
+		{"work beyond all limits", 4, 1 << 29, host.Limits{}, false, host.ErrFuel},
 		{"less than none", 4, 1 << 30, host.Limits{}, false, nil},
 		{"work for which there is no time", 3, 5_000_000, host.Limits{Fuel: 1 << 40, Timeout: time.Nanosecond}, false, context.DeadlineExceeded},
 		{"work for a caller that is gone", 3, 5_000_000, host.Limits{Fuel: 1 << 40}, true, context.Canceled},

@@ -31,7 +31,7 @@ var ErrTest = errors.New("value is another one")
 // gopkg.in/evanphx/json-patch.v4, but for these: a member may not occur twice in
 // an operation, and the limits above hold. Errors name the operation:
 // "operations[2]: add /spec/x/y: no such object or array". For errors.Is:
-// [ErrTest].
+// [ErrTest], [ErrTooMuch].
 func Apply(document, patch []byte) ([]byte, error) { return Pay(nil).Apply(document, patch) }
 
 // Apply is the function Apply, which pay may end.
@@ -47,7 +47,7 @@ func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 	d.work.do(len(document) + len(patch))
 	for e := json.Array(patch); e.Next(); i++ {
 		if i == MaxOperations {
-			return nil, errors.New("patch has more than " + strconv.Itoa(MaxOperations) + " operations")
+			return nil, limitError("patch has more than " + strconv.Itoa(MaxOperations) + " operations")
 		}
 		op, err := parseOperation(e.Value())
 		if err == nil {
@@ -69,10 +69,10 @@ func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 		return nil, d.work.err
 	}
 	if len(out) > MaxBytes {
-		return nil, errors.New("the patched document has " + strconv.Itoa(len(out)) + " bytes, more than " + strconv.Itoa(MaxBytes))
+		return nil, limitError("the patched document has " + strconv.Itoa(len(out)) + " bytes, more than " + strconv.Itoa(MaxBytes))
 	}
 	if !json.Valid(out) {
-		return nil, errors.New("the patched document is nested too deeply")
+		return nil, limitError("the patched document is nested too deeply")
 	}
 	return out, nil
 }
@@ -189,6 +189,9 @@ func (d *Document) apply(op *operation, copied *int) error {
 		ok, missing = d.work.equal(raw, op.value), ErrTest
 	case "move", "copy":
 		from, err := Tokens(op.from)
+		if errors.Is(err, ErrTooMuch) {
+			return err
+		}
 		if err != nil {
 			return errors.New("from: " + err.Error())
 		}
@@ -208,7 +211,7 @@ func (d *Document) apply(op *operation, copied *int) error {
 			raw := n.bytes()
 			d.work.do(len(raw))
 			if *copied += len(raw); *copied > MaxBytes {
-				return errors.New("the patch copies more than " + strconv.Itoa(MaxBytes) + " bytes")
+				return limitError("the patch copies more than " + strconv.Itoa(MaxBytes) + " bytes")
 			}
 			n = &node{raw: raw}
 		}
@@ -229,7 +232,7 @@ func Tokens(pointer string) ([]string, error) {
 		return nil, errors.New("a path begins with /")
 	}
 	if strings.Count(pointer, "/") > json.MaxDepth {
-		return nil, errors.New("path is too deep")
+		return nil, limitError("path is too deep")
 	}
 	tokens := strings.Split(pointer[1:], "/")
 	for i, t := range tokens {

@@ -14,8 +14,18 @@ type Pay func(work int) error
 // payAfter is the work after which a Pay is told: about a millisecond.
 const payAfter = 1 << 20
 
+// ErrTooMuch says that a patch goes beyond a limit of this package, rather than that
+// it does not fit the document.
+var ErrTooMuch = errors.New("patch is beyond the limits")
+
+// limitError is why a patch goes beyond the limits. It is an ErrTooMuch.
+type limitError string
+
+func (e limitError) Error() string        { return string(e) }
+func (e limitError) Is(target error) bool { return target == ErrTooMuch }
+
 // errWork says that the work that an operation may be is used up.
-var errWork = errors.New("the patch is too much work")
+const errWork = limitError("the patch is too much work")
 
 // unlimited is the work of an operation that nothing bounds but its caller: that of
 // a guest has its fuel.
