@@ -63,8 +63,8 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 			inst.Violate(fmt.Errorf("the policy gave up: %s", cString(inst, uint32(stack[0]))))
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			if text := cString(inst, uint32(stack[0])); logger != nil {
-				logger.Info(text[:min(len(text), inst.Limits().OutputBytes)], "plugin", plugin)
+			if text := cString(inst, uint32(stack[0])); logger != nil && inst.MayLog(len(text)) {
+				logger.Info(text, "plugin", plugin)
 			}
 		}},
 	}

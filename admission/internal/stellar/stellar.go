@@ -82,9 +82,8 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 					stack[0] = 0
 				}},
 				host.GuestWrites(module, "log_message", func(inst *host.Instance, data []byte) {
-					if logger != nil {
-						text := strings.ToValidUTF8(string(data[:min(len(data), inst.Limits().OutputBytes)]), "\uFFFD")
-						logger.Debug(text, "plugin", plugin)
+					if logger != nil && inst.MayLog(len(data)) {
+						logger.Debug(strings.ToValidUTF8(string(data), "\uFFFD"), "plugin", plugin)
 					}
 				}),
 			},
