@@ -43,7 +43,7 @@ var hostileRego = []struct{ name, expression, want string }{
 // before.
 func TestHostileRego(t *testing.T) {
 	var source strings.Builder
-	source.WriteString("package p\n\ntext := input.request.object.text\n\none := input.request.object.one\n\nmain contains \"done\" if input.request.object.case == -1\n")
+	source.WriteString("package p\n\ntext := input.request.object.text\n\none := input.request.object.one\n\nmain contains text if input.request.object.case == -2\n\nmain contains \"done\" if input.request.object.case == -1\n")
 	for i, test := range hostileRego {
 		fmt.Fprintf(&source, "\nmain contains \"done\" if {\n\tinput.request.object.case == %d\n\tx := %s\n\tx != \"nothing\"\n}\n", i, test.expression)
 	}
@@ -56,6 +56,9 @@ func TestHostileRego(t *testing.T) {
 			return "allowed"
 		}
 		return r.Result.Message
+	}
+	if got, want := ask(-2), `plugin "hostile": its message, warnings and annotations have 1048576 bytes, more than 262144`; got != want {
+		t.Errorf("answer is %.300s\nwant %s", got, want)
 	}
 	for i, test := range hostileRego {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -247,6 +248,34 @@ func TestSpendEndsACall(t *testing.T) {
 				t.Errorf("error is %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// Lines may be short: what is bounded is all of them, and only in one call.
+func TestMayLogBoundsTheLinesOfACall(t *testing.T) {
+	cfg := dialectConfig()
+	cfg.Limits.OutputBytes = 1000
+	var log strings.Builder
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	for range 2 {
+		log.Reset()
+		lines := 0
+		err := inst.Session(t.Context(), "log", func() error {
+			for range 100 {
+				if inst.MayLog(99) {
+					lines++
+				}
+			}
+			if inst.MayLog(1<<62) || inst.MayLog(0) {
+				lines++
+			}
+			return nil
+		})
+		if err != nil || lines != 10 || strings.Count(log.String(), "the rest is dropped") != 1 {
+			t.Errorf("%d lines, want 10, error %v, log %s", lines, err, log.String())
+		}
 	}
 }
 

@@ -60,7 +60,8 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			inst.Violate(fmt.Errorf("the policy gave up: %s", cString(inst, uint32(stack[0]))))
+			text := cString(inst, uint32(stack[0]))
+			inst.Violate(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
 			if text := cString(inst, uint32(stack[0])); logger != nil && inst.MayLog(len(text)) {
