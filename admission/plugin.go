@@ -238,7 +238,10 @@ func reads(name string, part func(r *dialect.Request) []byte) host.Import {
 func protoOf(inst *host.Instance) (object, old []byte) {
 	c := dialect.CallOf(inst)
 	if !c.Fetched && c.Request != nil {
-		c.Object, c.OldObject = c.Request.Proto()
+		var err error
+		if c.Object, c.OldObject, err = c.Request.Proto(); err != nil {
+			inst.Violate(err)
+		}
 		c.Fetched = true
 	}
 	return c.Object, c.OldObject
