@@ -136,7 +136,7 @@ func (p *patches) add(patch, object []byte) {
 // that is the object itself. A guest may patch the same place again and again: a
 // patch that is longer than what differs between the two is not handed on.
 func (p *patches) join(ctx context.Context, object []byte) ([]byte, error) {
-	if p.joined == nil || p.operations > jsonpatch.MaxOperations {
+	if p.joined == nil || len(p.joined) >= len(p.object)+jsonpatch.MaxExcess || p.operations > jsonpatch.MaxOperations {
 		return until(ctx).Diff(object, p.object)
 	}
 	return append(p.joined, ']'), nil

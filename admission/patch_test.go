@@ -60,6 +60,7 @@ func TestHostileMutations(t *testing.T) {
 		{"a long patch that comes to nothing, with another", ordinary("{}"), []string{
 			repeated(2, `{"op":"add","path":"/spec/a","value":"`+strings.Repeat("x", 1<<20)+`"},{"op":"remove","path":"/spec/a"},{"op":"add","path":"/spec/b","value":0}`), `p[{"op":"remove","path":"/spec/b"}]`,
 		}, ""},
+		{"a long patch that the next one undoes", ordinary("{}"), []string{`p[{"op":"add","path":"/spec/a","value":"` + strings.Repeat("x", 1<<20) + `"}]`, `p[{"op":"remove","path":"/spec/a"},{"op":"add","path":"/spec/b","value":0}]`}, ""},
 		{"several patches of many operations", ordinary("[]"), []string{
 			repeated(8_000, `{"op":"add","path":"/spec/-","value":1}`), repeated(8_000, `{"op":"add","path":"/spec/-","value":2}`), repeated(8_000, `{"op":"remove","path":"/spec/0"}`),
 		}, ""},

@@ -253,14 +253,10 @@ func (a *array) at(i int) json.Value {
 
 // elements takes an array apart. It has no elements if that is too much work.
 func (w *work) elements(raw json.Value) array {
-	if !w.do(2 * len(raw)) {
+	if !w.do(len(raw)) {
 		return array{}
 	}
-	n := 0
-	for e := json.Array(raw); e.Next(); {
-		n++
-	}
-	a := array{raw, make([][2]uint32, 0, n)}
+	a := array{raw: raw}
 	for e := json.Array(raw); e.Next(); {
 		start, end := e.Span()
 		a.spans = append(a.spans, [2]uint32{uint32(start), uint32(end)})

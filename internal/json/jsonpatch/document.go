@@ -100,41 +100,46 @@ func (d *Document) expand(n *node) bool {
 	if n.parts != nil {
 		return true
 	}
-	kind, count := n.raw.Kind(), 0
-	switch kind {
-	case json.KindObject:
+	p, spare, room := &parts{kind: n.raw.Kind()}, []node(nil), 4
+	if p.kind != json.KindObject && p.kind != json.KindArray || !d.work.do(len(n.raw)) {
+		return false
+	}
+	// fresh returns a node of a block: a node for itself would be twice as dear.
+	fresh := func(raw json.Value) *node {
+		if len(spare) == 0 {
+			room = min(2*room, 1024)
+			if !d.work.do(nodeWork * room) {
+				return nil
+			}
+			spare = make([]node, room)
+		}
+		one := &spare[0]
+		one.raw, spare = raw, spare[1:]
+		return one
+	}
+	if p.kind == json.KindObject {
 		for m := json.Object(n.raw); m.Next(); {
-			count++
+			one := fresh(m.Value())
+			if one == nil {
+				return false
+			}
+			p.set(m.Key(), one) // Of two members with one name the last counts.
 		}
-	case json.KindArray:
+	} else {
 		for e := json.Array(n.raw); e.Next(); {
-			count++
+			one := fresh(e.Value())
+			if one == nil {
+				return false
+			}
+			p.elements = append(p.elements, one)
 		}
-	default:
-		return false
 	}
-	if !d.work.do(2*len(n.raw) + nodeWork*count) {
-		return false
-	}
-	n.parts = &parts{kind: kind}
-	nodes := make([]node, count)
-	if kind == json.KindObject {
-		for m := json.Object(n.raw); m.Next(); nodes = nodes[1:] {
-			nodes[0].raw = m.Value()
-			n.set(m.Key(), &nodes[0]) // Of two members with one name the last counts.
-		}
-		return true
-	}
-	n.elements = make([]*node, 0, count)
-	for e := json.Array(n.raw); e.Next(); nodes = nodes[1:] {
-		nodes[0].raw = e.Value()
-		n.elements = append(n.elements, &nodes[0])
-	}
+	n.parts = p
 	return true
 }
 
 // find returns where the member key is, -1 if there is none.
-func (n *node) find(key string) int {
+func (n *parts) find(key string) int {
 	if n.index != nil {
 		i, ok := n.index[key]
 		if !ok {
@@ -151,7 +156,7 @@ func (n *node) find(key string) int {
 }
 
 // set gives an object a member.
-func (n *node) set(key string, value *node) {
+func (n *parts) set(key string, value *node) {
 	if i := n.find(key); i >= 0 {
 		n.members[i].node = value
 		return
@@ -171,7 +176,7 @@ func (n *node) set(key string, value *node) {
 }
 
 // remove takes a member from an object.
-func (n *node) remove(i int) {
+func (n *parts) remove(i int) {
 	delete(n.index, n.members[i].key)
 	n.members[i] = member{}
 }

@@ -48,8 +48,10 @@ func (w *work) do(n int) bool {
 	if w.due += n; w.due >= payAfter {
 		w.settle()
 	}
-	if w.left -= n; w.left < 0 && w.err == nil {
-		w.err = errWork
+	if w.left != unlimited {
+		if w.left -= n; w.left < 0 && w.err == nil {
+			w.err = errWork
+		}
 	}
 	return w.err == nil
 }
