@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -72,6 +73,42 @@ func TestHostileRego(t *testing.T) {
 			}
 			if got := ask(-1); got != "done" {
 				t.Errorf("the next answer is %.300s", got)
+			}
+		})
+	}
+}
+
+// A module may have the exports of a policy and be none.
+func TestHostileModulesOfOPA(t *testing.T) {
+	tests := []struct{ name, lie, want string }{
+		{"a builtin for the argument of a builtin", "0", "builtin 0 is called by what writes the arguments of another"},
+		{"an argument without end", "1", "text at 65536 does not end within"},
+		{"an argument behind the memory", "2", "address 4294967295 is out of bounds"},
+		{"memory that is not there", "3", "out of bounds"},
+		{"a builtin that there is not", "4", "there is no builtin 99"},
+		{"an argument of brackets without end", "5", "the value is nested more than 1000 deep"},
+		{"a number where a text should be", "6", ""},
+		{"a builtin again and again", "7", "out of fuel"},
+		{"a long farewell", "8", "the policy gave up: aaa"},
+		{"very many lines", "9", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var log syncBuilder
+			cfg := config(t, "hostile", "testdata/hostile/opa.wasm")
+			cfg.Module.Guest = []byte(`{"n":"` + test.lie + `"}`)
+			cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			e := admission.NewEngine(load(t, cfg))
+			for range 2 {
+				switch got := e.Validate(t.Context(), requestOf(`{}`)); {
+				case test.want == "" && !got.Allowed:
+					t.Errorf("answer is %+v", got.Result)
+				case test.want != "" && (got.Allowed || !strings.Contains(got.Result.Message, test.want) || len(got.Result.Message) > 20_000):
+					t.Errorf("answer is %t: %.300v\nwant %s", got.Allowed, got.Result, test.want)
+				}
+				if n := len(log.String()); n > 1<<20 {
+					t.Errorf("the log has %d bytes", n)
+				}
 			}
 		})
 	}
