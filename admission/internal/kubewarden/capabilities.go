@@ -55,6 +55,10 @@ const (
 	maxSelectorBytes = 4 << 10
 )
 
+// reviewWork is what a question costs that the API server is asked: its work, not the
+// host's, and not to be had for a few instructions.
+const reviewWork = 1_000_000
+
 // read decodes a question.
 func (b *budget) read(payload []byte, limit int, q any) error {
 	if len(payload) > limit {
@@ -260,6 +264,7 @@ func (c *Capabilities) review(b *budget, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}
+	b.work(reviewWork)
 	status, err := c.Cluster.Review(b.ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)

@@ -166,6 +166,18 @@ func (o objects) Review(context.Context, authorizationv1.SubjectAccessReviewSpec
 	return authorizationv1.SubjectAccessReviewStatus{}, nil
 }
 
+// The API server is not asked as often as a loop of a policy can.
+func TestQuestionsToTheAPIServerArePaid(t *testing.T) {
+	c := &Capabilities{Cluster: objects{}, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}}
+	question := map[string]any{"subject_access_review": map[string]any{"resource_attributes": map[string]any{"verb": "get"}}}
+	if _, err := c.within(t.Context(), 3_000_000, "kubernetes", "can_i", question); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.within(t.Context(), 1_000_000, "kubernetes", "can_i", question); !errors.Is(err, errFuel) {
+		t.Errorf("error is %v, want %v", err, errFuel)
+	}
+}
+
 // What a policy asks about the cluster is short, and what it gets is paid, whatever
 // the cluster has.
 func TestHostileQuestions(t *testing.T) {
