@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/race"
 )
 
 // list is a list of n strings that differ.
@@ -150,7 +152,7 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			const budget = 2_000_000_000 // host.DefaultFuel
+			const budget = 700_000_000 // A third of host.DefaultFuel.
 			result, fuel, allocated, err := pay(test.name, test.args, budget)
 			if test.want != anyError && !errors.Is(err, test.want) {
 				t.Errorf("error is %v, want %v", err, test.want)
@@ -158,7 +160,8 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 			if err == nil && len(result) > 8<<20 {
 				t.Errorf("the result has %d bytes", len(result))
 			}
-			if limit := uint64(512 << 20); allocated > limit {
+			// The race detector throws pools away, of which package regexp has one.
+			if limit := uint64(512 << 20); allocated > limit && !race.Enabled {
 				t.Errorf("%d bytes were allocated, more than %d, for %d of fuel", allocated, limit, fuel)
 			}
 		})
