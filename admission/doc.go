@@ -47,6 +47,12 @@
 // Policies in Rego have the builtins that need no network, files or keys; one that
 // needs another is refused.
 //
+// What the host does for a guest costs the fuel of the guest's call, before it is
+// done, and ends with the time of that call: builtins, certificates, lists of objects.
+// What goes beyond a limit ends the call. After the call, a patch and the difference
+// to a mutated object take work, memory and bytes in proportion to the object, and end
+// with the request.
+//
 // # Dry runs
 //
 // No host function that a guest is offered has an effect that outlasts the

@@ -185,11 +185,12 @@ type protoCache struct {
 	once           sync.Once
 	request        *admissionv1.AdmissionRequest
 	object, oldObj []byte
+	err            error
 }
 
-func (c *protoCache) get() (object, oldObject []byte) {
-	c.once.Do(func() { c.object, c.oldObj = protoObjects(c.request) })
-	return c.object, c.oldObj
+func (c *protoCache) get() (object, oldObject []byte, err error) {
+	c.once.Do(func() { c.object, c.oldObj, c.err = protoObjects(c.request) })
+	return c.object, c.oldObj, c.err
 }
 
 // keepEnvelope is the size of the largest buffer that is used again. Nearly all

@@ -23,6 +23,8 @@ const (
 // long, the last one says how many are missing.
 type warnings struct {
 	texts []string
+	// seen are those that came before, also those that did not fit.
+	seen  map[string]bool
 	runes int
 	// dropped is how many did not fit.
 	dropped int
@@ -36,9 +38,13 @@ func (w *warnings) add(text string) {
 	if utf8.RuneCountInString(text) > warningRunes {
 		text = string([]rune(text)[:warningRunes-1]) + "…"
 	}
-	if text == "" || slices.Contains(w.texts, text) {
+	if text == "" || w.seen[text] {
 		return
 	}
+	if w.seen == nil {
+		w.seen = map[string]bool{}
+	}
+	w.seen[text] = true
 	n := utf8.RuneCountInString(text)
 	if w.runes+n > warningsRunes-reservedRunes {
 		w.dropped++

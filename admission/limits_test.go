@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -45,6 +46,17 @@ func TestWarningsStayWithinTheLimits(t *testing.T) {
 			t.Errorf("%d runes, the last warning is %q", runes, last)
 		}
 	})
+}
+
+// Each warning is compared once, however many a guest gives.
+func TestManyWarningsAreLookedUp(t *testing.T) {
+	var w warnings
+	for i := range 1 << 18 {
+		w.add(string(rune(0x10000 + i%(1<<17))))
+	}
+	if want := fmt.Sprintf("%d more warnings are not shown", 1<<17-(warningsRunes-reservedRunes)); w.list()[len(w.list())-1] != want || len(w.seen) != 1<<17 {
+		t.Errorf("the last warning is %q, %d were seen", w.list()[len(w.list())-1], len(w.seen))
+	}
 }
 
 func TestAnnotationKeysAreQualifiedNames(t *testing.T) {

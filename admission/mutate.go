@@ -27,7 +27,7 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 }
 
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
-	var patches [][]byte
+	var patches patches
 	verdicts := make([]said, 0, len(policies))
 	req := newRequest(ctx, request)
 	defer func() { req.free() }()
@@ -37,12 +37,12 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			continue
 		}
 		if v.failure == nil && v.Allowed && v.Mutates() {
-			patch, object, err := changes(req.AdmissionRequest, &v.Verdict)
+			patch, object, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 			switch {
 			case err != nil:
 				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err)}
 			case patch != nil:
-				patches = append(patches, patch)
+				patches.add(patch, object)
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
 				req.free()
@@ -55,17 +55,27 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 		}
 	}
 	response := answer(request, len(policies) > 1, verdicts)
-	if response.Allowed && len(patches) != 0 {
-		response.Patch = joinPatches(patches)
-		patchType := admissionv1.PatchTypeJSONPatch
-		response.PatchType = &patchType
+	if response.Allowed && patches.object != nil {
+		patch, err := patches.join(ctx, request.Object.Raw)
+		if err != nil {
+			return internalError(request.UID, "join the patches of the policies: "+err.Error())
+		}
+		if response.Patch = patch; patch != nil {
+			patchType := admissionv1.PatchTypeJSONPatch
+			response.PatchType = &patchType
+		}
 	}
 	return response
 }
 
+// until returns what ends an operation on documents: the deadline of the request.
+func until(ctx context.Context) jsonpatch.Pay {
+	return func(int) error { return ctx.Err() }
+}
+
 // changes returns what a verdict changes about the object of r: as a patch, and as
 // the object that comes of it. It returns none if nothing is another afterwards.
-func changes(r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
+func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
 		return nil, nil, errors.New("changes the object of a request that has none")
 	}
@@ -73,33 +83,61 @@ func changes(r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object
 		if !json.Valid(v.Object) || json.Value(v.Object).Kind() != json.KindObject {
 			return nil, nil, errors.New("the mutated object is no JSON object")
 		}
-		return jsonpatch.Diff(r.Object.Raw, v.Object), v.Object, nil
+		if patch, err = until(ctx).Diff(r.Object.Raw, v.Object); err != nil {
+			return nil, nil, fmt.Errorf("compare the mutated object: %w", err)
+		}
+		return patch, v.Object, nil
 	}
-	object, err = jsonpatch.Apply(r.Object.Raw, v.Patch)
+	object, err = until(ctx).Apply(r.Object.Raw, v.Patch)
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	case json.Value(object).Kind() != json.KindObject:
 		return nil, nil, errors.New("patch: leaves no object")
-	case jsonpatch.Equal(r.Object.Raw, object):
+	}
+	equal, err := until(ctx).Equal(r.Object.Raw, object)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("compare the patched object: %w", err)
+	case equal:
 		return nil, nil, nil
 	}
 	return v.Patch, object, nil
 }
 
-// joinPatches returns a patch that does what the patches do, one after the other.
-func joinPatches(patches [][]byte) []byte {
-	if len(patches) == 1 {
-		return patches[0]
+// patches are those of several policies, which change an object one after the other.
+type patches struct {
+	// object is what came of them, nil if there are none.
+	object []byte
+	// joined is a patch that does what all of them do, without its end. It is nil
+	// when it has become longer than a difference would be.
+	joined     []byte
+	operations int
+}
+
+// add notes a patch, and what came of it.
+func (p *patches) add(patch, object []byte) {
+	if first := p.object == nil; !first && p.joined == nil {
+		p.object = object // It was too long before.
+		return
 	}
-	joined := []byte{'['}
-	for _, patch := range patches {
-		for e := json.Array(patch); e.Next(); {
-			if len(joined) > 1 {
-				joined = append(joined, ',')
-			}
-			joined = append(joined, e.Value()...)
-		}
+	p.object = object
+	if len(p.joined)+len(patch) > len(object)+jsonpatch.MaxExcess {
+		p.joined = nil
+		return
 	}
-	return append(joined, ']')
+	for e := json.Array(patch); e.Next(); p.operations++ {
+		p.joined = append(p.joined, "[,"[min(len(p.joined), 1)])
+		p.joined = append(p.joined, e.Value()...)
+	}
+}
+
+// join returns one patch that makes of the object what came of all of them, nil if
+// that is the object itself. A guest may patch the same place again and again: a
+// patch that is longer than what differs between the two is not handed on.
+func (p *patches) join(ctx context.Context, object []byte) ([]byte, error) {
+	if p.joined == nil || len(p.joined) >= len(p.object)+jsonpatch.MaxExcess || p.operations > jsonpatch.MaxOperations {
+		return until(ctx).Diff(object, p.object)
+	}
+	return append(p.joined, ']'), nil
 }

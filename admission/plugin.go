@@ -239,7 +239,10 @@ func reads(name string, part func(r *dialect.Request) []byte) host.Import {
 func protoOf(inst *host.Instance) (object, old []byte) {
 	c := dialect.CallOf(inst)
 	if !c.Fetched && c.Request != nil {
-		c.Object, c.OldObject = c.Request.Proto()
+		var err error
+		if c.Object, c.OldObject, err = c.Request.Proto(); err != nil {
+			inst.Violate(err)
+		}
 		c.Fetched = true
 	}
 	return c.Object, c.OldObject
@@ -287,7 +290,31 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *dialect.Request) (verdict, error) {
 	defer dialect.CallOf(inst).Reset()
 	v, err := p.dialect.Ask(ctx, inst, p.cfg.Module.Guest, req)
+	if n := resultBytes(&v); err == nil && n > maxResultBytes {
+		return verdict{}, fmt.Errorf("plugin %q: its message, warnings and annotations have %d bytes, more than %d", p.Name(), n, maxResultBytes)
+	}
 	return verdict{Verdict: v}, err
+}
+
+// resultBytes returns how long the messages of a guest about a verdict are.
+func resultBytes(v *dialect.Verdict) int {
+	n := len(v.Message)
+	if v.Result == nil {
+		return n
+	}
+	n += len(v.Result.Reason)
+	for _, warning := range v.Result.Warnings {
+		n += len(warning) + 1
+	}
+	for key, value := range v.Result.AuditAnnotations {
+		n += len(key) + len(value) + 2
+	}
+	for _, e := range v.Result.FieldErrors {
+		if n += len(e.Field) + len(e.Type) + len(e.Message) + 3; e.BadValue != nil {
+			n += len(*e.BadValue)
+		}
+	}
+	return n
 }
 
 // native asks a guest of package abi.

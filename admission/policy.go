@@ -203,6 +203,9 @@ func panicked(p Policy, r any) verdict {
 	return failed(fmt.Errorf("policy %q: host panicked: %v", p.Name(), r))
 }
 
+// loggedPatchBytes is how much of a patch the log gets.
+const loggedPatchBytes = 16 << 10
+
 // logMonitored writes down what a policy would have done.
 func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdict) {
 	l, ok := p.(logger)
@@ -216,11 +219,11 @@ func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdic
 	case !v.Allowed:
 		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", messageOf(v))...)
 	default:
-		patch, _, err := changes(req.AdmissionRequest, &v.Verdict)
+		patch, _, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 		if err != nil {
 			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", err)...)
 		} else if patch != nil {
-			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(patch))...)
+			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(patch[:min(len(patch), loggedPatchBytes)]))...)
 		}
 	}
 }

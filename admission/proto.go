@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -39,14 +40,44 @@ var builtin = sync.OnceValue(func() *runtime.Scheme {
 	return scheme
 })
 
+// maxProtoValues is how many values an object may have that is made protobuf. A value
+// of three bytes may become a struct of a kilobyte.
+const maxProtoValues = 1 << 17
+
 // protoObjects returns the objects of a request as protobuf, each nil if it is not
-// there, is of no built-in type or does not decode as one.
-func protoObjects(r *admissionv1.AdmissionRequest) (object, oldObject []byte) {
+// there, is of no built-in type or does not decode as one. It is an error if they have
+// more than maxProtoValues: to a guest, nothing would be an object without fields.
+func protoObjects(r *admissionv1.AdmissionRequest) (object, oldObject []byte, err error) {
 	gvk := schema.GroupVersionKind{Group: r.Kind.Group, Version: r.Kind.Version, Kind: r.Kind.Kind}
 	if !builtin().Recognizes(gvk) {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return protoOfJSON(gvk, r.Object.Raw), protoOfJSON(gvk, r.OldObject.Raw)
+	if n := countValues(r.Object.Raw) + countValues(r.OldObject.Raw); n > maxProtoValues {
+		return nil, nil, fmt.Errorf("the objects have %d values, more than the %d that are made protobuf", n, maxProtoValues)
+	}
+	return protoOfJSON(gvk, r.Object.Raw), protoOfJSON(gvk, r.OldObject.Raw), nil
+}
+
+// countValues returns about how many values there are in valid JSON.
+func countValues(raw []byte) int {
+	n, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			inText = !inText
+		case '\\':
+			i++ // In a text, as everywhere in valid JSON.
+		case ',':
+			if !inText {
+				n++
+			}
+		case '{', '[':
+			if !inText && i+1 < len(raw) && raw[i+1] != raw[i]+2 { // It is not empty: '}' is '{'+2.
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func protoOfJSON(gvk schema.GroupVersionKind, raw []byte) []byte {

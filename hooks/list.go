@@ -29,13 +29,26 @@ func parseList(s string) (*list, error) {
 			last, err = parseListed(to)
 		}
 		if err != nil || first > last {
-			return nil, fmt.Errorf("%q is not a list of numbers below %d like \"0-3,8\"", s, maxListed)
+			return nil, fmt.Errorf("%.100q is not a list of numbers below %d like \"0-3,8\"", s, maxListed)
 		}
-		for n := first; n <= last; n++ {
-			l[n/64] |= 1 << (n % 64)
-		}
+		l.add(first, last)
 	}
 	return l, nil
+}
+
+// add adds the numbers from first to last, a word at a time: a guest may repeat "0-8191"
+// as often as a decision has room for it.
+func (l *list) add(first, last uint64) {
+	for word := first / 64; word <= last/64; word++ {
+		mask := ^uint64(0)
+		if word == first/64 {
+			mask <<= first % 64
+		}
+		if word == last/64 {
+			mask &= ^uint64(0) >> (63 - last%64)
+		}
+		l[word] |= mask
+	}
 }
 
 func parseListed(s string) (uint64, error) {

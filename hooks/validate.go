@@ -121,7 +121,11 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 	if !hasKeyed(d) {
 		return errs
 	}
-	return append(errs, invalidKeyed(d)...)
+	if errs = append(errs, invalidKeyed(d)...); len(errs) > maxMistakes {
+		more := len(errs) - maxMistakes
+		errs = append(errs[:maxMistakes], fmt.Errorf("%d more mistakes", more))
+	}
+	return errs
 }
 
 // hasKeyed reports whether the decision has any maps or lists. Most have none, and
@@ -131,39 +135,49 @@ func hasKeyed(d *hookpb.Decision) bool {
 		d.Resources != nil && len(d.Resources.Unified) != 0
 }
 
+// maxFiles is how many mounts and devices a decision may have: those of several plugins
+// are compared, each with each.
+const maxFiles = 1000
+
+// maxMistakes is how many mistakes a message names.
+const maxMistakes = 20
+
 // invalidKeyed returns the mistakes of the maps and lists of the decision.
 func invalidKeyed(d *hookpb.Decision) (errs []error) {
 	if d.Resources != nil {
 		for file, value := range d.Resources.Unified {
 			if err := checkUnified(file, value); err != nil {
-				errs = append(errs, fmt.Errorf("unified[%q]: %w", file, err))
+				errs = append(errs, fmt.Errorf("unified[%.200q]: %w", file, err))
 			}
 		}
 	}
 	for key, value := range d.ContainerAnnotations {
 		if key == "" || strings.ContainsFunc(key, isControl) || strings.IndexByte(value, 0) >= 0 {
-			errs = append(errs, fmt.Errorf("container_annotations[%q]: not an annotation", key))
+			errs = append(errs, fmt.Errorf("container_annotations[%.200q]: not an annotation", key))
 		}
 	}
 	for name, value := range d.ContainerEnvs {
 		if name == "" || strings.ContainsFunc(name, isControl) || strings.Contains(name, "=") || strings.IndexByte(value, 0) >= 0 {
-			errs = append(errs, fmt.Errorf("container_envs[%q]: not an environment variable", name))
+			errs = append(errs, fmt.Errorf("container_envs[%.200q]: not an environment variable", name))
 		}
 	}
-	if len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
+	switch n := len(d.ContainerMounts) + len(d.ContainerDevices); {
+	case n == 0:
 		return errs
+	case n > maxFiles:
+		return append(errs, fmt.Errorf("it has %d mounts and devices, more than %d", n, maxFiles))
 	}
 	seen := map[string]bool{}
 	for i := range d.ContainerMounts {
 		m := &d.ContainerMounts[i]
 		if err := checkMount(m, seen); err != nil {
-			errs = append(errs, fmt.Errorf("container_mounts[%q]: %w", m.Destination, err))
+			errs = append(errs, fmt.Errorf("container_mounts[%.200q]: %w", m.Destination, err))
 		}
 	}
 	for i := range d.ContainerDevices {
 		v := &d.ContainerDevices[i]
 		if err := checkDevice(v, seen); err != nil {
-			errs = append(errs, fmt.Errorf("container_devices[%q]: %w", v.Path, err))
+			errs = append(errs, fmt.Errorf("container_devices[%.200q]: %w", v.Path, err))
 		}
 	}
 	return errs
@@ -178,15 +192,15 @@ func checkMount(m *hookpb.Mount, seen map[string]bool) error {
 	case seen[m.Destination]:
 		return errors.New("the path is used twice")
 	case m.Type == "" || strings.ContainsFunc(m.Type, isControl):
-		return fmt.Errorf("the type %q is none of a file system", m.Type)
+		return fmt.Errorf("the type %.200q is none of a file system", m.Type)
 	case m.Type == "bind" && !cleanPath(m.Source):
-		return fmt.Errorf("the source %q of a bind mount is not an absolute and clean path", m.Source)
+		return fmt.Errorf("the source %.200q of a bind mount is not an absolute and clean path", m.Source)
 	case strings.ContainsFunc(m.Source, isControl):
-		return fmt.Errorf("the source %q has a control character", m.Source)
+		return fmt.Errorf("the source %.200q has a control character", m.Source)
 	}
 	for _, option := range m.Options {
 		if option == "" || strings.Contains(option, ",") || strings.ContainsFunc(option, isControl) {
-			return fmt.Errorf("%q is not a mount option", option)
+			return fmt.Errorf("%.200q is not a mount option", option)
 		}
 	}
 	seen[m.Destination] = true
@@ -204,7 +218,7 @@ func checkDevice(v *hookpb.Device, seen map[string]bool) error {
 	case seen[v.Path]:
 		return errors.New("the path is used twice")
 	case v.Type != "c" && v.Type != "b" && v.Type != "p":
-		return fmt.Errorf("the type is %q, want c, b or p", v.Type)
+		return fmt.Errorf("the type is %.200q, want c, b or p", v.Type)
 	case v.Major < 0 || v.Major > maxMajor || v.Minor < 0 || v.Minor > maxMinor:
 		return fmt.Errorf("%d:%d is not the number of a device", v.Major, v.Minor)
 	case v.Type == "p" && (v.Major != 0 || v.Minor != 0):
@@ -246,7 +260,7 @@ func checkUnified(file, value string) error {
 	case value == "" || len(value) > maxValue:
 		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(value), maxValue)
 	case strings.ContainsFunc(value, isControl):
-		return fmt.Errorf("the value %q has a control character", value)
+		return fmt.Errorf("the value %.200q has a control character", value)
 	}
 	return nil
 }

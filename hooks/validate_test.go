@@ -1,6 +1,9 @@
 package hooks
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -15,5 +18,52 @@ func TestNumbersAreInTheOrderOfTheirFields(t *testing.T) {
 				t.Errorf("with %s set, number %d is %v", numberFields[i].name, j, v)
 			}
 		}
+	}
+}
+
+// Ranges are added by words: the list is that of adding each number.
+func TestListsOfRanges(t *testing.T) {
+	for _, text := range []string{"0", "63", "64", "0-63", "1-62", "63-64", "5-200", "64-127", "8191", "0-8191", "8000-8191,3,60-70"} {
+		got, err := parseList(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != text && text != "8000-8191,3,60-70" || text == "8000-8191,3,60-70" && got.String() != "3,60-70,8000-8191" {
+			t.Errorf("%s is %s", text, got)
+		}
+	}
+}
+
+// What guests decide is compared, each with each, and named in messages.
+func TestHostileDecisions(t *testing.T) {
+	files := func(n int, path string) *hookpb.Decision {
+		d := new(hookpb.Decision)
+		for i := range n {
+			d.ContainerMounts = append(d.ContainerMounts, hookpb.Mount{Destination: fmt.Sprintf(path, i), Type: "tmpfs"})
+		}
+		return d
+	}
+	tests := []struct {
+		name string
+		d    *hookpb.Decision
+		want string
+	}{
+		{"many mounts", files(maxFiles, "/m%d"), ""},
+		{"very many mounts", files(maxFiles+1, "/m%d"), "it has 1001 mounts and devices, more than 1000"},
+		{"many mistakes", files(maxFiles, "m%d"), "980 more mistakes"},
+		{"a long list of ranges", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "0")}}, ""},
+		{"a long list with a mistake", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "x")}}, "is not a list of numbers below 8192"},
+		{"a long name that is none", &hookpb.Decision{ContainerEnvs: map[string]string{strings.Repeat("=", 1<<17): ""}}, "not an environment variable"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := ""
+			if err := errors.Join(invalid(test.d, hookpb.LevelContainer)...); err != nil {
+				got = err.Error()
+			}
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || len(got) > 8000 {
+				t.Errorf("the mistakes have %d bytes: %.300s\nwant %s", len(got), got, test.want)
+			}
+		})
 	}
 }

@@ -239,6 +239,19 @@ func (i *Instance) Memory() []byte {
 // Charge takes the price of moving n bytes from the fuel of the call that runs.
 func (i *Instance) Charge(n int) { i.meter.chargeBytes(n) }
 
+// Spend takes fuel for work that the host does on behalf of the guest: two units are
+// about a nanosecond. It does not return if the call has not as much, if its time is
+// over or if the caller's context has ended. A host function that works for long
+// spends before it works, and again in about every millisecond: nothing else stops
+// it.
+func (i *Instance) Spend(fuel int64) {
+	m := &i.meter
+	m.set(m.get() - min(max(fuel, 0), 1<<62)) // The rest would overflow.
+	if m.get() < 0 {
+		i.look()
+	}
+}
+
 // Limits returns the limits of the plugin, with their defaults.
 func (i *Instance) Limits() Limits { return i.version.limits }
 

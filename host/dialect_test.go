@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,13 @@ func exampleDialect() host.Dialect {
 					stack[0] = uint64(binary.LittleEndian.Uint32(inst.Memory()[at:]))
 				case 2:
 					stack[0] = inst.Invoke(again, stack[1])
+				case 3: // Work that costs as much fuel as the number, in parts.
+					for n := range stack[1] {
+						inst.Spend(1)
+						stack[0] = n
+					}
+				case 4: // And at once.
+					inst.Spend(int64(stack[1]) << 33)
 				}
 			},
 		}},
@@ -197,6 +205,77 @@ func TestDialectGuestsThatFail(t *testing.T) {
 				t.Errorf("afterwards: got %d, error %v", got, err)
 			}
 		})
+	}
+}
+
+// What the host does for a guest ends where the guest's own work would.
+func TestSpendEndsACall(t *testing.T) {
+	tests := []struct {
+		name    string
+		what, n uint64
+		limits  host.Limits
+		cancel  bool
+		want    error
+	}{
+		{"work that the guest can pay", 3, 500_000, host.Limits{}, false, nil},
+		{"work that it cannot pay", 3, 2_000_000, host.Limits{}, false, host.ErrFuel},
+		{"work beyond all limits", 4, 1 << 29, host.Limits{}, false, host.ErrFuel},
+		{"less than none", 4, 1 << 30, host.Limits{}, false, nil},
+		{"work for which there is no time", 3, 5_000_000, host.Limits{Fuel: 1 << 40, Timeout: time.Nanosecond}, false, context.DeadlineExceeded},
+		{"work for a caller that is gone", 3, 5_000_000, host.Limits{Fuel: 1 << 40}, true, context.Canceled},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := dialectConfig()
+			cfg.Limits = test.limits
+			inst := acquire(t, load(t, cfg))
+			defer inst.Release()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			err := inst.Session(ctx, "work", func() error {
+				if test.cancel {
+					cancel()
+				}
+				before := inst.FuelUsed()
+				stack := []uint64{test.what, test.n}
+				builtin := exampleDialect().Imports[0].Func
+				if builtin(inst, stack); test.what == 3 && inst.FuelUsed()-before != int64(test.n) {
+					t.Errorf("work for %d took %d", test.n, inst.FuelUsed()-before)
+				}
+				return nil
+			})
+			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
+				t.Errorf("error is %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// Lines may be short: what is bounded is all of them, and only in one call.
+func TestMayLogBoundsTheLinesOfACall(t *testing.T) {
+	cfg := dialectConfig()
+	cfg.Limits.OutputBytes = 1000
+	var log strings.Builder
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	inst := acquire(t, load(t, cfg))
+	defer inst.Release()
+	for range 2 {
+		log.Reset()
+		lines := 0
+		err := inst.Session(t.Context(), "log", func() error {
+			for range 100 {
+				if inst.MayLog(99) {
+					lines++
+				}
+			}
+			if inst.MayLog(1<<62) || inst.MayLog(0) {
+				lines++
+			}
+			return nil
+		})
+		if err != nil || lines != 10 || strings.Count(log.String(), "the rest is dropped") != 1 {
+			t.Errorf("%d lines, want 10, error %v, log %s", lines, err, log.String())
+		}
 	}
 }
 

@@ -303,16 +303,27 @@ func (i *Instance) Violate(err error) {
 // log writes what a guest says to the host's log, up to Limits.OutputBytes in one
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
-	if i.logged > i.version.limits.OutputBytes {
-		return
-	}
-	if i.logged += len(msg) + 1; i.logged > i.version.limits.OutputBytes {
-		msg = "the guest logs more than limits.outputBytes in one call; the rest is dropped"
-	}
-	if l := i.plugin.cfg.Logger; l != nil {
+	if l := i.plugin.cfg.Logger; l != nil && i.MayLog(len(msg)) {
 		msg, attributes := splitLine(msg)
 		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
+}
+
+// MayLog reports whether the host may write n bytes more to its log for the guest: in
+// one call they are Limits.OutputBytes at most. Host functions that log ask it, and
+// drop what they may not write; the log says so once.
+func (i *Instance) MayLog(n int) bool {
+	limit := i.version.limits.OutputBytes
+	if i.logged > limit {
+		return false
+	}
+	if i.logged += min(n, limit) + 1; i.logged <= limit {
+		return true
+	}
+	if l := i.plugin.cfg.Logger; l != nil {
+		l.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", i.plugin.cfg.Name, "function", i.calling)
+	}
+	return false
 }
 
 // output keeps the first bytes that a guest prints in a call.

@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
 // says is a guest that denies everything with a text.
@@ -306,6 +308,21 @@ func TestFileThatComesLater(t *testing.T) {
 	f.until(t, "Pod", "d")
 	if err := f.Ready(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A megabyte of aliases is not a hundred gigabytes.
+func TestParseFileRefusesAliasesWithoutEnd(t *testing.T) {
+	file := "plugins: [{name: a, guest: &a " + strings.Repeat("x", 1<<16) + "}]\nmore: [" + strings.Repeat("*a,", 1000) + "*a]"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := manage.ParseFile([]byte(file))
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, yamlsize.ErrTooLong) {
+		t.Errorf("error is %.200v", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+		t.Errorf("%d bytes were allocated for %d", n, len(file))
 	}
 }
 

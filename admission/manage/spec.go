@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
 // File is a configuration file.
@@ -126,6 +127,9 @@ type ObjectKey struct {
 // that is wrong with it, but for what only the modules can tell.
 func ParseFile(data []byte) (*File, error) {
 	var f File
+	if err := yamlsize.Check(data, 4*len(data)+1<<20); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}

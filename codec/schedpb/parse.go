@@ -14,6 +14,10 @@ import (
 // be.
 var ErrMalformed = wire.ErrMalformed
 
+// maxEntries is how many placements or nominations a message may have: an empty one
+// takes twenty times its two bytes.
+const maxEntries = 1 << 16
+
 // Placement is a set of nodes that a guest proposes.
 type Placement struct {
 	Name      string
@@ -40,6 +44,9 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 			}
 		}
 		c.Done(&m, "placements")
+		if len(placements) == maxEntries {
+			return nil, fmt.Errorf("read placements: %w: more than %d", ErrMalformed, maxEntries)
+		}
 		placements = append(placements, p)
 	}
 	if err := c.Err(); err != nil {
@@ -71,6 +78,9 @@ func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
 			}
 		}
 		c.Done(&m, "nominations")
+		if len(nominations) == maxEntries {
+			return nil, fmt.Errorf("read nominations: %w: more than %d", ErrMalformed, maxEntries)
+		}
 		nominations[pod] = node
 	}
 	if err := c.Err(); err != nil {

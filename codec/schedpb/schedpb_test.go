@@ -2,6 +2,7 @@ package schedpb_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,6 +67,7 @@ func TestParsePlacements(t *testing.T) {
 		"with another field": {message(9, "later", 1, message(1, "rack")), []schedpb.Placement{{Name: "rack"}}, false},
 		"cut off":            {message(1, message(1, "rack"))[:4], nil, true},
 		"name no UTF-8":      {message(1, message(1, "\xff")), nil, true},
+		"very many":          {strings.Repeat("\x0a\x00", 1<<16+1), nil, true},
 		"number for a list":  {string(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7)), nil, true},
 	}
 	for name, test := range tests {
@@ -78,6 +80,16 @@ func TestParsePlacements(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestParseNominationsRefusesVeryMany(t *testing.T) {
+	var many strings.Builder
+	for i := range 1<<16 + 1 {
+		many.WriteString(message(1, message(2, fmt.Sprint(i))))
+	}
+	if got, err := schedpb.ParseNominations([]byte(many.String())); !errors.Is(err, schedpb.ErrMalformed) {
+		t.Errorf("%d nominations, error %v", len(got), err)
 	}
 }
 

@@ -19,8 +19,8 @@ type Request struct {
 	// Envelope is the message kubewasm.admission.v1.Request.
 	Envelope []byte
 	// Proto returns the object and the old object as protobuf, nil if they have
-	// none.
-	Proto func() (object, oldObject []byte)
+	// none, or why they are not made.
+	Proto func() (object, oldObject []byte, err error)
 	// Index returns the index of the object, or of the old one, as
 	// abi.ImportObjectIndex has it.
 	Index func(old bool) []byte

@@ -9,10 +9,11 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 )
 
 // Cluster is what policies may look up; see admission.Cluster.
@@ -32,33 +33,68 @@ type Capabilities struct {
 	Kinds []schema.GroupVersionKind
 }
 
+// budget is what the answer to a question may cost.
+type budget struct {
+	ctx context.Context
+	// spend takes fuel of the call that asks, and does not return if there is none
+	// or the time is over.
+	spend func(fuel int64)
+	// log reports whether n bytes more may be logged.
+	log func(n int) bool
+	// limit is how long the answer may be.
+	limit int
+}
+
+// work pays for work before it is done, in nanoseconds.
+func (b *budget) work(nanoseconds int) { b.spend(2 * int64(nanoseconds)) }
+
+// What may be asked: a question about the cluster is short, and each part of a
+// selector is compared with each object.
+const (
+	maxQuestionBytes = 64 << 10
+	maxSelectorBytes = 4 << 10
+)
+
+// reviewWork is what a question costs that the API server is asked: its work, not the
+// host's, and not to be had for a few instructions.
+const reviewWork = 1_000_000
+
+// read decodes a question.
+func (b *budget) read(payload []byte, limit int, q any) error {
+	if len(payload) > limit {
+		return fmt.Errorf("the question has %d bytes, more than %d", len(payload), limit)
+	}
+	b.work(20 * len(payload))
+	return json.Unmarshal(payload, q)
+}
+
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")
 
 // call does what a policy asks for. The payload is a copy, and the answer may be the
 // cluster's object itself: it is not changed.
-func (c *Capabilities) call(ctx context.Context, binding, namespace, operation string, payload []byte) ([]byte, error) {
+func (c *Capabilities) call(b *budget, binding, namespace, operation string, payload []byte) ([]byte, error) {
 	if binding != "kubewarden" {
 		return nil, fmt.Errorf("unknown binding %.100q", binding)
 	}
 	switch namespace {
 	case "tracing":
 		if operation == "log" {
-			return c.log(ctx, payload)
+			return c.log(b, payload)
 		}
 	case "kubernetes":
 		switch operation {
 		case "get_resource":
-			return c.get(ctx, payload)
+			return c.get(b, payload)
 		case "list_resources_all", "list_all_resources":
-			return c.list(ctx, payload, false)
+			return c.list(b, payload, false)
 		case "list_resources_by_namespace":
-			return c.list(ctx, payload, true)
+			return c.list(b, payload, true)
 		case "can_i":
-			return c.review(ctx, payload)
+			return c.review(b, payload)
 		}
 	case "crypto":
 		if operation == "v1/is_certificate_trusted" {
-			return isCertificateTrusted(payload)
+			return isCertificateTrusted(b, payload)
 		}
 	case "oci", "net":
 		return nil, fmt.Errorf("%s/%.100s is not offered: policies have no network here", namespace, operation)
@@ -75,15 +111,12 @@ var levels = map[string]slog.Level{
 // maxEventBytes is how long an event may be that a policy logs.
 const maxEventBytes = 64 << 10
 
-func (c *Capabilities) log(ctx context.Context, payload []byte) ([]byte, error) {
-	if len(payload) > maxEventBytes {
-		return nil, fmt.Errorf("log: the event has %d bytes, more than %d", len(payload), maxEventBytes)
-	}
+func (c *Capabilities) log(b *budget, payload []byte) ([]byte, error) {
 	var event map[string]any
-	if err := json.Unmarshal(payload, &event); err != nil {
+	if err := b.read(payload, maxEventBytes, &event); err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
-	if c.Logger == nil {
+	if c.Logger == nil || !b.log(len(payload)) {
 		return []byte{}, nil
 	}
 	level, _ := event["level"].(string)
@@ -97,7 +130,7 @@ func (c *Capabilities) log(ctx context.Context, payload []byte) ([]byte, error) 
 	if len(event) != 0 {
 		attrs = append(attrs, "data", event)
 	}
-	c.Logger.Log(ctx, levels[level], message, attrs...)
+	c.Logger.Log(b.ctx, levels[level], message, attrs...)
 	return []byte{}, nil
 }
 
@@ -114,8 +147,8 @@ type lookup struct {
 
 // parse reads a question and returns the kind that it is about, if the policy may
 // see it.
-func (c *Capabilities) parse(payload []byte, q *lookup) (schema.GroupVersionKind, error) {
-	if err := json.Unmarshal(payload, q); err != nil {
+func (c *Capabilities) parse(b *budget, payload []byte, q *lookup) (schema.GroupVersionKind, error) {
+	if err := b.read(payload, maxQuestionBytes, q); err != nil {
 		return schema.GroupVersionKind{}, err
 	}
 	gv, err := schema.ParseGroupVersion(q.APIVersion)
@@ -139,30 +172,43 @@ func (q *lookup) namespace() string {
 	return *q.Namespace
 }
 
-func (c *Capabilities) get(ctx context.Context, payload []byte) ([]byte, error) {
+func (c *Capabilities) get(b *budget, payload []byte) ([]byte, error) {
 	var q lookup
-	kind, err := c.parse(payload, &q)
+	kind, err := c.parse(b, payload, &q)
 	if err != nil {
 		return nil, fmt.Errorf("get_resource: %w", err)
 	}
-	object, err := c.Cluster.Get(ctx, kind, q.namespace(), q.Name)
+	object, err := c.Cluster.Get(b.ctx, kind, q.namespace(), q.Name)
 	if err != nil {
 		return nil, fmt.Errorf("get_resource: %w", err)
 	}
 	if object == nil {
 		return nil, fmt.Errorf("get_resource: there is no %s %s in namespace %q", q.Kind, q.Name, q.namespace())
 	}
-	return masked(object, q.FieldMasks)
+	mask, err := newFieldMask(q.FieldMasks)
+	if err != nil {
+		return nil, fmt.Errorf("get_resource: %w", err)
+	}
+	return mask.appendTo(nil, object, b), nil
 }
 
-func (c *Capabilities) list(ctx context.Context, payload []byte, namespaced bool) ([]byte, error) {
+func (c *Capabilities) list(b *budget, payload []byte, namespaced bool) ([]byte, error) {
 	var q lookup
-	kind, err := c.parse(payload, &q)
+	kind, err := c.parse(b, payload, &q)
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", err)
 	}
 	if namespaced == (q.namespace() == "") {
 		return nil, fmt.Errorf("list resources: namespace is %q", q.namespace())
+	}
+	mask, err := newFieldMask(q.FieldMasks)
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", err)
+	}
+	for _, selector := range []*string{q.LabelSelector, q.FieldSelector} {
+		if selector != nil && len(*selector) > maxSelectorBytes {
+			return nil, fmt.Errorf("list resources: a selector has %d bytes, more than %d", len(*selector), maxSelectorBytes)
+		}
 	}
 	labelSelector, fieldSelector := labels.Everything(), fields.Everything()
 	if q.LabelSelector != nil {
@@ -175,25 +221,36 @@ func (c *Capabilities) list(ctx context.Context, payload []byte, namespaced bool
 			return nil, fmt.Errorf("list resources: field_selector: %w", err)
 		}
 	}
-	objects, err := c.Cluster.List(ctx, kind, q.namespace(), labelSelector, fieldSelector)
+	objects, err := c.Cluster.List(b.ctx, kind, q.namespace(), labelSelector, fieldSelector)
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", err)
 	}
-	list := struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ListMeta   `json:"metadata"`
-		Items           []json.RawMessage `json:"items"`
-	}{TypeMeta: metav1.TypeMeta{APIVersion: q.APIVersion, Kind: q.Kind + "List"}, Items: []json.RawMessage{}}
-	for _, object := range objects {
-		if object, err = masked(object, q.FieldMasks); err != nil {
-			return nil, fmt.Errorf("list resources: %w", err)
+	list := dialect.NewObject(nil)
+	list.Text("kind", q.Kind+"List")
+	list.Text("apiVersion", q.APIVersion)
+	list.Raw("metadata", []byte("{}"))
+	list.Key("items")
+	err = nil
+	list.Append(func(dst []byte) []byte {
+		dst = append(dst, '[')
+		for i, object := range objects {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst = mask.appendTo(dst, object, b); len(dst) > b.limit {
+				err = errTooLong
+				return nil
+			}
 		}
-		list.Items = append(list.Items, object)
+		return append(dst, ']')
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", err)
 	}
-	return json.Marshal(list)
+	return list.End(), nil
 }
 
-func (c *Capabilities) review(ctx context.Context, payload []byte) ([]byte, error) {
+func (c *Capabilities) review(b *budget, payload []byte) ([]byte, error) {
 	if c.Cluster == nil {
 		return nil, errors.New("can_i: the host has no cluster to look at")
 	}
@@ -201,14 +258,15 @@ func (c *Capabilities) review(ctx context.Context, payload []byte) ([]byte, erro
 		return nil, errors.New("can_i: the policy may see nothing of the cluster: it has no contextAwareResources")
 	}
 	var q accessQuestion
-	if err := json.Unmarshal(payload, &q); err != nil {
+	if err := b.read(payload, maxQuestionBytes, &q); err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}
 	spec, err := q.review()
 	if err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}
-	status, err := c.Cluster.Review(ctx, spec)
+	b.work(reviewWork)
+	status, err := c.Cluster.Review(b.ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("can_i: %w", err)
 	}

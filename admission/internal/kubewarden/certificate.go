@@ -1,6 +1,9 @@
 package kubewarden
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -16,8 +19,13 @@ type certificate struct {
 	Data     []byte `json:"data"`
 }
 
+// parse reads the certificate. Its key is of a kind and of a size that are checked
+// fast.
 func (c *certificate) parse() (*x509.Certificate, error) {
 	der := c.Data
+	if len(der) > maxCertificateBytes {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(der), maxCertificateBytes)
+	}
 	switch c.Encoding {
 	case "Der":
 	case "Pem":
@@ -29,12 +37,51 @@ func (c *certificate) parse() (*x509.Certificate, error) {
 	default:
 		return nil, fmt.Errorf("its encoding is %.20q, want Pem or Der", c.Encoding)
 	}
-	return x509.ParseCertificate(der)
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(cert.Policies) + len(cert.PolicyMappings); n > maxPolicies {
+		return nil, fmt.Errorf("it has %d policies, more than %d", n, maxPolicies)
+	}
+	return cert, checkKey(cert.PublicKey)
 }
 
-// maxChain is how long a chain may be: each link costs the host a signature to be
-// checked, which is no fuel of the guest's.
-const maxChain = 16
+// checkKey returns why the signatures of a key are not checked.
+func checkKey(key any) error {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if n := key.N.BitLen(); n > maxRSABits {
+			return fmt.Errorf("its key has %d bits, more than %d", n, maxRSABits)
+		}
+		return nil
+	case *ecdsa.PublicKey, ed25519.PublicKey: // The curves are P-224 to P-521.
+		return nil
+	}
+	return errors.New("its key is none of RSA, ECDSA and Ed25519")
+}
+
+// The limits of a question, beyond which crypto/x509 takes long for it: to check one
+// signature of a key of two million bits takes half a minute.
+const (
+	// maxChain is how long a chain may be.
+	maxChain = 16
+	// maxCertificateBytes is how long a certificate may be, some twenty times an
+	// ordinary one, and maxTrustBytes the whole question, which has up to four
+	// characters for a byte.
+	maxCertificateBytes = 32 << 10
+	maxTrustBytes       = 2 << 20
+	maxRSABits          = 8192
+	maxPolicies         = 100
+	// maxSignatures is how many signatures crypto/x509 checks at most.
+	maxSignatures = 100
+)
+
+// What certificates take, in nanoseconds: to parse one, and to check a signature.
+const (
+	parseWork     = 100_000
+	signatureWork = 500_000
+)
 
 // isCertificateTrusted answers crypto/v1/is_certificate_trusted as Kubewarden does,
 // whose callback_handler/crypto.rs is the reference:
@@ -45,18 +92,19 @@ const maxChain = 16
 //   - Without a chain (null), only the times count.
 //   - The certificate must be valid at not_after, or else now; without a chain and
 //     not_after, its end does not count.
-func isCertificateTrusted(payload []byte) ([]byte, error) {
+func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	var q struct {
 		Cert     certificate   `json:"cert"`
 		Chain    []certificate `json:"cert_chain"`
 		NotAfter *string       `json:"not_after"`
 	}
-	if err := json.Unmarshal(payload, &q); err != nil {
+	if err := b.read(payload, maxTrustBytes, &q); err != nil {
 		return nil, fmt.Errorf("is_certificate_trusted: %w", err)
 	}
 	if len(q.Chain) > maxChain {
 		return nil, fmt.Errorf("is_certificate_trusted: the chain has %d certificates, more than %d", len(q.Chain), maxChain)
 	}
+	b.work((1 + len(q.Chain)) * parseWork)
 	cert, err := q.Cert.parse()
 	if err != nil {
 		return nil, fmt.Errorf("is_certificate_trusted: certificate: %w", err)
@@ -91,6 +139,11 @@ func isCertificateTrusted(payload []byte) ([]byte, error) {
 	roots.AddCert(chain[len(chain)-1])
 	for _, link := range chain[:len(chain)-1] {
 		intermediates.AddCert(link)
+	}
+	// Each may be tried as the issuer of each.
+	b.work(min(len(q.Chain)*len(q.Chain), maxSignatures) * signatureWork)
+	if err := b.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("is_certificate_trusted: %w", err)
 	}
 	chains, err := cert.Verify(x509.VerifyOptions{
 		Roots: roots, Intermediates: intermediates, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},

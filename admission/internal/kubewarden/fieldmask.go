@@ -1,32 +1,34 @@
 package kubewarden
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // fieldMask are the fields that a policy wants of an object; one without any is
 // everything from there on.
 type fieldMask map[string]fieldMask
 
-// masked returns the object with nothing but the fields of paths such as
-// "spec.containers.image", which go through lists, and apiVersion, kind and
-// metadata.name, which say what it is. Without paths it is the whole object.
-func masked(object []byte, paths []string) ([]byte, error) {
+// maxMaskFields is how many fields a mask may name.
+const maxMaskFields = 1000
+
+// newFieldMask reads paths such as "spec.containers.image", which go through lists.
+// The mask has apiVersion, kind and metadata.name, too, which say what an object is.
+// Without paths it is the whole object.
+func newFieldMask(paths []string) (fieldMask, error) {
 	if len(paths) == 0 {
-		return object, nil
+		return nil, nil
 	}
-	mask := fieldMask{"apiVersion": {}, "kind": {}}
-	for _, path := range append(paths, "metadata.name") {
+	mask, fields := fieldMask{}, 0
+	for _, path := range append(paths, "apiVersion", "kind", "metadata.name") {
+		if fields += strings.Count(path, ".") + 1; fields > maxMaskFields {
+			return nil, fmt.Errorf("field_masks name more than %d fields", maxMaskFields)
+		}
 		mask.add(path)
 	}
-	var fields any
-	if err := json.Unmarshal(object, &fields); err != nil {
-		return nil, fmt.Errorf("mask fields: %w", err)
-	}
-	mask.prune(fields)
-	return json.Marshal(fields)
+	return mask, nil
 }
 
 func (m fieldMask) add(path string) {
@@ -38,23 +40,39 @@ func (m fieldMask) add(path string) {
 	}
 }
 
-// prune takes away what is not wanted.
-func (m fieldMask) prune(value any) {
-	if len(m) == 0 {
-		return
-	}
-	switch value := value.(type) {
-	case map[string]any:
-		for key, field := range value {
-			if inner, ok := m[key]; ok {
-				inner.prune(field)
-			} else {
-				delete(value, key)
+// appendTo writes behind dst what is wanted of a value, which is valid JSON. The
+// value is read once for each level of it that the mask goes into, which b pays.
+func (m fieldMask) appendTo(dst []byte, value json.Value, b *budget) []byte {
+	b.work(len(value))
+	kind := value.Kind()
+	switch {
+	case len(m) == 0:
+	case kind == json.KindObject:
+		dst = append(dst, '{')
+		first := true
+		for member := json.Object(value); member.Next(); {
+			inner, ok := m[member.Key()]
+			if !ok {
+				continue
 			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = append(json.AppendString(dst, member.Key()), ':')
+			dst = inner.appendTo(dst, member.Value(), b)
 		}
-	case []any:
-		for _, item := range value {
-			m.prune(item)
+		return append(dst, '}')
+	case kind == json.KindArray:
+		dst = append(dst, '[')
+		first := true
+		for e := json.Array(value); e.Next(); first = false {
+			if !first {
+				dst = append(dst, ',')
+			}
+			dst = m.appendTo(dst, e.Value(), b)
 		}
+		return append(dst, ']')
 	}
+	return append(dst, value...)
 }

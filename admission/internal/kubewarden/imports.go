@@ -1,6 +1,7 @@
 package kubewarden
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -41,9 +42,8 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 		function("__host_error_len", 0, 1, func(_ *host.Instance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostError)) }),
 		function("__host_error", 1, 0, func(inst *host.Instance, e *exchange, stack []uint64) { put(inst, uint32(stack[0]), e.hostError) }),
 		function("__console_log", 2, 0, func(inst *host.Instance, _ *exchange, stack []uint64) {
-			if logger != nil {
-				msg := text(inst, stack)
-				logger.Info(msg[:min(len(msg), inst.Limits().OutputBytes)], "plugin", plugin)
+			if msg := text(inst, stack); logger != nil && inst.MayLog(len(msg)) {
+				logger.Info(msg, "plugin", plugin)
 			}
 		}),
 	}
@@ -71,13 +71,22 @@ func programImports(capabilities *Capabilities) []host.Import {
 // answer does what a policy asks for by a binding, a namespace, an operation and a
 // payload, each a pointer and a length.
 func (c *Capabilities) answer(inst *host.Instance, stack []uint64) ([]byte, error) {
+	for i := 1; i < 6; i += 2 {
+		if n := uint32(stack[i]); n > maxNameBytes {
+			return nil, fmt.Errorf("a name of the call has %d bytes, more than %d", n, maxNameBytes)
+		}
+	}
 	binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
-	answer, err := c.call(inst.Context(), binding, namespace, operation, read(inst, stack[6:]))
-	if err == nil && len(answer) > inst.Limits().ResultBytes {
+	b := &budget{ctx: inst.Context(), spend: inst.Spend, log: inst.MayLog, limit: inst.Limits().ResultBytes}
+	answer, err := c.call(b, binding, namespace, operation, read(inst, stack[6:]))
+	if err == nil && len(answer) > b.limit {
 		return nil, errTooLong
 	}
 	return answer, err
 }
+
+// maxNameBytes is how long the names may be that say what is asked for.
+const maxNameBytes = 1 << 10
 
 // read copies the bytes that a pointer and a length stand for.
 func read(inst *host.Instance, stack []uint64) []byte {

@@ -191,6 +191,9 @@ func checkProtocol(ctx context.Context, inst *host.Instance) error {
 	return nil
 }
 
+// maxMessageBytes is how much is kept of why settings are not valid.
+const maxMessageBytes = 16 << 10
+
 func checkSettings(answer []byte) error {
 	var out struct {
 		Valid   bool    `json:"valid"`
@@ -205,7 +208,7 @@ func checkSettings(answer []byte) error {
 	case out.Message == nil:
 		return errors.New("settings are not valid")
 	}
-	return fmt.Errorf("settings are not valid: %s", *out.Message)
+	return fmt.Errorf("settings are not valid: %s", (*out.Message)[:min(len(*out.Message), maxMessageBytes)])
 }
 
 // response is the verdict of a policy.

@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,44 +25,41 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
 // builtin is a function of Rego that modules do not have in themselves. An error
-// makes its expression undefined.
-type builtin func(args []any) (any, error)
+// makes its expression undefined, but for errTooMuch.
+type builtin func(c *call, args []any) (any, error)
 
 // builtins are those that policies find here. What needs a network, files, keys or
 // other objects is not among them, and neither is what a module has in itself.
 var builtins = map[string]builtin{
-	"sprintf":                 func(a []any) (any, error) { return sprintf(a) },
-	"json.patch":              jsonPatch,
-	"yaml.is_valid":           func(a []any) (any, error) { _, err := yamlUnmarshal(a); return err == nil, nil },
-	"yaml.marshal":            yamlMarshal,
-	"yaml.unmarshal":          yamlUnmarshal,
-	"base64url.encode_no_pad": text(func(s string) (any, error) { return base64.RawURLEncoding.EncodeToString([]byte(s)), nil }),
-	"hex.encode":              text(func(s string) (any, error) { return hex.EncodeToString([]byte(s)), nil }),
-	"hex.decode":              text(func(s string) (any, error) { b, err := hex.DecodeString(s); return string(b), err }),
-	"urlquery.encode":         text(func(s string) (any, error) { return url.QueryEscape(s), nil }),
-	"urlquery.decode":         text(func(s string) (any, error) { return url.QueryUnescape(s) }),
-	"urlquery.encode_object":  urlEncodeObject,
-	"urlquery.decode_object":  urlDecodeObject,
-	"crypto.md5":              text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
-	"crypto.sha1":             text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
-	"crypto.sha256":           text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
-	"crypto.hmac.md5":         texts(func(a []string) (any, error) { return mac(md5.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha1":        texts(func(a []string) (any, error) { return mac(sha1.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha256":      texts(func(a []string) (any, error) { return mac(sha256.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha512":      texts(func(a []string) (any, error) { return mac(sha512.New, a[0], a[1]), nil }),
-	"crypto.hmac.equal":       texts(func(a []string) (any, error) { return hmac.Equal([]byte(a[0]), []byte(a[1])), nil }),
-	"glob.quote_meta":         text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
-	"regex.split":             regexSplit,
-	"regex.replace":           regexReplace,
-	"regex.find_n":            regexFindN,
-	"semver.is_valid": func(a []any) (any, error) {
-		s, ok := a[0].(string)
-		_, err := semver.Parse(s)
-		return ok && err == nil, nil
-	},
+	"sprintf":                  sprintf,
+	"json.patch":               jsonPatch,
+	"yaml.is_valid":            yamlIsValid,
+	"yaml.marshal":             yamlMarshal,
+	"yaml.unmarshal":           yamlUnmarshal,
+	"base64url.encode_no_pad":  text(func(s string) (any, error) { return base64.RawURLEncoding.EncodeToString([]byte(s)), nil }),
+	"hex.encode":               text(func(s string) (any, error) { return hex.EncodeToString([]byte(s)), nil }),
+	"hex.decode":               text(func(s string) (any, error) { b, err := hex.DecodeString(s); return string(b), err }),
+	"urlquery.encode":          text(func(s string) (any, error) { return url.QueryEscape(s), nil }),
+	"urlquery.decode":          text(func(s string) (any, error) { return url.QueryUnescape(s) }),
+	"urlquery.encode_object":   urlEncodeObject,
+	"urlquery.decode_object":   urlDecodeObject,
+	"crypto.md5":               text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
+	"crypto.sha1":              text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
+	"crypto.sha256":            text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
+	"crypto.hmac.md5":          texts(func(a []string) (any, error) { return mac(md5.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha1":         texts(func(a []string) (any, error) { return mac(sha1.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha256":       texts(func(a []string) (any, error) { return mac(sha256.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha512":       texts(func(a []string) (any, error) { return mac(sha512.New, a[0], a[1]), nil }),
+	"crypto.hmac.equal":        texts(func(a []string) (any, error) { return hmac.Equal([]byte(a[0]), []byte(a[1])), nil }),
+	"glob.quote_meta":          text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
+	"regex.split":              regexSplit,
+	"regex.replace":            regexReplace,
+	"regex.find_n":             regexFindN,
+	"semver.is_valid":          semverIsValid,
 	"semver.compare":           semverCompare,
 	"strings.any_prefix_match": anyMatch(strings.HasPrefix),
 	"strings.any_suffix_match": anyMatch(strings.HasSuffix),
@@ -71,7 +67,7 @@ var builtins = map[string]builtin{
 	"strings.split_n":          splitN,
 	"indexof_n":                texts(indexOfN),
 	"numbers.range_step":       rangeStep,
-	"net.cidr_is_valid": func(a []any) (any, error) {
+	"net.cidr_is_valid": func(_ *call, a []any) (any, error) {
 		s, _ := a[0].(string)
 		_, _, err := net.ParseCIDR(s)
 		return err == nil, nil
@@ -80,7 +76,7 @@ var builtins = map[string]builtin{
 	"object.subset":          objectSubsetOf,
 	"units.parse":            text(parseUnits),
 	"units.parse_bytes":      text(parseBytes),
-	"time.now_ns":            func([]any) (any, error) { return time.Now().UnixNano(), nil },
+	"time.now_ns":            func(*call, []any) (any, error) { return time.Now().UnixNano(), nil },
 	"time.parse_rfc3339_ns":  text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
 	"time.parse_ns":          texts(func(a []string) (any, error) { return nanos(time.Parse(layout(a[0]), a[1])) }),
 	"time.format":            formatTime,
@@ -89,9 +85,9 @@ var builtins = map[string]builtin{
 	"time.clock":             moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
 	"time.weekday":           moment(func(t time.Time) any { return t.Weekday().String() }),
 	"time.add_date":          addDate,
-	"trace":                  func([]any) (any, error) { return true, nil },
-	"internal.print":         func([]any) (any, error) { return true, nil },
-	"opa.runtime":            func([]any) (any, error) { return object{}, nil },
+	"trace":                  func(*call, []any) (any, error) { return true, nil },
+	"internal.print":         func(*call, []any) (any, error) { return true, nil },
+	"opa.runtime":            func(*call, []any) (any, error) { return object{}, nil },
 }
 
 func sorted(names []string) []string {
@@ -104,7 +100,27 @@ var errArguments = errors.New("arguments are of another type")
 // errTooMuch ends the call: a builtin cannot be stopped as a guest can, so what
 // would take long is not begun. To be undefined would be worse, since a policy may
 // take that for a yes.
-var errTooMuch = errors.New("it would take too long")
+var errTooMuch = errors.New("it would take too much time or memory")
+
+// call is a call of a builtin: what it may cost.
+type call struct {
+	// spend takes fuel of the policy's call, and does not return if there is none
+	// or the time is over.
+	spend func(fuel int64)
+	// limit is how many bytes the arguments, the result and what is made of them on
+	// the way may have: Limits.ResultBytes.
+	limit int
+}
+
+// The work of builtins is counted in nanoseconds, as it is on an ordinary machine.
+const fuelPerNanosecond = 2
+
+// work pays for work before it is done. What takes more than about a millisecond
+// is done, and paid, in parts.
+func (c *call) work(nanoseconds int) { c.spend(int64(nanoseconds) * fuelPerNanosecond) }
+
+// byteWork is what any builtin takes for a byte of its arguments.
+const byteWork = 8
 
 // maxWork is how many steps a builtin may take whose time is not in proportion to
 // its arguments: some 100 ms.
@@ -120,7 +136,7 @@ func affordable(a, b int) error {
 
 // text is a builtin of one string.
 func text(f func(s string) (any, error)) builtin {
-	return func(args []any) (any, error) {
+	return func(_ *call, args []any) (any, error) {
 		s, ok := args[0].(string)
 		if !ok {
 			return nil, errArguments
@@ -131,7 +147,7 @@ func text(f func(s string) (any, error)) builtin {
 
 // texts is a builtin of strings.
 func texts(f func(args []string) (any, error)) builtin {
-	return func(args []any) (any, error) {
+	return func(_ *call, args []any) (any, error) {
 		list, err := stringsOf(args)
 		if err != nil {
 			return nil, err
@@ -164,27 +180,43 @@ func stringsOf(v any) ([]string, error) {
 	return list, nil
 }
 
-func (n number) int64() (int64, error) {
-	r := n.rat()
-	if !r.IsInt() || !r.Num().IsInt64() {
-		return 0, errArguments
+// hasWideVerb reports whether a format has a verb whose width, precision or argument
+// has four digits or is an argument itself.
+func hasWideVerb(format string) bool {
+	for {
+		_, rest, found := strings.Cut(format, "%")
+		if !found {
+			return false
+		}
+		digits := 0
+		end := strings.IndexFunc(rest, func(r rune) bool {
+			if digits++; r < '0' || r > '9' {
+				digits = 0
+			}
+			return digits == 4 || r == '*' || r == '%' || 'a' <= r|0x20 && r|0x20 <= 'z'
+		})
+		if end < 0 {
+			return false
+		}
+		if c := rest[end]; c == '*' || '0' <= c && c <= '9' {
+			return true
+		}
+		format = rest[end:]
+		if format[0] == '%' {
+			format = format[1:]
+		}
 	}
-	return r.Num().Int64(), nil
 }
-
-// wideVerb is a verb whose width, precision or argument has four digits or is an
-// argument itself.
-var wideVerb = regexp.MustCompile(`%[^a-zA-Z%]*([0-9]{4}|\*)`)
 
 // sprintf formats as OPA does: numbers as integers or floats, strings as they are,
 // everything else as Rego writes it.
-func sprintf(args []any) (any, error) {
+func sprintf(c *call, args []any) (any, error) {
 	format, ok := args[0].(string)
 	list, ok2 := args[1].([]any)
 	if !ok || !ok2 {
 		return nil, errArguments
 	}
-	if wideVerb.MatchString(format) {
+	if hasWideVerb(format) {
 		return nil, errTooMuch
 	}
 	values := make([]any, len(list))
@@ -208,43 +240,88 @@ func sprintf(args []any) (any, error) {
 				values[i] = string(v)
 			}
 		default:
-			text := formatValue(v)
+			text, err := formatValue(v, c.limit)
+			if err != nil {
+				return nil, err
+			}
 			values[i], longest = text, max(longest, len(text))
 		}
 	}
 	// A verb may name its argument, so that each may be of the longest.
-	if err := affordable(strings.Count(format, "%"), longest); err != nil {
+	verbs := strings.Count(format, "%")
+	if err := affordable(verbs, longest); err != nil {
 		return nil, err
 	}
+	c.work(verbs * longest)
 	return fmt.Sprintf(format, values...), nil
 }
 
-func jsonPatch(args []any) (any, error) {
-	out, err := jsonpatch.Apply(toJSON(args[0]), toJSON(args[1]))
+func jsonPatch(c *call, args []any) (any, error) {
+	document, err := toJSON(args[0], c.limit)
 	if err != nil {
 		return nil, err
 	}
-	return fromJSON(out)
+	patch, err := toJSON(args[1], c.limit)
+	if err != nil {
+		return nil, err
+	}
+	pay := jsonpatch.Pay(func(work int) error { c.work(work); return nil })
+	out, err := pay.Apply(document, patch)
+	if errors.Is(err, jsonpatch.ErrTooMuch) {
+		return nil, fmt.Errorf("%w: %w", errTooMuch, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseValue(c, string(out))
 }
 
-func yamlMarshal(args []any) (any, error) {
-	out, err := yaml.JSONToYAML(toJSON(args[0]))
+func yamlIsValid(c *call, args []any) (any, error) {
+	_, err := yamlUnmarshal(c, args)
+	if errors.Is(err, errTooMuch) {
+		return nil, err
+	}
+	return err == nil, nil
+}
+
+// yamlWork is what it takes to read or to write a byte of YAML.
+const yamlWork = 500
+
+func yamlMarshal(c *call, args []any) (any, error) {
+	raw, err := toJSON(args[0], c.limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := affordable(len(raw), yamlWork/50); err != nil {
+		return nil, err
+	}
+	c.work(len(raw) * yamlWork)
+	out, err := yaml.JSONToYAML(raw)
 	return string(out), err
 }
 
-func yamlUnmarshal(args []any) (any, error) {
+func yamlUnmarshal(c *call, args []any) (any, error) {
 	s, ok := args[0].(string)
 	if !ok {
 		return nil, errArguments
+	}
+	if err := affordable(len(s), yamlWork/50); err != nil {
+		return nil, err
+	}
+	c.work(len(s) * yamlWork)
+	if err := yamlsize.Check([]byte(s), c.limit); errors.Is(err, yamlsize.ErrTooLong) {
+		return nil, fmt.Errorf("%w: %w", errTooMuch, err)
+	} else if err != nil {
+		return nil, err
 	}
 	out, err := yaml.YAMLToJSON([]byte(s))
 	if err != nil {
 		return nil, err
 	}
-	return fromJSON(out)
+	return parseValue(c, string(out))
 }
 
-func urlEncodeObject(args []any) (any, error) {
+func urlEncodeObject(_ *call, args []any) (any, error) {
 	o, ok := args[0].(object)
 	if !ok {
 		return nil, errArguments
@@ -261,7 +338,7 @@ func urlEncodeObject(args []any) (any, error) {
 	return query.Encode(), nil
 }
 
-func urlDecodeObject(args []any) (any, error) {
+func urlDecodeObject(_ *call, args []any) (any, error) {
 	s, ok := args[0].(string)
 	if !ok {
 		return nil, errArguments
@@ -285,7 +362,7 @@ func mac(h func() hash.Hash, message, key string) string {
 }
 
 // splitN returns the first n parts of a text or, if n is negative, the last ones.
-func splitN(args []any) (any, error) {
+func splitN(_ *call, args []any) (any, error) {
 	list, err := stringsOf(args[:2])
 	if err != nil {
 		return nil, err
@@ -298,6 +375,9 @@ func splitN(args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if list[1] == "" && len(list[0]) > maxValues || list[1] != "" && strings.Count(list[0], list[1]) >= maxValues {
+		return nil, errTooMuch
+	}
 	parts := strings.Split(list[0], list[1])
 	switch whole := int64(len(parts)); {
 	case n >= whole || n <= -whole:
@@ -309,7 +389,7 @@ func splitN(args []any) (any, error) {
 }
 
 // rangeStep returns the numbers from one to another.
-func rangeStep(args []any) (any, error) {
+func rangeStep(_ *call, args []any) (any, error) {
 	var n [3]int64
 	for i := range n {
 		v, ok := args[i].(number)
@@ -360,70 +440,55 @@ func cidrExpand(s string) (any, error) {
 
 var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
 
-func regexSplit(args []any) (any, error) {
+// maxVersionBytes is how long a version may be, each part of which is a number or a
+// text.
+const maxVersionBytes = 4 << 10
+
+func parseVersion(s string) (semver.Version, error) {
+	if len(s) > maxVersionBytes {
+		return semver.Version{}, errTooMuch
+	}
+	return semver.Parse(s)
+}
+
+func semverIsValid(_ *call, args []any) (any, error) {
+	s, ok := args[0].(string)
+	_, err := parseVersion(s)
+	if errors.Is(err, errTooMuch) {
+		return nil, err
+	}
+	return ok && err == nil, nil
+}
+
+func semverCompare(_ *call, args []any) (any, error) {
 	list, err := stringsOf(args)
 	if err != nil {
 		return nil, err
 	}
-	re, err := regexp.Compile(list[0])
+	a, err := parseVersion(list[0])
 	if err != nil {
 		return nil, err
 	}
-	return re.Split(list[1], -1), nil
-}
-
-func regexReplace(args []any) (any, error) {
-	list, err := stringsOf(args)
-	if err != nil {
-		return nil, err
-	}
-	re, err := regexp.Compile(list[1])
-	if err != nil {
-		return nil, err
-	}
-	return re.ReplaceAllString(list[0], list[2]), nil
-}
-
-func regexFindN(args []any) (any, error) {
-	pattern, ok := args[0].(string)
-	s, ok2 := args[1].(string)
-	n, ok3 := args[2].(number)
-	if !ok || !ok2 || !ok3 {
-		return nil, errArguments
-	}
-	count, err := n.int64()
-	if err != nil {
-		return nil, err
-	}
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, err
-	}
-	found := re.FindAllString(s, int(count))
-	if found == nil {
-		found = []string{}
-	}
-	return found, nil
-}
-
-func semverCompare(args []any) (any, error) {
-	list, err := stringsOf(args)
-	if err != nil {
-		return nil, err
-	}
-	a, err := semver.Parse(list[0])
-	if err != nil {
-		return nil, err
-	}
-	b, err := semver.Parse(list[1])
+	b, err := parseVersion(list[1])
 	if err != nil {
 		return nil, err
 	}
 	return a.Compare(b), nil
 }
 
+// wordBytes is how many bytes are compared in a step.
+const wordBytes = 32
+
+func bytesOf(list []string) int {
+	n := 0
+	for _, s := range list {
+		n += len(s)
+	}
+	return n
+}
+
 func anyMatch(match func(s, part string) bool) builtin {
-	return func(args []any) (any, error) {
+	return func(c *call, args []any) (any, error) {
 		list, err := stringsOf(args[0])
 		if err != nil {
 			return nil, err
@@ -432,9 +497,11 @@ func anyMatch(match func(s, part string) bool) builtin {
 		if err != nil {
 			return nil, err
 		}
-		if err := affordable(len(list), len(parts)); err != nil {
-			return nil, err
+		steps := len(list)*len(parts) + len(list)*(bytesOf(parts)/wordBytes)
+		if steps > maxWork {
+			return nil, errTooMuch
 		}
+		c.work(10 * steps)
 		return slices.ContainsFunc(list, func(s string) bool {
 			return slices.ContainsFunc(parts, func(part string) bool { return match(s, part) })
 		}), nil
@@ -458,17 +525,24 @@ func indexOfN(args []string) (any, error) {
 	return found, nil
 }
 
-func objectSubsetOf(args []any) (any, error) {
-	if err := affordable(size(args[0]), size(args[1])); err != nil {
+func objectSubsetOf(c *call, args []any) (any, error) {
+	super, sub := size(args[0]), size(args[1])
+	if err := affordable(super, sub); err != nil {
 		return nil, err
 	}
+	c.work(10 * super * sub)
 	return subset(args[0], args[1])
 }
 
-// size is how many values there are in a value.
+// size is how many steps it takes to compare a value: one for each that is in it, and
+// for each word of long ones.
 func size(v any) int {
 	n := 1
 	switch v := v.(type) {
+	case string:
+		n += len(v) / wordBytes
+	case number:
+		n += len(v) / wordBytes
 	case []any:
 		for _, item := range v {
 			n += size(item)
@@ -477,7 +551,7 @@ func size(v any) int {
 		return size([]any(v))
 	case object:
 		for _, e := range v {
-			n += 1 + size(e.value)
+			n += size(e.key) + size(e.value)
 		}
 	}
 	return n
@@ -623,8 +697,8 @@ var layouts = map[string]string{
 func layout(text string) string { return cmp.Or(layouts[text], text) }
 
 // formatTime writes a moment, whose third part is the layout if it has one.
-func formatTime(args []any) (any, error) {
-	t, err := timeOf(args[0])
+func formatTime(c *call, args []any) (any, error) {
+	t, err := timeOf(c, args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -639,7 +713,7 @@ func formatTime(args []any) (any, error) {
 
 // timeOf returns the moment of an argument: nanoseconds, or nanoseconds and a time
 // zone.
-func timeOf(v any) (time.Time, error) {
+func timeOf(c *call, v any) (time.Time, error) {
 	zone := ""
 	if list, ok := v.([]any); ok && len(list) >= 2 {
 		name, ok := list[1].(string)
@@ -660,6 +734,10 @@ func timeOf(v any) (time.Time, error) {
 	if zone == "" || zone == "UTC" {
 		return t, nil
 	}
+	if len(zone) > maxZoneBytes {
+		return time.Time{}, errArguments // No zone has such a name.
+	}
+	c.work(zoneWork)
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		return time.Time{}, err
@@ -667,10 +745,17 @@ func timeOf(v any) (time.Time, error) {
 	return t.In(location), nil
 }
 
+// maxZoneBytes is how long the name of a time zone may be, and zoneWork what it takes
+// to read one.
+const (
+	maxZoneBytes = 64
+	zoneWork     = 100_000
+)
+
 // moment is a builtin of a moment.
 func moment(f func(t time.Time) any) builtin {
-	return func(args []any) (any, error) {
-		t, err := timeOf(args[0])
+	return func(c *call, args []any) (any, error) {
+		t, err := timeOf(c, args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -678,8 +763,8 @@ func moment(f func(t time.Time) any) builtin {
 	}
 }
 
-func addDate(args []any) (any, error) {
-	t, err := timeOf(args[0])
+func addDate(c *call, args []any) (any, error) {
+	t, err := timeOf(c, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -60,11 +60,12 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			inst.Violate(fmt.Errorf("the policy gave up: %s", cString(inst, uint32(stack[0]))))
+			text := cString(inst, uint32(stack[0]))
+			inst.Violate(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			if text := cString(inst, uint32(stack[0])); logger != nil {
-				logger.Info(text[:min(len(text), inst.Limits().OutputBytes)], "plugin", plugin)
+			if text := cString(inst, uint32(stack[0])); logger != nil && inst.MayLog(len(text)) {
+				logger.Info(text, "plugin", plugin)
 			}
 		}},
 	}
@@ -138,6 +139,8 @@ type policy struct {
 	// data is the address of the settings, heap that behind them.
 	data, heap uint32
 	builtins   map[uint32]builtin
+	// calling says that the arguments of a builtin are being read.
+	calling bool
 }
 
 // policyOf prepares an instance, once: it hands the settings over, as data, and
@@ -183,7 +186,7 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 		p.builtins[n] = f
 	}
 	if len(missing) != 0 {
-		return nil, fmt.Errorf("the policy needs builtins that this host does not have: %s", strings.Join(sorted(missing), ", "))
+		return nil, fmt.Errorf("the policy needs builtins that this host does not have: %.1000s", strings.Join(sorted(missing), ", "))
 	}
 	data := settings
 	if len(data) == 0 || p.gatekeeper {
@@ -206,8 +209,15 @@ func dump(inst *host.Instance, value uint32) uint32 {
 	return uint32(inst.Invoke(valueDump, uint64(value)))
 }
 
+// maxNumbersBytes bounds what a policy says of its builtins and entrypoints: all
+// builtins that there are have 6 KB.
+const maxNumbersBytes = 256 << 10
+
 // numbers reads {"name": number}.
 func numbers(text string) (map[string]uint32, error) {
+	if len(text) > maxNumbersBytes {
+		return nil, fmt.Errorf("%d bytes are more than %d", len(text), maxNumbersBytes)
+	}
 	var m map[string]uint32
 	return m, stdjson.Unmarshal([]byte(text), &m)
 }
@@ -415,24 +425,36 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	if !ok {
 		inst.Violate(fmt.Errorf("there is no builtin %d", id))
 	}
-	values := make([]any, len(args))
+	if p.calling {
+		inst.Violate(fmt.Errorf("builtin %d is called by what writes the arguments of another", id))
+	}
+	p.calling = true
+	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes}
+	values, length := make([]any, len(args)), 0
 	for i, arg := range args {
-		value, err := parseValue(cString(inst, dump(inst, uint32(arg))))
+		text := cString(inst, dump(inst, uint32(arg)))
+		if length += len(text); length > c.limit {
+			inst.Violate(fmt.Errorf("the arguments of builtin %d have more than %d bytes", id, c.limit))
+		}
+		value, err := parseValue(c, text)
 		if err != nil {
 			inst.Violate(fmt.Errorf("argument %d of builtin %d: %w", i, id, err))
 		}
 		values[i] = value
 	}
-	result, err := f(values)
+	p.calling = false
+	c.work(length * byteWork)
+	result, err := f(c, values)
 	if errors.Is(err, errTooMuch) {
 		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {
 		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
 	}
-	text := []byte(encodeValue(result))
-	if len(text) > inst.Limits().ResultBytes {
-		inst.Violate(fmt.Errorf("the result of builtin %d has %d bytes, more than %d", id, len(text), inst.Limits().ResultBytes))
+	text, err := encodeValue(result, c.limit)
+	if err != nil {
+		inst.Violate(fmt.Errorf("the result of builtin %d: %w", id, err))
 	}
+	c.work(len(text) * byteWork)
 	return uint32(inst.Invoke(valueParse, uint64(put(inst, text)), uint64(len(text))))
 }

@@ -5,10 +5,12 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // The values of Rego: nil, bool, number, string, []any, object and set.
@@ -24,13 +26,22 @@ type (
 
 var errSyntax = errors.New("malformed value")
 
-// maxValueDepth bounds the nesting of values that builtins get.
-const maxValueDepth = 1000
+const (
+	// maxValueDepth bounds the nesting of values that builtins get.
+	maxValueDepth = 1000
+	// maxValues bounds how many there are in a value: each takes some 100 bytes,
+	// of which it may be written with two.
+	maxValues = 1 << 20
+	// valueWork is what it takes to read one, and valuesPaid how many are paid at
+	// a time.
+	valueWork, valuesPaid = 200, 1 << 10
+)
 
 // parseValue reads a value as opa_value_dump writes it: JSON, with sets as {1, 2}
 // and set(), and objects whose keys may be anything.
-func parseValue(text string) (any, error) {
-	p := valueParser{text: text}
+func parseValue(c *call, text string) (any, error) {
+	c.work(len(text))
+	p := valueParser{text: text, call: c}
 	v, err := p.value(0)
 	if err != nil {
 		return nil, err
@@ -42,8 +53,10 @@ func parseValue(text string) (any, error) {
 }
 
 type valueParser struct {
-	text string
-	pos  int
+	text   string
+	pos    int
+	call   *call
+	values int
 }
 
 func (p *valueParser) space() {
@@ -63,7 +76,13 @@ func (p *valueParser) accept(token string) bool {
 
 func (p *valueParser) value(depth int) (any, error) {
 	if depth > maxValueDepth {
-		return nil, errors.New("value is nested too deeply")
+		return nil, fmt.Errorf("%w: the value is nested more than %d deep", errTooMuch, maxValueDepth)
+	}
+	if p.values%valuesPaid == 0 {
+		p.call.work(valuesPaid * valueWork)
+	}
+	if p.values++; p.values > maxValues {
+		return nil, fmt.Errorf("%w: the value has more than %d values", errTooMuch, maxValues)
 	}
 	p.space()
 	switch {
@@ -136,6 +155,7 @@ func (p *valueParser) braces(depth int) (any, error) {
 			return nil, errSyntax
 		}
 	}
+	p.call.work(sortWork(len(elements) + len(entries)))
 	switch {
 	case elements != nil && entries != nil:
 		return nil, errSyntax
@@ -161,6 +181,9 @@ func (p *valueParser) string() (any, error) {
 	}
 	return nil, errSyntax
 }
+
+// sortWork is what it takes to sort n values.
+func sortWork(n int) int { return n * bits.Len(uint(n)) * 30 }
 
 func newSet(elements []any) set {
 	slices.SortFunc(elements, compare)
@@ -200,15 +223,7 @@ func compare(a, b any) int {
 	case bool:
 		return boolInt(a) - boolInt(b.(bool))
 	case number:
-		x, err1 := strconv.ParseInt(string(a), 10, 64)
-		y, err2 := strconv.ParseInt(string(b.(number)), 10, 64)
-		if err1 == nil && err2 == nil {
-			return cmp.Compare(x, y)
-		}
-		if len(a) > maxDigits || len(b.(number)) > maxDigits {
-			return strings.Compare(string(a), string(b.(number))) // Some order, and none are one.
-		}
-		return a.rat().Cmp(b.(number).rat())
+		return compareNumbers(a, b.(number))
 	case string:
 		return strings.Compare(a, b.(string))
 	case []any:
@@ -233,148 +248,221 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// maxExponent bounds how large a number gets when it is written out.
-const maxExponent = 400
-
-// maxDigits bounds how long a number may be that is computed with: the time grows
-// faster than its length.
+// maxDigits bounds how long a number may be that is written in another way: the time
+// grows faster than its length.
 const maxDigits = 1000
 
-// rat returns the number exactly, 0 if it is none, is too long or has an absurd
-// exponent.
-func (n number) rat() *big.Rat {
-	if len(n) > maxDigits {
-		return new(big.Rat)
+// scientific is a number taken apart: 0.digits * 10^exponent, where digits neither begin
+// nor end with 0. Nothing is computed, so that 1e999999999 takes no more than it is
+// long.
+type scientific struct {
+	negative bool
+	digits   string // None for 0.
+	exponent int64
+}
+
+// maxExponent is where exponents are all the same: larger than any number is long.
+const maxExponent = 1 << 40
+
+// scientific takes the number apart; ok is false if it is none.
+func (n number) scientific() (d scientific, ok bool) {
+	text := string(n)
+	if d.negative = strings.HasPrefix(text, "-"); d.negative {
+		text = text[1:]
 	}
-	if _, exponent, ok := strings.Cut(strings.ToLower(string(n)), "e"); ok {
-		if e, err := strconv.Atoi(exponent); err != nil || e > maxExponent || e < -maxExponent {
-			return new(big.Rat)
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		exponent := text[i+1:]
+		text = text[:i]
+		e, err := strconv.ParseInt(exponent, 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return d, false
 		}
+		d.exponent = max(-maxExponent, min(maxExponent, e))
 	}
-	if r, ok := new(big.Rat).SetString(string(n)); ok {
-		return r
+	whole, fraction, _ := strings.Cut(text, ".")
+	d.digits = whole + fraction
+	if d.digits == "" || strings.Trim(d.digits, "0123456789") != "" {
+		return d, false
 	}
-	return new(big.Rat)
+	d.exponent += int64(len(whole))
+	significant := strings.TrimLeft(d.digits, "0")
+	d.exponent -= int64(len(d.digits) - len(significant))
+	if d.digits = strings.TrimRight(significant, "0"); d.digits == "" {
+		return scientific{}, true
+	}
+	return d, true
 }
 
-// formatValue writes a value as OPA shows it to people.
-func formatValue(v any) string {
-	var b strings.Builder
-	writeValue(&b, v, strconv.Quote)
-	return b.String()
+// sign is -1, 0 or 1.
+func (d *scientific) sign() int {
+	switch {
+	case d.digits == "":
+		return 0
+	case d.negative:
+		return -1
+	}
+	return 1
 }
 
-// encodeValue writes a value as opa_value_parse reads it.
-func encodeValue(v any) string {
-	var b strings.Builder
-	writeValue(&b, v, quote)
-	return b.String()
+// compareNumbers is the order of numbers. What is none comes before all that are.
+func compareNumbers(a, b number) int {
+	x, err1 := strconv.ParseInt(string(a), 10, 64)
+	y, err2 := strconv.ParseInt(string(b), 10, 64)
+	if err1 == nil && err2 == nil {
+		return cmp.Compare(x, y)
+	}
+	v, ok := a.scientific()
+	w, ok2 := b.scientific()
+	switch {
+	case !ok && !ok2:
+		return strings.Compare(string(a), string(b))
+	case ok != ok2:
+		return boolInt(ok) - boolInt(ok2)
+	case v.sign() != w.sign():
+		return cmp.Compare(v.sign(), w.sign())
+	}
+	// Without zeros at the end, the digits are in the order of their texts.
+	return v.sign() * cmp.Or(cmp.Compare(v.exponent, w.exponent), strings.Compare(v.digits, w.digits))
 }
 
-func writeValue(b *strings.Builder, v any, quote func(string) string) {
-	list := func(open string, items []any, end string) {
-		b.WriteString(open)
-		for i, item := range items {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			writeValue(b, item, quote)
-		}
-		b.WriteString(end)
+// int64 returns the integer that the number is.
+func (n number) int64() (int64, error) {
+	d, ok := n.scientific()
+	zeros := d.exponent - int64(len(d.digits))
+	if !ok || d.digits != "" && (zeros < 0 || d.exponent > 19) {
+		return 0, errArguments
+	}
+	if d.digits == "" {
+		return 0, nil
+	}
+	text := d.digits + strings.Repeat("0", int(zeros))
+	if d.negative {
+		text = "-" + text
+	}
+	i, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errArguments
+	}
+	return i, nil
+}
+
+// formatValue writes a value as OPA shows it to people, if it is not longer than
+// limit.
+func formatValue(v any, limit int) (string, error) {
+	w := writer{limit: limit, quote: func(dst []byte, s string) []byte { return strconv.AppendQuote(dst, s) }}
+	w.value(v)
+	return string(w.out), w.err()
+}
+
+// encodeValue writes a value as opa_value_parse reads it, if it is not longer than
+// limit.
+func encodeValue(v any, limit int) ([]byte, error) {
+	w := writer{limit: limit, quote: json.AppendString[string]}
+	w.value(v)
+	return w.out, w.err()
+}
+
+// toJSON writes a value as JSON, if it is not longer than limit: sets become arrays,
+// keys strings.
+func toJSON(v any, limit int) ([]byte, error) {
+	w := writer{limit: limit, quote: json.AppendString[string], json: true}
+	w.value(v)
+	return w.out, w.err()
+}
+
+// writer writes values up to a limit, which the last string may exceed.
+type writer struct {
+	out   []byte
+	limit int
+	quote func(dst []byte, s string) []byte
+	// json says that the value becomes JSON. A key that is an object with a key that
+	// is an object, and so on, becomes a string in a string, whose quotes double
+	// each time: a hundred bytes may become any number.
+	json bool
+}
+
+func (w *writer) full() bool { return len(w.out) > w.limit }
+
+func (w *writer) err() error {
+	if w.full() {
+		return fmt.Errorf("%w: the value is too long when it is written", errTooMuch)
+	}
+	return nil
+}
+
+func (w *writer) value(v any) {
+	if w.full() {
+		return
 	}
 	switch v := v.(type) {
 	case nil:
-		b.WriteString("null")
+		w.out = append(w.out, "null"...)
 	case bool:
-		b.WriteString(strconv.FormatBool(v))
+		w.out = strconv.AppendBool(w.out, v)
 	case int:
-		b.WriteString(strconv.Itoa(v))
+		w.out = strconv.AppendInt(w.out, int64(v), 10)
 	case int64:
-		b.WriteString(strconv.FormatInt(v, 10))
+		w.out = strconv.AppendInt(w.out, v, 10)
 	case number:
-		b.WriteString(string(v))
+		w.out = append(w.out, v...)
 	case string:
-		b.WriteString(quote(v))
+		w.out = w.quote(w.out, v)
 	case []any:
-		list("[", v, "]")
+		writeList(w, '[', v, ']')
 	case []string:
-		items := make([]any, len(v))
-		for i, s := range v {
-			items[i] = s
-		}
-		list("[", items, "]")
+		writeList(w, '[', v, ']')
 	case set:
-		if len(v) == 0 {
-			b.WriteString("set()")
-			return
+		switch {
+		case w.json:
+			writeList(w, '[', v, ']')
+		case len(v) == 0:
+			w.out = append(w.out, "set()"...)
+		default:
+			writeList(w, '{', v, '}')
 		}
-		list("{", v, "}")
 	case object:
-		b.WriteString("{")
+		w.out = append(w.out, '{')
 		for i, e := range v {
 			if i > 0 {
-				b.WriteString(", ")
+				w.separate(',')
 			}
-			writeValue(b, e.key, quote)
-			b.WriteString(": ")
-			writeValue(b, e.value, quote)
+			w.key(e.key)
+			w.separate(':')
+			w.value(e.value)
 		}
-		b.WriteString("}")
+		w.out = append(w.out, '}')
 	default:
 		panic(fmt.Sprintf("opa: a builtin returned %T", v))
 	}
 }
 
-// quote writes a string as JSON without the escapes that browsers want.
-func quote(s string) string {
-	var b strings.Builder
-	e := stdjson.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
-		panic(err) // A string can always be encoded.
+func writeList[T any](w *writer, open byte, items []T, end byte) {
+	w.out = append(w.out, open)
+	for i := 0; i < len(items) && !w.full(); i++ {
+		if i > 0 {
+			w.separate(',')
+		}
+		w.value(items[i])
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	w.out = append(w.out, end)
 }
 
-// toJSON writes a value as JSON: sets become arrays, keys strings.
-func toJSON(v any) []byte {
-	var b strings.Builder
-	writeJSON(&b, v)
-	return []byte(b.String())
-}
-
-func writeJSON(b *strings.Builder, v any) {
-	switch v := v.(type) {
-	case []any:
-		b.WriteByte('[')
-		for i, item := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			writeJSON(b, item)
-		}
-		b.WriteByte(']')
-	case set:
-		writeJSON(b, []any(v))
-	case object:
-		b.WriteByte('{')
-		for i, e := range v {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			key, ok := e.key.(string)
-			if !ok {
-				key = string(toJSON(e.key))
-			}
-			b.WriteString(quote(key))
-			b.WriteByte(':')
-			writeJSON(b, e.value)
-		}
-		b.WriteByte('}')
-	default:
-		writeValue(b, v, quote)
+func (w *writer) separate(by byte) {
+	if w.out = append(w.out, by); !w.json {
+		w.out = append(w.out, ' ')
 	}
 }
 
-// fromJSON reads JSON as a value.
-func fromJSON(raw []byte) (any, error) { return parseValue(string(raw)) }
+func (w *writer) key(key any) {
+	if _, ok := key.(string); ok || !w.json {
+		w.value(key)
+		return
+	}
+	inner := writer{limit: w.limit, quote: w.quote, json: true}
+	inner.value(key)
+	if inner.full() {
+		w.limit = -1 // Nor is there room for this.
+		return
+	}
+	w.value(string(inner.out))
+}

@@ -5,7 +5,7 @@
 //
 //	get_input_len () -> i32           how long the request is
 //	read_input (ptr, len) -> i32      copies it, and returns how much; -1 out of bounds
-//	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds
+//	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds or over 256 KiB
 //	log_message (ptr, len)            a line for the log
 //
 // Request and verdict are JSON. A plugin that writes no verdict allows the request
@@ -41,6 +41,10 @@ const (
 	timeout     = time.Second
 )
 
+// maxOutputBytes is how long a verdict may be. It has no object; a field error of three
+// bytes takes thirty times that here.
+const maxOutputBytes = 256 << 10
+
 // validate is the index of the export.
 const validate = 0
 
@@ -73,7 +77,7 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 				}},
 				{Module: module, Name: "write_output", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
 					data, err := abi.Read(inst.Memory(), uint32(stack[0]), uint32(stack[1]))
-					if err != nil || len(data) > inst.Limits().ResultBytes {
+					if err != nil || len(data) > min(inst.Limits().ResultBytes, maxOutputBytes) {
 						stack[0] = minusOne
 						return
 					}
@@ -82,9 +86,8 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 					stack[0] = 0
 				}},
 				host.GuestWrites(module, "log_message", func(inst *host.Instance, data []byte) {
-					if logger != nil {
-						text := strings.ToValidUTF8(string(data[:min(len(data), inst.Limits().OutputBytes)]), "\uFFFD")
-						logger.Debug(text, "plugin", plugin)
+					if logger != nil && inst.MayLog(len(data)) {
+						logger.Debug(strings.ToValidUTF8(string(data), "\uFFFD"), "plugin", plugin)
 					}
 				}),
 			},

@@ -16,8 +16,9 @@ const (
 	MaxOperations = 10000
 	// MaxBytes is how long a document may become, and how much a patch may copy.
 	MaxBytes = 8 << 20
-	// maxWork bounds the time that a patch takes, to about a second.
-	maxWork = 20_000_000
+	// applyWork bounds the time that a patch takes, to about a second, and with it
+	// the memory.
+	applyWork = 1_000_000_000
 )
 
 // ErrTest says that an operation "test" of a patch does not hold.
@@ -30,8 +31,11 @@ var ErrTest = errors.New("value is another one")
 // gopkg.in/evanphx/json-patch.v4, but for these: a member may not occur twice in
 // an operation, and the limits above hold. Errors name the operation:
 // "operations[2]: add /spec/x/y: no such object or array". For errors.Is:
-// [ErrTest].
-func Apply(document, patch []byte) ([]byte, error) {
+// [ErrTest], [ErrTooMuch].
+func Apply(document, patch []byte) ([]byte, error) { return Pay(nil).Apply(document, patch) }
+
+// Apply is the function Apply, which pay may end.
+func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 	if !json.Valid(patch) {
 		return nil, errors.New("patch is not valid JSON")
 	}
@@ -39,16 +43,18 @@ func Apply(document, patch []byte) ([]byte, error) {
 		return nil, errors.New("patch is " + json.Value(patch).Kind().String() + ", want array of operations")
 	}
 	d, copied, i := Parse(document), 0, 0
+	d.work = work{left: applyWork, pay: pay}
+	d.work.do(len(document) + len(patch))
 	for e := json.Array(patch); e.Next(); i++ {
 		if i == MaxOperations {
-			return nil, errors.New("patch has more than " + strconv.Itoa(MaxOperations) + " operations")
+			return nil, limitError("patch has more than " + strconv.Itoa(MaxOperations) + " operations")
 		}
 		op, err := parseOperation(e.Value())
 		if err == nil {
 			err = d.apply(&op, &copied)
 		}
-		if err == nil && d.work > maxWork {
-			err = errors.New("the patch is too much work")
+		if d.work.err != nil { // Before err, which may follow from it.
+			err = d.work.err
 		}
 		if err != nil {
 			return nil, &OperationError{i, op.name, op.path, err}
@@ -58,11 +64,15 @@ func Apply(document, patch []byte) ([]byte, error) {
 		return nil, errors.New("the patch leaves nothing")
 	}
 	out := d.Append(make([]byte, 0, len(document)+len(patch)))
+	d.work.do(len(out))
+	if d.work.settle(); d.work.err != nil {
+		return nil, d.work.err
+	}
 	if len(out) > MaxBytes {
-		return nil, errors.New("the patched document has " + strconv.Itoa(len(out)) + " bytes, more than " + strconv.Itoa(MaxBytes))
+		return nil, limitError("the patched document has " + strconv.Itoa(len(out)) + " bytes, more than " + strconv.Itoa(MaxBytes))
 	}
 	if !json.Valid(out) {
-		return nil, errors.New("the patched document is nested too deeply")
+		return nil, limitError("the patched document is nested too deeply")
 	}
 	return out, nil
 }
@@ -77,13 +87,17 @@ type OperationError struct {
 func (e *OperationError) Error() string {
 	msg := "operations[" + strconv.Itoa(e.Index) + "]"
 	if e.Op != "" {
-		path := e.Path
-		if len(path) > 200 {
-			path = strings.ToValidUTF8(path[:200], "") + "…"
-		}
-		msg += ": " + e.Op + " " + path
+		msg += ": " + short(e.Op) + " " + short(e.Path)
 	}
 	return msg + ": " + e.Err.Error()
+}
+
+// short cuts a text of a patch for a message.
+func short(text string) string {
+	if len(text) > 200 {
+		return strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
 }
 
 func (e *OperationError) Unwrap() error { return e.Err }
@@ -166,33 +180,38 @@ func (d *Document) apply(op *operation, copied *int) error {
 	case "test":
 		n := d.walk(path)
 		// What is not there equals null, as the API server has it.
-		if n == nil && !op.value.IsNull() || n != nil && !Equal(n.append(nil), op.value) {
-			return ErrTest
+		if n == nil {
+			ok, missing = op.value.IsNull(), ErrTest
+			break
 		}
-		if n != nil && n.kind != 0 {
-			d.work += len(op.value)
-		}
+		raw := n.bytes()
+		d.work.do(len(raw))
+		ok, missing = d.work.equal(raw, op.value), ErrTest
 	case "move", "copy":
 		from, err := Tokens(op.from)
+		if errors.Is(err, ErrTooMuch) {
+			return err
+		}
 		if err != nil {
 			return errors.New("from: " + err.Error())
 		}
 		n := d.walk(from)
 		if n == nil {
-			return errors.New("from " + op.from + ": no such value")
+			return errors.New("from " + short(op.from) + ": no such value")
 		}
 		if op.name == "move" {
 			if len(path) > len(from) && slices.Equal(path[:len(from)], from) {
-				return errors.New("from " + op.from + ": a value cannot move into itself")
+				return errors.New("from " + short(op.from) + ": a value cannot move into itself")
 			}
 			if len(from) == 0 {
 				return errors.New("the whole document cannot move")
 			}
 			n = d.remove(from)
 		} else {
-			raw := n.append(nil)
+			raw := n.bytes()
+			d.work.do(len(raw))
 			if *copied += len(raw); *copied > MaxBytes {
-				return errors.New("the patch copies more than " + strconv.Itoa(MaxBytes) + " bytes")
+				return limitError("the patch copies more than " + strconv.Itoa(MaxBytes) + " bytes")
 			}
 			n = &node{raw: raw}
 		}
@@ -213,7 +232,7 @@ func Tokens(pointer string) ([]string, error) {
 		return nil, errors.New("a path begins with /")
 	}
 	if strings.Count(pointer, "/") > json.MaxDepth {
-		return nil, errors.New("path is too deep")
+		return nil, limitError("path is too deep")
 	}
 	tokens := strings.Split(pointer[1:], "/")
 	for i, t := range tokens {

@@ -2,6 +2,7 @@ package jsonpatch
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -13,21 +14,56 @@ import (
 // Members and elements that are equal are left alone; of an array what differs
 // lies between a common beginning and a common end, and is compared element by
 // element.
+//
+// The patch has at most [MaxOperations] and len(to) + [MaxExcess] bytes. Where that
+// does not suffice, or where it would take too long to find out, it replaces the
+// members of the root as wholes, and at last the root.
 func Diff(from, to []byte) []byte {
-	d := differ{}
-	d.diff(from, to)
-	if len(d.patch) == 0 {
-		return nil
-	}
-	return append(d.patch, ']')
+	patch, _ := Pay(nil).Diff(from, to)
+	return patch
 }
+
+// Diff is the function Diff, which pay may end.
+func (pay Pay) Diff(from, to []byte) ([]byte, error) {
+	d := differ{limit: len(to) + MaxExcess, work: work{left: compareWork(from, to), pay: pay}}
+	d.diff(from, to)
+	if d.err == errWork || d.err == errLong {
+		d.wholes, d.err, d.left = true, nil, unlimited
+		d.patch, d.path, d.operations = d.patch[:0], d.path[:0], 0
+		d.diff(from, to)
+	}
+	if d.err == errLong {
+		d.err = nil
+		d.patch = AppendOperation(d.patch[:0], "replace", to)
+	}
+	if d.settle(); d.err != nil || len(d.patch) == 0 {
+		return nil, d.err
+	}
+	return append(d.patch, ']'), nil
+}
+
+// MaxExcess is how much longer a patch of Diff may be than the document that comes
+// of it.
+const MaxExcess = 64 << 10
+
+// compareWork is what it may take to compare two documents: that of ordinary ones
+// is some ten times their size, as every level of a document is read once more.
+func compareWork(a, b []byte) int { return 32*(len(a)+len(b)) + 1<<20 }
+
+// errLong says that a patch is longer than it may be.
+var errLong = errors.New("the patch is too long")
 
 type differ struct {
+	work
 	patch []byte
 	path  []string
+	// limit is how long the patch may become, and operations how many it has.
+	limit, operations int
+	// wholes says that members of the root are not taken apart.
+	wholes bool
 }
 
-// Operation appends an operation to a patch, which is an array without its end:
+// AppendOperation appends an operation to a patch, which is an array without its end:
 // AppendOperation(nil, …) begins one, and ']' closes it. value is nil for
 // "remove".
 func AppendOperation(patch []byte, op string, value []byte, path ...string) []byte {
@@ -47,8 +83,29 @@ func AppendOperation(patch []byte, op string, value []byte, path ...string) []by
 	return append(patch, '}')
 }
 
+// operationBytes is more than an operation has beside its path and its value.
+const operationBytes = 40
+
 func (d *differ) add(op string, value []byte, path ...string) {
-	d.patch = AppendOperation(d.patch, op, value, path...)
+	n := len(value) + operationBytes
+	for _, token := range path {
+		n += len(token) + 1
+	}
+	// Escaped, a path is longer, so that the patch is looked at once more.
+	if d.operations++; d.operations > MaxOperations || len(d.patch)+n > d.limit || !d.do(n) {
+		d.fail(errLong)
+		return
+	}
+	if d.patch = AppendOperation(d.patch, op, value, path...); len(d.patch) >= d.limit {
+		d.fail(errLong)
+	}
+}
+
+// fail ends the comparison with err, unless it has ended.
+func (d *differ) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
 }
 
 // at runs f with token at the end of the path.
@@ -59,14 +116,16 @@ func (d *differ) at(token string, f func()) {
 }
 
 func (d *differ) diff(from, to json.Value) {
-	if bytes.Equal(from, to) {
+	if !d.do(min(len(from), len(to))) || bytes.Equal(from, to) {
 		return
 	}
 	kind := from.Kind()
 	switch {
+	case d.wholes && len(d.path) > 0:
+		d.add("replace", to, d.path...)
 	case kind == to.Kind() && kind == json.KindObject:
 		d.objects(from, to)
-	case kind == to.Kind() && kind == json.KindArray:
+	case kind == to.Kind() && kind == json.KindArray && !d.wholes:
 		d.arrays(from, to)
 	case kind == to.Kind() && kind == json.KindString && from.String() == to.String():
 	default:
@@ -75,8 +134,11 @@ func (d *differ) diff(from, to json.Value) {
 }
 
 func (d *differ) objects(from, to json.Value) {
-	a, b := members(from), members(to)
+	a, b := d.members(from), d.members(to)
 	for _, m := range a.list {
+		if d.err != nil {
+			return
+		}
 		if value := b.get(m.key); value == nil {
 			d.at(m.key, func() { d.add("remove", nil, d.path...) })
 		} else {
@@ -84,6 +146,9 @@ func (d *differ) objects(from, to json.Value) {
 		}
 	}
 	for _, m := range b.list {
+		if d.err != nil {
+			return
+		}
 		if a.get(m.key) == nil {
 			d.at(m.key, func() { d.add("add", m.value, d.path...) })
 		}
@@ -91,25 +156,26 @@ func (d *differ) objects(from, to json.Value) {
 }
 
 func (d *differ) arrays(from, to json.Value) {
-	a, b := elements(from), elements(to)
-	start := 0
-	for start < len(a) && start < len(b) && Equal(a[start], b[start]) {
-		start++
-	}
-	endA, endB := len(a), len(b)
-	for endA > start && endB > start && Equal(a[endA-1], b[endB-1]) {
-		endA--
-		endB--
+	a, b := d.elements(from), d.elements(to)
+	start, endA, endB := 0, a.len(), b.len()
+	if endA != endB { // Otherwise they are compared one by one, once.
+		for start < endA && start < endB && d.equal(a.at(start), b.at(start)) {
+			start++
+		}
+		for endA > start && endB > start && d.equal(a.at(endA-1), b.at(endB-1)) {
+			endA--
+			endB--
+		}
 	}
 	common := min(endA, endB)
-	for i := start; i < common; i++ {
-		d.at(strconv.Itoa(i), func() { d.diff(a[i], b[i]) })
+	for i := start; i < common && d.err == nil; i++ {
+		d.at(strconv.Itoa(i), func() { d.diff(a.at(i), b.at(i)) })
 	}
-	for i := endA - 1; i >= common; i-- {
+	for i := endA - 1; i >= common && d.err == nil; i-- {
 		d.at(strconv.Itoa(i), func() { d.add("remove", nil, d.path...) })
 	}
-	for i := common; i < endB; i++ {
-		d.at(strconv.Itoa(i), func() { d.add("add", b[i], d.path...) })
+	for i := common; i < endB && d.err == nil; i++ {
+		d.at(strconv.Itoa(i), func() { d.add("add", b.at(i), d.path...) })
 	}
 }
 
@@ -124,8 +190,12 @@ type keyed struct {
 	value json.Value
 }
 
-func members(raw json.Value) object {
+// members takes an object apart. It has no members if that is too much work.
+func (w *work) members(raw json.Value) object {
 	var o object
+	if !w.do(len(raw)) {
+		return o
+	}
 	for m := json.Object(raw); m.Next(); {
 		if i := o.find(m.Key()); i >= 0 {
 			o.list[i].value = m.Value() // The last one counts.
@@ -167,18 +237,57 @@ func (o *object) get(key string) json.Value {
 	return nil
 }
 
-func elements(raw json.Value) []json.Value {
-	var list []json.Value
-	for e := json.Array(raw); e.Next(); {
-		list = append(list, e.Value())
+// array is an array that was taken apart. An element may be as short as two bytes,
+// so that what is kept of it is short, too.
+type array struct {
+	raw   json.Value
+	spans [][2]uint32 // From where up to where an element lies in raw.
+}
+
+func (a *array) len() int { return len(a.spans) }
+
+func (a *array) at(i int) json.Value {
+	start, end := a.spans[i][0], a.spans[i][1]
+	return a.raw[start:end:end]
+}
+
+// elements takes an array apart. It has no elements if that is too much work.
+func (w *work) elements(raw json.Value) array {
+	if !w.do(len(raw)) {
+		return array{}
 	}
-	return list
+	a := array{raw: raw}
+	for e := json.Array(raw); e.Next(); {
+		start, end := e.Span()
+		a.spans = append(a.spans, [2]uint32{uint32(start), uint32(end)})
+	}
+	return a
 }
 
 // Equal reports whether two valid JSON values are the same by RFC 6902, section
 // 4.6: strings by their characters, numbers by their value, objects whatever the
 // order of their members.
 func Equal(a, b json.Value) bool {
+	w := work{left: unlimited}
+	return w.equal(a, b)
+}
+
+// Equal is the function Equal, which pay may end. Values for which it would take too
+// long are not equal.
+func (pay Pay) Equal(a, b json.Value) (bool, error) {
+	w := work{left: compareWork(a, b), pay: pay}
+	equal := w.equal(a, b)
+	if w.settle(); w.err != nil && w.err != errWork {
+		return false, w.err
+	}
+	return equal, nil
+}
+
+// equal is Equal. Two values for which there is not enough work left are not equal.
+func (w *work) equal(a, b json.Value) bool {
+	if !w.do(min(len(a), len(b))) {
+		return false
+	}
 	if bytes.Equal(a, b) {
 		return true
 	}
@@ -192,27 +301,31 @@ func Equal(a, b json.Value) bool {
 	case json.KindNumber:
 		return equalNumbers(a, b)
 	case json.KindArray:
-		x, y := elements(a), elements(b)
-		if len(x) != len(y) {
-			return false
-		}
-		for i := range x {
-			if !Equal(x[i], y[i]) {
+		w.do(len(a) + len(b))
+		x, y := json.Array(a), json.Array(b)
+		for {
+			more := x.Next()
+			if more != y.Next() {
+				return false
+			}
+			if !more {
+				return w.err == nil
+			}
+			if !w.equal(x.Value(), y.Value()) {
 				return false
 			}
 		}
-		return true
 	case json.KindObject:
-		x, y := members(a), members(b)
+		x, y := w.members(a), w.members(b)
 		if len(x.list) != len(y.list) {
 			return false
 		}
 		for _, m := range x.list {
-			if value := y.get(m.key); value == nil || !Equal(m.value, value) {
+			if value := y.get(m.key); value == nil || !w.equal(m.value, value) {
 				return false
 			}
 		}
-		return true
+		return w.err == nil
 	case json.KindBool:
 		x, _ := a.Bool()
 		y, _ := b.Bool()

@@ -7,6 +7,7 @@
 //
 // [Apply] carries out a patch that somebody else wrote, within limits: what a
 // patch may do to memory and time depends on its length, not on how it is made.
-// [Diff] finds a patch. Guests and the host use the same code, so like package
-// json it uses no reflection and no fmt.
+// [Diff] finds a patch, which is not much longer than the document that it makes.
+// What they cost is told to a [Pay], which may end them. Guests and the host use the
+// same code, so like package json it uses no reflection and no fmt.
 package jsonpatch

@@ -1,6 +1,7 @@
 package jsonpatch
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -9,15 +10,22 @@ import (
 // Document is a JSON value that is edited.
 type Document struct {
 	root *node
-	// work counts the steps whose number the length of a document decides.
-	work int
+	// work counts what the length of the document decides.
+	work work
 }
 
 // node is a value of a document. As long as nothing below it was asked for, it is
-// the bytes that it came as.
+// the bytes that it came as. A large array has a node for every few bytes of it, so
+// that nodes are small.
 type node struct {
 	raw json.Value
-	// kind is KindObject or KindArray for a value that was taken apart.
+	// parts are those of an object or an array that was taken apart, nil for any
+	// other value.
+	*parts
+}
+
+type parts struct {
+	// kind is KindObject or KindArray.
 	kind json.Kind
 	// members are those of an object, in order; one without a node was removed.
 	members []member
@@ -37,14 +45,18 @@ const indexFrom = 16
 
 // Parse returns the document that raw holds, which must be valid (json.Valid) and
 // not be written to afterwards.
-func Parse(raw []byte) *Document { return &Document{root: &node{raw: raw}} }
+func Parse(raw []byte) *Document {
+	return &Document{root: &node{raw: raw}, work: work{left: unlimited}}
+}
 
 // Append writes the document behind dst.
 func (d *Document) Append(dst []byte) []byte { return d.root.append(dst) }
 
 func (n *node) append(dst []byte) []byte {
-	switch n.kind {
-	case json.KindObject:
+	if n.parts == nil {
+		return append(dst, n.raw...)
+	}
+	if n.kind == json.KindObject {
 		dst = append(dst, '{')
 		first := true
 		for i := range n.members {
@@ -60,42 +72,74 @@ func (n *node) append(dst []byte) []byte {
 			dst = m.node.append(dst)
 		}
 		return append(dst, '}')
-	case json.KindArray:
-		dst = append(dst, '[')
-		for i, e := range n.elements {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = e.append(dst)
-		}
-		return append(dst, ']')
 	}
-	return append(dst, n.raw...)
+	dst = append(dst, '[')
+	for i, e := range n.elements {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = e.append(dst)
+	}
+	return append(dst, ']')
 }
 
-// expand takes a value apart, once.
-func (d *Document) expand(n *node) {
-	if n.kind != 0 {
-		return
+// bytes returns the value as JSON.
+func (n *node) bytes() json.Value {
+	if n.parts == nil {
+		return n.raw
 	}
-	switch n.raw.Kind() {
-	case json.KindObject:
-		n.kind = json.KindObject
+	return n.append(nil)
+}
+
+// nodeWork is what it takes to make a node: its time and its memory, of which a
+// document of zeros would take fifty times its own.
+const nodeWork = 500
+
+// expand takes a value apart, once, and reports whether it has parts now.
+func (d *Document) expand(n *node) bool {
+	if n.parts != nil {
+		return true
+	}
+	p, spare, room := &parts{kind: n.raw.Kind()}, []node(nil), 4
+	if p.kind != json.KindObject && p.kind != json.KindArray || !d.work.do(len(n.raw)) {
+		return false
+	}
+	// fresh returns a node of a block: a node for itself would be twice as dear.
+	fresh := func(raw json.Value) *node {
+		if len(spare) == 0 {
+			room = min(2*room, 1024)
+			if !d.work.do(nodeWork * room) {
+				return nil
+			}
+			spare = make([]node, room)
+		}
+		one := &spare[0]
+		one.raw, spare = raw, spare[1:]
+		return one
+	}
+	if p.kind == json.KindObject {
 		for m := json.Object(n.raw); m.Next(); {
-			d.work++
-			n.set(m.Key(), &node{raw: m.Value()}) // Of two members with one name the last counts.
+			one := fresh(m.Value())
+			if one == nil {
+				return false
+			}
+			p.set(m.Key(), one) // Of two members with one name the last counts.
 		}
-	case json.KindArray:
-		n.kind = json.KindArray
+	} else {
 		for e := json.Array(n.raw); e.Next(); {
-			d.work++
-			n.elements = append(n.elements, &node{raw: e.Value()})
+			one := fresh(e.Value())
+			if one == nil {
+				return false
+			}
+			p.elements = append(p.elements, one)
 		}
 	}
+	n.parts = p
+	return true
 }
 
 // find returns where the member key is, -1 if there is none.
-func (n *node) find(key string) int {
+func (n *parts) find(key string) int {
 	if n.index != nil {
 		i, ok := n.index[key]
 		if !ok {
@@ -112,7 +156,7 @@ func (n *node) find(key string) int {
 }
 
 // set gives an object a member.
-func (n *node) set(key string, value *node) {
+func (n *parts) set(key string, value *node) {
 	if i := n.find(key); i >= 0 {
 		n.members[i].node = value
 		return
@@ -132,23 +176,22 @@ func (n *node) set(key string, value *node) {
 }
 
 // remove takes a member from an object.
-func (n *node) remove(i int) {
+func (n *parts) remove(i int) {
 	delete(n.index, n.members[i].key)
 	n.members[i] = member{}
 }
 
 // child returns the value that token names in n, nil if there is none.
 func (d *Document) child(n *node, token string) *node {
-	d.expand(n)
-	switch n.kind {
-	case json.KindObject:
+	if !d.expand(n) {
+		return nil
+	}
+	if n.kind == json.KindObject {
 		if i := n.find(token); i >= 0 {
 			return n.members[i].node
 		}
-	case json.KindArray:
-		if i, ok := index(token); ok && i < len(n.elements) {
-			return n.elements[i]
-		}
+	} else if i, ok := index(token); ok && i < len(n.elements) {
+		return n.elements[i]
 	}
 	return nil
 }
@@ -184,7 +227,7 @@ func (d *Document) Kind(path ...string) json.Kind {
 	switch {
 	case n == nil:
 		return json.KindNone
-	case n.kind != 0:
+	case n.parts != nil:
 		return n.kind
 	}
 	return n.raw.Kind()
@@ -194,10 +237,9 @@ func (d *Document) Kind(path ...string) json.Kind {
 // no array.
 func (d *Document) Len(path ...string) int {
 	n := d.walk(path)
-	if n == nil {
+	if n == nil || !d.expand(n) {
 		return 0
 	}
-	d.expand(n)
 	return len(n.elements)
 }
 
@@ -207,10 +249,7 @@ func (d *Document) Get(path ...string) json.Value {
 	if n == nil {
 		return nil
 	}
-	if n.kind == 0 {
-		return n.raw
-	}
-	return n.append(nil)
+	return n.bytes()
 }
 
 // Add does what the operation "add" does: it gives an object a member or puts an
@@ -224,33 +263,24 @@ func (d *Document) add(value *node, path []string) bool {
 		return true
 	}
 	parent, token := d.walk(path[:len(path)-1]), path[len(path)-1]
-	if parent == nil {
+	if parent == nil || !d.expand(parent) {
 		return false
 	}
-	d.expand(parent)
-	switch parent.kind {
-	case json.KindObject:
+	if parent.kind == json.KindObject {
 		parent.set(token, value)
 		return true
-	case json.KindArray:
-		i, ok := index(token)
-		if token == "-" {
-			i, ok = len(parent.elements), true
-		}
-		if !ok || i > len(parent.elements) {
-			return false
-		}
-		parent.elements = append(parent.elements, nil)
-		copy(parent.elements[i+1:], parent.elements[i:])
-		parent.elements[i] = value
-		d.work += (len(parent.elements) - i) / moved
-		return true
 	}
-	return false
+	i, ok := index(token)
+	if token == "-" {
+		i, ok = len(parent.elements), true
+	}
+	if !ok || i > len(parent.elements) {
+		return false
+	}
+	parent.elements = slices.Insert(parent.elements, i, value)
+	d.work.do(len(parent.elements) - i) // A unit for each that makes room.
+	return true
 }
-
-// moved is how many elements are moved in the time of one step.
-const moved = 32
 
 // Replace does what the operation "replace" does. It reports whether there is a
 // value to be replaced.
@@ -284,7 +314,7 @@ func (d *Document) remove(path []string) *node {
 		return n
 	}
 	i, _ := index(token)
-	d.work += (len(parent.elements) - i) / moved
-	parent.elements = append(parent.elements[:i], parent.elements[i+1:]...)
+	d.work.do(len(parent.elements) - i)
+	parent.elements = slices.Delete(parent.elements, i, i+1)
 	return n
 }

@@ -1,7 +1,7 @@
 package jsonpatch_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -16,7 +16,7 @@ import (
 func value(t testing.TB, raw []byte) any {
 	t.Helper()
 	var v any
-	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d := stdjson.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
 		t.Fatalf("%v: %s", err, raw)
@@ -120,7 +120,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte(`[[],{}]`), []byte(`[{"op":"copy","from":"/1","path":"/0/0"},{"op":"test","path":"/0","value":[{}]},{"op":"remove","path":"/1"}]`))
 	f.Add([]byte(`{"":{"~":1,"/":2}}`), []byte(`[{"op":"replace","path":"//~01","value":1},{"op":"replace","path":"//~1","value":3}]`))
 	f.Fuzz(func(t *testing.T, document, patch []byte) {
-		if !json.Valid(document) || len(document) == 0 || hasDuplicates(document) || hasDuplicates(patch) {
+		if !stdjson.Valid(document) || len(document) == 0 || hasDuplicates(document) || hasDuplicates(patch) {
 			return // The library keeps other duplicates; an API server sends none.
 		}
 		switch strings.TrimSpace(string(document))[0] {
@@ -130,7 +130,7 @@ func FuzzApply(f *testing.F) {
 		}
 		got, err := jsonpatch.Apply(document, patch)
 		if err == nil {
-			if !json.Valid(got) {
+			if !stdjson.Valid(got) {
 				t.Fatalf("result is no JSON: %s", got)
 			}
 			diff := jsonpatch.Diff(document, got)
@@ -170,7 +170,7 @@ func applyUpstream(ops upstream.Patch, document []byte) (out []byte, err error) 
 
 // hasDuplicates reports whether some object has two members of one name.
 func hasDuplicates(raw []byte) bool {
-	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d := stdjson.NewDecoder(strings.NewReader(string(raw)))
 	type level struct {
 		object, key bool
 		seen        map[string]bool
@@ -181,7 +181,7 @@ func hasDuplicates(raw []byte) bool {
 		if err != nil {
 			return false
 		}
-		delim, isDelim := token.(json.Delim)
+		delim, isDelim := token.(stdjson.Delim)
 		if isDelim && (delim == '}' || delim == ']') {
 			stack = stack[:len(stack)-1]
 			continue

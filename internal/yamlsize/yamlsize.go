@@ -1,0 +1,55 @@
+// Package yamlsize tells how long a YAML document becomes when its aliases are
+// replaced by what they stand for.
+//
+// The parser itself bounds how many values the aliases of a document may become, but
+// not how long: a thousand aliases of a text of a megabyte are a gigabyte when they
+// are written as JSON, which is the first thing that sigs.k8s.io/yaml does.
+package yamlsize
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// ErrTooLong says that a document is too long when its aliases are replaced.
+var ErrTooLong = errors.New("too long with its aliases replaced")
+
+// Check returns an error that is an [ErrTooLong] if the document stands for more than
+// limit bytes, or for very many values by its aliases, and another error if it is no
+// YAML. The parser is that of sigs.k8s.io/yaml.
+func Check(document []byte, limit int) error {
+	var v any
+	if err := yaml.Unmarshal(document, &v); err != nil {
+		if strings.Contains(err.Error(), "excessive aliasing") {
+			return fmt.Errorf("%w: %w", ErrTooLong, err)
+		}
+		return err
+	}
+	if size(v, limit) < 0 {
+		return fmt.Errorf("document of %d bytes is %w: more than %d bytes", len(document), ErrTooLong, limit)
+	}
+	return nil
+}
+
+// size returns what is left of room after a value, less than 0 if it is longer.
+func size(v any, room int) int {
+	room-- // What separates values.
+	switch v := v.(type) {
+	case string:
+		room -= len(v)
+	case []any:
+		for i := 0; i < len(v) && room >= 0; i++ {
+			room = size(v[i], room)
+		}
+	case map[any]any:
+		for key, value := range v {
+			if room = size(value, size(key, room)); room < 0 {
+				break
+			}
+		}
+	}
+	return room
+}
