@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -56,6 +57,9 @@ type Reconciler struct {
 	// synced tells the goroutine that enforces of the end of one.
 	synced chan outcome
 
+	// refused counts the cgroups that were not what they were claimed to be.
+	refused atomic.Uint64
+
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
 	pods map[string]string
@@ -100,11 +104,19 @@ func New(cfg Config) (*Reconciler, error) {
 // they decide. What Discovery does not list any more and has no cgroup leaves
 // the state. One failure does not keep the rest from being done; the errors are
 // joined.
+//
+// A pod whose cgroup is not the one that the Layout has for its UID, whatever
+// Discovery says, is left alone, and so is a container whose cgroup does not lie in
+// its pod's: a *[hooks.CgroupError] names each.
 func (r *Reconciler) Sync(ctx context.Context) (hooks.Report, error) {
 	o := r.decide(ctx)
 	report := r.cfg.Enforcer.Enforce(ctx)
 	return report, errors.Join(o.err, report.Err)
 }
+
+// Refused returns how many cgroups, counted in each round, were not the pod's or
+// the container's own.
+func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
 
 // decide asks the plugins about everything that runs and puts what they decide
 // into the state.
@@ -131,11 +143,26 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		cgroup := r.cfg.Layout.QOS(class)
 		ask(&hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
 	}
+	// refuse reports one that is left alone: those of others are decided on.
+	refuse := func(err error) bool {
+		if err != nil {
+			r.refused.Add(1)
+			errs = append(errs, err)
+		}
+		return err != nil
+	}
 	for i := range pods {
 		p := &pods[i]
 		cgroup := p.Cgroup
 		if cgroup == "" {
 			cgroup = r.cfg.Layout.Pod(p.QOSClass, p.UID)
+		}
+		class, err := r.cfg.Layout.CheckPod(p.meta(), cgroup)
+		if refuse(err) {
+			continue
+		}
+		if p.Cgroup != "" {
+			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
 		ask(p.request(cgroup), cgroup)
@@ -144,6 +171,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			container := c.Cgroup
 			if container == "" {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
+			}
+			if refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
+				continue
 			}
 			ask(p.containerRequest(cgroup, c), container)
 		}
