@@ -214,16 +214,3 @@ func (l Layout) CheckContainer(pod hookpb.PodMeta, parent string, container hook
 // CgroupOf returns the cgroup that a request is about in the layout of the
 // kubelet's cgroupfs driver, see [Layout.Of].
 func CgroupOf(req *hookpb.Request) (string, error) { return Layout{}.Of(req) }
-
-// Class returns the QoS class of the pod with a cgroup.
-func (l Layout) Class(pod string) hookpb.QOSClass {
-	switch rest := "/" + pod; {
-	case strings.Contains(rest, "/burstable/"), strings.Contains(rest, "kubepods-burstable"):
-		return hookpb.QOSBurstable
-	case strings.Contains(rest, "/besteffort/"), strings.Contains(rest, "kubepods-besteffort"):
-		return hookpb.QOSBestEffort
-	case strings.Contains(rest, "/kubepods/"), strings.Contains(rest, "kubepods-pod"):
-		return hookpb.QOSGuaranteed
-	}
-	return hookpb.QOSUnspecified
-}

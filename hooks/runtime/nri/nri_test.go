@@ -175,7 +175,7 @@ func TestPlugin(t *testing.T) {
 		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
 			Pod: sandbox(cgroup, strings.Join([]string{
 				"cpu_shares 77", "cpuset_cpus 0", "memory_limit_bytes 4096", "oom_score_adj -3", "unified io.weight \"default 5\"", "divide_quota 2",
-				"env C 4", "annotation note x", "mount /a /b", "device /dev/x c", "cpu_burst_us 1000",
+				"env C 4", "annotation note x", "mount /a /usr", "device /dev/null c", "cpu_burst_us 1000",
 			}, "\n")), Container: nginx(cgroup),
 		})
 		if err != nil {
@@ -196,7 +196,7 @@ func TestPlugin(t *testing.T) {
 		if len(a.GetEnv()) != 1 || a.GetEnv()[0].GetKey() != "C" || a.GetAnnotations()["note"] != "x" {
 			t.Errorf("environment %v and annotations %v", a.GetEnv(), a.GetAnnotations())
 		}
-		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/b" || !slices.Equal(a.GetMounts()[0].GetOptions(), []string{"bind", "ro"}) || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 195 {
+		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/usr" || !slices.Equal(a.GetMounts()[0].GetOptions(), []string{"bind", "ro"}) || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 1 {
 			t.Errorf("mounts %v and devices %v", a.GetMounts(), a.GetLinux().GetDevices())
 		}
 	})
