@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -246,6 +247,26 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a hook that needs grants", func(t *testing.T) {
+		script := "env GOGC 50\nmount /models /var/lib/models\ndevice /dev/nvidia0 c 195:0"
+		code, out, stderr := kubewasm(t, "run", "../../hooks/testdata/scripted", "-f", file(t, "cluster.yaml", fmt.Sprintf(`
+{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {%[1]s/Container: %[2]q}}, spec: {containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {%[1]s: "annotation cdi.k8s.io/ x"}}}
+`, "scripted", script)))
+		if code != 2 {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		for _, want := range []string{
+			"envs=map[GOGC:50] mount=bind:/var/lib/models:/models(ro) device=/dev/nvidia0(c 195:0)",
+			`container_annotations[cdi.k8s.io/] = "x" is not granted: it is no key of CDI`,
+			"\nOn a node these decisions need:\n  grants: {\"env\":[\"GOGC\"],\"mounts\":[{\"source\":\"/var/lib/models\",\"destination\":\"/models\"}],\"devices\":[\"/dev/nvidia0\"]}\n",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("not printed: %s\n%s", want, out)
+			}
+		}
+	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
 		// The flags may stand behind the directory.
 		code, out, stderr := kubewasm(t, "run", "../guesttest/internal/neighbour", "-f", file(t, "cluster.yaml", `
