@@ -256,7 +256,7 @@ func (c *Config) parse() ([]*plugin, error) {
 		var ownErrs []error
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
 		for _, err := range ownErrs {
-			fail("%w", err)
+			fail("owns: %w", err)
 		}
 		for _, err := range cfg.Grants.validate() {
 			fail("%w", err)
@@ -321,8 +321,18 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
 	probe := module.Probe
 	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		if _, err := declared(inst); err != nil {
+		_, decides, err := declared(inst)
+		if err != nil {
 			return err
+		}
+		if p.audit == nil {
+			var errs []error
+			for _, err := range p.grants.owned(&decides) {
+				errs = append(errs, err)
+			}
+			if errs != nil {
+				return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
+			}
 		}
 		if probe == nil {
 			return nil
@@ -333,20 +343,25 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	return err
 }
 
-// declared returns what a module says in its metadata that it reads.
-func declared(inst *host.Instance) (p hookpb.Projection, err error) {
+// declared returns what a module says in its metadata that it reads, and that it
+// decides.
+func declared(inst *host.Instance) (reads hookpb.Projection, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
-		return p, nil
+		return reads, decides, nil
 	}
 	m, err := metadata.Parse(section)
 	if err != nil {
-		return p, err
+		return reads, decides, err
 	}
-	if p, err = hookpb.ParseProjection(m.Projection); err != nil {
-		return p, fmt.Errorf("the module declares what it reads: %w", err)
+	if reads, err = hookpb.ParseProjection(m.Projection); err != nil {
+		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
-	return p, nil
+	decides, errs := parseOwnership(m.Decides)
+	if err = errors.Join(errs...); err != nil {
+		return reads, decides, fmt.Errorf("the module declares what it decides: %w", err)
+	}
+	return reads, decides, nil
 }
 
 // reads returns what travels to an instance of the plugin.
@@ -357,7 +372,7 @@ func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
 	x := inst.State().(*exchange)
 	if x.projection == nil {
 		// The probe has seen that there is no error.
-		projection, _ := declared(inst)
+		projection, _, _ := declared(inst)
 		x.projection = &projection
 	}
 	return x.projection

@@ -512,8 +512,8 @@ func (g *Grants) device(v *hookpb.Device, n *node) (reason string, grants *Grant
 	return "", nil
 }
 
-// owned returns what of an ownership is not granted: a plugin that says that it
-// sets something must be allowed to.
+// owned returns what is not granted of the fields that a plugin owns, or says that it
+// sets: it must be allowed to.
 func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 	fail := func(field, reason string, grants *Grants) {
 		errs = append(errs, &GrantError{Field: field, Reason: reason, Grants: grants})
@@ -528,7 +528,7 @@ func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 		{FieldContainerDevices, len(g.Devices) == 0},
 	} {
 		if o.whole&f.field != 0 && f.none {
-			fail(f.field.String(), "the plugin owns it and may set none of it", nil)
+			fail(f.field.String(), "the plugin may set none of it", nil)
 		}
 	}
 	for name := range o.keys {

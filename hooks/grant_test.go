@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -276,7 +277,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 
 		{name: "it owns a variable", owns: []string{"container_envs[A]"}, want: `plugin "p": owns: container_envs[A] is not granted: env does not name it; grants {"env":["A"]} would allow it`},
 		{name: "it owns a variable of the loader", grants: modest(), owns: []string{"container_envs[LD_PRELOAD]"}, want: `owns: container_envs[LD_PRELOAD] is not granted: a loader`},
-		{name: "it owns all variables", owns: []string{"container_envs"}, want: `owns: container_envs is not granted: the plugin owns it and may set none of it`},
+		{name: "it owns all variables", owns: []string{"container_envs"}, want: `owns: container_envs is not granted: the plugin may set none of it`},
 		{name: "it owns all mounts", owns: []string{"container_mounts"}, want: `owns: container_mounts is not granted`},
 		{name: "it owns a mount", grants: modest(), owns: []string{"container_mounts[/etc]"}, want: `owns: container_mounts[/etc] is not granted: mounts does not name the destination`},
 		{name: "it owns a device", grants: modest(), owns: []string{"container_devices[/dev/kvm]"}, want: `owns: container_devices[/dev/kvm] is not granted: devices does not name it; grants {"devices":["/dev/kvm"]} would allow it`},
@@ -292,6 +293,46 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 				t.Errorf("got error %v\nwant one with %s", err, c.want)
 			}
 		})
+	}
+}
+
+// A module that declares what is not granted is refused when it is loaded, and when
+// it is swapped in.
+func TestModuleDeclaresWhatItDecides(t *testing.T) {
+	module, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declaring := func(fields ...string) host.Source {
+		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Decides: fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return host.Bytes(b)
+	}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: declaring("cpu_shares", "container_envs[NVIDIA_X]")}, Grants: modest()}}})
+	for _, c := range []struct {
+		fields []string
+		want   string
+	}{
+		{[]string{"container_envs[LD_PRELOAD]"}, "the module declares what it decides: container_envs[LD_PRELOAD] is not granted: a loader"},
+		{[]string{"container_mounts[/etc]"}, "the module declares what it decides: container_mounts[/etc] is not granted: mounts does not name the destination"},
+		{[]string{"env"}, `the module declares what it decides: "env" is no field of a decision`},
+		{[]string{"memory_limit_bytes", "container_annotations"}, ""},
+	} {
+		source := declaring(c.fields...)
+		fresh, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source}, Grants: modest()}}})
+		if err == nil {
+			fresh.Close(context.Background())
+		}
+		for _, err := range []error{err, e.Swap(t.Context(), "p", source, "")} {
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%q: got error %v\nwant one with %s", c.fields, err, c.want)
+			}
+		}
+	}
+	if _, err := e.Decide(t.Context(), webRequest()); err != nil {
+		t.Errorf("after the swaps: %v", err)
 	}
 }
 

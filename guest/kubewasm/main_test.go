@@ -102,7 +102,8 @@ func TestMistakes(t *testing.T) {
 		"registers no plugin":                   {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
 		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; there are pod, container, pod_labels`, `projection "pod_labels[" is no field of a request`}},
-		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads", "main.go:11: //kubewasm:version is there twice"}},
+		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
+		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads, decides", "main.go:11: //kubewasm:version is there twice"}},
 		"inspect of nothing":                    {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
 		"inspect of something else":             {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
 		"unknown format":                        {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
@@ -173,6 +174,9 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"pod_labels[tier]", "resources"}, got.Metadata.Projection); diff != "" || got.Problems != nil {
 		t.Errorf("problems %q, projection (-want +got):\n%s", got.Problems, diff)
+	}
+	if diff := cmp.Diff([]string{"container_envs[GOGC]", "cpu_shares"}, got.Metadata.Decides); diff != "" {
+		t.Errorf("decides (-want +got):\n%s", diff)
 	}
 }
 
