@@ -406,3 +406,22 @@ func TestAudit(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkDecideGranted(b *testing.B) {
+	p := plugin(b, "some", scripted)
+	p.Grants = modest()
+	e := engine(b, hooks.Config{HostRoot: hostRoot(b), Plugins: []hooks.PluginConfig{p}})
+	for _, c := range []struct{ name, script string }{
+		{"a number", "cpu_shares 2"}, {"a variable", "env NVIDIA_X 1"}, {"a mount", "mount /models/a /var/lib/models/llama"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			req := script(map[string]string{"some": c.script})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Decide(b.Context(), req); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
