@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -216,6 +217,12 @@ func (c *Config) parse() ([]*plugin, error) {
 	var errs []error
 	var plugins []*plugin
 	names := map[string]bool{}
+	root := cmp.Or(c.HostRoot, "/")
+	if info, err := os.Stat(root); err != nil {
+		errs = append(errs, fmt.Errorf("host root: %w", err))
+	} else if !info.IsDir() {
+		errs = append(errs, fmt.Errorf("host root: %s is not a directory", root))
+	}
 	for i := range c.Plugins {
 		cfg := &c.Plugins[i]
 		fail := func(format string, args ...any) {
@@ -263,7 +270,7 @@ func (c *Config) parse() ([]*plugin, error) {
 		}
 		p.grants, p.audit = &cfg.Grants, c.Audit
 		if c.Audit == nil {
-			p.node = &node{root: cmp.Or(c.HostRoot, "/")}
+			p.node = &node{root: root}
 			for _, err := range p.grants.owned(&p.owns) {
 				fail("owns: %w", err)
 			}

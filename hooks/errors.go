@@ -17,8 +17,16 @@ type DecisionError struct {
 	Err    error
 }
 
+// maxErrorText is how many bytes of what is wrong with a decision go into a message,
+// which logs and the kubelet's events hold: the keys are the guest's.
+const maxErrorText = 4 << 10
+
 func (e *DecisionError) Error() string {
-	return fmt.Sprintf("plugin %q: decision: %v", e.Plugin, e.Err)
+	text := e.Err.Error()
+	if more := len(text) - maxErrorText; more > 0 {
+		text = fmt.Sprintf("%s… (%d bytes more)", strings.ToValidUTF8(text[:maxErrorText], ""), more)
+	}
+	return fmt.Sprintf("plugin %q: decision: %s", e.Plugin, text)
 }
 
 func (e *DecisionError) Unwrap() error { return e.Err }

@@ -350,14 +350,22 @@ func (g *Grants) Check(d *hookpb.Decision) error {
 	return errors.Join(errs...)
 }
 
+// maxGrantErrors is how many things a refusal lists of a decision that may have tens
+// of thousands.
+const maxGrantErrors = 32
+
 // check returns what the decision sets without a grant. It looks at the node
-// unless that is nil.
+// unless that is nil, and then stops when that is enough to refuse.
 func (g *Grants) check(d *hookpb.Decision, n *node) (errs []*GrantError) {
 	if len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
 		return nil
 	}
 	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }
+	enough := func() bool { return n != nil && len(errs) >= maxGrantErrors }
 	for key, value := range d.ContainerAnnotations {
+		if enough() {
+			break
+		}
 		var reason string
 		var grants *Grants
 		if strings.HasPrefix(key, cdiPrefix) {
@@ -370,6 +378,9 @@ func (g *Grants) check(d *hookpb.Decision, n *node) (errs []*GrantError) {
 		}
 	}
 	for name, value := range d.ContainerEnvs {
+		if enough() {
+			break
+		}
 		if reason := g.env(name); reason != "" {
 			errs = append(errs, &GrantError{Field: keyName(FieldContainerEnvs, name), Value: quoted(value), Reason: reason, Grants: &Grants{Env: []string{name}}})
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -423,5 +424,51 @@ func BenchmarkDecideGranted(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A guest may decide more than any container has: that is one refusal, of a bounded
+// length, and no files are looked at for it.
+func TestALotIsRefused(t *testing.T) {
+	p := plugin(t, "p", scripted)
+	p.Grants = modest()
+	e := engine(t, hooks.Config{HostRoot: hostRoot(t), Plugins: []hooks.PluginConfig{p}})
+	long := strings.Repeat("A", 50_000)
+	for _, c := range []struct{ name, script, want string }{
+		{"variables", lines(5000, "env A%d 1"), "is not granted: env does not name it"},
+		{"a long name", "env " + long + " 1", "bytes more)"},
+		{"a long value out of its form", "unified " + long + ` "1"`, "bytes more)"},
+		{"mounts", lines(129, "mount /models/%d /var/lib/models/llama"), "container_mounts has 129 entries, want at most 128"},
+		{"devices", lines(129, "device /dev/nvidia%d c 195:0"), "container_devices has 129 entries, want at most 128"},
+		{"files", lines(65, `unified io.x%d "1"`), "unified has 65 entries, want at most 64"},
+	} {
+		_, err := e.Decide(t.Context(), script(map[string]string{"p": c.script}))
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 5000 {
+			t.Errorf("%s: got error %.500v of %d bytes, want one with %s", c.name, err, len(err.Error()), c.want)
+		}
+	}
+	if _, err := e.Decide(t.Context(), script(map[string]string{"p": lines(128, "mount /models/%d /var/lib/models/llama")})); err != nil {
+		t.Error(err)
+	}
+}
+
+// lines returns n lines, numbered.
+func lines(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format+"\n", i)
+	}
+	return b.String()
+}
+
+func TestNewEngineWantsTheHostRoot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for root, want := range map[string]string{"/nowhere/at/all": "host root: stat /nowhere/at/all: no such file or directory", file: "host root: " + file + " is not a directory"} {
+		if _, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{HostRoot: root}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %s", err, want)
+		}
 	}
 }

@@ -134,8 +134,32 @@ func hasKeyed(d *hookpb.Decision) bool {
 		d.Resources != nil && len(d.Resources.Unified) != 0
 }
 
+// The most entries of a decision, each of which costs the host files to look at, now
+// or as long as the cgroup is there. Maps that cost memory alone have the limit of
+// the decision's bytes.
+const (
+	maxUnified = 64
+	maxMounts  = 128
+	maxDevices = 128
+)
+
 // invalidKeyed returns the mistakes of the maps and lists of the decision.
 func invalidKeyed(d *hookpb.Decision) (errs []error) {
+	unified := 0
+	if d.Resources != nil {
+		unified = len(d.Resources.Unified)
+	}
+	for _, f := range [...]struct {
+		field   Fields
+		n, most int
+	}{{FieldUnified, unified, maxUnified}, {FieldContainerMounts, len(d.ContainerMounts), maxMounts}, {FieldContainerDevices, len(d.ContainerDevices), maxDevices}} {
+		if f.n > f.most {
+			errs = append(errs, fmt.Errorf("%s has %d entries, want at most %d", f.field, f.n, f.most))
+		}
+	}
+	if errs != nil {
+		return errs
+	}
 	if d.Resources != nil {
 		for file, value := range d.Resources.Unified {
 			err := checkUnified(file, value)

@@ -205,7 +205,7 @@ func TestTheGrantsOfTheExample(t *testing.T) {
 	}
 	cfg := new(config)
 	plugin := "- name: p\n  file: " + plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"] + "\n"
-	if err := yaml.UnmarshalStrict([]byte("nri: {}\nhostRoot: /host\nplugins:\n"+plugin+text.String()), cfg); err != nil {
+	if err := yaml.UnmarshalStrict([]byte("nri: {}\nhostRoot: "+t.TempDir()+"\nplugins:\n"+plugin+text.String()), cfg); err != nil {
 		t.Fatal(err)
 	}
 	g := cfg.Plugins[0].Grants

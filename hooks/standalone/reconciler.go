@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -345,6 +346,9 @@ func (l *loop) add(cgroup string) {
 // meet notes a cgroup that is there. If nothing is known of it, Discovery is
 // asked: now, and soon again.
 func (l *loop) meet(cgroup string) {
+	if !l.ours(cgroup) {
+		return
+	}
 	l.dirty[cgroup] = true
 	if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
 		l.unknown[cgroup] = true
@@ -352,6 +356,19 @@ func (l *loop) meet(cgroup string) {
 		l.demand()
 	}
 	l.add(cgroup)
+}
+
+// ours reports whether a cgroup may be a pod's or a container's: it lies right in that
+// of a QoS class, or in one that does. What a container makes in its own is not
+// decided on, and would cost watches and rounds of discovery as fast as it makes them.
+func (l *loop) ours(cgroup string) bool {
+	parent := path.Dir(cgroup)
+	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		if c := l.cfg.Layout.QOS(class); parent == c || path.Dir(parent) == c {
+			return true
+		}
+	}
+	return false
 }
 
 // drain takes the hints that are there already.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -705,4 +706,52 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counted counts how often it is asked.
+type counted struct {
+	standalone.Discovery
+	n *atomic.Int64
+}
+
+func (c counted) Pods(ctx context.Context) ([]standalone.Pod, error) {
+	c.n.Add(1)
+	return c.Discovery.Pods(ctx)
+}
+
+// A container that makes cgroups in its own, as one may that has them delegated,
+// costs no round of discovery.
+func TestReconcilerIsNotBusyWithWhatContainersMake(t *testing.T) {
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	var asked atomic.Int64
+	n.run(func(cfg *standalone.Config) {
+		cfg.Discovery, cfg.Rediscover = counted{standalone.File(n.pods), &asked}, time.Hour
+	})
+	n.within(soon, container, 300)
+	file, _ := n.shares(2)
+	settle := func() {
+		t.Helper()
+		// What was written after a cgroup was made is repaired after that was seen.
+		n.tree.Write(container, file, "7")
+		n.within(soon, container, 300)
+	}
+	settle()
+	before := asked.Load()
+	for i := range 20 {
+		n.tree.Make(strings.TrimPrefix(container, n.tree.Root+"/") + "/made" + strconv.Itoa(i) + "/deeper")
+		if i%7 == 0 { // Seldom enough to be no fight.
+			settle()
+		}
+	}
+	// One round may have been asked for before.
+	if got := asked.Load() - before; got > 1 {
+		t.Errorf("discovery was asked %d times for them", got)
+	}
+	// A pod that comes is found as before.
+	_, next := n.make("b")
+	n.list(pod("a", "cpu_shares 300"), pod("b", "cpu_shares 300"))
+	n.tree.Make(strings.TrimPrefix(next, n.tree.Root+"/") + "x")
+	n.within(soon, next, 300)
 }
