@@ -527,6 +527,45 @@ func TestKeepLast(t *testing.T) {
 	}
 }
 
+// What has no name of its own is not kept under that of something else: a sandbox
+// without a UID is no QoS class, a container without a name is no pod.
+func TestKeepLastTellsPodsFromClasses(t *testing.T) {
+	p := plugin(t, "p", scripted)
+	p.FailurePolicy = hooks.KeepLast
+	p.Module.Guest = []byte(`{"qos": {"Burstable": "cpu_shares 3", "broken": "panic x"}}`)
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
+	decide := func(req *hookpb.Request) *hookpb.Resources {
+		t.Helper()
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Resources
+	}
+	class := &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: hookpb.QOSBurstable}
+	decide(class)
+	nameless := script(map[string]string{"p": "cpu_shares 7"})
+	nameless.Container.Name = "Burstable"
+	decide(nameless)
+	nameless.Stage, nameless.Level = hookpb.PostStopPodSandbox, hookpb.LevelPod
+	decide(nameless)
+	e.Forget("")
+	class.CgroupParent = "broken" // The guest fails on it.
+	if got := decide(class); got == nil || *got.CPUShares != 3 {
+		t.Errorf("the class has %+v", got)
+	}
+	own := script(map[string]string{"p": "cpu_shares 20"})
+	own.Level, own.Pod.UID = hookpb.LevelPod, "u1"
+	decide(own)
+	within := script(map[string]string{"p": "cpu_shares 7"})
+	within.Pod.UID, within.Container.Name = "u1", ""
+	decide(within)
+	own.PodAnnotations = map[string]string{"p": "panic x"}
+	if got := decide(own); got == nil || *got.CPUShares != 20 {
+		t.Errorf("the pod has %+v", got)
+	}
+}
+
 func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
 	p.DryRun, p.FailurePolicy, real.Order = true, hooks.Fail, 1

@@ -349,11 +349,14 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 			told = append(told, plugin)
 		},
 	})
-	if _, err := e.Decide(t.Context(), script(map[string]string{"keeps": "cpu_shares 3"})); err != nil {
+	req := script(map[string]string{"keeps": "cpu_shares 3"})
+	req.Pod.UID = "u1"
+	if _, err := e.Decide(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
 	const bad = "cpu_bvt 1\nenv LD_PRELOAD x"
-	got, err := e.Decide(t.Context(), script(map[string]string{"ignores": bad, "keeps": bad, "dry": bad}))
+	req.PodAnnotations = map[string]string{"ignores": bad, "keeps": bad, "dry": bad}
+	got, err := e.Decide(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
