@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
@@ -110,4 +111,32 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzCheckedCgroups holds that a cgroup that is believed is the pod's, or lies right
+// in it, whatever a runtime calls it.
+func FuzzCheckedCgroups(f *testing.F) {
+	f.Add("8dbc5577", "4b1f", "/kubepods/burstable/pod8dbc5577", "/kubepods/burstable/pod8dbc5577/4b1f", false)
+	f.Add("8dbc-5577", "4b1f", "kubepods-pod8dbc_5577.slice", "kubepods-pod8dbc_5577.slice:cri-containerd:4b1f", true)
+	f.Add("../x", "../y", "kubepods/../x", "kubepods/../x/../y", false)
+	f.Fuzz(func(t *testing.T, uid, id, claimedParent, claimed string, systemd bool) {
+		layout := hooks.Layout{}
+		if systemd {
+			layout.Driver = hooks.Systemd
+		}
+		pod, parent, own := hookpb.PodMeta{UID: uid}, layout.Parent(claimedParent), layout.Path(claimed)
+		class, err := layout.CheckPod(pod, parent)
+		if err != nil {
+			return
+		}
+		if parent != layout.Pod(class, uid) || path.Clean(parent) != parent || !strings.HasPrefix(parent, "kubepods") || strings.Contains(parent, "..") {
+			t.Errorf("%q is the cgroup of the pod %q", parent, uid)
+		}
+		if layout.CheckContainer(pod, parent, hookpb.ContainerMeta{ID: id}, own) != nil {
+			return
+		}
+		if path.Clean(own) != own || path.Dir(own) != parent || !strings.Contains(path.Base(own), id) || id == "" {
+			t.Errorf("%q is the cgroup of the container %q in %q", own, id, parent)
+		}
+	})
 }
