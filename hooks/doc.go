@@ -15,9 +15,15 @@
 //	if err != nil { … }
 //	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
 //
+// A plugin may decide on the resources of cgroups. Whatever else it decides of a
+// container, its environment, annotations, mounts and devices, is refused unless its
+// [Grants] name it.
+//
 // The two halves know nothing of each other: a container runtime may carry a
 // decision as well. A node agent has more between them: a [State] holds what was
 // decided last on each cgroup, an [Enforcer] keeps the cgroups at it, and two
 // running modes put decisions there: package standalone, by looking at what runs,
-// and package proxy, by answering the runtime.
+// and package proxy, by answering the runtime. Either writes to a cgroup only if it
+// is the one that the kubelet makes for the pod's UID ([Layout.CheckPod]), whoever
+// says so.
 package hooks

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -42,6 +43,14 @@ type Config struct {
 	// DryRun is told what plugins with DryRun decide. It must not keep the
 	// request. nil writes it to Logger.
 	DryRun func(ctx context.Context, req *hookpb.Request, plugin string, d *hookpb.Decision)
+	// HostRoot is where the root of the node's file system is, at which the sources
+	// of mounts and the devices are looked up that plugins add to containers: "/host"
+	// for an agent in a container that has it there. Default "/".
+	HostRoot string
+	// Audit, if it is not nil, is told of each thing that a decision has no grant
+	// for, and the decision passes. It is for tools and tests, that show what a
+	// plugin decides and bring none of it about: on a node, leave it nil.
+	Audit func(ctx context.Context, req *hookpb.Request, plugin string, err *GrantError)
 }
 
 // PluginConfig says which module a plugin is and when it is asked.
@@ -65,6 +74,9 @@ type PluginConfig struct {
 	// mistake of the configuration. Once any are given, a decision that sets
 	// another field is an error; so is one that sets a field of another plugin's.
 	Owns []string
+	// Grants are what the plugin may decide beyond the resources of a cgroup: none by
+	// default. A decision with anything else is an error, and so is to own it.
+	Grants Grants
 	// Projection are the fields of the request that the plugin reads, see
 	// [hookpb.ParseProjection]; none means what its module declares, or all. What
 	// it does not read costs time.
@@ -87,8 +99,8 @@ const DefaultDecisionBytes = 256 << 10
 const DefaultTimeout = 500 * time.Millisecond
 
 // FailurePolicy says what becomes of a request on which a plugin fails: by an
-// error, a trap, or a decision that is malformed, out of range or in conflict
-// with an earlier plugin's.
+// error, a trap, or a decision that is malformed, out of range, not granted or in
+// conflict with an earlier plugin's.
 type FailurePolicy uint8
 
 const (
@@ -124,6 +136,10 @@ type plugin struct {
 	projection *hookpb.Projection
 	dryRun     bool
 	owns       ownership
+	grants     *Grants
+	// node is where mounts and devices are looked up, audit that of Config.
+	node  *node
+	audit func(context.Context, *hookpb.Request, string, *GrantError)
 	// foreign is what others own that may be asked about the same requests.
 	foreign []*plugin
 	last    lastDecisions
@@ -201,6 +217,12 @@ func (c *Config) parse() ([]*plugin, error) {
 	var errs []error
 	var plugins []*plugin
 	names := map[string]bool{}
+	root := cmp.Or(c.HostRoot, "/")
+	if info, err := os.Stat(root); err != nil {
+		errs = append(errs, fmt.Errorf("host root: %w", err))
+	} else if !info.IsDir() {
+		errs = append(errs, fmt.Errorf("host root: %s is not a directory", root))
+	}
 	for i := range c.Plugins {
 		cfg := &c.Plugins[i]
 		fail := func(format string, args ...any) {
@@ -241,7 +263,17 @@ func (c *Config) parse() ([]*plugin, error) {
 		var ownErrs []error
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
 		for _, err := range ownErrs {
+			fail("owns: %w", err)
+		}
+		for _, err := range cfg.Grants.validate() {
 			fail("%w", err)
+		}
+		p.grants, p.audit = &cfg.Grants, c.Audit
+		if c.Audit == nil {
+			p.node = &node{root: root}
+			for _, err := range p.grants.owned(&p.owns) {
+				fail("owns: %w", err)
+			}
 		}
 		for j, q := range plugins {
 			if p.dryRun || q.dryRun || !p.meets(q) {
@@ -298,8 +330,18 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
 	probe := module.Probe
 	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		if _, err := declared(inst); err != nil {
+		_, decides, err := declared(inst)
+		if err != nil {
 			return err
+		}
+		if p.audit == nil {
+			var errs []error
+			for _, err := range p.grants.owned(&decides) {
+				errs = append(errs, err)
+			}
+			if errs != nil {
+				return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
+			}
 		}
 		if probe == nil {
 			return nil
@@ -310,20 +352,25 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	return err
 }
 
-// declared returns what a module says in its metadata that it reads.
-func declared(inst *host.Instance) (p hookpb.Projection, err error) {
+// declared returns what a module says in its metadata that it reads, and that it
+// decides.
+func declared(inst *host.Instance) (reads hookpb.Projection, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
-		return p, nil
+		return reads, decides, nil
 	}
 	m, err := metadata.Parse(section)
 	if err != nil {
-		return p, err
+		return reads, decides, err
 	}
-	if p, err = hookpb.ParseProjection(m.Projection); err != nil {
-		return p, fmt.Errorf("the module declares what it reads: %w", err)
+	if reads, err = hookpb.ParseProjection(m.Projection); err != nil {
+		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
-	return p, nil
+	decides, errs := parseOwnership(m.Decides)
+	if err = errors.Join(errs...); err != nil {
+		return reads, decides, fmt.Errorf("the module declares what it decides: %w", err)
+	}
+	return reads, decides, nil
 }
 
 // reads returns what travels to an instance of the plugin.
@@ -334,7 +381,7 @@ func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
 	x := inst.State().(*exchange)
 	if x.projection == nil {
 		// The probe has seen that there is no error.
-		projection, _ := declared(inst)
+		projection, _, _ := declared(inst)
 		x.projection = &projection
 	}
 	return x.projection
@@ -362,8 +409,9 @@ func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
 // A plugin with the policy Fail that fails is an error; its cause is found by
 // errors.As: *[host.TrapError] or *[host.StatusError], *[DecisionError] for a
 // decision that is malformed, out of range or sets what is not the plugin's,
-// *[ConflictError] for two plugins that decide a field differently. When ctx
-// ends, the error is its own, whatever the policies.
+// *[GrantError] within it for what the plugin has no grant for, *[ConflictError]
+// for two plugins that decide a field differently. When ctx ends, the error is its
+// own, whatever the policies.
 //
 // For one plugin, 0 allocs if its instance has decided the same before, 1 for other
 // numbers: TestDecideAllocations.
@@ -384,7 +432,7 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 		d, err := p.decide(ctx, encoded, req, parts)
 		if err != nil && p.policy == KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
-			d, err = p.keep(req, parts), nil
+			d, err = p.keep(ctx, req, parts), nil
 		}
 		switch {
 		case err == nil && p.dryRun:
@@ -437,7 +485,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Requ
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
-	d, err := p.accept(x.decision, req, earlier, &x.accepted)
+	d, err := p.accept(ctx, x.decision, req, earlier, &x.accepted)
 	if err == nil && p.policy == KeepLast && !forgets(req.Stage) {
 		p.last.put(req, x.decision)
 	}
@@ -446,7 +494,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Requ
 
 // accept returns a decision that is right, in itself and beside those of earlier
 // plugins. It is parsed unless the instance has decided the same before.
-func (p *plugin) accept(encoded []byte, req *hookpb.Request, earlier []part, before *accepted) (*hookpb.Decision, error) {
+func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookpb.Request, earlier []part, before *accepted) (*hookpb.Decision, error) {
 	same := before.at(encoded)
 	d := same.get(encoded, req.Level)
 	if d == nil {
@@ -456,10 +504,30 @@ func (p *plugin) accept(encoded []byte, req *hookpb.Request, earlier []part, bef
 		}
 		same.put(encoded, req.Level, d)
 	}
+	if err := p.checkGrants(ctx, req, d); err != nil {
+		return nil, err
+	}
 	if err := p.goesWith(d, earlier); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// checkGrants reports what a decision sets that the plugin has no grant for. What it
+// finds on the node may be something else the next time.
+func (p *plugin) checkGrants(ctx context.Context, req *hookpb.Request, d *hookpb.Decision) error {
+	var errs []error
+	for _, err := range p.grants.check(d, p.node) {
+		if p.audit != nil {
+			p.audit(ctx, req, p.Name(), err)
+			continue
+		}
+		errs = append(errs, err)
+	}
+	if errs != nil {
+		return &DecisionError{Plugin: p.Name(), Err: errors.Join(errs...)}
+	}
+	return nil
 }
 
 // parse parses a decision and checks it in itself.
@@ -503,14 +571,14 @@ func (p *plugin) checkOwners(d *hookpb.Decision) error {
 }
 
 // keep returns what the plugin decided last, nil if there is nothing or if it
-// does not go together with what earlier plugins decide now.
-func (p *plugin) keep(req *hookpb.Request, earlier []part) *hookpb.Decision {
+// does not go together with what earlier plugins decide now, or with the node.
+func (p *plugin) keep(ctx context.Context, req *hookpb.Request, earlier []part) *hookpb.Decision {
 	encoded, ok := p.last.get(req)
 	if !ok {
 		return nil
 	}
 	d, err := p.parse(encoded, req.Level)
-	if err != nil || p.goesWith(d, earlier) != nil {
+	if err != nil || p.checkGrants(ctx, req, d) != nil || p.goesWith(d, earlier) != nil {
 		return nil
 	}
 	return d

@@ -80,18 +80,18 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name:  "mounts and devices are put together",
-			first: "mount /a /b\nmount /c /d\ndevice /dev/x c", second: "mount /c /d\ndevice /dev/y b\ndevice /dev/x c",
+			first: "mount /a /usr\nmount /c /usr\ndevice /dev/null c", second: "mount /c /usr\ndevice /dev/zero c 1:5\ndevice /dev/null c",
 			want: &hookpb.Decision{
 				ContainerMounts: []hookpb.Mount{
-					{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro"}}, {Destination: "/c", Source: "/d", Type: "bind", Options: []string{"ro"}},
+					{Destination: "/a", Source: "/usr", Type: "bind", Options: []string{"ro"}}, {Destination: "/c", Source: "/usr", Type: "bind", Options: []string{"ro"}},
 				},
-				ContainerDevices: []hookpb.Device{{Path: "/dev/x", Type: "c", Major: 195}, {Path: "/dev/y", Type: "b", Major: 195}},
+				ContainerDevices: []hookpb.Device{{Path: "/dev/null", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/zero", Type: "c", Major: 1, Minor: 5}},
 			},
 		},
-		{name: "two opinions of a mount", first: "mount /a /b", second: "mount /a /c",
-			err: `plugins "first" and "second" decide container_mounts[/a] differently: bind "/b" (ro) and bind "/c" (ro)`},
-		{name: "two opinions of a device", first: "device /dev/x c", second: "device /dev/x b",
-			err: `plugins "first" and "second" decide container_devices[/dev/x] differently: c 195:0 and b 195:0`},
+		{name: "two opinions of a mount", first: "mount /a /usr", second: "mount /a /etc",
+			err: `plugins "first" and "second" decide container_mounts[/a] differently: bind "/usr" (ro) and bind "/etc" (ro)`},
+		{name: "two opinions of a device", first: "device /dev/null c", second: "device /dev/null c 1:3 600",
+			err: `plugins "first" and "second" decide container_devices[/dev/null] differently: c 1:3 and c 1:3 mode 384`},
 		{name: "two of one opinion", first: "cpu_shares 2", second: "cpu_shares 2", want: resources(hookpb.Resources{CPUShares: new(int64(2))})},
 
 		{name: "two opinions of a number", first: "cpu_shares 2", second: "cpu_shares 4",
@@ -165,7 +165,8 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "cfs_period_us -1", want: "cfs_period_us is -1"},
 		{decide: "cpu_bvt 3", want: "cpu_bvt is 3, want -2 to 2"},
 		{decide: "memory_limit_bytes 0", want: "memory_limit_bytes is 0"},
-		{decide: "oom_score_adj 1001", want: "oom_score_adj is 1001, want -1000 to 1000"},
+		{decide: "oom_score_adj 1001", want: "oom_score_adj is 1001, want -997 to 1000"},
+		{decide: "oom_score_adj -998", want: "oom_score_adj is -998, want -997 to 1000"},
 		{decide: "cpu_shares 1\noom_score_adj 1001", want: "cpu_shares is 1, want 2 to 262144\noom_score_adj is 1001"},
 		{decide: "cpuset_cpus 3-1", want: `cpuset_cpus: "3-1" is not a list`},
 		{decide: "cpuset_cpus 0,,1", want: `cpuset_cpus: "0,,1" is not a list`},
@@ -177,6 +178,13 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified io. "1"`, want: `unified["io."]: not a cgroup file's name`},
 		{decide: `unified tasks "1"`, want: `unified["tasks"]: not a cgroup file's name`},
 		{decide: `unified cgroup.kill "1"`, want: `unified["cgroup.kill"]: a file of the cgroup core`},
+		{decide: `unified devices.allow "a"`, want: `unified["devices.allow"]: "devices" is not a controller`},
+		{decide: `unified irq.pressure "x"`, want: `unified["irq.pressure"]: "irq" is not a controller`},
+		{decide: `unified memory.reclaim "1G"`, want: `unified["memory.reclaim"]: a file that does more than`},
+		{decide: `unified cpu.pressure "some 1 2"`, want: `unified["cpu.pressure"]: a file that does more than`},
+		{decide: `unified cpuset.cpus.partition "root"`, want: `unified["cpuset.cpus.partition"]: a file that does more than`},
+		{decide: `unified memory.max "1"`, want: `unified["memory.max"]: memory_limit_bytes writes the file`},
+		{decide: `unified cpu.idle "1"`, level: hookpb.LevelQOS, want: `unified["cpu.idle"]: cpu_idle writes the file`},
 		{decide: `unified io.max "8:0 rbps=1\n8:1 rbps=1"`, want: `unified["io.max"]: the value "8:0 rbps=1\n8:1 rbps=1" has a control character`},
 		{decide: `unified io.max ""`, want: `unified["io.max"]: the value has 0 bytes`},
 		{decide: "annotation", want: `container_annotations[""]: not an annotation`},
@@ -187,6 +195,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "mount /a /b\nmount /a /b", want: `container_mounts["/a"]: the path is used twice`},
 		{decide: "device /dev/x/../y c", want: `container_devices["/dev/x/../y"]: the path is not`},
 		{decide: "device /dev/x u", want: `container_devices["/dev/x"]: the type is "u", want c, b or p`},
+		{decide: "device /dev/null c 1:3 4666", want: `container_devices["/dev/null"]: file_mode is 2486, want 0 to 511`},
 		{decide: "device /dev/x p", want: `container_devices["/dev/x"]: a FIFO has no number`},
 		{decide: "cpu_idle 1", level: hookpb.LevelQOS, want: "cpu_idle is set for a QoS class"},
 	} {
@@ -285,7 +294,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := func(name string, change func(*hooks.PluginConfig), owns ...string) hooks.PluginConfig {
-		c := hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Owns: owns}
+		c := hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Owns: owns, Grants: grants()}
 		if change != nil {
 			change(&c)
 		}
@@ -434,7 +443,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hooks.PluginConfig{Module: host.Config{Name: name, Source: host.Bytes(b)}}
+		return hooks.PluginConfig{Module: host.Config{Name: name, Source: host.Bytes(b)}, Grants: grants()}
 	}
 	declares, configured := declaring("declares", "pod_annotations[declares]", "container"), declaring("configured", "pod_annotations[configured]", "container")
 	configured.Projection = []string{"pod_annotations", "pod"}
@@ -515,6 +524,45 @@ func TestKeepLast(t *testing.T) {
 	e.Forget("uid")
 	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 0 {
 		t.Errorf("after the pod's end, shares are %d", got)
+	}
+}
+
+// What has no name of its own is not kept under that of something else: a sandbox
+// without a UID is no QoS class, a container without a name is no pod.
+func TestKeepLastTellsPodsFromClasses(t *testing.T) {
+	p := plugin(t, "p", scripted)
+	p.FailurePolicy = hooks.KeepLast
+	p.Module.Guest = []byte(`{"qos": {"Burstable": "cpu_shares 3", "broken": "panic x"}}`)
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
+	decide := func(req *hookpb.Request) *hookpb.Resources {
+		t.Helper()
+		d, err := e.Decide(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Resources
+	}
+	class := &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: hookpb.QOSBurstable}
+	decide(class)
+	nameless := script(map[string]string{"p": "cpu_shares 7"})
+	nameless.Container.Name = "Burstable"
+	decide(nameless)
+	nameless.Stage, nameless.Level = hookpb.PostStopPodSandbox, hookpb.LevelPod
+	decide(nameless)
+	e.Forget("")
+	class.CgroupParent = "broken" // The guest fails on it.
+	if got := decide(class); got == nil || *got.CPUShares != 3 {
+		t.Errorf("the class has %+v", got)
+	}
+	own := script(map[string]string{"p": "cpu_shares 20"})
+	own.Level, own.Pod.UID = hookpb.LevelPod, "u1"
+	decide(own)
+	within := script(map[string]string{"p": "cpu_shares 7"})
+	within.Pod.UID, within.Container.Name = "u1", ""
+	decide(within)
+	own.PodAnnotations = map[string]string{"p": "panic x"}
+	if got := decide(own); got == nil || *got.CPUShares != 20 {
+		t.Errorf("the pod has %+v", got)
 	}
 }
 
@@ -774,7 +822,7 @@ func TestDecideAgain(t *testing.T) {
 func TestADecisionOutlivesItsCall(t *testing.T) {
 	cfg := plugin(t, "first", scripted)
 	cfg.Module.Limits.Instances = 1
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{cfg}})
+	e := engine(t, hooks.Config{Audit: func(context.Context, *hookpb.Request, string, *hooks.GrantError) {}, Plugins: []hooks.PluginConfig{cfg}})
 	decide := func(n int) *hookpb.Decision {
 		text := fmt.Sprintf("%03d", n)
 		d, err := e.Decide(t.Context(), script(map[string]string{"first": "cpuset_cpus " + text + "\nunified io.weight \"" + text + "\"\nannotation " + text + " " + text +

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
 )
 
 // DecisionError says that a guest's decision is no use: malformed
@@ -14,8 +17,16 @@ type DecisionError struct {
 	Err    error
 }
 
+// maxErrorText is how many bytes of what is wrong with a decision go into a message,
+// which logs and the kubelet's events hold: the keys are the guest's.
+const maxErrorText = 4 << 10
+
 func (e *DecisionError) Error() string {
-	return fmt.Sprintf("plugin %q: decision: %v", e.Plugin, e.Err)
+	text := e.Err.Error()
+	if more := len(text) - maxErrorText; more > 0 {
+		text = fmt.Sprintf("%s… (%d bytes more)", strings.ToValidUTF8(text[:maxErrorText], ""), more)
+	}
+	return fmt.Sprintf("plugin %q: decision: %s", e.Plugin, text)
 }
 
 func (e *DecisionError) Unwrap() error { return e.Err }
@@ -48,8 +59,34 @@ func (e *OwnerError) Error() string {
 }
 
 // ErrEscapes says that a cgroup's path is not one below the root: absolute, with
-// "..", or through a symbolic link.
+// "..", or through a symbolic link; or not one below its pod's.
 var ErrEscapes = errors.New("not a path below the root")
+
+// CgroupError says that something claims a cgroup for a pod or a container that is
+// not the one that the kubelet and the runtime make for it.
+type CgroupError struct {
+	Pod hookpb.PodMeta
+	// Container is the zero value for the pod itself.
+	Container hookpb.ContainerMeta
+	// Claimed is the path, Want are those that it may be: none if the pod's UID or
+	// the container's identifier cannot be a part of a path.
+	Claimed string
+	Want    []string
+}
+
+func (e *CgroupError) Error() string {
+	of := fmt.Sprintf("pod %s/%s with the UID %q", e.Pod.Namespace, e.Pod.Name, e.Pod.UID)
+	if e.Container != (hookpb.ContainerMeta{}) {
+		of = fmt.Sprintf("container %s/%s/%s with the identifier %q", e.Pod.Namespace, e.Pod.Name, e.Container.Name, e.Container.ID)
+	}
+	if e.Want == nil {
+		return fmt.Sprintf("cgroup %q of %s: %v", e.Claimed, of, ErrEscapes)
+	}
+	return fmt.Sprintf("cgroup %q of %s is not its own, which is %s", e.Claimed, of, strings.Join(e.Want, " or "))
+}
+
+// Unwrap returns [ErrEscapes].
+func (e *CgroupError) Unwrap() error { return ErrEscapes }
 
 // ErrUnsupported says that no file of this version of cgroups holds a field.
 var ErrUnsupported = errors.New("no cgroup file holds it")

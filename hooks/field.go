@@ -204,7 +204,7 @@ func parseOwnership(names []string) (o ownership, errs []error) {
 		field, key, err := ParseField(name)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("owns: %w", err))
+			errs = append(errs, err)
 		case key == "":
 			o.whole |= field
 		default:

@@ -55,7 +55,16 @@ func plugin(t testing.TB, name, pkg string) hooks.PluginConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hooks.PluginConfig{Module: host.Config{Name: name, Source: source}}
+	return hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Grants: grants()}
+}
+
+// grants are what the scripts of the tests take.
+func grants() hooks.Grants {
+	return hooks.Grants{
+		Env: []string{"A", "B"}, Annotations: []string{"a", "b", "sees", "stage"},
+		Mounts:  []hooks.MountGrant{{Source: "/usr", Destination: "/a"}, {Source: "/etc", Destination: "/a"}, {Source: "/usr", Destination: "/c"}},
+		Devices: []string{"/dev/null", "/dev/zero"},
+	}
 }
 
 // engine loads plugins and closes them with the test.

@@ -16,19 +16,24 @@ type lastDecisions struct {
 	pods map[string]map[string][]byte
 }
 
-// subject names what a request is about, within a pod or the QoS classes.
-func subject(req *hookpb.Request) (pod, name string) {
+// subject names what a request is about, within a pod or the QoS classes. ok says
+// that it has a name: without a UID a pod's would be those of the classes, and
+// without its own a container's that of the pod.
+func subject(req *hookpb.Request) (pod, name string, ok bool) {
 	switch req.Level {
 	case hookpb.LevelQOS:
-		return "", req.QOSClass.String()
+		return "", req.QOSClass.String(), true
 	case hookpb.LevelContainer:
-		return req.Pod.UID, req.Container.Name
+		return req.Pod.UID, req.Container.Name, req.Pod.UID != "" && req.Container.Name != ""
 	}
-	return req.Pod.UID, ""
+	return req.Pod.UID, "", req.Pod.UID != ""
 }
 
 func (l *lastDecisions) put(req *hookpb.Request, decision []byte) {
-	pod, name := subject(req)
+	pod, name, ok := subject(req)
+	if !ok {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pods == nil {
@@ -45,7 +50,10 @@ func (l *lastDecisions) put(req *hookpb.Request, decision []byte) {
 }
 
 func (l *lastDecisions) get(req *hookpb.Request) (decision []byte, ok bool) {
-	pod, name := subject(req)
+	pod, name, ok := subject(req)
+	if !ok {
+		return nil, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	decision, ok = l.pods[pod][name]
@@ -73,7 +81,7 @@ func forgets(stage hookpb.Stage) bool {
 }
 
 func (e *Engine) forget(req *hookpb.Request) {
-	if pod, name := subject(req); pod != "" {
+	if pod, name, ok := subject(req); ok && pod != "" {
 		for _, p := range e.plugins {
 			p.last.forget(pod, name)
 		}
@@ -83,6 +91,9 @@ func (e *Engine) forget(req *hookpb.Request) {
 // Forget drops what plugins with the policy KeepLast decided about a pod that is
 // gone.
 func (e *Engine) Forget(podUID string) {
+	if podUID == "" {
+		return // Those are of the classes.
+	}
 	for _, p := range e.plugins {
 		p.last.forget(podUID, "")
 	}

@@ -68,15 +68,15 @@ func (l Layout) join(names []string) string {
 	if l.Driver != Systemd {
 		return path.Join(root, path.Join(names...))
 	}
-	// systemd keeps "-" for the levels of slices.
-	unit := root
+	// systemd keeps "-" for the levels of slices: CgroupName.ToSystemd in
+	// k8s.io/kubernetes/pkg/kubelet/cm.
+	if root != "" {
+		names = append(strings.Split(root, "/"), names...)
+	}
 	for i, name := range names {
 		names[i] = strings.ReplaceAll(name, "-", "_")
 	}
-	if unit != "" {
-		unit = strings.ReplaceAll(path.Base(root), "-", "_") + "-"
-	}
-	return expandSlice(unit + strings.Join(names, "-") + ".slice")
+	return expandSlice(strings.Join(names, "-") + ".slice")
 }
 
 // expandSlice returns the path of a slice: each "-" in its name is a level
@@ -151,7 +151,7 @@ func (l Layout) Of(req *hookpb.Request) (string, error) {
 		if id == "" {
 			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
 		}
-		if id == "." || id == ".." || strings.Contains(id, "/") {
+		if !isIdentifier(id) {
 			return "", fmt.Errorf("cgroup of %s: identifier %q: %w", describe(req), id, ErrEscapes)
 		}
 		if err := checkCgroup(cgroup); err != nil {
@@ -162,19 +162,55 @@ func (l Layout) Of(req *hookpb.Request) (string, error) {
 	return cgroup, checkCgroup(cgroup)
 }
 
+// maxIdentifier is more than UIDs (36 bytes) and the identifiers of containers (64)
+// have.
+const maxIdentifier = 128
+
+// isIdentifier reports whether a UID or a container's identifier can be a part of
+// a cgroup's name: it has no "/", and is neither "." nor "..".
+func isIdentifier(id string) bool {
+	return id != "" && len(id) <= maxIdentifier && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool { return r == '.' || notFileName(r) })
+}
+
+// CheckPod checks that a cgroup is the one that the kubelet makes for the pod with
+// a UID, and returns the QoS class that it is in. Nothing else that names a cgroup
+// is to be believed: an annotation is the pod author's, and even a runtime's word
+// may come from one.
+//
+// Any other path is a *[CgroupError].
+func (l Layout) CheckPod(pod hookpb.PodMeta, cgroup string) (hookpb.QOSClass, error) {
+	e := &CgroupError{Pod: pod, Claimed: cgroup}
+	if !isIdentifier(pod.UID) {
+		return 0, e
+	}
+	for _, class := range [...]hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		want := l.Pod(class, pod.UID)
+		if cgroup == want {
+			return class, nil
+		}
+		e.Want = append(e.Want, want)
+	}
+	return 0, e
+}
+
+// CheckContainer checks that a cgroup can be that of a container in its pod's: it
+// lies right in that, and its name is the container's identifier, which a prefix
+// with a "-" and the suffix ".scope" may surround. Any other path is a
+// *[CgroupError].
+func (l Layout) CheckContainer(pod hookpb.PodMeta, parent string, container hookpb.ContainerMeta, cgroup string) error {
+	e := &CgroupError{Pod: pod, Container: container, Claimed: cgroup}
+	if isIdentifier(container.ID) {
+		e.Want = []string{l.Container(parent, container.ID)}
+		name, ok := strings.CutPrefix(cgroup, parent+"/")
+		name = strings.TrimSuffix(name, ".scope")
+		prefix, ends := strings.CutSuffix(name, container.ID)
+		if ok && ends && (prefix == "" || isIdentifier(prefix) && strings.HasSuffix(prefix, "-")) {
+			return nil
+		}
+	}
+	return e
+}
+
 // CgroupOf returns the cgroup that a request is about in the layout of the
 // kubelet's cgroupfs driver, see [Layout.Of].
 func CgroupOf(req *hookpb.Request) (string, error) { return Layout{}.Of(req) }
-
-// Class returns the QoS class of the pod with a cgroup.
-func (l Layout) Class(pod string) hookpb.QOSClass {
-	switch rest := "/" + pod; {
-	case strings.Contains(rest, "/burstable/"), strings.Contains(rest, "kubepods-burstable"):
-		return hookpb.QOSBurstable
-	case strings.Contains(rest, "/besteffort/"), strings.Contains(rest, "kubepods-besteffort"):
-		return hookpb.QOSBestEffort
-	case strings.Contains(rest, "/kubepods/"), strings.Contains(rest, "kubepods-pod"):
-		return hookpb.QOSGuaranteed
-	}
-	return hookpb.QOSUnspecified
-}

@@ -1,6 +1,9 @@
 package hooks_test
 
 import (
+	"errors"
+	"path"
+	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -36,15 +39,104 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-func TestLayoutKnowsTheClassOfAPod(t *testing.T) {
-	for _, l := range []hooks.Layout{{}, {Root: "/node"}, {Driver: hooks.Systemd}, {Driver: hooks.Systemd, Root: "/node"}} {
-		for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
-			if got := l.Class(l.Pod(class, "8dbc5577-d0e2")); got != class {
-				t.Errorf("the class of %s is %s, want %s", l.Pod(class, "8dbc5577-d0e2"), got, class)
+// What a runtime says of its cgroups, for each runtime and driver, is believed if
+// it is what the kubelet makes of the UID.
+func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
+	const uid, id = "8dbc5577-d0e2-4706-8787-57d52c03ddf2", "4b1f0c6a2f3e"
+	// A static pod goes by the hash of its configuration.
+	const static = "0123456789abcdef0123456789abcdef"
+	cgroupfs, systemd := hooks.Layout{}, hooks.Layout{Driver: hooks.Systemd}
+	for _, c := range []struct {
+		name              string
+		layout            hooks.Layout
+		uid               string
+		parent, container string // As the runtime has them.
+		want              hookpb.QOSClass
+	}{
+		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, hookpb.QOSBurstable},
+		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookpb.QOSBestEffort},
+		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookpb.QOSGuaranteed},
+		{"CRI-O with cgroupfs", hooks.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookpb.QOSBestEffort},
+		{"CRI-O with systemd", hooks.Layout{Driver: hooks.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookpb.QOSBurstable},
+		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookpb.QOSBurstable},
+		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, hookpb.QOSGuaranteed},
+		{"another cgroupRoot", hooks.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookpb.QOSGuaranteed},
+		{"another cgroupRoot with systemd", hooks.Layout{Driver: hooks.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookpb.QOSBurstable},
+		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, hookpb.QOSGuaranteed},
+
+		{"another pod's", cgroupfs, uid, "/kubepods/burstable/pod" + static, "/kubepods/burstable/pod" + static + "/" + id, 0},
+		{"another root's", cgroupfs, uid, "/node/kubepods/pod" + uid, "/node/kubepods/pod" + uid + "/" + id, 0},
+		{"a cgroup that another pod made in its own", cgroupfs, uid, "/kubepods/pod" + static + "/kubepods/pod" + uid, "/kubepods/pod" + static + "/kubepods/pod" + uid + "/" + id, 0},
+		{"the system's", systemd, uid, "system.slice", "system.slice:cri-containerd:" + id, 0},
+		{"the kubelet's reserve", cgroupfs, uid, "/kube-reserved", "/kube-reserved/" + id, 0},
+		{"the kubelet's root", systemd, uid, "kubepods.slice", "kubepods.slice:cri-containerd:" + id, 0},
+		{"a class", cgroupfs, uid, "/kubepods/burstable", "/kubepods/burstable/" + id, 0},
+		{"the user's", systemd, uid, "user.slice/user-1000.slice", "user-1000.slice:cri-containerd:" + id, 0},
+		{"a slice of the UID elsewhere", systemd, static, "evil-kubepods-pod" + static + ".slice", "evil-kubepods-pod" + static + ".slice:cri-containerd:" + id, 0},
+		{"a slice that climbs", systemd, uid, "../system.slice", "../system.slice:cri-containerd:" + id, 0},
+		{"the other driver's", systemd, uid, "/kubepods/pod" + uid, "/kubepods/pod" + uid + "/" + id, 0},
+		{"nothing", cgroupfs, uid, "", "", 0},
+		{"the root", cgroupfs, uid, "/", "/" + id, 0},
+		{"a UID that is a path", cgroupfs, "../burstable/podvictim", "/kubepods/burstable/podvictim", "/kubepods/burstable/podvictim/" + id, 0},
+		{"a UID that is a slice", systemd, "x.slice", "kubepods-podx.slice.slice", "kubepods-podx.slice.slice:cri-containerd:" + id, 0},
+		{"no UID", cgroupfs, "", "/kubepods/pod", "/kubepods/pod/" + id, 0},
+	} {
+		pod, container := hookpb.PodMeta{Namespace: "shop", Name: "web", UID: c.uid}, hookpb.ContainerMeta{Name: "nginx", ID: id}
+		parent := c.layout.Parent(c.parent)
+		got, err := c.layout.CheckPod(pod, parent)
+		if got != c.want || (err == nil) != (c.want != 0) {
+			t.Errorf("%s: got %s, error %v", c.name, got, err)
+		}
+		if c.want == 0 {
+			if refused := (*hooks.CgroupError)(nil); !errors.As(err, &refused) || refused.Claimed != parent || !errors.Is(err, hooks.ErrEscapes) {
+				t.Errorf("%s: got error %v", c.name, err)
+			}
+			continue
+		}
+		own := c.layout.Path(c.container)
+		if err := c.layout.CheckContainer(pod, parent, container, own); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		for _, claimed := range []string{
+			"", parent, parent + "/", parent + "/x", parent + "/" + id + "/init", parent + "/x/" + id, parent + "/.." + id, parent + "/../" + id, parent + "/x" + id, "system.slice/" + id, own + "/x", own + "x", own + "/",
+		} {
+			if err := c.layout.CheckContainer(pod, parent, container, claimed); err == nil {
+				t.Errorf("%s: the container is in %q", c.name, claimed)
 			}
 		}
-		if got := l.Class("system.slice/x"); got != hookpb.QOSUnspecified {
-			t.Errorf("the class of another cgroup is %s", got)
+		for _, id := range []string{"", ".", "..", "../x", "a/b", ".x", "a.slice", "a b", "a\x00", strings.Repeat("a", 129)} {
+			container.ID = id
+			if err := c.layout.CheckContainer(pod, parent, container, parent+"/"+id); err == nil {
+				t.Errorf("%s: the identifier %q is one", c.name, id)
+			}
 		}
 	}
+}
+
+// FuzzCheckedCgroups holds that a cgroup that is believed is the pod's, or lies right
+// in it, whatever a runtime calls it.
+func FuzzCheckedCgroups(f *testing.F) {
+	f.Add("8dbc5577", "4b1f", "/kubepods/burstable/pod8dbc5577", "/kubepods/burstable/pod8dbc5577/4b1f", false)
+	f.Add("8dbc-5577", "4b1f", "kubepods-pod8dbc_5577.slice", "kubepods-pod8dbc_5577.slice:cri-containerd:4b1f", true)
+	f.Add("../x", "../y", "kubepods/../x", "kubepods/../x/../y", false)
+	f.Fuzz(func(t *testing.T, uid, id, claimedParent, claimed string, systemd bool) {
+		layout := hooks.Layout{}
+		if systemd {
+			layout.Driver = hooks.Systemd
+		}
+		pod, parent, own := hookpb.PodMeta{UID: uid}, layout.Parent(claimedParent), layout.Path(claimed)
+		class, err := layout.CheckPod(pod, parent)
+		if err != nil {
+			return
+		}
+		if parent != layout.Pod(class, uid) || path.Clean(parent) != parent || !strings.HasPrefix(parent, "kubepods") || strings.Contains(parent, "..") {
+			t.Errorf("%q is the cgroup of the pod %q", parent, uid)
+		}
+		if layout.CheckContainer(pod, parent, hookpb.ContainerMeta{ID: id}, own) != nil {
+			return
+		}
+		if path.Clean(own) != own || path.Dir(own) != parent || !strings.Contains(path.Base(own), id) || id == "" {
+			t.Errorf("%q is the cgroup of the container %q in %q", own, id, parent)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -35,8 +36,10 @@ var numberFields = [...]struct {
 	{"memory_min_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryMinBytes }, 0, maxBytes, true},
 	{"memory_low_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryLowBytes }, 0, maxBytes, true},
 	{"memory_high_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryHighBytes }, 0, maxBytes, true},
-	// include/uapi/linux/oom.h.
-	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -1000, 1000, false},
+	// include/uapi/linux/oom.h has -1000, which exempts a process. Below the score of
+	// a guaranteed pod (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj) are
+	// the kubelet and the runtime.
+	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -997, 1000, false},
 }
 
 // numbersOf returns the numbers in the order of numberFields.
@@ -135,18 +138,43 @@ func hasKeyed(d *hookpb.Decision) bool {
 		d.Resources != nil && len(d.Resources.Unified) != 0
 }
 
-// maxFiles is how many mounts and devices a decision may have: those of several plugins
-// are compared, each with each.
-const maxFiles = 1000
-
 // maxMistakes is how many mistakes a message names.
 const maxMistakes = 20
 
+// The most entries of a decision, each of which costs the host files to look at, now
+// or as long as the cgroup is there. Maps that cost memory alone have the limit of
+// the decision's bytes.
+const (
+	maxUnified = 64
+	maxMounts  = 128
+	maxDevices = 128
+)
+
 // invalidKeyed returns the mistakes of the maps and lists of the decision.
 func invalidKeyed(d *hookpb.Decision) (errs []error) {
+	unified := 0
+	if d.Resources != nil {
+		unified = len(d.Resources.Unified)
+	}
+	for _, f := range [...]struct {
+		field   Fields
+		n, most int
+	}{{FieldUnified, unified, maxUnified}, {FieldContainerMounts, len(d.ContainerMounts), maxMounts}, {FieldContainerDevices, len(d.ContainerDevices), maxDevices}} {
+		if f.n > f.most {
+			errs = append(errs, fmt.Errorf("%s has %d entries, want at most %d", f.field, f.n, f.most))
+		}
+	}
+	if errs != nil {
+		return errs
+	}
 	if d.Resources != nil {
 		for file, value := range d.Resources.Unified {
-			if err := checkUnified(file, value); err != nil {
+			err := checkUnified(file, value)
+			if field := fieldOfFile[file]; err == nil && field != 0 {
+				// Its range, its owner and its levels would not count.
+				err = fmt.Errorf("%s writes the file", field)
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("unified[%.200q]: %w", file, err))
 			}
 		}
@@ -161,11 +189,8 @@ func invalidKeyed(d *hookpb.Decision) (errs []error) {
 			errs = append(errs, fmt.Errorf("container_envs[%.200q]: not an environment variable", name))
 		}
 	}
-	switch n := len(d.ContainerMounts) + len(d.ContainerDevices); {
-	case n == 0:
+	if len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
 		return errs
-	case n > maxFiles:
-		return append(errs, fmt.Errorf("it has %d mounts and devices, more than %d", n, maxFiles))
 	}
 	seen := map[string]bool{}
 	for i := range d.ContainerMounts {
@@ -183,8 +208,8 @@ func invalidKeyed(d *hookpb.Decision) (errs []error) {
 	return errs
 }
 
-// checkMount checks a mount. What a plugin may mount is for the plugin's owner
-// to say; that it is a mount, and one only of its place, is for us.
+// checkMount checks that a mount is one, and the only one of its place. What a
+// plugin may mount is for its [Grants].
 func checkMount(m *hookpb.Mount, seen map[string]bool) error {
 	switch {
 	case !cleanPath(m.Destination):
@@ -228,7 +253,7 @@ func checkDevice(v *hookpb.Device, seen map[string]bool) error {
 		name string
 		n    *int64
 		max  int64
-	}{{"file_mode", v.FileMode, 0o7777}, {"uid", v.UID, math.MaxUint32}, {"gid", v.GID, math.MaxUint32}} {
+	}{{"file_mode", v.FileMode, 0o777}, {"uid", v.UID, math.MaxUint32}, {"gid", v.GID, math.MaxUint32}} {
 		if p.n != nil && (*p.n < 0 || *p.n > p.max) {
 			return fmt.Errorf("%s is %d, want 0 to %d", p.name, *p.n, p.max)
 		}
@@ -247,9 +272,21 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // kernfs takes.
 const maxValue = 4095
 
+// unifiedControllers are the controllers of cgroup v2
+// (Documentation/admin-guide/cgroup-v2.rst).
+var unifiedControllers = [...]string{"cpu", "cpuset", "dmem", "hugetlb", "io", "memory", "misc", "pids", "rdma"}
+
+// fieldOfFile are the fields that stand for files of cgroup v2.
+var fieldOfFile = map[string]Fields{
+	"cpu.weight": FieldCPUShares, "cpu.weight.nice": FieldCPUShares, "cpu.max": FieldCFSQuota | FieldCFSPeriod, "cpu.max.burst": FieldCPUBurst,
+	"cpu.idle": FieldCPUIdle, "cpu.bvt_warp_ns": FieldCPUBvt, "cpuset.cpus": FieldCPUSetCPUs, "cpuset.mems": FieldCPUSetMems,
+	"memory.max": FieldMemoryLimit, "memory.high": FieldMemoryHigh, "memory.low": FieldMemoryLow, "memory.min": FieldMemoryMin,
+}
+
 // checkUnified checks a file of cgroup v2 and what to write to it. The files of
-// the core are not for plugins: cgroup.kill and cgroup.procs do more than
-// configure.
+// the core are not for plugins, and neither are those that do more than to
+// configure the one cgroup: cgroup.kill and memory.reclaim act, cpuset.cpus.partition
+// takes CPUs from others.
 func checkUnified(file, value string) error {
 	controller, name, dotted := strings.Cut(file, ".")
 	switch {
@@ -257,6 +294,10 @@ func checkUnified(file, value string) error {
 		return errors.New(`not a cgroup file's name like "io.weight"`)
 	case controller == "cgroup":
 		return errors.New("a file of the cgroup core, not of a controller")
+	case !slices.Contains(unifiedControllers[:], controller):
+		return fmt.Errorf("%q is not a controller: there are %s", controller, strings.Join(unifiedControllers[:], ", "))
+	case file == "memory.reclaim", name == "pressure", name == "peak", strings.HasSuffix(name, ".peak"), file == "cpuset.cpus.partition", file == "cpuset.cpus.exclusive":
+		return errors.New("a file that does more than to configure the cgroup")
 	case value == "" || len(value) > maxValue:
 		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(value), maxValue)
 	case strings.ContainsFunc(value, isControl):

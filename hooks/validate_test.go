@@ -48,9 +48,9 @@ func TestHostileDecisions(t *testing.T) {
 		d    *hookpb.Decision
 		want string
 	}{
-		{"many mounts", files(maxFiles, "/m%d"), ""},
-		{"very many mounts", files(maxFiles+1, "/m%d"), "it has 1001 mounts and devices, more than 1000"},
-		{"many mistakes", files(maxFiles, "m%d"), "980 more mistakes"},
+		{"many mounts", files(maxMounts, "/m%d"), ""},
+		{"very many mounts", files(maxMounts+1, "/m%d"), "container_mounts has 129 entries, want at most 128"},
+		{"many mistakes", files(maxMounts, "m%d"), "108 more mistakes"},
 		{"a long list of ranges", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "0")}}, ""},
 		{"a long list with a mistake", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "x")}}, "is not a list of numbers below 8192"},
 		{"a long name that is none", &hookpb.Decision{ContainerEnvs: map[string]string{strings.Repeat("=", 1<<17): ""}}, "not an environment variable"},

@@ -33,6 +33,10 @@ type Metadata struct {
 	// Projection names the fields of objects that the guest reads, as in
 	// "node.metadata.labels"; none means everything.
 	Projection []string `json:"projection,omitempty"`
+	// Decides names the fields that the decisions of a hook may set, as in
+	// "cpu_shares" and "container_envs[GOGC]"; none says nothing about them. A host
+	// refuses a guest that names what it does not grant.
+	Decides []string `json:"decides,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`
 	// ABI is the version of the ABI, 1.
@@ -80,6 +84,9 @@ func (m *Metadata) Validate() error {
 	text("sdk", m.SDK)
 	for _, path := range m.Projection {
 		text("projection", path)
+	}
+	for _, field := range m.Decides {
+		text("decides", field)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("metadata: %w", err)

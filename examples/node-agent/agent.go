@@ -49,7 +49,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cfg.CacheDir}); err != nil {
 		return nil, err
 	}
-	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, Logger: logger}); err != nil {
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger}); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root

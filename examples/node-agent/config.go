@@ -24,6 +24,9 @@ type config struct {
 	DryRun bool `json:"dryRun"`
 	// Follow swaps a plugin in whenever its file holds another.
 	Follow bool `json:"follow"`
+	// HostRoot is where the root of the node's file system is, for mounts and devices
+	// that plugins are granted: /host in a container that has it there.
+	HostRoot string `json:"hostRoot"`
 	// Cgroup says where the cgroups are.
 	Cgroup struct {
 		Root string `json:"root"`
@@ -73,6 +76,7 @@ type pluginConfig struct {
 	Stages        []string        `json:"stages"`
 	Levels        []string        `json:"levels"`
 	Owns          []string        `json:"owns"`
+	Grants        hooks.Grants    `json:"grants"`
 	Projection    []string        `json:"projection"`
 	Timeout       metav1.Duration `json:"timeout"`
 	FailurePolicy string          `json:"failurePolicy"`
@@ -142,7 +146,7 @@ func (c *config) plugins() ([]hooks.PluginConfig, error) {
 				// One that keeps failing must not cost each container its timeout.
 				Disable: host.Disable{After: 10, MaxBackoff: time.Minute},
 			},
-			Order: p.Order, Owns: p.Owns, Projection: p.Projection, DryRun: p.DryRun,
+			Order: p.Order, Owns: p.Owns, Grants: p.Grants, Projection: p.Projection, DryRun: p.DryRun,
 			Selector: hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 		}
 		var err error

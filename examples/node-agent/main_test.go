@@ -177,6 +177,9 @@ plugins:
 	for text, want := range map[string]string{
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`,
+		"plugins: [{name: a, file: a.wasm, grants: {mount: []}}]":                                           "unknown field",
+		"{nri: {}, plugins: [{name: a, file: a.wasm, grants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": grants: env "*" is not a name`,
+		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], grants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; grants {"env":["GOGC"]} would allow it`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -184,6 +187,38 @@ plugins:
 		if err := run(t.Context(), []string{"-config", file, "-check"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %s", text, err, want)
 		}
+	}
+}
+
+// The grants that the configuration has as an example are ones, and -check loads a
+// plugin with them.
+func TestTheGrantsOfTheExample(t *testing.T) {
+	b, err := os.ReadFile("deploy/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(b)) {
+		if line, ok := strings.CutPrefix(line, "#   "); ok {
+			text.WriteString("  " + line)
+		}
+	}
+	cfg := new(config)
+	plugin := "- name: p\n  file: " + plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"] + "\n"
+	if err := yaml.UnmarshalStrict([]byte("nri: {}\nhostRoot: "+t.TempDir()+"\nplugins:\n"+plugin+text.String()), cfg); err != nil {
+		t.Fatal(err)
+	}
+	g := cfg.Plugins[0].Grants
+	if len(g.Env) == 0 || len(g.Annotations) == 0 || len(g.CDI) == 0 || len(g.Mounts) == 0 || len(g.Devices) == 0 {
+		t.Errorf("the example has %+v", g)
+	}
+	cfg.Cgroup.Root = tree(t)
+	a, err := newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -44,7 +44,11 @@ func (h *Hook) TryConfigure(t testing.TB, configuration string) (*Hook, error) {
 		n, err := h.native.configured(data)
 		return &Hook{native: n}, err
 	}
-	engine, err := adapter.NewEngine(context.Background(), h.module.rt, adapter.Config{Plugins: []adapter.PluginConfig{{Module: h.module.config(data)}}})
+	engine, err := adapter.NewEngine(context.Background(), h.module.rt, adapter.Config{
+		Plugins: []adapter.PluginConfig{{Module: h.module.config(data)}},
+		// A test is no node: it takes what a decision needs from Decision.
+		Audit: func(context.Context, *hookpb.Request, string, *adapter.GrantError) {},
+	})
 	if err != nil {
 		return nil, refusal(t, err)
 	}
@@ -53,6 +57,10 @@ func (h *Hook) TryConfigure(t testing.TB, configuration string) (*Hook, error) {
 }
 
 // Decision is what a hook decides, in the form of codec/hookpb: nil is untouched.
+//
+// What a plugin decides beyond the resources of a cgroup is refused on a node unless
+// its operator grants it. The harness grants everything: the Check method of Grants
+// in package hooks of the host tells whether some grants are enough for a decision.
 type Decision = hookpb.Decision
 
 // Decide asks about one container of the Pod in manifest, YAML or JSON, before it

@@ -5,6 +5,10 @@ import "github.com/kubewasm/kubewasm/guest/internal/wire"
 // Decision is what should change. The zero value changes nothing; what is set by
 // a Set method is changed, everything else stays as it is.
 //
+// All but the Resources needs a grant of the plugin's operator: without it the host
+// refuses the decision. //kubewasm:decides declares the fields, see the command
+// kubewasm, so that a missing grant is found when the guest is loaded.
+//
 // The methods that read are for tests.
 //
 // The message is kubewasm.hooks.v1.Decision of codec/hookpb/hook.proto.
@@ -42,7 +46,8 @@ type Mount struct {
 	Source string
 	// Type is that of the file system: "bind", "tmpfs".
 	Type string
-	// Options are mount options: "rbind", "ro".
+	// Options are mount options: "bind", "ro". With rbind, ro leaves the mounts below
+	// the source writable.
 	Options []string
 }
 
@@ -56,7 +61,7 @@ func (d *Decision) ContainerMounts() []Mount { return d.mounts }
 // Device is a device file of a container, as in linux.devices of the OCI runtime
 // specification.
 type Device struct {
-	// Path is that in the container, absolute and clean.
+	// Path is that in the container and on the node, absolute and clean.
 	Path string
 	// Type is "c" for a character device, "b" for a block device, "p" for a
 	// FIFO, which has no numbers.

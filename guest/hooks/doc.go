@@ -21,6 +21,9 @@
 //	func init() { hooks.Register(offline{}) }
 //	func main() {}
 //
+// What a plugin decides beyond the resources of cgroups, such as variables, mounts
+// and devices of a container, its operator has to grant.
+//
 // It is built with the Go toolchain alone, by the command kubewasm:
 //
 //	go run github.com/kubewasm/kubewasm/guest/kubewasm build .

@@ -154,7 +154,8 @@ func (r *Resources) SetOOMScoreAdj(score int64) { r.setNumber(fieldOOMScoreAdj, 
 func (r *Resources) Unified() Strings { return r.unified }
 
 // SetUnified sets what to write to another file of cgroup v2:
-// ("io.weight", "default 50").
+// ("io.weight", "default 50"). The host refuses files that another method sets, and
+// those that do more than to configure the cgroup.
 func (r *Resources) SetUnified(file, value string) { r.unified.set(file, value) }
 
 func (r *Resources) has(field uint) bool { return r.set&(1<<field) != 0 }

@@ -15,6 +15,7 @@
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
 //	//kubewasm:reads node.metadata.labels node.spec.taints
+//	//kubewasm:decides cpu_shares container_envs[GOGC]
 //
 // reads names the fields of Pods and Nodes that the plugin reads, or those of a
 // hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
@@ -23,8 +24,10 @@
 // which Node it is: Nodes that are equal in what it reads are one to it then, and
 // their names read as empty; a plugin of this SDK needs it not, since the host sees what
 // it asks for. What is not declared reads as empty, and the
-// test harness, package guesttest, runs with what is declared. Then the module is
-// loaded once, so that a plugin that registers nothing fails here.
+// test harness, package guesttest, runs with what is declared. decides names the
+// fields that a hook's decisions set: a node agent whose operator does not grant
+// them refuses the plugin when it is loaded. Then the module is loaded once, so that
+// a plugin that registers nothing fails here.
 //
 // # inspect
 //
@@ -37,6 +40,7 @@
 // Runs a module on the objects of a file: a scheduler plugin schedules its Pods
 // without a spec.nodeName to its Nodes, with the others running there and all
 // objects to be had; an admission plugin is asked about each object, a hook about
-// each Pod and container. It prints verdicts, time and fuel, and exits with 2 if
+// each Pod and container, and what its decisions need to be granted on a node is
+// printed at the end. It prints verdicts, time and fuel, and exits with 2 if
 // a Pod fits no Node or an object is refused, 1 after an error, 0 otherwise.
 package main

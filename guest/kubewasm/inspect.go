@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
@@ -362,7 +363,11 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, cfg host.Config)
 	case abi.KindAdmission:
 		p, err = admission.Load(ctx, rt, admission.PluginConfig{Module: cfg})
 	default:
-		p, err = hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: cfg}}})
+		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
+			Plugins: []hooks.PluginConfig{{Module: cfg}},
+			// What it declares is printed, and granted or not where it runs.
+			Audit: func(context.Context, *hookpb.Request, string, *hooks.GrantError) {},
+		})
 	}
 	if err != nil {
 		return err
@@ -386,6 +391,9 @@ func (r *examination) print(out io.Writer) error {
 			reads = strings.Join(m.Projection, ", ")
 		}
 		line("reads", reads)
+		if len(m.Decides) != 0 {
+			line("decides", strings.Join(m.Decides, ", "))
+		}
 	} else {
 		line("metadata", "none")
 	}

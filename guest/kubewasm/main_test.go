@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -101,7 +102,8 @@ func TestMistakes(t *testing.T) {
 		"registers no plugin":                   {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
 		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; there are pod, container, pod_labels`, `projection "pod_labels[" is no field of a request`}},
-		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads", "main.go:11: //kubewasm:version is there twice"}},
+		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
+		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads, decides", "main.go:11: //kubewasm:version is there twice"}},
 		"inspect of nothing":                    {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
 		"inspect of something else":             {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
 		"unknown format":                        {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
@@ -172,6 +174,9 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"pod_labels[tier]", "resources"}, got.Metadata.Projection); diff != "" || got.Problems != nil {
 		t.Errorf("problems %q, projection (-want +got):\n%s", got.Problems, diff)
+	}
+	if diff := cmp.Diff([]string{"container_envs[GOGC]", "cpu_shares"}, got.Metadata.Decides); diff != "" {
+		t.Errorf("decides (-want +got):\n%s", diff)
 	}
 }
 
@@ -246,6 +251,26 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a hook that needs grants", func(t *testing.T) {
+		script := "env GOGC 50\nmount /models /var/lib/models\ndevice /dev/nvidia0 c 195:0"
+		code, out, stderr := kubewasm(t, "run", "../../hooks/testdata/scripted", "-f", file(t, "cluster.yaml", fmt.Sprintf(`
+{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {%[1]s/Container: %[2]q}}, spec: {containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {%[1]s: "annotation cdi.k8s.io/ x"}}}
+`, "scripted", script)))
+		if code != 2 {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		for _, want := range []string{
+			"envs=map[GOGC:50] mount=bind:/var/lib/models:/models(ro) device=/dev/nvidia0(c 195:0)",
+			`container_annotations[cdi.k8s.io/] = "x" is not granted: it is no key of CDI`,
+			"\nOn a node these decisions need:\n  grants: {\"env\":[\"GOGC\"],\"mounts\":[{\"source\":\"/var/lib/models\",\"destination\":\"/models\"}],\"devices\":[\"/dev/nvidia0\"]}\n",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("not printed: %s\n%s", want, out)
+			}
+		}
+	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
 		// The flags may stand behind the directory.
 		code, out, stderr := kubewasm(t, "run", "../guesttest/internal/neighbour", "-f", file(t, "cluster.yaml", `

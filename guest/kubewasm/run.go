@@ -358,7 +358,16 @@ func (t *trial) hook(ctx context.Context) error {
 	if len(t.objects.Pods) == 0 {
 		return errors.New("a hook needs Pods, and there are none")
 	}
-	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: t.cfg}}})
+	// Nothing comes of the decisions, so they are shown, with what they would need.
+	var needs hooks.Grants
+	var never []*hooks.GrantError
+	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: t.cfg}}, Audit: func(_ context.Context, _ *hookpb.Request, _ string, err *hooks.GrantError) {
+		if err.Grants == nil {
+			never = append(never, err)
+			return
+		}
+		needs.Add(err.Grants)
+	}})
 	if err != nil {
 		return err
 	}
@@ -371,7 +380,11 @@ func (t *trial) hook(ctx context.Context) error {
 			if request.Container.Name != "" {
 				about += " container " + request.Container.Name
 			}
+			never = nil
 			decision, err := engine.Decide(ctx, request)
+			for _, refused := range never {
+				err = errors.Join(err, refused)
+			}
 			if err != nil {
 				t.refusals++
 				fmt.Fprintf(t.out, "%s\tfailed\t%s\t%v\n", about, t.cost(), err)
@@ -380,7 +393,11 @@ func (t *trial) hook(ctx context.Context) error {
 			fmt.Fprintf(t.out, "%s\tdecided\t%s\t%s\n", about, t.cost(), decided(decision))
 		}
 	}
-	return nil
+	b, err := json.Marshal(needs)
+	if err == nil && string(b) != "{}" {
+		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  grants: %s\n", b)
+	}
+	return err
 }
 
 // decided writes a decision in one line.
@@ -419,6 +436,12 @@ func decided(d *hookpb.Decision) string {
 	}
 	if len(d.ContainerEnvs) != 0 {
 		parts = append(parts, fmt.Sprint("envs=", d.ContainerEnvs))
+	}
+	for _, m := range d.ContainerMounts {
+		parts = append(parts, fmt.Sprintf("mount=%s:%s:%s(%s)", m.Type, m.Source, m.Destination, strings.Join(m.Options, ",")))
+	}
+	for _, v := range d.ContainerDevices {
+		parts = append(parts, fmt.Sprintf("device=%s(%s %d:%d)", v.Path, v.Type, v.Major, v.Minor))
 	}
 	if len(parts) == 0 {
 		return "nothing changes"

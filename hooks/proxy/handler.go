@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -49,6 +50,8 @@ type Handler struct {
 	mu sync.Mutex
 	// containers are by the UID of the pod and their name.
 	containers map[string]map[string]container
+	// refused counts the cgroups that were not what they were claimed to be.
+	refused atomic.Uint64
 }
 
 // container is what is known of a container from the time before it had a cgroup.
@@ -121,9 +124,15 @@ func carrying(stage hookpb.Stage) bool {
 //     events only those before a creation and an update tell them: those of other
 //     events are not looked at, and the plugins see what was asked before, or
 //     nothing.
+//   - A cgroup that is not the one that the Layout has for the pod's UID, or does
+//     not lie in it, is not believed, whoever names it: the request goes to the
+//     plugins without a cgroup and a QoS class, the runtime is told what they
+//     decide of its container, and nothing is written here. It is logged, and
+//     counted by [Handler.Refused].
 //   - What a runtime has been told it writes itself, but that is not awaited: the
 //     enforcer compares, and writes what differs.
 func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+	req, cgroup = h.own(req, cgroup)
 	if req.Level == hookpb.LevelContainer {
 		asked := *req
 		asked.Resources = h.asked(req)
@@ -167,6 +176,39 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 	h.put(ctx, req, cgroup, d.Resources)
 	return carried, nil
 }
+
+// own returns the request and the cgroup that it is about without what is not the
+// pod's own.
+func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, string) {
+	if req.Level == hookpb.LevelQOS || req.CgroupParent == "" && cgroup == "" {
+		return req, cgroup
+	}
+	class, err := h.cfg.Layout.CheckPod(req.Pod, req.CgroupParent)
+	checked := *req
+	checked.QOSClass = class
+	switch {
+	case err != nil:
+		checked.CgroupParent, cgroup = "", ""
+	case cgroup == "":
+	case req.Level == hookpb.LevelContainer:
+		if err = h.cfg.Layout.CheckContainer(req.Pod, req.CgroupParent, req.Container, cgroup); err != nil {
+			cgroup = ""
+		}
+	default:
+		if _, err = h.cfg.Layout.CheckPod(req.Pod, cgroup); err != nil {
+			cgroup = ""
+		}
+	}
+	if err != nil {
+		h.refused.Add(1)
+		h.cfg.Logger.Warn("nothing is written for what claims another's cgroup", slog.String("stage", req.Stage.String()), slog.Any("error", err))
+	}
+	return &checked, cgroup
+}
+
+// Refused returns how many events have claimed a cgroup that was not the pod's or
+// the container's own.
+func (h *Handler) Refused() uint64 { return h.refused.Load() }
 
 // WithTimeout returns a context that ends early enough for an answer.
 func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -51,6 +51,7 @@ func newAgent(t *testing.T, enforcer hooks.EnforcerConfig, timeout time.Duration
 	}
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{
 		Module: host.Config{Name: "p", Source: host.File(file), Guest: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)},
+		Grants: hooks.Grants{Env: []string{"A"}, Annotations: []string{"lost"}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -100,10 +101,13 @@ func (a *agent) read(file string) string {
 	return strings.TrimSpace(string(b))
 }
 
+// podCgroup is that of the pod of the tests.
+const podCgroup = "kubepods/burstable/podu1"
+
 func request(stage hookpb.Stage, script string) *hookpb.Request {
 	return &hookpb.Request{
 		Stage: stage, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookpb.ContainerMeta{Name: "nginx", ID: "c1"},
-		PodAnnotations: map[string]string{"p": script}, CgroupParent: "pod", Resources: &hookpb.Resources{CFSQuotaUS: new(int64(80_000))},
+		PodAnnotations: map[string]string{"p": script}, CgroupParent: podCgroup, Resources: &hookpb.Resources{CFSQuotaUS: new(int64(80_000))},
 	}
 }
 
@@ -112,7 +116,7 @@ func request(stage hookpb.Stage, script string) *hookpb.Request {
 func TestADecisionIsSplit(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
 	script := "divide_quota 2\ncpu_burst_us 500\nenv A 1\nannotation lost x"
-	got, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, script), "pod/c1")
+	got, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, script), podCgroup+"/c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,37 +130,37 @@ func TestADecisionIsSplit(t *testing.T) {
 
 	// The runtime makes it, and says afterwards what it made of our answer. A
 	// plugin that is asked at the creation only has its way as well.
-	a.make("pod/c1")
+	a.make(podCgroup + "/c1")
 	after := request(hookpb.PostStartContainer, "divide_quota 2")
 	after.Resources.CFSQuotaUS = new(int64(40_000))
-	got, err = a.handler.Handle(t.Context(), after, "pod/c1")
+	got, err = a.handler.Handle(t.Context(), after, podCgroup+"/c1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if hooks.FieldsOf(got) != 0 {
 		t.Errorf("after the start the runtime is told %v", got)
 	}
-	if max, burst := a.read("pod/c1/cpu.max"), a.read("pod/c1/cpu.max.burst"); max != "40000 100000" || burst != "500" {
+	if max, burst := a.read(podCgroup+"/c1/cpu.max"), a.read(podCgroup+"/c1/cpu.max.burst"); max != "40000 100000" || burst != "500" {
 		t.Errorf("the cgroup has %s and %s", max, burst)
 	}
 
 	update := request(hookpb.PreUpdateContainerResources, "divide_quota 2\ncpu_burst_us 300")
 	update.Resources = &hookpb.Resources{CFSQuotaUS: new(int64(60_000))}
-	got, err = a.handler.Handle(t.Context(), update, "pod/c1")
+	got, err = a.handler.Handle(t.Context(), update, podCgroup+"/c1")
 	if err != nil || *got.Resources.CFSQuotaUS != 30_000 || got.Resources.CPUBurstUS != nil {
 		t.Errorf("of the update the runtime is told %+v, error %v", got.Resources, err)
 	}
-	if burst := a.read("pod/c1/cpu.max.burst"); burst != "300" {
+	if burst := a.read(podCgroup + "/c1/cpu.max.burst"); burst != "300" {
 		t.Errorf("the burst is %s", burst)
 	}
-	if _, err := a.handler.Handle(t.Context(), request(hookpb.PostStopContainer, "error x"), "pod/c1"); err == nil {
+	if _, err := a.handler.Handle(t.Context(), request(hookpb.PostStopContainer, "error x"), podCgroup+"/c1"); err == nil {
 		t.Error("the plugin's failure is kept from the runtime")
 	}
 	if a.state.Len() != 0 {
 		t.Errorf("the state has %v after the end", a.state.All())
 	}
 	// What was asked is forgotten with the container.
-	again, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), "pod/c1")
+	again, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || hooks.FieldsOf(again) != 0 {
 		t.Errorf("got %v, error %v", again, err)
 	}
@@ -165,19 +169,19 @@ func TestADecisionIsSplit(t *testing.T) {
 // All that is decided on a pod is written: its cgroup is not the runtime's.
 func TestAPodIsWritten(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
-	a.make("pod")
+	a.make(podCgroup)
 	req := request(hookpb.PreRunPodSandbox, "cpu_shares 2")
 	req.Level, req.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
-	got, err := a.handler.Handle(t.Context(), req, "pod")
+	got, err := a.handler.Handle(t.Context(), req, podCgroup)
 	if err != nil || hooks.FieldsOf(got) != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
-	if weight := a.read("pod/cpu.weight"); weight != "1" {
+	if weight := a.read(podCgroup + "/cpu.weight"); weight != "1" {
 		t.Errorf("the weight is %s", weight)
 	}
 	req.Stage = hookpb.PostStopPodSandbox
-	_, err = a.handler.Handle(t.Context(), req, "pod")
-	if d, ok := a.state.Get("pod"); err != nil || ok {
+	_, err = a.handler.Handle(t.Context(), req, podCgroup)
+	if d, ok := a.state.Get(podCgroup); err != nil || ok {
 		t.Errorf("after the end: %v, error %v", d, err)
 	}
 }
@@ -185,13 +189,13 @@ func TestAPodIsWritten(t *testing.T) {
 // A runtime that was restarted does not tell of the end of what it ran before.
 func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
-	a.make("pod/c1")
+	a.make(podCgroup + "/c1")
 	for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer} {
-		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), "pod/c1"); err != nil {
+		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), podCgroup+"/c1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(a.root, "pod")); err != nil {
+	if err := os.RemoveAll(filepath.Join(a.root, podCgroup)); err != nil {
 		t.Fatal(err)
 	}
 	other := request(hookpb.PreRunPodSandbox, "")
@@ -200,11 +204,11 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.handler.Wait()
-	if d, ok := a.state.Get("pod/c1"); ok {
+	if d, ok := a.state.Get(podCgroup + "/c1"); ok {
 		t.Errorf("the state has %v", d)
 	}
 	// What was asked is forgotten, too.
-	got, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), "pod/c1")
+	got, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || hooks.FieldsOf(got) != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
@@ -222,7 +226,7 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(a.root, "kubepods/burstable/cpu.weight"), []byte(drift), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.handler.Handle(t.Context(), req, "pod"); err != nil {
+		if _, err := a.handler.Handle(t.Context(), req, podCgroup); err != nil {
 			t.Fatal(err)
 		}
 		a.handler.Wait()
@@ -236,14 +240,14 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 
 func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{DryRun: true}, 0)
-	a.make("pod/c1")
+	a.make(podCgroup + "/c1")
 	for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer} {
-		got, err := a.handler.Handle(t.Context(), request(stage, "cpu_shares 2"), "pod/c1")
+		got, err := a.handler.Handle(t.Context(), request(stage, "cpu_shares 2"), podCgroup+"/c1")
 		if err != nil || hooks.FieldsOf(got) != 0 {
 			t.Errorf("%s: got %v, error %v", stage, got, err)
 		}
 	}
-	if weight := a.read("pod/c1/cpu.weight"); weight != "100" {
+	if weight := a.read(podCgroup + "/c1/cpu.weight"); weight != "100" {
 		t.Errorf("the weight is %s", weight)
 	}
 }
@@ -251,8 +255,83 @@ func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 50*time.Millisecond)
 	start := time.Now()
-	_, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, "loop"), "pod/c1")
+	_, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, "loop"), podCgroup+"/c1")
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
 		t.Errorf("after %s, error %v", time.Since(start), err)
+	}
+}
+
+// Nobody makes the handler write into a cgroup that is not the pod's own, nor
+// forget what is decided on it.
+func TestAnothersCgroupIsLeftAlone(t *testing.T) {
+	const victim = "kubepods/burstable/podvictim"
+	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	theirs := []string{"system.slice", "system.slice/kubelet.service", "kubepods", "kubepods/burstable", victim, victim + "/v1"}
+	for _, cgroup := range append(theirs, podCgroup, podCgroup+"/c1", podCgroup+"/c1/init", "kubepods/podu1") {
+		a.make(cgroup)
+	}
+	kept := hooks.Desired{Cgroup: victim + "/v1", PodUID: "victim", Resources: &hookpb.Resources{CPUShares: new(int64(1024))}}
+	refused := uint64(0)
+	for _, c := range []struct {
+		name                   string
+		uid, id, parent, claim string
+	}{
+		{"another pod's parent", "u1", "c1", victim, victim + "/c1"},
+		{"another pod's parent and container", "u1", "v1", victim, victim + "/v1"},
+		{"another pod's container in the own parent", "u1", "c1", podCgroup, victim + "/v1"},
+		{"the system's slice", "u1", "c1", "system.slice", "system.slice/c1"},
+		{"a service", "u1", "kubelet.service", "system.slice", "system.slice/kubelet.service"},
+		{"the kubelet's root", "u1", "c1", "kubepods", "kubepods/c1"},
+		{"the class as the pod", "u1", "podvictim", "kubepods/burstable", victim},
+		{"the class as a container", "u1", "c1", podCgroup, "kubepods/burstable"},
+		{"the pod as its container", "u1", "c1", podCgroup, podCgroup},
+		{"a cgroup that the container made", "u1", "c1", podCgroup, podCgroup + "/c1/init"},
+		{"a path that climbs", "u1", "c1", podCgroup + "/../podvictim", podCgroup + "/../podvictim/c1"},
+		{"a container that climbs", "u1", "c1", podCgroup, podCgroup + "/../podvictim/v1"},
+		{"an identifier that climbs", "u1", "../podvictim/v1", podCgroup, podCgroup + "/../podvictim/v1"},
+		{"an identifier with a directory", "u1", "c1/init", podCgroup, podCgroup + "/c1/init"},
+		{"a UID that climbs", "x/../../podvictim", "c1", victim, victim + "/v1"},
+		{"a UID that is empty", "", "c1", "kubepods/burstable/pod", "kubepods/burstable/pod/c1"},
+		{"a path that is absolute", "u1", "c1", "/" + victim, "/" + victim + "/v1"},
+		{"a path that is not clean", "u1", "c1", "kubepods//burstable/podu1", "kubepods//burstable/podu1/c1"},
+		{"another root", "u1", "c1", "other/kubepods/burstable/podu1", "other/kubepods/burstable/podu1/c1"},
+		{"another driver's", "u1", "c1", "kubepods.slice/kubepods-podu1.slice", "kubepods.slice/kubepods-podu1.slice/cri-containerd-c1.scope"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a.state.Put(kept)
+			for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer, hookpb.Reconcile, hookpb.PostStopContainer} {
+				req := request(stage, "cpu_shares 2")
+				req.Pod.UID, req.Container.ID, req.CgroupParent = c.uid, c.id, c.parent
+				d, err := a.handler.Handle(t.Context(), req, c.claim)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The runtime, which knows its own container, is told all the same.
+				if stage == hookpb.PreCreateContainer && (d.Resources == nil || *d.Resources.CPUShares != 2) {
+					t.Errorf("at %s the runtime is told %v", stage, d)
+				}
+				if refused++; a.handler.Refused() != refused {
+					t.Errorf("at %s, %d are refused, want %d", stage, a.handler.Refused(), refused)
+				}
+			}
+			if d, _ := a.state.Get(kept.Cgroup); d.PodUID != kept.PodUID || a.state.Len() != 1 {
+				t.Errorf("the state is %v", a.state.All())
+			}
+			a.state.RemovePod("victim")
+			for _, cgroup := range append(theirs, podCgroup, podCgroup+"/c1", podCgroup+"/c1/init") {
+				if got := a.read(cgroup + "/cpu.weight"); got != "100" {
+					t.Errorf("%s has the weight %s", cgroup, got)
+				}
+			}
+		})
+	}
+	// The class is what the cgroup says, and the rest goes on.
+	req := request(hookpb.Reconcile, "cpu_shares 2")
+	req.QOSClass = hookpb.QOSGuaranteed
+	if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/crio-c1.scope"); err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := a.state.Get(podCgroup + "/crio-c1.scope"); !ok || d.PodUID != "u1" || a.handler.Refused() != refused {
+		t.Errorf("the state is %v, refused are %d", a.state.All(), a.handler.Refused())
 	}
 }

@@ -13,6 +13,9 @@
 // that comes or goes, wakes it, and it reads before it writes. When hints are
 // lost, and every Config.Resync in any case, it looks at everything.
 //
+// A pod's cgroup is the one that the kubelet makes for its UID. What claims another,
+// in whatever Discovery lists, is an error and left alone.
+//
 // The consistency is eventual: a container runs for a moment before its cgroup
 // is found. Where that is too late, package proxy answers the runtime, with the
 // same plugins and the same state.

@@ -22,7 +22,8 @@ type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	QOSClass             hookpb.QOSClass
-	// Cgroup is the pod's, empty for where the layout has it.
+	// Cgroup is the pod's, empty for where the layout has it by the class and the
+	// UID. A reconciler checks it against the UID, and derives the class from it.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
 	Resources  *hookpb.Resources
@@ -37,17 +38,26 @@ type Container struct {
 	// as it is known.
 	Annotations map[string]string
 	Envs        []hookpb.Env
-	// Cgroup is the container's, empty for where the layout has it.
+	// Cgroup is the container's, empty for where the layout has it. A reconciler
+	// checks that it lies in the pod's.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
 	Resources *hookpb.Resources
+}
+
+func (p *Pod) meta() hookpb.PodMeta {
+	return hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+func (c *Container) meta() hookpb.ContainerMeta {
+	return hookpb.ContainerMeta{Name: c.Name, ID: c.ID}
 }
 
 // request returns the request about a pod.
 func (p *Pod) request(cgroup string) *hookpb.Request {
 	return &hookpb.Request{
 		Stage: hookpb.Reconcile, Level: hookpb.LevelPod, QOSClass: p.QOSClass,
-		Pod:       hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+		Pod:       p.meta(),
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
 		CgroupParent: cgroup, Resources: p.Resources,
 	}
@@ -57,18 +67,19 @@ func (p *Pod) request(cgroup string) *hookpb.Request {
 func (p *Pod) containerRequest(cgroup string, c *Container) *hookpb.Request {
 	req := p.request(cgroup)
 	req.Level = hookpb.LevelContainer
-	req.Container = hookpb.ContainerMeta{Name: c.Name, ID: c.ID}
+	req.Container = c.meta()
 	req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
 	return req
 }
 
-// mirrorAnnotation is on the object that the API server has of a static pod, and
-// says by what the kubelet knows it (k8s.io/kubernetes/pkg/kubelet/types).
-const mirrorAnnotation = "kubernetes.io/config.mirror"
-
 // PodOf converts a Pod object. Its containers are those that the status has an
 // identifier for and that have not ended; their environment is as far as the
 // spec has it in plain text.
+//
+// The UID is the object's, by which the kubelet names the cgroup. That of a static
+// pod is the hash of its configuration, as the kubelet's list has it. The mirror
+// that the API server has of it goes by another, and its annotation
+// kubernetes.io/config.mirror is not believed: any pod can be created with it.
 //
 // The resources are those that the kubelet derives from the spec: see
 // ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes.
@@ -76,9 +87,6 @@ func PodOf(pod *corev1.Pod) Pod {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
 		QOSClass: qosClass(pod), Resources: podResources(pod),
-	}
-	if uid := pod.Annotations[mirrorAnnotation]; uid != "" {
-		p.UID = uid
 	}
 	statuses := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -56,6 +58,9 @@ type Reconciler struct {
 	// synced tells the goroutine that enforces of the end of one.
 	synced chan outcome
 
+	// refused counts the cgroups that were not what they were claimed to be.
+	refused atomic.Uint64
+
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
 	pods map[string]string
@@ -100,11 +105,19 @@ func New(cfg Config) (*Reconciler, error) {
 // they decide. What Discovery does not list any more and has no cgroup leaves
 // the state. One failure does not keep the rest from being done; the errors are
 // joined.
+//
+// A pod whose cgroup is not the one that the Layout has for its UID, whatever
+// Discovery says, is left alone, and so is a container whose cgroup does not lie in
+// its pod's: a *[hooks.CgroupError] names each.
 func (r *Reconciler) Sync(ctx context.Context) (hooks.Report, error) {
 	o := r.decide(ctx)
 	report := r.cfg.Enforcer.Enforce(ctx)
 	return report, errors.Join(o.err, report.Err)
 }
+
+// Refused returns how many cgroups, counted in each round, were not the pod's or
+// the container's own.
+func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
 
 // decide asks the plugins about everything that runs and puts what they decide
 // into the state.
@@ -131,11 +144,26 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		cgroup := r.cfg.Layout.QOS(class)
 		ask(&hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
 	}
+	// refuse reports one that is left alone: those of others are decided on.
+	refuse := func(err error) bool {
+		if err != nil {
+			r.refused.Add(1)
+			errs = append(errs, err)
+		}
+		return err != nil
+	}
 	for i := range pods {
 		p := &pods[i]
 		cgroup := p.Cgroup
 		if cgroup == "" {
 			cgroup = r.cfg.Layout.Pod(p.QOSClass, p.UID)
+		}
+		class, err := r.cfg.Layout.CheckPod(p.meta(), cgroup)
+		if refuse(err) {
+			continue
+		}
+		if p.Cgroup != "" {
+			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
 		ask(p.request(cgroup), cgroup)
@@ -144,6 +172,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			container := c.Cgroup
 			if container == "" {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
+			}
+			if refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
+				continue
 			}
 			ask(p.containerRequest(cgroup, c), container)
 		}
@@ -315,6 +346,9 @@ func (l *loop) add(cgroup string) {
 // meet notes a cgroup that is there. If nothing is known of it, Discovery is
 // asked: now, and soon again.
 func (l *loop) meet(cgroup string) {
+	if !l.ours(cgroup) {
+		return
+	}
 	l.dirty[cgroup] = true
 	if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
 		l.unknown[cgroup] = true
@@ -322,6 +356,19 @@ func (l *loop) meet(cgroup string) {
 		l.demand()
 	}
 	l.add(cgroup)
+}
+
+// ours reports whether a cgroup may be a pod's or a container's: it lies right in that
+// of a QoS class, or in one that does. What a container makes in its own is not
+// decided on, and would cost watches and rounds of discovery as fast as it makes them.
+func (l *loop) ours(cgroup string) bool {
+	parent := path.Dir(cgroup)
+	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		if c := l.cfg.Layout.QOS(class); parent == c || path.Dir(parent) == c {
+			return true
+		}
+	}
+	return false
 }
 
 // drain takes the hints that are there already.

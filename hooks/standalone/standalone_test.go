@@ -3,12 +3,14 @@ package standalone_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -462,7 +464,7 @@ func TestSyncTakesNoInotify(t *testing.T) {
 // A pod that is gone is forgotten, also by plugins that decided nothing on its
 // cgroups.
 func TestReconcilerForgetsPods(t *testing.T) {
-	n := newNode(t, hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: hooks.KeepLast})
+	n := newNode(t, hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: hooks.KeepLast, Grants: hooks.Grants{Env: []string{"A"}}})
 	cgroup, _ := n.make("a")
 	n.list(pod("a", "env A 1"))
 	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
@@ -586,4 +588,170 @@ func TestNewReportsEveryMistake(t *testing.T) {
 			t.Errorf("got error %v, want one with %s", err, want)
 		}
 	}
+}
+
+// claims are pods that Discovery finds beside others, in cgroups of their choice.
+type claims struct {
+	standalone.Discovery
+	pods []standalone.Pod
+}
+
+func (c claims) Pods(ctx context.Context) ([]standalone.Pod, error) {
+	pods, err := c.Discovery.Pods(ctx)
+	return append(slices.Clone(c.pods), pods...), err
+}
+
+// Pods that lie about themselves, or about which somebody does, keep nobody's
+// cgroups but their own, and the others are served as before.
+func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
+	n := newNode(t)
+	victim, victimContainer := n.make("victim")
+	_, honest := n.make("honest")
+	system, service := n.tree.Make("system.slice"), n.tree.Make("system.slice/kubelet.service")
+	burstable := n.layout.QOS(hookpb.QOSBurstable)
+	file, _ := n.shares(2)
+	before := map[string]string{}
+	for _, cgroup := range []string{victim, victimContainer, system, service, burstable, n.layout.QOS(hookpb.QOSGuaranteed)} {
+		before[cgroup] = n.tree.Read(cgroup, file)
+	}
+
+	const evil = "cpu_shares 2"
+	container := func(id string) corev1.Pod {
+		p := pod("liar", evil)
+		p.Status.ContainerStatuses[0].ContainerID = "containerd://" + id
+		return p
+	}
+	annotated := func(key, value string) corev1.Pod {
+		p := pod("liar", evil)
+		p.Annotations[key] = value
+		return p
+	}
+	liar := standalone.Pod{Namespace: "shop", Name: "liar", UID: "liar", Annotations: map[string]string{"p": evil}}
+	in := func(pod, container string) []standalone.Pod {
+		p := liar
+		p.Cgroup = pod
+		p.Containers = []standalone.Container{{Name: "web", ID: "liarc", Cgroup: container}}
+		return []standalone.Pod{p}
+	}
+	own := n.layout.Pod(hookpb.QOSBurstable, "liar")
+	for _, c := range []struct {
+		name   string
+		listed []corev1.Pod
+		claims []standalone.Pod
+		// refused is how many cgroups are, of the pod and its container.
+		refused uint64
+	}{
+		{"the annotation of a mirror pod", []corev1.Pod{annotated("kubernetes.io/config.mirror", "victim")}, nil, 0},
+		{"the annotation of CRI-O", []corev1.Pod{annotated("io.kubernetes.cri-o.CgroupParent", victim)}, nil, 0},
+		{"a UID that climbs", []corev1.Pod{func() corev1.Pod {
+			p := pod("liar", evil)
+			p.UID = "x/../podvictim"
+			return p
+		}()}, nil, 1},
+		{"a UID that names the class above", []corev1.Pod{func() corev1.Pod {
+			p := pod("liar", evil)
+			p.UID = "/.."
+			return p
+		}()}, nil, 1},
+		{"no UID", []corev1.Pod{func() corev1.Pod {
+			p := pod("liar", evil)
+			p.UID = ""
+			return p
+		}()}, nil, 1},
+		{"an identifier of a container that climbs", []corev1.Pod{container("../podvictim/victimc")}, nil, 1},
+		{"an identifier of a container that is the pod above", []corev1.Pod{container("..")}, nil, 1},
+		{"an identifier of a container below another", []corev1.Pod{container("a/b")}, nil, 1},
+		{"the system's slice", nil, in(system, service), 1},
+		{"a service as a container", nil, in(own, service), 1},
+		{"another pod", nil, in(victim, victimContainer), 1},
+		{"another pod's container", nil, in(own, victimContainer), 1},
+		{"the class", nil, in(burstable, victim), 1},
+		{"a path above the root", nil, in("../system.slice", "../system.slice/x"), 1},
+		{"a path that is not clean", nil, in(own+"/../podvictim", own+"/../podvictim/victimc"), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n.restart(hooks.EnforcerConfig{})
+			_, gone := n.make("gone")
+			n.list(append(c.listed, pod("honest", "cpu_shares 300"), pod("gone", "cpu_shares 300"))...)
+			r, err := standalone.New(standalone.Config{
+				Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: claims{standalone.File(n.pods), c.claims}, Layout: n.layout,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, err = r.Sync(t.Context())
+				var refused *hooks.CgroupError
+				if is := errors.As(err, &refused); is != (c.refused != 0) {
+					t.Errorf("got error %v", err)
+				} else if is && (refused.Pod.Name != "liar" || !strings.Contains(err.Error(), refused.Claimed)) {
+					t.Errorf("got error %v", err)
+				}
+			}
+			if r.Refused() != 2*c.refused {
+				t.Errorf("%d are refused in two rounds, want %d", r.Refused(), 2*c.refused)
+			}
+			for cgroup, want := range before {
+				if got := n.tree.Read(cgroup, file); got != want {
+					t.Errorf("%s of %s is %s, was %s", file, cgroup, got, want)
+				}
+			}
+			n.within(0, honest, 300)
+			// What is gone is forgotten all the same.
+			n.tree.Remove(n.layout.Pod(hookpb.QOSBurstable, "gone"))
+			n.list(append(c.listed, pod("honest", "cpu_shares 300"))...)
+			r.Sync(t.Context())
+			if d, ok := n.state.Get(gone); ok {
+				t.Errorf("the state still has %v", d)
+			}
+		})
+	}
+}
+
+// counted counts how often it is asked.
+type counted struct {
+	standalone.Discovery
+	n *atomic.Int64
+}
+
+func (c counted) Pods(ctx context.Context) ([]standalone.Pod, error) {
+	c.n.Add(1)
+	return c.Discovery.Pods(ctx)
+}
+
+// A container that makes cgroups in its own, as one may that has them delegated,
+// costs no round of discovery.
+func TestReconcilerIsNotBusyWithWhatContainersMake(t *testing.T) {
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	var asked atomic.Int64
+	n.run(func(cfg *standalone.Config) {
+		cfg.Discovery, cfg.Rediscover = counted{standalone.File(n.pods), &asked}, time.Hour
+	})
+	n.within(soon, container, 300)
+	file, _ := n.shares(2)
+	settle := func() {
+		t.Helper()
+		// What was written after a cgroup was made is repaired after that was seen.
+		n.tree.Write(container, file, "7")
+		n.within(soon, container, 300)
+	}
+	settle()
+	before := asked.Load()
+	for i := range 20 {
+		n.tree.Make(strings.TrimPrefix(container, n.tree.Root+"/") + "/made" + strconv.Itoa(i) + "/deeper")
+		if i%7 == 0 { // Seldom enough to be no fight.
+			settle()
+		}
+	}
+	// One round may have been asked for before.
+	if got := asked.Load() - before; got > 1 {
+		t.Errorf("discovery was asked %d times for them", got)
+	}
+	// A pod that comes is found as before.
+	_, next := n.make("b")
+	n.list(pod("a", "cpu_shares 300"), pod("b", "cpu_shares 300"))
+	n.tree.Make(strings.TrimPrefix(next, n.tree.Root+"/") + "x")
+	n.within(soon, next, 300)
 }

@@ -201,12 +201,14 @@ func cgroupTree(root string, cgroups []string) (remove func(), err error) {
 func benchReconcile(b *bench, rt *host.Runtime) error {
 	const pods = 200
 	root := "kubewasm-bench-" + strconv.Itoa(os.Getpid())
+	layout := hooks.Layout{Root: root}
+	above := []string{layout.QOS(hookpb.QOSGuaranteed), layout.QOS(hookpb.QOSBurstable)}
 	var cgroups []string
 	for i := range pods {
-		pod := root + "/pod" + strconv.Itoa(i)
-		cgroups = append(cgroups, pod, pod+"/c")
+		pod := layout.Pod(hookpb.QOSBurstable, strconv.Itoa(i))
+		cgroups = append(cgroups, pod, layout.Container(pod, "c"))
 	}
-	remove, err := cgroupTree(root, cgroups)
+	remove, err := cgroupTree(root, append(above, cgroups...))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: no cgroups to be made, so nothing is reconciled:", err)
 		return nil
@@ -317,14 +319,13 @@ type listed []standalone.Pod
 
 func (l listed) Pods(context.Context) ([]standalone.Pod, error) { return l, nil }
 
-// podsBelow are pods with a container each, in the cgroups of a tree.
-func podsBelow(root string, n int) (pods listed) {
+// listedPods are pods with a container each, in the cgroups where the layout has them.
+func listedPods(n int) (pods listed) {
 	p := pod()
 	for i := range n {
-		cgroup := root + "/pod" + strconv.Itoa(i)
 		pods = append(pods, standalone.Pod{
-			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookpb.QOSBurstable, Cgroup: cgroup,
-			Containers: []standalone.Container{{Name: "web", ID: "c", Cgroup: cgroup + "/c"}},
+			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookpb.QOSBurstable,
+			Containers: []standalone.Container{{Name: "web", ID: "c"}},
 		})
 	}
 	return pods
@@ -356,7 +357,7 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1 << 30}})
 	defer enforcer.Close()
 	r, err := standalone.New(standalone.Config{
-		Engine: engine, State: &state, Enforcer: enforcer, Discovery: podsBelow(root, pods), Layout: hooks.Layout{Root: root},
+		Engine: engine, State: &state, Enforcer: enforcer, Discovery: listedPods(pods), Layout: hooks.Layout{Root: root},
 		Debounce: time.Nanosecond, // Each repair for itself.
 		Resync:   time.Hour,
 	})
@@ -373,7 +374,7 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	if applier.Version() == hooks.V2 {
 		name, repaired = "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(1536), 10)
 	}
-	dir := filepath.Join(applier.Hierarchies()[0], root, "pod0")
+	dir := filepath.Join(applier.Hierarchies()[0], hooks.Layout{Root: root}.Pod(hookpb.QOSBurstable, "0"))
 	ours, theirs := filepath.Join(dir, "c", name), filepath.Join(dir, name)
 
 	inotify, err := fsnotify.NewWatcher()

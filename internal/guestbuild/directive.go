@@ -27,9 +27,10 @@ import (
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //
 // reads may occur several times; a hook names fields of its request and entries
-// of their maps: pod_annotations[kubewasm.dev/cpu]. Without a name it is that of
-// the directory.
-var Directives = []string{"name", "version", "reads"}
+// of their maps: pod_annotations[kubewasm.dev/cpu]. So may decides, which is for
+// hooks and names what their decisions set: container_envs[GOGC]. Without a name it
+// is that of the directory.
+var Directives = []string{"name", "version", "reads", "decides"}
 
 const directivePrefix = "//kubewasm:"
 
@@ -48,11 +49,12 @@ func (e *DirectiveError) Unwrap() error { return e.Err }
 // source is what the source of a guest says about it.
 type source struct {
 	name, version string
-	reads         []reads
+	reads         []paths
+	decides       []paths
 }
 
-// reads is a directive of that name.
-type reads struct {
+// paths is a directive that lists some.
+type paths struct {
 	pos   token.Position
 	paths []string
 }
@@ -116,7 +118,10 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 	case len(words) == 0:
 		return fmt.Errorf("%s%s says nothing", directivePrefix, directive)
 	case directive == "reads":
-		s.reads = append(s.reads, reads{pos, words})
+		s.reads = append(s.reads, paths{pos, words})
+		return nil
+	case directive == "decides":
+		s.decides = append(s.decides, paths{pos, words})
 		return nil
 	case len(words) > 1:
 		return fmt.Errorf("%s%s is one word, not %q", directivePrefix, directive, strings.TrimSpace(rest))
@@ -171,6 +176,14 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 			errs = append(errs, &DirectiveError{s.reads[0].pos, err})
 		}
 	}
+	for _, d := range s.decides {
+		if !slices.Equal(m.Kinds, []string{abi.KindHook.String()}) {
+			errs = append(errs, &DirectiveError{d.pos, fmt.Errorf("%sdecides is for hooks; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+		}
+		m.Decides = append(m.Decides, d.paths...)
+	}
+	slices.Sort(m.Decides)
+	m.Decides = slices.Compact(m.Decides)
 	return m, errors.Join(errs...)
 }
 

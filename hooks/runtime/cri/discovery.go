@@ -64,14 +64,12 @@ func New(cfg Config) (*Discovery, error) {
 // Close closes the connection.
 func (d *Discovery) Close() error { return d.conn.Close() }
 
-// The labels by which the kubelet names containers
-// (k8s.io/kubernetes/pkg/kubelet/types).
-const containerNameLabel = "io.kubernetes.container.name"
-
 // Pods lists the sandboxes that are ready and their containers that are not
 // ended.
 //
-// The class is told by the cgroup where the runtime tells that.
+// The class is told by the cgroup where the runtime tells that: by the kubelet's
+// configuration of the sandbox or the path in its OCI specification, never by an
+// annotation, which may be the pod author's. The reconciler checks it.
 //
 // The resources of a container are what the kubelet asked for at its creation, of
 // fields that the runtime still has as they were. Of others nobody can tell
@@ -130,10 +128,9 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		if parent := cgroupParent(status.GetInfo()); parent != "" {
-			pod.Cgroup = d.cfg.Layout.Parent(parent)
-			pod.QOSClass = d.cfg.Layout.Class(pod.Cgroup)
-		}
+		pod.Cgroup = podCgroup(d.cfg.Layout, status.GetInfo())
+		// One that is not the pod's has no class, and the reconciler refuses it.
+		pod.QOSClass, _ = d.cfg.Layout.CheckPod(hookpb.PodMeta{UID: pod.UID}, pod.Cgroup)
 		at[s.GetId()] = len(pods)
 		pods = append(pods, pod)
 	}
@@ -143,9 +140,6 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 			continue
 		}
 		container := standalone.Container{ID: c.GetId(), Name: c.GetMetadata().GetName(), Annotations: c.GetAnnotations()}
-		if name := c.GetLabels()[containerNameLabel]; name != "" {
-			container.Name = name
-		}
 		var status *runtimeapi.ContainerStatusResponse
 		err := call(func(ctx context.Context) (err error) {
 			status, err = d.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
@@ -169,9 +163,11 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 // isGone reports whether what was listed has ended since.
 func isGone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// cgroupParent finds the pod's cgroup in what containerd and CRI-O tell when they
-// are asked to be verbose; no field of the interface has it.
-func cgroupParent(info map[string]string) string {
+// podCgroup finds the pod's cgroup in what containerd and CRI-O tell when they are
+// asked to be verbose; no field of the interface has it. containerd tells what the
+// kubelet configured, both tell the path of the sandbox's own cgroup, which lies in
+// the pod's. It is empty if they tell neither.
+func podCgroup(layout hooks.Layout, info map[string]string) string {
 	var verbose struct {
 		Config struct {
 			Linux struct {
@@ -179,16 +175,22 @@ func cgroupParent(info map[string]string) string {
 			} `json:"linux"`
 		} `json:"config"`
 		RuntimeSpec struct {
-			Annotations map[string]string `json:"annotations"`
+			Linux struct {
+				CgroupsPath string `json:"cgroupsPath"`
+			} `json:"linux"`
 		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
 		return ""
 	}
 	if parent := verbose.Config.Linux.CgroupParent; parent != "" {
-		return parent
+		return layout.Parent(parent)
 	}
-	return verbose.RuntimeSpec.Annotations["io.kubernetes.cri-o.CgroupParent"]
+	own := layout.Path(verbose.RuntimeSpec.Linux.CgroupsPath)
+	if i := strings.LastIndexByte(own, '/'); i > 0 {
+		return own[:i]
+	}
+	return ""
 }
 
 // asked finds the resources that a container was created with in what containerd

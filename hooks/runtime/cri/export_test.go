@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	Resources    = resources
-	CgroupParent = cgroupParent
+	Resources = resources
+	PodCgroup = podCgroup
 )
 
 // Known returns what is known of the kubelet's wish by what the runtime holds and

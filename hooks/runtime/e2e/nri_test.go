@@ -160,7 +160,7 @@ func TestContainerd(t *testing.T) {
 	web := n.Pod(hookpb.QOSBurstable, "web")
 	script := strings.Join([]string{
 		"cpu_shares 77", "divide_quota 2", "cpu_burst_us 1000", "cpuset_cpus 0", "memory_limit_bytes 268435456", "oom_score_adj 123",
-		"env C 4", "annotation note x", "mount /mnt /usr", "device /dev/x c",
+		"env C 4", "annotation note x", "mount /mnt /usr", "device /dev/kmsg c 1:11",
 		// Where there is no such file the container is made all the same.
 		`unified pids.max "77"`,
 	}, "\n")
@@ -187,7 +187,7 @@ func TestContainerd(t *testing.T) {
 		if _, err := os.Stat(inside + "/mnt/bin"); err != nil {
 			t.Errorf("the mount: %v", err)
 		}
-		if info, err := os.Stat(inside + "/dev/x"); err != nil || info.Mode().Type() != fs.ModeDevice|fs.ModeCharDevice {
+		if info, err := os.Stat(inside + "/dev/kmsg"); err != nil || info.Mode().Type() != fs.ModeDevice|fs.ModeCharDevice {
 			t.Errorf("the device: %v, %v", info, err)
 		}
 		if got := n.info(id).RuntimeSpec.Annotations; got["note"] != "x" {

@@ -175,7 +175,7 @@ func TestPlugin(t *testing.T) {
 		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
 			Pod: sandbox(cgroup, strings.Join([]string{
 				"cpu_shares 77", "cpuset_cpus 0", "memory_limit_bytes 4096", "oom_score_adj -3", "unified io.weight \"default 5\"", "divide_quota 2",
-				"env C 4", "annotation note x", "mount /a /b", "device /dev/x c", "cpu_burst_us 1000",
+				"env C 4", "annotation note x", "mount /a /usr", "device /dev/null c", "cpu_burst_us 1000",
 			}, "\n")), Container: nginx(cgroup),
 		})
 		if err != nil {
@@ -196,7 +196,7 @@ func TestPlugin(t *testing.T) {
 		if len(a.GetEnv()) != 1 || a.GetEnv()[0].GetKey() != "C" || a.GetAnnotations()["note"] != "x" {
 			t.Errorf("environment %v and annotations %v", a.GetEnv(), a.GetAnnotations())
 		}
-		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/b" || !slices.Equal(a.GetMounts()[0].GetOptions(), []string{"bind", "ro"}) || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 195 {
+		if len(a.GetMounts()) != 1 || a.GetMounts()[0].GetSource() != "/usr" || !slices.Equal(a.GetMounts()[0].GetOptions(), []string{"bind", "ro"}) || len(a.GetLinux().GetDevices()) != 1 || a.GetLinux().GetDevices()[0].GetMajor() != 1 {
 			t.Errorf("mounts %v and devices %v", a.GetMounts(), a.GetLinux().GetDevices())
 		}
 	})
@@ -255,6 +255,77 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	runtime.Stop()
+}
+
+// A runtime may believe what a pod says of its cgroup. The plugin does not, on no
+// event: the cgroups of others stay as they are, and the container has its
+// adjustment.
+func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	runtime := newPeer(t, socket)
+	defer runtime.Stop()
+	run(t, agent, socket, node.Layout)
+	runtime.wait(t)
+	own, victim := node.Pod(hookpb.QOSBurstable, "u1"), node.Pod(hookpb.QOSBurstable, "victim")
+	node.Create(own, "c1", &hookpb.Resources{})
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookpb.QOSBurstable)}
+	file := "cpu.shares"
+	if node.Tree.V2 {
+		file = "cpu.weight"
+	}
+	before := map[string]string{}
+	for _, cgroup := range others {
+		before[cgroup] = node.Tree.Read(cgroup, file)
+	}
+	for name, c := range map[string]struct{ parent, path string }{
+		"the system's slice":                      {"/" + node.Layout.Root + "/system.slice", "/" + node.Layout.Root + "/system.slice/c1"},
+		"another pod":                             {"/" + victim, "/" + victim + "/c1"},
+		"another pod's container":                 {"/" + own, "/" + victim + "/c1"},
+		"a container in systemd's notation":       {"/" + own, "kubepods-burstable-podvictim.slice:cri-containerd:c1"},
+		"the class":                               {"/" + node.Layout.QOS(hookpb.QOSBurstable), "/" + victim},
+		"a path that climbs":                      {"/" + own + "/../podvictim", "/" + own + "/../podvictim/c1"},
+		"a container that climbs":                 {"/" + own, "/" + own + "/../podvictim/c1"},
+		"another pod's, and none for a container": {"/" + victim, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent.State.Put(hooks.Desired{Cgroup: victim + "/c1", PodUID: "victim", Resources: &hookpb.Resources{CPUBurstUS: new(int64(0))}})
+			pod := sandbox(own, "cpu_shares 77")
+			pod.Annotations["p/Pod"] = "cpu_shares 77"
+			pod.Annotations["io.kubernetes.cri-o.CgroupParent"] = c.parent
+			pod.Linux.CgroupParent = c.parent
+			container := nginx(own)
+			container.Linux.CgroupsPath = c.path
+			if err := runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err != nil {
+				t.Error(err)
+			}
+			resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: container})
+			if err != nil || resp.GetAdjust().GetLinux().GetResources().GetCpu().GetShares().GetValue() != 77 {
+				t.Errorf("got %v, error %v", resp, err)
+			}
+			if err := runtime.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: container}); err != nil {
+				t.Error(err)
+			}
+			if _, err := runtime.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: pod, Container: container, LinuxResources: &api.LinuxResources{}}); err != nil {
+				t.Error(err)
+			}
+			if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: pod, Container: container}); err != nil {
+				t.Error(err)
+			}
+			if _, ok := agent.State.Get(victim + "/c1"); !ok {
+				t.Errorf("the state is %v", agent.State.All())
+			}
+			if err := runtime.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: pod}); err != nil {
+				t.Error(err)
+			}
+			for _, cgroup := range others {
+				if got := node.Tree.Read(cgroup, file); got != before[cgroup] {
+					t.Errorf("%s of %s is %s, was %s", file, cgroup, got, before[cgroup])
+				}
+			}
+		})
+	}
 }
 
 // A runtime that is restarted lists what runs, and all of it is decided on again.

@@ -81,6 +81,10 @@ func New(cfg Config) (*Plugin, error) {
 	return p, nil
 }
 
+// Refused returns how many events have claimed a cgroup that was not the pod's or
+// the container's own, see [proxy.Handler.Handle].
+func (p *Plugin) Refused() uint64 { return p.handler.Refused() }
+
 // Run warms the guests, connects and answers until ctx ends, and returns its
 // error. It connects again whenever the connection ends. It may be called once.
 func (p *Plugin) Run(ctx context.Context) error {
@@ -137,10 +141,12 @@ func (e *events) pod(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbo
 	return err
 }
 
+// podRequest returns the request about a pod. The handler checks the cgroup that the
+// runtime names, and derives the class from it.
 func (p *Plugin) podRequest(stage hookpb.Stage, pod *api.PodSandbox) *hookpb.Request {
 	cgroup := p.cfg.Layout.Parent(pod.GetLinux().GetCgroupParent())
 	return &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelPod, QOSClass: p.cfg.Layout.Class(cgroup),
+		Stage: stage, Level: hookpb.LevelPod,
 		Pod:       hookpb.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
 		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: cgroup,
 		Resources: resources(pod.GetLinux().GetPodResources()),

@@ -82,6 +82,10 @@ var registered = []hookpb.Stage{
 	hookpb.PostStartContainer, hookpb.PostStopContainer, hookpb.PreUpdateContainerResources,
 }
 
+// Refused returns how many events have claimed a cgroup that was not the pod's or
+// the container's own, see [proxy.Handler.Handle].
+func (s *Server) Refused() uint64 { return s.handler.Refused() }
+
 // Run warms the plugins, serves until ctx ends and returns its error. The server
 // registers when it listens, and takes the registration back before it stops.
 func (s *Server) Run(ctx context.Context) error {
@@ -144,7 +148,7 @@ func (s *Server) register() error {
 func (s *Server) pod(ctx context.Context, stage hookpb.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
 	cgroup := s.cfg.Layout.Parent(in.CgroupParent)
 	req := &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelPod, QOSClass: s.cfg.Layout.Class(cgroup), Pod: podMeta(in.PodMeta),
+		Stage: stage, Level: hookpb.LevelPod, Pod: podMeta(in.PodMeta),
 		PodLabels: in.Labels, PodAnnotations: in.Annotations, CgroupParent: cgroup, Resources: resources(in.Resources),
 	}
 	if _, err := s.handler.Handle(ctx, req, cgroup); err != nil {
@@ -157,7 +161,7 @@ func (s *Server) pod(ctx context.Context, stage hookpb.Stage, in *pb.PodSandboxH
 func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
 	parent := s.cfg.Layout.Parent(in.PodCgroupParent)
 	req := &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelContainer, QOSClass: s.cfg.Layout.Class(parent), Pod: podMeta(in.PodMeta),
+		Stage: stage, Level: hookpb.LevelContainer, Pod: podMeta(in.PodMeta),
 		Container: hookpb.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
 		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: envs(in.ContainerEnvs),
 		CgroupParent: parent, Resources: resources(in.ContainerResources),

@@ -158,6 +158,57 @@ func TestAnswersEchoAndChange(t *testing.T) {
 	})
 }
 
+// The answer about a pod is the question, whatever a plugin decides; and what claims
+// another's cgroup has nothing written there.
+func TestAnswersDoNotMoveAPod(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) {
+		p.Grants = hooks.Grants{Annotations: []string{"io.kubernetes.cri-o.CgroupParent", "note"}, Env: []string{"A"}}
+	})
+	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
+	victim := node.Pod(hookpb.QOSBurstable, "victim")
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1")}
+	file := "cpu.shares"
+	if node.Tree.V2 {
+		file = "cpu.weight"
+	}
+	before := map[string]string{}
+	for _, cgroup := range others {
+		before[cgroup] = node.Tree.Read(cgroup, file)
+	}
+	const script = "cpu_shares 77\nannotation io.kubernetes.cri-o.CgroupParent system.slice\nannotation note x\nenv A 2"
+	for _, parent := range []string{"/" + victim, "/" + node.Layout.Root + "/system.slice", node.Layout.Root + "//system.slice", "system.slice", "../" + victim} {
+		pod := &pb.PodSandboxHookRequest{
+			PodMeta: meta, RuntimeHandler: "runc", Labels: map[string]string{"tier": "web"}, Annotations: map[string]string{"p": script}, CgroupParent: parent,
+			Resources: &pb.LinuxContainerResources{CpuShares: 512},
+		}
+		got, err := client.PreRunPodSandboxHook(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &pb.PodSandboxHookResponse{Labels: pod.Labels, Annotations: pod.Annotations, CgroupParent: parent, Resources: pod.Resources}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+		// A parent that is no path is the caller's mistake, others are nobody's cgroup.
+		answer, err := client.PostStartContainerHook(t.Context(), &pb.ContainerResourceHookRequest{
+			PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx", Id: "c1"}, PodAnnotations: map[string]string{"p": script}, PodCgroupParent: parent,
+		})
+		if err != nil && status.Code(err) != codes.InvalidArgument || err == nil && answer.PodCgroupParent != parent {
+			t.Errorf("%s: got %v, error %v", parent, answer, err)
+		}
+		for _, cgroup := range others {
+			if got := node.Tree.Read(cgroup, file); got != before[cgroup] {
+				t.Errorf("%s: %s of %s is %s, was %s", parent, file, cgroup, got, before[cgroup])
+			}
+		}
+		if agent.State.Len() != 0 {
+			// But for the classes, on which nothing is decided.
+			t.Errorf("%s: the state is %v", parent, agent.State.All())
+		}
+	}
+}
+
 // A version that is swapped in while containers are created: each of them is
 // decided on by one or the other, and none is lost.
 func TestSwapDuringCreations(t *testing.T) {

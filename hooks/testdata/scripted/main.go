@@ -82,9 +82,39 @@ func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
 		case "env":
 			d.SetContainerEnv(key, value)
 		case "mount":
-			d.AddContainerMount(hooks.Mount{Destination: key, Source: value, Type: "bind", Options: []string{"ro"}})
+			// The destination, the source, options and the type.
+			m := hooks.Mount{Destination: key, Type: "bind", Options: []string{"ro"}}
+			for i, field := range strings.Fields(value) {
+				switch i {
+				case 0:
+					m.Source = field
+				case 1:
+					m.Options = strings.Split(field, ",")
+				case 2:
+					m.Type = field
+				}
+			}
+			d.AddContainerMount(m)
 		case "device":
-			d.AddContainerDevice(hooks.Device{Path: key, Type: value, Major: 195})
+			// The path, the type, the numbers and the mode.
+			v := hooks.Device{Path: key, Major: 1, Minor: 3}
+			for i, field := range strings.Fields(value) {
+				switch i {
+				case 0:
+					v.Type = field
+				case 1:
+					major, minor, _ := strings.Cut(field, ":")
+					v.Major, _ = strconv.ParseInt(major, 10, 64)
+					v.Minor, _ = strconv.ParseInt(minor, 10, 64)
+				case 2:
+					mode, err := strconv.ParseInt(field, 8, 64)
+					if err != nil {
+						return err
+					}
+					v.FileMode = &mode
+				}
+			}
+			d.AddContainerDevice(v)
 		case "sees":
 			// What of the request travels.
 			d.SetContainerAnnotation("sees", req.Pod().Name()+" "+req.Container().Name()+" "+strconv.Itoa(req.ContainerEnvs().Len())+" "+req.CgroupParent())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/hooks"
 )
 
 func TestDecide(t *testing.T) {
@@ -28,6 +29,12 @@ func TestDecide(t *testing.T) {
 				}
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("decision (-want +got):\n%s", diff)
+				}
+				if err := (&hooks.Grants{Env: []string{"TIER"}}).Check(got); err != nil {
+					t.Errorf("with the plugin's grants: %v", err)
+				}
+				if err := (&hooks.Grants{}).Check(got); (err != nil) != (len(got.ContainerEnvs) != 0) {
+					t.Errorf("without grants: %v", err)
 				}
 			})
 		}

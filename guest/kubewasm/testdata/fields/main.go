@@ -8,6 +8,7 @@ import (
 
 //kubewasm:reads node.metadata.label
 //kubewasm:reads pod.spec.containers.imgae node.spec
+//kubewasm:decides cpu_shares
 
 type zone struct{}
 

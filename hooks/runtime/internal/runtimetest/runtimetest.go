@@ -25,6 +25,12 @@ import (
 // Scripted is the guest, from a package two directories below hooks.
 const Scripted = "../../testdata/scripted"
 
+// Grants are what the scripts of the tests take.
+var Grants = hooks.Grants{
+	Env: []string{"A", "B", "C"}, Annotations: []string{"note"}, Devices: []string{"/dev/null", "/dev/kmsg"},
+	Mounts: []hooks.MountGrant{{Source: "/usr", Destination: "/a"}, {Source: "/usr", Destination: "/mnt"}},
+}
+
 // Agent is what the running modes share.
 type Agent struct {
 	// Runtime is where the plugins are loaded.
@@ -53,7 +59,7 @@ func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	plugin := hooks.PluginConfig{Module: host.Config{Name: "p", Source: host.File(file)}}
+	plugin := hooks.PluginConfig{Module: host.Config{Name: "p", Source: host.File(file)}, Grants: Grants}
 	if change != nil {
 		change(&plugin)
 	}

@@ -1,0 +1,595 @@
+package hooks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// Grants are what a plugin may decide beyond the resources of a cgroup. The zero
+// value grants nothing, and what is granted is granted by name or pattern: a
+// decision with anything else is refused as a whole, by a [GrantError].
+//
+// The configuration is the same in YAML:
+//
+//	grants:
+//	  env: ["NVIDIA_*"]
+//	  annotations: ["example.com/*"]
+//	  cdi: ["nvidia.com/gpu=*"]
+//	  mounts: [{source: "/var/lib/models/**", destination: "/models/**"}]
+//	  devices: ["/dev/nvidia*"]
+//
+// # Notes
+//
+//   - The pattern of a name is one name, or a beginning and a "*": "NVIDIA_*". It
+//     never begins with "*".
+//   - The pattern of a path is absolute and clean. "*" stands for any characters
+//     but "/", and "/**" at the end for everything below a directory, not for the
+//     directory itself. The first name in it has no "*".
+type Grants struct {
+	// Env are the environment variables that the plugin may set. A pattern with
+	// "*" grants none that a loader, a shell or an interpreter acts upon
+	// (LD_PRELOAD, BASH_ENV, PATH, JAVA_TOOL_OPTIONS): those are granted by their
+	// own name. What else a runtime reads from the environment, as the NVIDIA
+	// runtime reads NVIDIA_VISIBLE_DEVICES, a pattern does grant.
+	Env []string `json:"env,omitempty"`
+	// Annotations are those that the plugin may set of a container. In a pattern
+	// the "*" comes after the "/". Keys that runtimes act upon, which are those
+	// without a "/" and those of the domains of Kubernetes and of the runtimes,
+	// are granted by their own name, and those of CDI by CDI alone.
+	Annotations []string `json:"annotations,omitempty"`
+	// CDI are the qualified names of the devices of the Container Device Interface
+	// that an annotation cdi.k8s.io/… may ask for: "nvidia.com/gpu=0",
+	// "nvidia.com/gpu=*". A CDI device is whatever its specification on the node
+	// says, mounts and hooks included.
+	CDI []string `json:"cdi,omitempty"`
+	// Mounts are the mounts that the plugin may add to a container.
+	Mounts []MountGrant `json:"mounts,omitempty"`
+	// Devices are the paths of the node's own device files that the plugin may add
+	// to a container, at the same path and with the same type and numbers. A
+	// pattern with "*" grants no block devices, and none of the kernel's memory
+	// (character devices with the major number 1): those are granted by their own
+	// path. The name after "/dev/" begins with no "*".
+	Devices []string `json:"devices,omitempty"`
+}
+
+// MountGrant grants mounts.
+type MountGrant struct {
+	// Type is that of the file system, "bind" if it is empty, or "tmpfs". Others
+	// cannot be granted.
+	Type string `json:"type,omitempty"`
+	// Source is the pattern of what is mounted: a path on the node. tmpfs has none.
+	// Where symbolic links lead must match it, too. A pattern with a "*" grants
+	// nothing in /proc, /sys and /dev.
+	Source string `json:"source,omitempty"`
+	// Destination is the pattern of the path in the container, with the same rules.
+	Destination string `json:"destination"`
+	// ReadWrite lets the mount be writable. Without it the mount must have the
+	// option ro, and bind instead of rbind unless it has rro: ro alone leaves the
+	// mounts below the source writable. A tmpfs needs it.
+	ReadWrite bool `json:"readWrite,omitempty"`
+	// Options are mount options that the mount may have beside the harmless ones:
+	// bind, rbind, ro, rro, rw, private, rprivate, nosuid, nodev, noexec, noatime,
+	// nodiratime, relatime, strictatime, nosymfollow, and of tmpfs size, mode and
+	// nr_inodes. "rshared", which shows the container's mounts to the node, and
+	// "suid", "dev" and "exec", which undo what holds for the source, are some that
+	// need it.
+	Options []string `json:"options,omitempty"`
+}
+
+// GrantError says that a decision sets, or a configuration owns, what the plugin
+// has no grant for. In a decision it is within a [DecisionError], which names the
+// plugin.
+type GrantError struct {
+	// Field is the name in hook.proto with its key: "container_envs[LD_PRELOAD]".
+	Field string
+	// Value is what the decision sets it to, in words; empty in a configuration.
+	Value string
+	// Reason is why no grant of the plugin's allows it.
+	Reason string
+	// Grants are the narrowest that would allow it, nil if none can.
+	Grants *Grants
+}
+
+func (e *GrantError) Error() string {
+	s := e.Field
+	if e.Value != "" {
+		s += " = " + e.Value
+	}
+	s += " is not granted: " + e.Reason
+	if e.Grants != nil {
+		if b, err := json.Marshal(e.Grants); err == nil {
+			s += fmt.Sprintf("; grants %s would allow it", b)
+		}
+	}
+	return s
+}
+
+// GrantedFields are the fields that need grants.
+const GrantedFields = FieldContainerAnnotations | FieldContainerEnvs | FieldContainerMounts | FieldContainerDevices
+
+// cdiPrefix is what the keys of annotations begin with that ask for CDI devices
+// (tags.cncf.io/container-device-interface, AnnotationPrefix).
+const cdiPrefix = "cdi.k8s.io/"
+
+// validate returns every mistake of the patterns.
+func (g *Grants) validate() (errs []error) {
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("grants: "+format, args...)) }
+	for _, pattern := range g.Env {
+		beginning, wild := strings.CutSuffix(pattern, "*")
+		switch {
+		case beginning == "" || strings.ContainsAny(beginning, "*=") || strings.ContainsFunc(beginning, isControl):
+			fail("env %q is not a name, or a beginning of names and a *", pattern)
+		case wild && steersProcess(beginning):
+			fail("env %q stands for variables that a loader or an interpreter acts upon: name each", pattern)
+		}
+	}
+	for _, pattern := range g.Annotations {
+		beginning, wild := strings.CutSuffix(pattern, "*")
+		switch {
+		case beginning == "" || strings.Contains(beginning, "*") || strings.ContainsFunc(beginning, isControl) || wild && strings.Index(beginning, "/") < 1:
+			fail("annotation %q is not a key, or a domain with a / and a *", pattern)
+		case strings.HasPrefix(beginning, cdiPrefix):
+			fail("annotation %q asks for CDI devices: cdi grants those", pattern)
+		case wild && steersRuntime(beginning):
+			fail("annotation %q stands for keys that a runtime acts upon: name each", pattern)
+		}
+	}
+	for _, pattern := range g.CDI {
+		if _, name, ok := cutCDI(pattern); !ok || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			fail("cdi %q is not like vendor.com/class=name or vendor.com/class=*", pattern)
+		}
+	}
+	for i := range g.Mounts {
+		m := &g.Mounts[i]
+		switch {
+		case m.Type != "" && m.Type != "bind" && m.Type != "tmpfs":
+			fail("mount of type %q: only bind and tmpfs can be granted", m.Type)
+		case m.Type == "tmpfs" && m.Source != "":
+			fail("mount %q: a tmpfs has no source", m.Source)
+		case m.Type != "tmpfs":
+			if err := checkPathPattern(m.Source); err != nil {
+				fail("mount source %w", err)
+			}
+		}
+		if err := checkPathPattern(m.Destination); err != nil {
+			fail("mount destination %w", err)
+		}
+		for _, option := range m.Options {
+			if option == "" || strings.Contains(option, ",") || strings.ContainsFunc(option, isControl) || isBind(option) {
+				fail("mount option %q cannot be granted", option)
+			}
+		}
+	}
+	for _, pattern := range g.Devices {
+		err := checkPath(pattern)
+		name, below := strings.CutPrefix(pattern, "/dev/")
+		switch {
+		case err != nil:
+			fail("device %w", err)
+		case !below || strings.HasPrefix(name, "*"):
+			fail("device %q is not a path below /dev whose first name is known", pattern)
+		}
+	}
+	return errs
+}
+
+// checkPath checks the form of a path pattern.
+func checkPath(pattern string) error {
+	plain := strings.TrimSuffix(pattern, "/**")
+	first, _, _ := strings.Cut(strings.TrimPrefix(plain, "/"), "/")
+	switch {
+	case !cleanPath(pattern):
+		return fmt.Errorf("%q is not an absolute and clean path", pattern)
+	case strings.ContainsAny(plain, `?[]\`) || strings.Contains(plain, "**"):
+		return fmt.Errorf("%q is not a pattern: * stands for a part of a name, /** at the end for all that is below", pattern)
+	case first == "" || strings.Contains(first, "*"):
+		return fmt.Errorf("%q begins with no name", pattern)
+	}
+	return nil
+}
+
+// checkPathPattern checks a path pattern of a mount.
+func checkPathPattern(pattern string) error {
+	if err := checkPath(pattern); err != nil {
+		return err
+	}
+	if first, _, _ := strings.Cut(pattern[1:], "/"); strings.Contains(pattern, "*") && (first == "proc" || first == "sys" || first == "dev") {
+		return fmt.Errorf("%q: the files of /%s are granted by their own paths", pattern, first)
+	}
+	return nil
+}
+
+// matchName reports whether a pattern of [Grants] stands for a name.
+func matchName(pattern, name string) bool {
+	if beginning, wild := strings.CutSuffix(pattern, "*"); wild {
+		return strings.HasPrefix(name, beginning)
+	}
+	return pattern == name
+}
+
+// matchPath reports whether a pattern of [Grants] stands for a path, which is
+// clean.
+func matchPath(pattern, p string) bool {
+	dir, below := strings.CutSuffix(pattern, "/**")
+	if below {
+		end := 0
+		for range strings.Count(dir, "/") + 1 {
+			next := strings.IndexByte(p[end:], '/')
+			if next < 0 {
+				return false
+			}
+			end += next + 1
+		}
+		// p[:end-1] has as many names as dir, and there is another.
+		pattern, p = dir, p[:end-1]
+	}
+	ok, err := path.Match(pattern, p)
+	return ok && err == nil
+}
+
+// steersProcess reports whether a variable, by its name or what it begins with,
+// tells a loader, a shell or an interpreter what to run.
+func steersProcess(name string) bool {
+	for _, beginning := range [...]string{
+		// ld.so(8), and what glibc takes out of the environment of a setuid program.
+		"LD_", "GLIBC_", "GCONV_", "MALLOC_",
+		"BASH_", "PYTHON", "PERL", "RUBY", "LUA_", "GIT_", "DOTNET_", "CORECLR_", "COR_", "PHP",
+	} {
+		if strings.HasPrefix(name, beginning) {
+			return true
+		}
+	}
+	switch name {
+	case "GETCONF_DIR", "HOSTALIASES", "LOCALDOMAIN", "LOCPATH", "NIS_PATH", "NLSPATH", "RESOLV_HOST_CONF", "RES_OPTIONS", "TMPDIR", "TZDIR",
+		"PATH", "HOME", "SHELL", "ENV", "IFS", "PS4", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "EDITOR", "PAGER",
+		"CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "NODE_OPTIONS", "NODE_PATH", "OPENSSL_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR":
+		return true
+	}
+	return false
+}
+
+// steersRuntime reports whether an annotation, by its key or what it begins with,
+// is one that a container runtime, a plugin of it or the kubelet may act upon:
+// seccomp and AppArmor profiles, runtime handlers, properties of systemd units.
+func steersRuntime(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return true // As runtimes name theirs: org.systemd.property.X, run.oci.handler.
+	}
+	for _, end := range [...]string{"kubernetes.io", "k8s.io", "crio.io", "cri-o.io", "nri.io", "containerd.io"} {
+		if rest, ok := strings.CutSuffix(domain, end); ok && (rest == "" || rest[len(rest)-1] == '.') {
+			return true
+		}
+	}
+	for _, beginning := range [...]string{
+		"io.kubernetes.", "io.containerd.", "io.katacontainers.", "io.microsoft.", "io.podman.", "run.oci.", "org.systemd.", "org.criu.",
+		"org.opencontainers.", "com.github.containers.", "dev.gvisor.", "module.wasm.",
+	} {
+		if strings.HasPrefix(domain+".", beginning) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutCDI splits the qualified name of a CDI device, "vendor.com/class=name", into
+// its kind and its name.
+func cutCDI(device string) (kind, name string, ok bool) {
+	kind, name, ok = strings.Cut(device, "=")
+	vendor, class, slash := strings.Cut(kind, "/")
+	part := func(s, more string) bool {
+		return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(more, r)
+		})
+	}
+	return kind, name, ok && slash && part(vendor, "._-") && part(class, "._-") && part(name, "._-:*")
+}
+
+// env returns why a variable is not granted, empty if it is.
+func (g *Grants) env(name string) (reason string) {
+	if slices.Contains(g.Env, name) {
+		return ""
+	}
+	if !slices.ContainsFunc(g.Env, func(pattern string) bool { return matchName(pattern, name) }) {
+		return "env does not name it"
+	}
+	if steersProcess(name) {
+		return "a loader or an interpreter acts upon it, so env has to name it itself"
+	}
+	return ""
+}
+
+// annotation returns why an annotation is not granted that does not ask for CDI
+// devices, empty if it is.
+func (g *Grants) annotation(key string) (reason string) {
+	if slices.ContainsFunc(g.Annotations, func(pattern string) bool { return matchName(pattern, key) }) {
+		return ""
+	}
+	if steersRuntime(key) {
+		return "a runtime may act upon it, so annotations has to name it itself"
+	}
+	return "annotations does not name it"
+}
+
+// cdi returns what is wrong with an annotation that asks for CDI devices, and what
+// would allow it.
+func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
+	if key == cdiPrefix {
+		return "it is no key of CDI", nil
+	}
+	var missing []string
+	for device := range strings.SplitSeq(value, ",") {
+		if _, name, ok := cutCDI(device); !ok || strings.Contains(name, "*") {
+			return fmt.Sprintf("%q is not the name of a CDI device", device), nil
+		}
+		if !slices.ContainsFunc(g.CDI, func(pattern string) bool { return matchName(pattern, device) }) {
+			missing = append(missing, device)
+		}
+	}
+	if missing == nil {
+		return "", nil
+	}
+	return fmt.Sprintf("cdi does not name %s", strings.Join(missing, ", ")), &Grants{CDI: missing}
+}
+
+// Check returns a *[GrantError] for each thing that the decision sets without a
+// grant, joined, nil if there is none. It looks at names, not at the node: where
+// symbolic links lead, and which device a path is, is for the [Engine] to say.
+func (g *Grants) Check(d *hookpb.Decision) error {
+	var errs []error
+	for _, err := range g.check(d, nil) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// maxGrantErrors is how many things a refusal lists of a decision that may have tens
+// of thousands.
+const maxGrantErrors = 32
+
+// check returns what the decision sets without a grant. It looks at the node
+// unless that is nil, and then stops when that is enough to refuse.
+func (g *Grants) check(d *hookpb.Decision, n *node) (errs []*GrantError) {
+	if len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
+		return nil
+	}
+	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }
+	enough := func() bool { return n != nil && len(errs) >= maxGrantErrors }
+	for key, value := range d.ContainerAnnotations {
+		if enough() {
+			break
+		}
+		var reason string
+		var grants *Grants
+		if strings.HasPrefix(key, cdiPrefix) {
+			reason, grants = g.cdi(key, value)
+		} else if reason = g.annotation(key); reason != "" {
+			grants = &Grants{Annotations: []string{key}}
+		}
+		if reason != "" {
+			errs = append(errs, &GrantError{Field: keyName(FieldContainerAnnotations, key), Value: quoted(value), Reason: reason, Grants: grants})
+		}
+	}
+	for name, value := range d.ContainerEnvs {
+		if enough() {
+			break
+		}
+		if reason := g.env(name); reason != "" {
+			errs = append(errs, &GrantError{Field: keyName(FieldContainerEnvs, name), Value: quoted(value), Reason: reason, Grants: &Grants{Env: []string{name}}})
+		}
+	}
+	for i := range d.ContainerMounts {
+		m := &d.ContainerMounts[i]
+		if reason, grants := g.mount(m, n); reason != "" {
+			errs = append(errs, &GrantError{Field: keyName(FieldContainerMounts, m.Destination), Value: describeMount(m), Reason: reason, Grants: grants})
+		}
+	}
+	for i := range d.ContainerDevices {
+		v := &d.ContainerDevices[i]
+		if reason, grants := g.device(v, n); reason != "" {
+			errs = append(errs, &GrantError{Field: keyName(FieldContainerDevices, v.Path), Value: describeDevice(v), Reason: reason, Grants: grants})
+		}
+	}
+	slices.SortFunc(errs, func(a, b *GrantError) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// harmless are the mount options that any grant gives, with the types that have
+// them. To runc, bind and rbind make any mount a bind mount, whatever its type.
+var harmless = map[string]string{
+	"bind": "bind", "rbind": "bind",
+	"ro": "bind tmpfs", "rro": "bind", "rw": "bind tmpfs", "private": "bind tmpfs", "rprivate": "bind tmpfs",
+	"nosuid": "bind tmpfs", "nodev": "bind tmpfs", "noexec": "bind tmpfs", "nosymfollow": "bind tmpfs",
+	"noatime": "bind tmpfs", "nodiratime": "bind tmpfs", "relatime": "bind tmpfs", "strictatime": "bind tmpfs",
+	"size=": "tmpfs", "mode=": "tmpfs", "nr_inodes=": "tmpfs",
+}
+
+// isBind reports whether an option makes a mount of any type a bind mount.
+func isBind(option string) bool {
+	name, _, _ := strings.Cut(option, "=")
+	return name == "bind" || name == "rbind"
+}
+
+// mount returns why a mount is not granted, empty if it is, and what would allow it.
+func (g *Grants) mount(m *hookpb.Mount, n *node) (reason string, grants *Grants) {
+	bind := m.Type == "bind"
+	switch {
+	case !bind && m.Type != "tmpfs":
+		return fmt.Sprintf("mounts of type %q cannot be granted", m.Type), nil
+	case !bind && m.Source != "" && m.Source != "tmpfs":
+		return "a tmpfs has no source", nil
+	}
+	// The narrowest grant, but for its options.
+	want := MountGrant{Destination: m.Destination, ReadWrite: true}
+	if bind {
+		want.Source = m.Source
+	} else {
+		want.Type = m.Type
+	}
+	var ro, rro, rw, recursive bool
+	for _, option := range m.Options {
+		switch option {
+		case "rbind":
+			recursive = true
+		case "ro":
+			ro = true
+		case "rro":
+			rro = true
+		case "rw":
+			rw = true
+		}
+		name := option
+		if i := strings.IndexByte(option, '='); i >= 0 {
+			name = option[:i+1]
+		}
+		if !slices.Contains(strings.Fields(harmless[name]), m.Type) {
+			want.Options = append(want.Options, option)
+		}
+	}
+	if i := slices.IndexFunc(want.Options, isBind); i >= 0 {
+		return fmt.Sprintf("%q is no option of a mount of type %s", want.Options[i], m.Type), nil
+	}
+	if (ro || rro) && rw {
+		return "it has both ro and rw", nil
+	}
+	if bind && (rro || ro && !recursive) {
+		want.ReadWrite = false
+	}
+	reason = "mounts does not name the source and the destination"
+	for i := range g.Mounts {
+		have := &g.Mounts[i]
+		if (have.Type == "tmpfs") == bind || bind && !matchPath(have.Source, m.Source) || !matchPath(have.Destination, m.Destination) {
+			continue
+		}
+		extra := slices.DeleteFunc(slices.Clone(want.Options), func(option string) bool { return slices.Contains(have.Options, option) })
+		switch {
+		case len(extra) != 0:
+			reason = fmt.Sprintf("the grant has no option %s", strings.Join(extra, ", "))
+		case want.ReadWrite && !have.ReadWrite && ro:
+			reason = "the grant is read-only, and ro with rbind leaves the mounts below the source writable: it takes bind, or rro"
+		case want.ReadWrite && !have.ReadWrite:
+			reason = "the grant is read-only: it takes the option ro"
+		case !bind || n == nil:
+			return "", nil
+		default:
+			is, err := n.resolve(m.Source)
+			switch {
+			case err != nil:
+				// Another grant cannot help.
+				return fmt.Sprintf("the source is not found on the node: %v", err), nil
+			case matchPath(have.Source, is):
+				return "", nil
+			}
+			reason, want.Source = fmt.Sprintf("the source leads to %q, which the grant does not have", is), is
+		}
+	}
+	return reason, &Grants{Mounts: []MountGrant{want}}
+}
+
+// device returns why a device is not granted, empty if it is, and what would allow
+// it.
+func (g *Grants) device(v *hookpb.Device, n *node) (reason string, grants *Grants) {
+	reason = "devices does not name it"
+	if slices.ContainsFunc(g.Devices, func(pattern string) bool { return matchPath(pattern, v.Path) }) {
+		reason = ""
+		// The kernel's memory: mem, kmem, port, kmsg.
+		if memory := v.Type == "c" && v.Major == 1; (v.Type == "b" || memory) && !slices.Contains(g.Devices, v.Path) {
+			reason = "it is a block device or one of the kernel's memory, so devices has to name it itself"
+		}
+	}
+	if reason != "" {
+		if !strings.HasPrefix(v.Path, "/dev/") {
+			return "only devices below /dev can be granted", nil
+		}
+		return reason, &Grants{Devices: []string{v.Path}}
+	}
+	if n == nil {
+		return "", nil
+	}
+	is, err := n.device(v.Path)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the device is not found on the node: %v", err), nil
+	case is.Type != v.Type || is.Major != v.Major || is.Minor != v.Minor:
+		return fmt.Sprintf("on the node the path is %s %d:%d", is.Type, is.Major, is.Minor), nil
+	}
+	return "", nil
+}
+
+// owned returns what is not granted of the fields that a plugin owns, or says that it
+// sets: it must be allowed to.
+func (g *Grants) owned(o *ownership) (errs []*GrantError) {
+	fail := func(field, reason string, grants *Grants) {
+		errs = append(errs, &GrantError{Field: field, Reason: reason, Grants: grants})
+	}
+	for _, f := range [...]struct {
+		field Fields
+		none  bool
+	}{
+		{FieldContainerAnnotations, len(g.Annotations)+len(g.CDI) == 0},
+		{FieldContainerEnvs, len(g.Env) == 0},
+		{FieldContainerMounts, len(g.Mounts) == 0},
+		{FieldContainerDevices, len(g.Devices) == 0},
+	} {
+		if o.whole&f.field != 0 && f.none {
+			fail(f.field.String(), "the plugin may set none of it", nil)
+		}
+	}
+	for name := range o.keys {
+		field, key, err := ParseField(name)
+		if err != nil {
+			continue
+		}
+		switch field {
+		case FieldContainerEnvs:
+			if reason := g.env(key); reason != "" {
+				fail(name, reason, &Grants{Env: []string{key}})
+			}
+		case FieldContainerAnnotations:
+			if strings.HasPrefix(key, cdiPrefix) {
+				if len(g.CDI) == 0 {
+					fail(name, "cdi names no device", nil)
+				}
+			} else if reason := g.annotation(key); reason != "" {
+				fail(name, reason, &Grants{Annotations: []string{key}})
+			}
+		case FieldContainerMounts:
+			if !slices.ContainsFunc(g.Mounts, func(m MountGrant) bool { return matchPath(m.Destination, key) }) {
+				fail(name, "mounts does not name the destination", nil)
+			}
+		case FieldContainerDevices:
+			if !slices.ContainsFunc(g.Devices, func(pattern string) bool { return matchPath(pattern, key) }) {
+				fail(name, "devices does not name it", &Grants{Devices: []string{key}})
+			}
+		}
+	}
+	slices.SortFunc(errs, func(a, b *GrantError) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// Add grants what more grants, too.
+func (g *Grants) Add(more *Grants) {
+	add := func(into *[]string, patterns []string) {
+		for _, pattern := range patterns {
+			if !slices.Contains(*into, pattern) {
+				*into = append(*into, pattern)
+			}
+		}
+	}
+	add(&g.Env, more.Env)
+	add(&g.Annotations, more.Annotations)
+	add(&g.CDI, more.CDI)
+	add(&g.Devices, more.Devices)
+	for _, m := range more.Mounts {
+		if !slices.ContainsFunc(g.Mounts, func(n MountGrant) bool { return reflect.DeepEqual(m, n) }) {
+			g.Mounts = append(g.Mounts, m)
+		}
+	}
+}
