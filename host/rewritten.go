@@ -26,6 +26,7 @@ func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	info.Imports, info.Exports = nil, nil // Inspect has them, in a form that is smaller.
 	return snapmem.MergeSegments(module), info, nil
 }
 

@@ -8,15 +8,15 @@ import "fmt"
 // the rewriter estimates the time beforehand, in units of about a nanosecond,
 // from what was measured: BenchmarkComplexity compiles what is just accepted.
 const (
-	// baseComplexity and complexityPerByte are what a module may take, beyond
-	// the time that any code takes. A Go guest of 3 MB has a seventh of it, one
-	// of 26 MB that links all Kubernetes types a sixth.
+	// baseComplexity and complexityPerByte are what a module may take, by the size
+	// of its bodies, beyond the time that any code takes. A Go guest of 3 MB has a
+	// fifth of it, one of 18 MB that links the Kubernetes types a third.
 	baseComplexity    = 800_000_000
 	complexityPerByte = 1_000
-
-	// MaxFunctions is the greatest number of functions that a guest may define: at
-	// five microseconds each, they take a second. A Go guest of 26 MB has 13,000.
-	MaxFunctions = 200_000
+	// maxFunctionComplexity is what one function may take, which is how long a
+	// compilation goes on after its context has ended. That guest's worst takes a
+	// tenth.
+	maxFunctionComplexity = 5_000_000_000
 
 	// The weights of what branches, which are added up and squared for each
 	// function.
@@ -134,22 +134,20 @@ func (c *complexity) total() uint64 {
 	return min(sum, maxComplexity)
 }
 
-// countFunctions refuses a module of too many functions, before anything looks at
-// them.
-func (rw *rewriter) countFunctions() error {
-	if n := len(rw.Codes); n > MaxFunctions && rw.opts.LimitComplexity {
-		return fmt.Errorf("%w: %d functions, possible are %d", ErrTooComplex, n, MaxFunctions)
-	}
-	return nil
-}
-
 // checkComplexity refuses a module whose functions take too long together; it
 // names the one that takes longest.
 func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 	sum, worst, at := complexityOf(plan, of)
-	if limit := uint64(baseComplexity) + complexityPerByte*uint64(rw.size); sum > limit {
-		return fmt.Errorf("%w: beyond what any module of %d bytes takes, this one would take the compiler about %d ms, possible are %d; function %d, with its branches, the values that they carry and its parameters, takes %d",
-			ErrTooComplex, rw.size, sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
+	size := 0
+	for i := range rw.Codes {
+		size += len(rw.Codes[i].Body)
+	}
+	const what = "%w: beyond what any %s of %d bytes takes, this one would take the compiler about %d ms, possible are %d; function %d, with its branches, the values that they carry and its parameters, takes %d"
+	if limit := uint64(baseComplexity) + complexityPerByte*uint64(size); sum > limit {
+		return fmt.Errorf(what, ErrTooComplex, "code", size, sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
+	}
+	if worst > maxFunctionComplexity {
+		return fmt.Errorf(what, ErrTooComplex, "function", len(rw.Codes[at].Body), worst/1_000_000, maxFunctionComplexity/1_000_000, at+int(rw.yield), worst/1_000_000)
 	}
 	return nil
 }

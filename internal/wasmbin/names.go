@@ -15,7 +15,8 @@ const (
 )
 
 // remapNames returns the name section with the indexes of functions passed
-// through remap. Stack traces depend on it.
+// through remap. Stack traces depend on it. It fails for what is malformed or has
+// more than maxNames in a subsection: wazero allocates for each.
 func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	r := &reader{buf: data}
 	out := make([]byte, 0, len(data)+len(data)/16)
@@ -52,7 +53,7 @@ func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 // appendRemapped copies a map of names of functions, or of names within
 // functions.
 func appendRemapped(b []byte, r *reader, id byte, remap func(uint32) uint32) []byte {
-	n := r.count("functions", 2)
+	n := r.count("functions", 2, maxNames)
 	b = appendUvarint(b, uint64(n))
 	for ; n > 0 && r.err == nil; n-- {
 		b = appendUvarint(b, uint64(remap(r.u32("a function index"))))
@@ -60,7 +61,9 @@ func appendRemapped(b []byte, r *reader, id byte, remap func(uint32) uint32) []b
 		if id == namesFunctions {
 			r.bytes(r.u32("the length of a name"), "a name")
 		} else {
-			for k := r.count("names", 2); k > 0 && r.err == nil; k-- {
+			k := r.count("names", 2, maxNames)
+			r.total(&r.values, k, maxNames, "names of functions, locals and labels")
+			for ; k > 0 && r.err == nil; k-- {
 				r.u32("an index")
 				r.bytes(r.u32("the length of a name"), "a name")
 			}

@@ -140,9 +140,9 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rw := &rewriter{Module: m, size: len(bin), opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
+		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
 		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -173,7 +173,6 @@ func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err erro
 // which Rewrite lists them.
 type rewriter struct {
 	*Module
-	size      int // of the binary
 	opts      Options
 	info      *Info
 	types     []FuncType
@@ -209,12 +208,12 @@ func (rw *rewriter) resultsType(results []ValType) []byte {
 func (rw *rewriter) reserved() error {
 	for _, i := range rw.Imports {
 		if strings.HasPrefix(i.Module, ReservedPrefix) || strings.HasPrefix(i.Name, ReservedPrefix) {
-			return fmt.Errorf("import %q.%q: %w", i.Module, i.Name, ErrReserved)
+			return fmt.Errorf("import %.100q.%.100q: %w", i.Module, i.Name, ErrReserved)
 		}
 	}
 	for _, e := range rw.Exports {
 		if strings.HasPrefix(e.Name, ReservedPrefix) {
-			return fmt.Errorf("export %q: %w", e.Name, ErrReserved)
+			return fmt.Errorf("export %.100q: %w", e.Name, ErrReserved)
 		}
 	}
 	return nil
@@ -353,6 +352,8 @@ func (rw *rewriter) describe() (err error) {
 		rw.info.Imports = append(rw.info.Imports, add(e))
 	}
 	rw.functions = append(rw.functions, rw.Functions...)
+	rw.spaces[ExternFunc] = slices.Grow(rw.spaces[ExternFunc], len(rw.Functions))
+	rw.spaces[ExternGlobal] = slices.Grow(rw.spaces[ExternGlobal], len(rw.Globals))
 	for _, typ := range rw.Functions {
 		add(Extern{Kind: ExternFunc, Func: signature(ExternFunc, typ)})
 	}
@@ -371,7 +372,7 @@ func (rw *rewriter) describe() (err error) {
 	for _, x := range rw.Exports {
 		space := rw.spaces[x.Kind]
 		if uint64(x.Index) >= uint64(len(space)) {
-			return fmt.Errorf("%w: export %q is %v %d, there are %d", ErrIndex, x.Name, x.Kind, x.Index, len(space))
+			return fmt.Errorf("%w: export %.100q is %v %d, there are %d", ErrIndex, x.Name, x.Kind, x.Index, len(space))
 		}
 		e := space[x.Index]
 		e.Module, e.Name = "", x.Name
