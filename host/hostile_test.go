@@ -314,11 +314,14 @@ func (g hostile) run(t *testing.T, rt *host.Runtime, limits host.Limits, w want)
 	group.Wait()
 
 	// An instance that was lost would be missing now, and keep Close waiting.
-	all := make([]*host.Instance, limits.Instances)
-	for i := range all {
-		if all[i], err = p.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
+	var all []*host.Instance
+	for range limits.Instances {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Errorf("acquire all instances: %v", err)
+			break
 		}
+		all = append(all, inst)
 	}
 	for _, inst := range all {
 		inst.Release()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -19,6 +20,8 @@ type Runtime struct {
 	cache     wazero.CompilationCache
 	rewritten rewriteCache
 	memory    snapmem.Allocator
+	// compiling has an entry for each module that is being compiled.
+	compiling chan struct{}
 
 	// building counts the versions that are being built, also those that nobody
 	// waits for any more.
@@ -49,11 +52,17 @@ type RuntimeConfig struct {
 	MemoryBytes uint64
 }
 
+// maxCompilations is how many modules are compiled at a time, if there are as many
+// processors. Each may take hundreds of megabytes meanwhile, one processor and no
+// more, so a hundred at once would only take a hundred times the memory.
+const maxCompilations = 4
+
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	rt := &Runtime{
-		plugins: map[*Plugin]struct{}{},
-		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2))},
+		plugins:   map[*Plugin]struct{}{},
+		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
+		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2))},
 	}
 	if cfg.CacheDir == "" {
 		rt.cache = wazero.NewCompilationCache()

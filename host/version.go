@@ -28,6 +28,8 @@ type version struct {
 	// a memory limit belongs to a runtime.
 	wasm     wazero.Runtime
 	compiled wazero.CompiledModule
+	// exported are its exports, which wazero collects anew for each call.
+	exported map[string]api.FunctionDefinition
 	// compiling is closed when a compilation that nobody waited for has ended;
 	// nil if there is none. compiled belongs to it until then.
 	compiling chan struct{}
@@ -114,16 +116,24 @@ func (v *version) abandon() error {
 	return nil
 }
 
-// compile compiles a module, for as long as Limits.BuildTimeout and ctx allow.
-// wazero looks at its context between two functions, and one function can take a
-// minute, so the compilation may outlast the wait for it.
+// compile rewrites and compiles a module, for as long as Limits.BuildTimeout and
+// ctx allow, the wait for other compilations included. wazero looks at its context
+// between two functions, so the compilation may outlast the wait for it by the
+// function that is being compiled.
 func (v *version) compile(ctx context.Context, module []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
+	slots := v.plugin.runtime.compiling
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the compilation of other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
+	}
 	done := make(chan struct{})
 	var err error
 	go func() {
 		defer close(done)
+		defer func() { <-slots }()
 		// wazero checks what it reads; a panic in it must not take a scheduler
 		// down all the same.
 		defer func() {
@@ -131,15 +141,36 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 				err = fmt.Errorf("compiler panicked: %v", r)
 			}
 		}()
+		if module, v.info, err = v.rewrite(module); err != nil || ctx.Err() != nil {
+			return
+		}
 		v.compiled, err = v.wasm.CompileModule(ctx, module)
+		err = shorten(err)
 	}()
 	select {
 	case <-done:
+		if err == nil && v.compiled == nil {
+			err = ctx.Err()
+		}
 		return err
 	case <-ctx.Done():
 		v.compiling = done
 		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
 	}
+}
+
+// rewrite makes a module ready for wazero under the limits of the version.
+func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
+	return v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
+		Meter:            true,
+		Fuel:             fuelSlice,
+		LimitComplexity:  true,
+		CheckElements:    true,
+		StackBytes:       int32(v.limits.StackBytes),
+		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
+		MaxTableElements: maxTableElements,
+		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
+	})
 }
 
 // load does the work of newVersion.
@@ -150,19 +181,6 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
-	module, v.info, err = v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
-		Meter:            true,
-		Fuel:             fuelSlice,
-		LimitComplexity:  true,
-		CheckElements:    true,
-		StackBytes:       int32(v.limits.StackBytes),
-		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
-		MaxTableElements: maxTableElements,
-		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
-	})
-	if err != nil {
-		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
-	}
 	if err := v.compile(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
@@ -243,7 +261,10 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 // checkExport appends to errs what is wrong with an exported function.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
 	want, got := abi.FormatSignature(params, results), ""
-	if def, ok := v.compiled.ExportedFunctions()[name]; ok {
+	if v.exported == nil {
+		v.exported = v.compiled.ExportedFunctions()
+	}
+	if def, ok := v.exported[name]; ok {
 		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
 	}
 	if got == want {
@@ -281,13 +302,19 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		if trap.Stack != "" || errors.As(err, new(*sys.ExitError)) {
 			return nil, trap
 		}
-		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: shorten(err)}
 	}
 	inst.ctx.instantiation = nil
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
 	inst.meter.bind(module)
 	if v.snapshot != nil {
 		inst.bindGlobals()
+		if v.info.Starts {
+			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
+				v.discard(inst)
+				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+			}
+		}
 		if !v.restore(inst) {
 			v.discard(inst)
 			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot does not fit", v.plugin.cfg.Name, ErrMemory)

@@ -47,10 +47,9 @@ func (i *Image) Close() {
 	i.bytes = nil
 }
 
-// takeScratch returns size bytes that are 0: a start section may look at them.
+// takeScratch returns size bytes.
 func (i *Image) takeScratch(size uint64) []byte {
 	if s, ok := i.scratch.Get().(*[]byte); ok {
-		clear(*s)
 		return *s
 	}
 	return make([]byte, size)

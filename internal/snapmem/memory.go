@@ -30,7 +30,7 @@ type Memory struct {
 	charged uint64
 	// scratch stands in for the memory while wazero fills in the data segments,
 	// which the image holds already: writing them would give each instance pages
-	// of its own. It is nil otherwise.
+	// of its own. What it holds is never read. It is nil otherwise.
 	scratch []byte
 	// shown is what the next Reallocate returns, when it is Reset that asks.
 	shown []byte
@@ -77,8 +77,9 @@ func (a *Allocator) newBacking(max uint64) backing {
 
 // NewFrom makes a memory that begins as image, for a module whose memory has min
 // bytes and may grow to max. Until the first [Memory.Reset] wazero may see
-// another memory of min bytes, since what it writes at instantiation is not
-// wanted.
+// another memory of min bytes with anything in it, since what it writes at
+// instantiation is not wanted. So the module must have no start section, which
+// could read that memory or grow it: one that has begins with New, then Adopt.
 func (a *Allocator) NewFrom(image *Image, min, max uint64) (*Memory, error) {
 	size := image.Size()
 	m := &Memory{budget: a.Budget, charged: size}
@@ -112,7 +113,7 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	}
 	if m.scratch != nil {
 		if size > uint64(len(m.scratch)) {
-			return nil // A start section that grows did not do so the first time.
+			return nil
 		}
 		return m.scratch[:size:size]
 	}
@@ -132,8 +133,9 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Adopt makes image, which must have been taken of this memory as it is, what
-// Reset goes back to. After an error the memory must not be used any more.
+// Adopt makes image what Reset goes back to. The memory is as it was if the image
+// was taken of it, or else must be Reset next. After an error it must not be used
+// any more.
 func (m *Memory) Adopt(image *Image) error {
 	if err := m.backing.load(image); err != nil {
 		return err
@@ -166,9 +168,12 @@ func (m *Memory) Reset(seen Seen) bool {
 		if uint64(seen.Size()) == size {
 			return true
 		}
-		m.shown = m.backing.resize(size)
-		m.budget.give(m.charged - size)
+		if size > m.charged && !m.budget.take(size-m.charged) {
+			return false
+		}
+		m.budget.give(m.charged - min(size, m.charged))
 		m.charged = size
+		m.shown = m.backing.resize(size)
 	}
 	_, ok := seen.Grow(1)
 	m.shown = nil

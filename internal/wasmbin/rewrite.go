@@ -59,6 +59,9 @@ type Info struct {
 	// Functions is the number of functions that the guest defines, CodeSize the
 	// size of their bodies in bytes.
 	Functions, CodeSize int
+	// Starts says that the guest has a start section, which runs whenever it is
+	// instantiated.
+	Starts bool
 	// Globals are the exports under which the host finds the guest's mutable
 	// globals, to snapshot and restore them. The fuel counter is not among
 	// them.
@@ -140,7 +143,7 @@ func Rewrite(bin []byte, opts Options) ([]byte, *Info, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	rw := &rewriter{Module: m, opts: opts, info: &Info{Functions: len(m.Codes), Starts: m.Start != nil}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
 		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
 		rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
