@@ -109,8 +109,10 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 // returns its result: a status code, or two packed numbers.
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped since
-// ctx ended or a limit was reached; the instance is then reset or discarded when
-// it is released. It is ctx's error if ctx ended before the call.
+// ctx ended or a limit was reached; the instance is then reset before its next call,
+// with a new State, or reset or discarded when it is released. One that cannot be
+// reset answers each further call with an error. The error is ctx's if ctx ended
+// before the call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
@@ -127,24 +129,27 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	for n, arg := range args { // For so few, copy takes longer.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, fn.Function, fn.name)
+	return i.run(ctx, &fn.Function, fn.name)
 }
 
-// run calls fn with the parameters in i.stack.
-func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint64, error) {
+// run calls fn, a handle of the named export, with the parameters in i.stack.
+func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint64, error) {
 	start, err := i.begin(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	i.nested = 1
-	err = fn.CallWithStack(&i.ctx, i.stack[:])
-	return i.stack[0], i.end(ctx, name, start, err)
+	err = (*fn).CallWithStack(&i.ctx, i.stack[:])
+	if err = i.end(ctx, name, start, err); !i.broken {
+		i.shrink(fn, name)
+	}
+	return i.stack[0], err
 }
 
 // begin begins a call. Until end the instance counts as broken: so it is also
 // when a host function panics through wazero.
 func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
-	if i.broken {
+	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
 	}
 	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
@@ -154,6 +159,20 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 	}
 	i.broken, i.nested = true, 0
 	return start, nil
+}
+
+// revive resets an instance whose guest did not return from its last call, for a
+// caller that goes on with it, and reports whether it may run. One that runs, since
+// a host function calls it, may not.
+func (i *Instance) revive() bool {
+	if i.calling != "" || !i.version.restore(i) {
+		return false
+	}
+	if observer := i.plugin.cfg.Observer; observer != nil {
+		observer.Restarted(i.plugin.cfg.Name, false)
+	}
+	i.renew()
+	return true
 }
 
 // end ends a call that returned, or did not for the reason of err, and returns
@@ -205,7 +224,8 @@ func (i *Instance) startedWell(err error, name string) bool {
 // start runs the module's own initialisation.
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range i.version.startFunctions() {
-		if _, err := i.run(ctx, i.module.ExportedFunction(name), name); err != nil {
+		fn := i.module.ExportedFunction(name)
+		if _, err := i.run(ctx, &fn, name); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 3
+const rewritingVersion = 4
 
 // rewrite makes a module ready for wazero.
 func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {

@@ -40,6 +40,7 @@ type version struct {
 	// functions of the dialect that it has, bit n for the one with index n.
 	dialect *Dialect
 	exports uint64
+	handles handles
 	// snapshot is what new instances and those that trapped begin from; nil if
 	// the guest has state that a snapshot does not capture.
 	snapshot *snapshot
@@ -207,6 +208,12 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	inst, err := v.instantiate(ctx)
 	if err != nil {
 		return err
+	}
+	for name := range v.exported {
+		var ok bool
+		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
+			break
+		}
 	}
 	if err := v.takeSnapshot(inst); err != nil {
 		v.discard(inst)
@@ -376,7 +383,10 @@ func (v *version) resolve(inst *Instance) {
 	if v.dialect == nil {
 		return
 	}
-	inst.exports, inst.handles = make([]api.Function, len(v.dialect.Exports)), nil
+	if inst.exports == nil {
+		inst.exports = make([]api.Function, len(v.dialect.Exports))
+	}
+	inst.handles = nil
 	for n, e := range v.dialect.Exports {
 		if v.exports&(1<<n) != 0 {
 			inst.exports[n] = inst.module.ExportedFunction(e.Name)
@@ -403,7 +413,8 @@ func (v *version) implements() string {
 
 // ask calls the marker. What the first instance answers holds for all.
 func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
-	result, err := inst.run(ctx, inst.module.ExportedFunction(abi.Marker), abi.Marker)
+	marker := inst.module.ExportedFunction(abi.Marker)
+	result, err := inst.run(ctx, &marker, abi.Marker)
 	if err != nil {
 		return 0, err
 	}
