@@ -1,7 +1,6 @@
 package snapmem
 
 import (
-	"bytes"
 	"fmt"
 	"sync"
 )
@@ -26,7 +25,8 @@ func (a *Allocator) NewImage(memory []byte) (*Image, error) {
 	}
 	i := &Image{budget: a.Budget}
 	if a.Plain || !i.file.create(memory, &i.bytes) {
-		i.bytes = bytes.Clone(memory)
+		i.bytes = make([]byte, size)
+		copyPieces(i.bytes, memory)
 	}
 	return i, nil
 }

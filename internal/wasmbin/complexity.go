@@ -25,6 +25,7 @@ const (
 	weightElse   = 2
 	weightTrap   = 6  // unreachable: a way out of its own
 	weightBulk   = 16 // With the check of the fuel behind it.
+	weightPieces = 26 // The same, and the choice whether to do it in pieces.
 	weightCall   = 12 // One that is charged for the stack.
 	weightBranch = 4  // A conditional one; its other way goes on in a block of its own.
 	weightLeave  = 2  // br, return

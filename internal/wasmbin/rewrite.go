@@ -183,6 +183,8 @@ type rewriter struct {
 	spaces    [len(externNames)][]Extern // the index spaces, imports included
 	yield     uint32                     // the index that the yield function gets
 	added     []FuncType                 // types behind that of the yield function
+	indexOf   map[string]int             // what typeIndex found, by the type's text
+	pieces    []pieceFunction            // functions behind the guest's
 }
 
 // resultsType returns the block type, encoded, of a block that takes nothing and
@@ -194,16 +196,27 @@ func (rw *rewriter) resultsType(results []ValType) []byte {
 	case 1:
 		return appendValType(nil, &results[0])
 	}
-	same := func(t FuncType) bool { return len(t.Params) == 0 && slices.Equal(t.Results, results) }
-	if i := slices.IndexFunc(rw.types, same); i >= 0 {
-		return appendVarint(nil, int64(i))
+	return appendVarint(nil, int64(rw.typeIndex(FuncType{Results: results})))
+}
+
+// typeIndex returns the index of a type, which is added if the guest has none that
+// is equal.
+func (rw *rewriter) typeIndex(t FuncType) int {
+	key := t.String()
+	if i, ok := rw.indexOf[key]; ok {
+		return i
 	}
-	i := slices.IndexFunc(rw.added, same)
+	same := func(u FuncType) bool { return slices.Equal(u.Params, t.Params) && slices.Equal(u.Results, t.Results) }
+	i := slices.IndexFunc(rw.types, same)
 	if i < 0 {
-		i = len(rw.added)
-		rw.added = append(rw.added, FuncType{Results: results})
+		i = len(rw.types) + 1 + len(rw.added)
+		rw.added = append(rw.added, t)
 	}
-	return appendVarint(nil, int64(len(rw.types)+1+i))
+	if rw.indexOf == nil {
+		rw.indexOf = map[string]int{}
+	}
+	rw.indexOf[key] = i
+	return i
 }
 
 // reserved refuses what would collide with our own names, and what would let
@@ -392,7 +405,7 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
 		yield: rw.yield, fuel: rw.globals(), stack: rw.globals() + 1, meter: rw.opts.Meter, info: rw.info,
-		blockType: rw.resultsType,
+		blockType: rw.resultsType, pieces: rw.pieceFunction,
 	}
 	if mem := rw.info.Memory; mem != nil && mem.HasMax {
 		b.memoryMax = min(mem.Max, MaxPages)
@@ -583,12 +596,14 @@ func (rw *rewriter) customs() error {
 	return nil
 }
 
-// addMeter adds the import of yield and the globals of fuel and stack. All indexes have been
+// addMeter adds the import of yield, the globals of fuel and stack and the functions
+// that do bulk operations in pieces. All indexes have been
 // checked and renumbered before.
 func (rw *rewriter) addMeter() error {
 	if !rw.opts.Meter {
 		return nil
 	}
+	rw.addPieces()
 	yield := Import{Module: YieldModule, Name: YieldName, Kind: ExternFunc, Type: uint32(len(rw.types))}
 	rw.Types = append(rw.Types, RecGroup{Types: []FuncType{{}}})
 	for _, t := range rw.added {

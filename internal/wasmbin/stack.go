@@ -286,7 +286,10 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			height--
 		case opUnreachable:
 			x.branches += weightTrap
-		case opMemoryCopy, opMemoryFill, opMemoryInit, opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
+		case opMemoryCopy, opMemoryFill, opMemoryInit:
+			x.branches += weightPieces
+			height += heightOf(s.op)
+		case opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
 			x.branches += weightBulk
 			height += heightOf(s.op)
 		case opLocalGet:
