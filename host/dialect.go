@@ -209,6 +209,7 @@ func (i *Instance) Invoke(export int, args ...uint64) uint64 {
 	var stack [maxParams]uint64
 	copy(stack[:], args)
 	if err := (*fn).CallWithStack(&i.ctx, stack[:]); err != nil {
+		i.failed = err
 		panic(err)
 	}
 	i.shrink(fn, e.Name)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -87,48 +88,77 @@ func TestStackIsGivenBackAfterADeepCall(t *testing.T) {
 	}
 }
 
-// TestCallAfterATrapBeginsAnew holds that an instance which trapped serves its next
-// call from the snapshot, without a Release in between, with a state of its own.
-func TestCallAfterATrapBeginsAnew(t *testing.T) {
-	for name, depth := range map[string]uint64{"a stack overflow": 1 << 30, "a trap": 1<<32 - 1} {
-		t.Run(name, func(t *testing.T) {
-			p := loadFile(t, "deep", Limits{Instances: 1, MemoryBytes: 1 << 20, StackBytes: 1 << 20}, ResetOnError)
+// TestInstanceAfterATrapBeginsAnew holds that an instance which trapped answers no
+// call before it is released, and that every one after that begins anew, whatever the
+// trap and the policy.
+func TestInstanceAfterATrapBeginsAnew(t *testing.T) {
+	for _, reset := range []Reset{ResetOnError, ResetPerCall, ResetNever} {
+		p := loadFile(t, "deep", Limits{Instances: 1, MemoryBytes: 1 << 20, StackBytes: 1 << 20}, reset)
+		for _, depth := range []uint64{1 << 30, 1<<32 - 1, 1 << 30} {
 			inst, err := p.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer inst.Release()
-			for range 3 {
-				// The guest counts its calls in memory and in a global.
-				for want := range uint64(3) {
-					if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got != 101*(want+1) {
-						t.Fatalf("call %d returns %d, error %v", want, got, err)
-					}
-				}
-				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, depth); !errors.As(err, new(*TrapError)) {
-					t.Fatalf("got error %v", err)
+			// The guest counts its calls in memory and in a global.
+			for want := range uint64(3) {
+				if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got != 101*(want+1) {
+					t.Errorf("reset %d: call %d returns %d, error %v", reset, want, got, err)
 				}
 			}
-		})
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, depth); !errors.As(err, new(*TrapError)) {
+				t.Errorf("reset %d: got error %v", reset, err)
+			}
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err == nil {
+				t.Errorf("reset %d: the instance ran again", reset)
+			}
+			inst.Release()
+		}
 	}
-	t.Run("one without a snapshot stays out of use", func(t *testing.T) {
-		p := loadFile(t, "deep", Limits{Instances: 1, MemoryBytes: 1 << 20, StackBytes: 1 << 20}, ResetNever)
+}
+
+// TestTrapWithinASessionCounts holds that an instance whose guest trapped in an
+// Invoke is not used again, even if the caller recovered from that.
+func TestTrapWithinASessionCounts(t *testing.T) {
+	rt, err := NewRuntime(RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i64 := []abi.ValueType{abi.I64, abi.I64, abi.I64}
+	module, err := os.ReadFile("testdata/deep.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The guest without its marker, whose name becomes another.
+	module = bytes.Replace(module, []byte(abi.Marker), bytes.Repeat([]byte{'x'}, len(abi.Marker)), 1)
+	p, err := rt.Load(t.Context(), Config{
+		Name: "deep", Source: Bytes(module), Kind: abi.KindScheduler, Limits: Limits{Instances: 1, StackBytes: 1 << 20},
+		Dialects: []Dialect{{
+			Name: "test", Detect: func(*Module) bool { return true },
+			Exports: []Export{{Name: "filter", Params: i64, Results: []abi.ValueType{abi.I32}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
 		inst, err := p.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 {
-			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 1<<30); err == nil {
-				t.Error("the call succeeded")
+		err = inst.Session(t.Context(), "session", func() error {
+			defer func() { _ = recover() }()
+			if got := inst.Invoke(0, 0, 0, 5); got != 101 {
+				t.Errorf("the first call returns %d", got)
 			}
+			inst.Invoke(0, 0, 0, 1<<30)
+			return nil
+		})
+		if !errors.Is(err, ErrStack) {
+			t.Errorf("got %v", err)
 		}
 		inst.Release()
-		if inst, err = p.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		defer inst.Release()
-		if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got != 101 {
-			t.Errorf("another instance returns %d, error %v", got, err)
-		}
-	})
+	}
+	if err := rt.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

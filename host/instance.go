@@ -58,6 +58,9 @@ type Instance struct {
 	// logged counts the bytes that the call has logged.
 	logged int
 	output output
+	// failed is why a call within the call that runs did not return: the guest's
+	// memory may be half written, whatever became of the panic.
+	failed error
 	// broken says that the guest did not return from a call: its memory may be
 	// half written, so the instance must not run again.
 	broken bool
@@ -109,10 +112,9 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 // returns its result: a status code, or two packed numbers.
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped since
-// ctx ended or a limit was reached; the instance is then reset before its next call,
-// with a new State, or reset or discarded when it is released. One that cannot be
-// reset answers each further call with an error. The error is ctx's if ctx ended
-// before the call.
+// ctx ended or a limit was reached; the instance is then reset or discarded when
+// it is released, and answers each call before that with an error. It is ctx's error
+// if ctx ended before the call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
@@ -149,7 +151,7 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint
 // begin begins a call. Until end the instance counts as broken: so it is also
 // when a host function panics through wazero.
 func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
-	if i.broken && !i.revive() {
+	if i.broken {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
 	}
 	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
@@ -157,27 +159,16 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
 	}
-	i.broken, i.nested = true, 0
+	i.broken, i.nested, i.failed = true, 0, nil
 	return start, nil
-}
-
-// revive resets an instance whose guest did not return from its last call, for a
-// caller that goes on with it, and reports whether it may run. One that runs, since
-// a host function calls it, may not.
-func (i *Instance) revive() bool {
-	if i.calling != "" || !i.version.restore(i) {
-		return false
-	}
-	if observer := i.plugin.cfg.Observer; observer != nil {
-		observer.Restarted(i.plugin.cfg.Name, false)
-	}
-	i.renew()
-	return true
 }
 
 // end ends a call that returned, or did not for the reason of err, and returns
 // the error of the call.
 func (i *Instance) end(ctx context.Context, name string, start time.Time, err error) error {
+	if err == nil {
+		err = i.failed
+	}
 	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
 	}
