@@ -34,7 +34,7 @@ func TestCompilationsAreFew(t *testing.T) {
 	for range slots {
 		rt.compiling <- struct{}{}
 	}
-	if err := load(t.Context(), time.Nanosecond); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "wait for the compilation of other modules") {
+	if err := load(t.Context(), time.Nanosecond); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "compile: wait for other modules") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

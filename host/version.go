@@ -128,7 +128,7 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the compilation of other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
+		return fmt.Errorf("compile: wait for other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
 	}
 	done := make(chan struct{})
 	var err error
