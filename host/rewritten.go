@@ -75,7 +75,7 @@ func (c rewriteCache) path(key [sha256.Size]byte) string {
 func sumOf(key [sha256.Size]byte, content []byte) []byte {
 	h := sha256.New()
 	h.Write(key[:])
-	h.Write(content)
+	writePieces(h, content)
 	return h.Sum(nil)
 }
 

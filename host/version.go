@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"sync"
@@ -71,8 +72,18 @@ func fetch(ctx context.Context, plugin string, source Source, want string) (modu
 
 // digestOf returns the SHA-256 of a module in lower-case hexadecimal.
 func digestOf(module []byte) string {
-	sum := sha256.Sum256(module)
-	return hex.EncodeToString(sum[:])
+	h := sha256.New()
+	writePieces(h, module)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// writePieces writes b to a hash by the megabyte. Each write is one run of assembly,
+// which Go's garbage collector waits for, and with it every other goroutine: a module
+// of 256 MB would take some hundred milliseconds.
+func writePieces(h hash.Hash, b []byte) {
+	for piece := range slices.Chunk(b, 1<<20) {
+		h.Write(piece)
+	}
 }
 
 // newVersion builds a version from the bytes of its module: rewrite, compile,
