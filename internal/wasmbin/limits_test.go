@@ -100,20 +100,35 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// TestTooManyNamesAreDropped holds that names beyond the bound leave a module
-// without names.
-func TestTooManyNamesAreDropped(t *testing.T) {
-	const functions, each = 17, 1 << 16
-	locals := append(u(each), bytes.Repeat([]byte{0, 1, 'a'}, each)...)
-	entry := append([]byte{0}, locals...)
-	names := func(functions int) []byte {
-		content := append(u(uint32(functions)), bytes.Repeat(entry, functions)...)
-		return asm(namesLocals, u(uint32(len(content))), content)
+// TestNamesBeyondTheLimitsAreDropped holds that too many names, or one that is too
+// long, leave a module without names.
+func TestNamesBeyondTheLimitsAreDropped(t *testing.T) {
+	subsection := func(id byte, content ...any) []byte {
+		b := asm(content...)
+		return asm(id, u(uint32(len(b))), b)
 	}
-	for n, dropped := range map[int]bool{functions - 1: false, functions: true} {
-		_, info := rewriteFor(t, bin(section(SectionCustom, 4, []byte(nameSection), names(n))), Options{Meter: true})
-		if slices.Contains(info.Dropped, nameSection) != dropped {
-			t.Errorf("%d names: dropped are %q", n*each, info.Dropped)
+	locals := func(functions int) []byte {
+		const each = 1 << 16
+		entry := asm(0, u(each), bytes.Repeat([]byte{0, 1, 'a'}, each))
+		return subsection(namesLocals, u(uint32(functions)), bytes.Repeat(entry, functions))
+	}
+	long := func(n int) []byte { return append(u(uint32(n)), bytes.Repeat([]byte{'x'}, n)...) }
+	for name, test := range map[string]struct {
+		names   []byte
+		dropped bool
+	}{
+		"a million locals":              {locals(16), false},
+		"more than a million locals":    {locals(17), true},
+		"a long name of a function":     {subsection(namesFunctions, 1, 0, long(maxNameBytes)), false},
+		"too long a name of a function": {subsection(namesFunctions, 1, 0, long(maxNameBytes+1)), true},
+		"a long name of a local":        {subsection(namesLocals, 1, 0, 1, 0, long(maxNameBytes)), false},
+		"too long a name of a local":    {subsection(namesLocals, 1, 0, 1, 0, long(maxNameBytes+1)), true},
+		"a long name of the module":     {subsection(namesModule, long(maxNameBytes)), false},
+		"too long a name of the module": {subsection(namesModule, long(maxNameBytes+1)), true},
+	} {
+		_, info := rewriteFor(t, bin(section(SectionCustom, 4, []byte(nameSection), test.names)), Options{Meter: true})
+		if slices.Contains(info.Dropped, nameSection) != test.dropped {
+			t.Errorf("%s: dropped are %q", name, info.Dropped)
 		}
 	}
 }

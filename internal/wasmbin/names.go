@@ -50,6 +50,15 @@ func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	return out, nil
 }
 
+// symbol steps over a name. Thirty of them stand in an error with a stack trace.
+func (r *reader) symbol() {
+	n := r.u32("the length of a name")
+	if n > maxNameBytes {
+		r.fail(r.pos, "%w: a name has %d bytes, possible are %d", ErrTooComplex, n, maxNameBytes)
+	}
+	r.bytes(n, "a name")
+}
+
 // appendRemapped copies a map of names of functions, or of names within
 // functions.
 func appendRemapped(b []byte, r *reader, id byte, remap func(uint32) uint32) []byte {
@@ -59,13 +68,13 @@ func appendRemapped(b []byte, r *reader, id byte, remap func(uint32) uint32) []b
 		b = appendUvarint(b, uint64(remap(r.u32("a function index"))))
 		start := r.pos
 		if id == namesFunctions {
-			r.bytes(r.u32("the length of a name"), "a name")
+			r.symbol()
 		} else {
 			k := r.count("names", 2, maxNames)
 			r.total(&r.values, k, maxNames, "names of functions, locals and labels")
 			for ; k > 0 && r.err == nil; k-- {
 				r.u32("an index")
-				r.bytes(r.u32("the length of a name"), "a name")
+				r.symbol()
 			}
 		}
 		b = append(b, r.buf[start:r.pos]...)
