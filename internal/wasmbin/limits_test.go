@@ -103,7 +103,7 @@ func TestErrorsAreShort(t *testing.T) {
 // TestNamesBeyondTheLimitsAreDropped holds that too many names, or one that is too
 // long, leave a module without names.
 func TestNamesBeyondTheLimitsAreDropped(t *testing.T) {
-	subsection := func(id byte, content ...any) []byte {
+	subsection := func(id int, content ...any) []byte {
 		b := asm(content...)
 		return asm(id, u(uint32(len(b))), b)
 	}
