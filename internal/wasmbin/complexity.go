@@ -17,6 +17,10 @@ const (
 	// compilation goes on after its context has ended. That guest's worst takes a
 	// tenth.
 	maxFunctionComplexity = 5_000_000_000
+	// maxFunctionMemory is how many bytes the compiler may need for one function,
+	// by another estimate. It keeps all that it knows of a function until that is
+	// compiled. That Go guest's worst takes a quarter.
+	maxFunctionMemory = 400 << 20
 
 	// The weights of what branches, which are added up and squared for each
 	// function.
@@ -53,6 +57,7 @@ type complexity struct {
 	calls    uint64
 	across   uint64 // locals that are read behind a call
 	below    uint64 // operands below calls, added up
+	memory   uint64 // bytes that the compiler needs
 
 	epoch  uint32 // counts the places where ways met
 	locals []localState
@@ -150,8 +155,55 @@ func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 	if worst > maxFunctionComplexity {
 		return fmt.Errorf(what, ErrTooComplex, "function", len(rw.Codes[at].Body), worst/1_000_000, maxFunctionComplexity/1_000_000, at+int(rw.yield), worst/1_000_000)
 	}
+	for i := range of {
+		if n := of[i].memory; n > maxFunctionMemory {
+			return fmt.Errorf("%w: function %d would take the compiler about %d MB of memory, possible are %d",
+				ErrTooComplex, i+int(rw.yield), n>>20, maxFunctionMemory>>20)
+		}
+	}
 	return nil
 }
+
+// memoryOf estimates the bytes that the compiler needs for an instruction: what was
+// measured is between half of it and all. What can trap is made of several blocks.
+func memoryOf(op int) uint64 {
+	if op < len(memories) {
+		return uint64(memories[op])
+	}
+	if op>>8 == prefixVec && (op&0xff <= 0x0b || op&0xff >= 0x54 && op&0xff <= 0x5d) {
+		return memoryAccess // The loads and stores.
+	}
+	return memoryOther
+}
+
+const (
+	memoryOther  = 350
+	memoryCall   = 2_000 // Calls, ref.func.
+	memoryAccess = 5_000 // Loads, stores, accesses of tables.
+	memoryDivide = 5_500
+	memoryTrunc  = 7_500 // A float to an integer.
+)
+
+// memories is memoryOf for the plain instructions.
+var memories = func() (t [256]uint16) {
+	for i := range t {
+		t[i] = memoryOther
+	}
+	for _, r := range []struct {
+		first, last byte
+		bytes       uint16
+	}{
+		{0x10, 0x15, memoryCall}, {0xd2, 0xd2, memoryCall},
+		{0x25, 0x26, memoryAccess}, {0x28, 0x3e, memoryAccess},
+		{0x6d, 0x70, memoryDivide}, {0x7f, 0x82, memoryDivide},
+		{0xa8, 0xab, memoryTrunc}, {0xae, 0xb1, memoryTrunc},
+	} {
+		for op := int(r.first); op <= int(r.last); op++ {
+			t[op] = r.bytes
+		}
+	}
+	return t
+}()
 
 // complexityOf adds up what all functions take, and finds the one that takes
 // most.

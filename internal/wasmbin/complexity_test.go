@@ -82,6 +82,15 @@ func bombs() map[string]bomb {
 			memory(m)
 			m.fn("", one, none, none, repeat(n, get(0), get(0), get(0), 0xfc, 0x0a, 0, 0))
 		}, 1_000, 4_000},
+		"conversions that can trap": {func(m *module, n int) {
+			m.fn("", types(F32), none, none, get(0), repeat(n, 0xa8, 0xb2), 0x1a) // i32.trunc_f32_s, f32.convert_i32_s
+		}, 50_000, 60_000},
+		"divisions": {func(m *module, n int) { m.fn("", one, none, none, get(0), repeat(n, get(0), 0x6d), 0x1a) }, 70_000, 80_000},
+		"loads":     {func(m *module, n int) { memory(m); m.fn("", one, none, none, get(0), repeat(n, 0x28, 0, 0), 0x1a) }, 80_000, 90_000},
+		"stores": {func(m *module, n int) {
+			memory(m)
+			m.fn("", one, none, none, repeat(n, get(0), get(0), 0x36, 0, 0))
+		}, 70_000, 80_000},
 		"growing the memory": {func(m *module, n int) { memory(m); m.fn("", one, none, none, repeat(n, get(0), 0x40, 0, 0x1a)) }, 1_500, 4_000},
 		"many functions that are slow": {func(m *module, n int) {
 			for range n {
@@ -171,6 +180,11 @@ func TestOrdinaryGuestsAreNotTooComplex(t *testing.T) {
 			size += len(rw.Codes[i].Body)
 		}
 		limit := uint64(baseComplexity) + complexityPerByte*uint64(size)
+		for i := range complexities {
+			if n := complexities[i].memory; n > maxFunctionMemory/10 {
+				t.Errorf("%s: function %d takes %d bytes of %d", name, i, n, maxFunctionMemory)
+			}
+		}
 		if worst > maxFunctionComplexity/10 {
 			t.Errorf("%s: a function takes %d of %d", name, worst, maxFunctionComplexity)
 		}

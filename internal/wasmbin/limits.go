@@ -5,8 +5,7 @@ import "math"
 // The limits of a module. Entries of some bytes each become hundreds of bytes in
 // the decoder, in wazero's compiler and in each instance, and microseconds of work:
 // five megabytes of parameters of one type kept wazero busy for a minute. At these
-// limits no kind of entry takes more than a second or 100 MB, and a body not more
-// than 400 MB. Each is several times what the largest guest has that is known: a Go
+// limits no kind of entry takes more than a second or 100 MB. Each is several times what the largest guest has that is known: a Go
 // guest of 18 MB that links the Kubernetes types.
 const (
 	// MaxFunctions is the greatest number of functions that a guest may define: at
@@ -19,9 +18,9 @@ const (
 	// billion takes seven bytes of a binary.
 	MaxLocals = 50_000
 
-	// MaxBodyBytes is the size of the largest body of a function. wazero keeps all
-	// that it knows of a function until it is compiled, which is 800 bytes for each
-	// byte of stores. The largest body in that Go guest has 196 KB.
+	// MaxBodyBytes is the size of the largest body of a function, which the compiler
+	// has in memory as a whole; see maxFunctionMemory. The largest body in that Go
+	// guest has 196 KB.
 	MaxBodyBytes = 512 << 10
 
 	// maxTotalLocals bounds the locals of all functions together, besides one
