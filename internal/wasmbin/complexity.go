@@ -43,7 +43,8 @@ const (
 	costMeetings  = 2
 	costLive      = 400 // A value that is live across a call.
 	costCarried   = 5_000
-	costPassed    = 200 // A parameter or result of a function, a call or a block.
+	costPassed    = 200    // A parameter or result of a function, a call or a block.
+	costTrapping  = 20_000 // A division, a conversion or an access of a table that can trap.
 	maxComplexity = 1 << 60
 )
 
@@ -58,6 +59,7 @@ type complexity struct {
 	across   uint64 // locals that are read behind a call
 	below    uint64 // operands below calls, added up
 	memory   uint64 // bytes that the compiler needs
+	trapping uint64 // rare instructions that are slow to compile since they can trap
 
 	epoch  uint32 // counts the places where ways met
 	locals []localState
@@ -127,6 +129,7 @@ func (c *complexity) total() uint64 {
 		{c.below, costLive, 1},
 		{c.carried, costCarried, 1},
 		{c.passed, costPassed, 1},
+		{c.trapping, costTrapping, 1},
 	} {
 		p := uint64(1)
 		for _, f := range product {
@@ -174,6 +177,18 @@ func memoryOf(op int) uint64 {
 		return memoryAccess // The loads and stores.
 	}
 	return memoryOther
+}
+
+// traps reports whether an instruction counts as complexity.trapping. Loads and
+// stores, which every guest is full of, are what any code takes.
+func traps(op int) bool {
+	switch {
+	case op >= len(memories):
+		return false
+	case op == 0x25, op == 0x26: // table.get, table.set
+		return true
+	}
+	return memories[op] >= memoryDivide
 }
 
 const (

@@ -84,9 +84,14 @@ func bombs() map[string]bomb {
 		}, 1_000, 4_000},
 		"conversions that can trap": {func(m *module, n int) {
 			m.fn("", types(F32), none, none, get(0), repeat(n, 0xa8, 0xb2), 0x1a) // i32.trunc_f32_s, f32.convert_i32_s
-		}, 50_000, 60_000},
-		"divisions": {func(m *module, n int) { m.fn("", one, none, none, get(0), repeat(n, get(0), 0x6d), 0x1a) }, 70_000, 80_000},
-		"loads":     {func(m *module, n int) { memory(m); m.fn("", one, none, none, get(0), repeat(n, 0x28, 0, 0), 0x1a) }, 80_000, 90_000},
+		}, 40_000, 60_000},
+		"divisions": {func(m *module, n int) { m.fn("", one, none, none, get(0), repeat(n, get(0), 0x6d), 0x1a) }, 40_000, 80_000},
+		"conversions in many functions": {func(m *module, n int) {
+			for range n {
+				m.fn("", types(F32), none, none, get(0), repeat(1_000, 0xa8, 0xb2), 0x1a)
+			}
+		}, 40, 100},
+		"loads": {func(m *module, n int) { memory(m); m.fn("", one, none, none, get(0), repeat(n, 0x28, 0, 0), 0x1a) }, 80_000, 90_000},
 		"stores": {func(m *module, n int) {
 			memory(m)
 			m.fn("", one, none, none, repeat(n, get(0), get(0), 0x36, 0, 0))

@@ -222,6 +222,9 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	for s.next() && len(m.blocks) > 0 {
 		top := &m.blocks[len(m.blocks)-1]
 		x.memory += memoryOf(s.op)
+		if traps(s.op) {
+			x.trapping++
+		}
 		switch s.op {
 		case opBlock, opLoop, opTryTable, opIf:
 			switch s.op {
