@@ -104,14 +104,16 @@ type Limits struct {
 	Fuel int64
 	// StackBytes is how much stack a guest's functions may take that call one
 	// another, as the host estimates it from their locals and operands: what
-	// wazero takes is of the same size, and lies outside of the guest's memory.
+	// wazero takes is of the same size, and lies outside of the guest's memory. It
+	// is Go's again after the call.
 	// Default 16 MiB, a thousand times what a Go guest takes to read JSON.
 	StackBytes int
 	// Timeout is how long a call may take. It is looked at once in about a
 	// millisecond, together with the caller's context. Default 5 s.
 	Timeout time.Duration
-	// BuildTimeout is how long the module may take to compile; the caller of Load
-	// or Swap waits no longer. A Go guest of 16 MB takes 11 s; a module that is
+	// BuildTimeout is how long the module may take to compile, the wait for other
+	// compilations of the Runtime included; the caller of Load or Swap waits no
+	// longer. A Go guest of 16 MB takes 11 s; a module that is
 	// made to take longer than others of its size is refused. What has begun goes
 	// on in the background to the end of the function that is being compiled.
 	// Default 5 min.

@@ -130,8 +130,8 @@ func (i *Instance) CallExport(ctx context.Context, export int, args ...uint64) (
 	return i.run(ctx, fn, sig.Name)
 }
 
-// export returns a function for arguments.
-func (i *Instance) export(export int, args []uint64) (api.Function, *Export, error) {
+// export returns the handle of a function for arguments.
+func (i *Instance) export(export int, args []uint64) (*api.Function, *Export, error) {
 	d := i.version.dialect
 	if d == nil || export < 0 || export >= len(d.Exports) {
 		return nil, nil, fmt.Errorf("plugin %q: call export %d: the guest's dialect has none", i.plugin.cfg.Name, export)
@@ -143,7 +143,7 @@ func (i *Instance) export(export int, args []uint64) (api.Function, *Export, err
 	if len(args) != len(e.Params) {
 		return nil, nil, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, e.Name, len(args), len(e.Params))
 	}
-	return i.exports[export], e, nil
+	return &i.exports[export], e, nil
 }
 
 // Session runs f as one call of the guest, which name stands for in messages and
@@ -208,15 +208,17 @@ func (i *Instance) Invoke(export int, args ...uint64) uint64 {
 	defer func() { i.nested = level }()
 	var stack [maxParams]uint64
 	copy(stack[:], args)
-	if err := fn.CallWithStack(&i.ctx, stack[:]); err != nil {
+	if err := (*fn).CallWithStack(&i.ctx, stack[:]); err != nil {
+		i.failed = err
 		panic(err)
 	}
+	i.shrink(fn, e.Name)
 	i.hostCall = hostCall
 	return stack[0]
 }
 
 // handle returns an export for a call within level others.
-func (i *Instance) handle(level, export int) api.Function {
+func (i *Instance) handle(level, export int) *api.Function {
 	for len(i.handles) < level {
 		i.handles = append(i.handles, make([]api.Function, len(i.exports)))
 	}
@@ -224,7 +226,7 @@ func (i *Instance) handle(level, export int) api.Function {
 	if *fn == nil {
 		*fn = i.module.ExportedFunction(i.version.dialect.Exports[export].Name)
 	}
-	return *fn
+	return fn
 }
 
 // Memory returns the guest's memory, for host functions, Session and the time
@@ -263,8 +265,7 @@ func (i *Instance) Limits() Limits { return i.version.limits }
 // The error is a *[TrapError] as for [Instance.Call], also if the program exits
 // with another code than 0 or writes more than Limits.ResultBytes.
 func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
-	fn := i.command
-	if fn == nil {
+	if i.command == nil {
 		return nil, fmt.Errorf("plugin %q: run: the guest is no command", i.plugin.cfg.Name)
 	}
 	if err := ctx.Err(); err != nil {
@@ -275,7 +276,7 @@ func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout
 	}
 	i.spent = true
 	i.program = program{args: args, stdin: stdin, running: true}
-	_, err = i.run(ctx, fn, commandStart)
+	_, err = i.run(ctx, &i.command, commandStart)
 	stdout = i.program.stdout
 	i.program = program{}
 	return stdout, err

@@ -77,7 +77,7 @@ type ImportError struct {
 
 func (e *ImportError) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("plugin %q: import %s.%s is not provided by this host", e.Plugin, e.Module, e.Name)
+		return fmt.Sprintf("plugin %q: import %.200s.%.200s is not provided by this host", e.Plugin, e.Module, e.Name)
 	}
 	if e.Grant != "" {
 		return fmt.Sprintf("plugin %q: import %s.%s needs the grant %q, which the configuration does not give", e.Plugin, e.Module, e.Name, e.Grant)
@@ -164,6 +164,23 @@ func (e *StatusError) Error() string {
 		reason = "no reason given"
 	}
 	return fmt.Sprintf("plugin %q: %s returned %s: %s", e.Plugin, e.Function, e.Code, reason)
+}
+
+// maxErrorBytes is how much of an error of wazero about a module is kept.
+const maxErrorBytes = 4 << 10
+
+// shorten cuts the text of an error short that is made of what a module has: a
+// mistake at a branch names the type of every operand, of which there may be
+// millions.
+func shorten(err error) error {
+	if err == nil {
+		return nil
+	}
+	s := err.Error()
+	if len(s) <= maxErrorBytes {
+		return err
+	}
+	return errors.New(text([]byte(s), maxErrorBytes) + " ...")
 }
 
 // maxStackBytes is how much of a stack trace is kept: some hundred functions.

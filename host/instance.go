@@ -56,6 +56,9 @@ type Instance struct {
 	// logged counts the bytes that the call has logged.
 	logged int
 	output output
+	// failed is why a call within the call that runs did not return: the guest's
+	// memory may be half written, whatever became of the panic.
+	failed error
 	// broken says that the guest did not return from a call: its memory may be
 	// half written, so the instance must not run again.
 	broken bool
@@ -108,7 +111,8 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped since
 // ctx ended or a limit was reached; the instance is then reset or discarded when
-// it is released. It is ctx's error if ctx ended before the call.
+// it is released, and answers each call before that with an error. It is ctx's error
+// if ctx ended before the call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
@@ -125,18 +129,21 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	for n, arg := range args { // For so few, copy takes longer.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, fn.Function, fn.name)
+	return i.run(ctx, &fn.Function, fn.name)
 }
 
-// run calls fn with the parameters in i.stack.
-func (i *Instance) run(ctx context.Context, fn api.Function, name string) (uint64, error) {
+// run calls fn, a handle of the named export, with the parameters in i.stack.
+func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint64, error) {
 	start, err := i.begin(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	i.nested = 1
-	err = fn.CallWithStack(&i.ctx, i.stack[:])
-	return i.stack[0], i.end(ctx, name, start, err)
+	err = (*fn).CallWithStack(&i.ctx, i.stack[:])
+	if err = i.end(ctx, name, start, err); !i.broken {
+		i.shrink(fn, name)
+	}
+	return i.stack[0], err
 }
 
 // begin begins a call. Until end the instance counts as broken: so it is also
@@ -150,13 +157,16 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
 	}
-	i.broken, i.nested = true, 0
+	i.broken, i.nested, i.failed = true, 0, nil
 	return start, nil
 }
 
 // end ends a call that returned, or did not for the reason of err, and returns
 // the error of the call.
 func (i *Instance) end(ctx context.Context, name string, start time.Time, err error) error {
+	if err == nil {
+		err = i.failed
+	}
 	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
 	}
@@ -207,7 +217,8 @@ func (i *Instance) startedWell(err error, name string) bool {
 // start runs the module's own initialisation.
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range i.version.startFunctions() {
-		if _, err := i.run(ctx, i.module.ExportedFunction(name), name); err != nil {
+		fn := i.module.ExportedFunction(name)
+		if _, err := i.run(ctx, &fn, name); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,8 @@ func (v *version) newMemory() (*snapmem.Memory, error) {
 	}
 	var mem *snapmem.Memory
 	var err error
-	if s := v.snapshot; s != nil {
+	// A start section runs in each instance, and must find what the first found.
+	if s := v.snapshot; s != nil && !v.info.Starts {
 		mem, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
 	} else {
 		mem, err = v.plugin.runtime.memory.New(least, most)

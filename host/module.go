@@ -10,8 +10,8 @@ import (
 // Module is what can be read of a module without compiling it.
 type Module struct {
 	digest  string
-	imports map[[2]string]string
-	exports map[string]string
+	imports map[[2]string]wasmbin.Extern
+	exports map[string]wasmbin.Extern
 	customs map[string][]byte
 }
 
@@ -31,13 +31,13 @@ func inspect(module []byte, digest string) (*Module, error) {
 		return nil, err
 	}
 	m := &Module{
-		digest: digest, imports: map[[2]string]string{}, exports: map[string]string{}, customs: map[string][]byte{},
+		digest: digest, imports: map[[2]string]wasmbin.Extern{}, exports: map[string]wasmbin.Extern{}, customs: map[string][]byte{},
 	}
 	for _, i := range imports {
-		m.imports[[2]string{i.Module, i.Name}] = signature(i)
+		m.imports[[2]string{i.Module, i.Name}] = i
 	}
 	for _, e := range exports {
-		m.exports[e.Name] = signature(e)
+		m.exports[e.Name] = e
 	}
 	room := maxCustomBytes
 	for _, c := range customs {
@@ -50,8 +50,13 @@ func inspect(module []byte, digest string) (*Module, error) {
 	return m, nil
 }
 
-// signature writes the type of a function, and the kind of anything else.
-func signature(e wasmbin.Extern) string {
+// signature writes the type of a function, and the kind of anything else; nothing
+// of an entry that a map does not have. A type of a thousand parameters may be that
+// of many exports, so it is written when somebody asks.
+func signature(e wasmbin.Extern, ok bool) string {
+	if !ok {
+		return ""
+	}
 	if e.Kind != wasmbin.ExternFunc {
 		return e.Kind.String()
 	}
@@ -71,7 +76,10 @@ func (m *Module) Digest() string { return m.digest }
 // Import returns the signature with which the module imports a function, as
 // [abi.FormatSignature] writes it, or "memory", "table", "global" or "tag" for an
 // import that is none; empty if there is no such import.
-func (m *Module) Import(module, name string) string { return m.imports[[2]string{module, name}] }
+func (m *Module) Import(module, name string) string {
+	e, ok := m.imports[[2]string{module, name}]
+	return signature(e, ok)
+}
 
 // ImportsFrom reports whether the module imports anything from the named one.
 func (m *Module) ImportsFrom(module string) bool {
@@ -85,7 +93,10 @@ func (m *Module) ImportsFrom(module string) bool {
 
 // Export returns what the module exports by that name, in the form of
 // [Module.Import].
-func (m *Module) Export(name string) string { return m.exports[name] }
+func (m *Module) Export(name string) string {
+	e, ok := m.exports[name]
+	return signature(e, ok)
+}
 
 // Custom returns the first custom section of that name, which must not be
 // changed; nil if there is none. Sections for debuggers are left out, and those

@@ -32,6 +32,7 @@ func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	info.Imports, info.Exports = nil, nil // Inspect has them, in a form that is smaller.
 	return snapmem.MergeSegments(module), info, nil
 }
 
@@ -106,7 +107,7 @@ func (c rewriteCache) path(key [sha256.Size]byte) string {
 func sumOf(key [sha256.Size]byte, content []byte) []byte {
 	h := sha256.New()
 	h.Write(key[:])
-	h.Write(content)
+	writePieces(h, content)
 	return h.Sum(nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -20,6 +21,8 @@ type Runtime struct {
 	rewritten rewriteCache
 	engine    wazero.RuntimeConfig
 	memory    snapmem.Allocator
+	// compiling has an entry for each module that is being compiled.
+	compiling chan struct{}
 
 	// building counts the versions that are being built, also those that nobody
 	// waits for any more.
@@ -54,6 +57,11 @@ type RuntimeConfig struct {
 	Interpreter bool
 }
 
+// maxCompilations is how many modules are compiled at a time, if there are as many
+// processors. Each may take hundreds of megabytes meanwhile, one processor and no
+// more, so a hundred at once would only take a hundred times the memory.
+const maxCompilations = 4
+
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	guard, err := debugsMemory()
@@ -61,9 +69,10 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		return nil, err
 	}
 	rt := &Runtime{
-		plugins: map[*Plugin]struct{}{},
-		engine:  wazero.NewRuntimeConfig(),
-		memory:  snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
+		plugins:   map[*Plugin]struct{}{},
+		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
+		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
+		engine:    wazero.NewRuntimeConfig(),
 	}
 	if cfg.Interpreter {
 		rt.engine = wazero.NewRuntimeConfigInterpreter()

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +30,8 @@ type version struct {
 	// a memory limit belongs to a runtime.
 	wasm     wazero.Runtime
 	compiled wazero.CompiledModule
+	// exported are its exports, which wazero collects anew for each call.
+	exported map[string]api.FunctionDefinition
 	// compiling is closed when a compilation that nobody waited for has ended;
 	// nil if there is none. compiled belongs to it until then.
 	compiling chan struct{}
@@ -38,6 +42,7 @@ type version struct {
 	// functions of the dialect that it has, bit n for the one with index n.
 	dialect *Dialect
 	exports uint64
+	handles handles
 	// snapshot is what new instances and those that trapped begin from; nil if
 	// the guest has state that a snapshot does not capture.
 	snapshot *snapshot
@@ -68,8 +73,18 @@ func fetch(ctx context.Context, plugin string, source Source, want string) (modu
 
 // digestOf returns the SHA-256 of a module in lower-case hexadecimal.
 func digestOf(module []byte) string {
-	sum := sha256.Sum256(module)
-	return hex.EncodeToString(sum[:])
+	h := sha256.New()
+	writePieces(h, module)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// writePieces writes b to a hash by the megabyte. Each write is one run of assembly,
+// which Go's garbage collector waits for, and with it every other goroutine: a module
+// of 256 MB would take some hundred milliseconds.
+func writePieces(h hash.Hash, b []byte) {
+	for piece := range slices.Chunk(b, 1<<20) {
+		h.Write(piece)
+	}
 }
 
 // newVersion builds a version from the bytes of its module: rewrite, compile,
@@ -114,16 +129,24 @@ func (v *version) abandon() error {
 	return nil
 }
 
-// compile compiles a module, for as long as Limits.BuildTimeout and ctx allow.
-// wazero looks at its context between two functions, and one function can take a
-// minute, so the compilation may outlast the wait for it.
+// compile rewrites and compiles a module, for as long as Limits.BuildTimeout and
+// ctx allow, the wait for other compilations included. wazero looks at its context
+// between two functions, so the compilation may outlast the wait for it by the
+// function that is being compiled.
 func (v *version) compile(ctx context.Context, module []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
+	slots := v.plugin.runtime.compiling
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("compile: wait for other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
+	}
 	done := make(chan struct{})
 	var err error
 	go func() {
 		defer close(done)
+		defer func() { <-slots }()
 		// wazero checks what it reads; a panic in it must not take a scheduler
 		// down all the same.
 		defer func() {
@@ -131,10 +154,17 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 				err = fmt.Errorf("compiler panicked: %v", r)
 			}
 		}()
+		if module, v.info, err = v.rewrite(module); err != nil || ctx.Err() != nil {
+			return
+		}
 		v.compiled, err = v.wasm.CompileModule(ctx, module)
+		err = shorten(err)
 	}()
 	select {
 	case <-done:
+		if err == nil && v.compiled == nil {
+			err = ctx.Err()
+		}
 		return err
 	case <-ctx.Done():
 		v.compiling = done
@@ -142,15 +172,9 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 	}
 }
 
-// load does the work of newVersion.
-func (v *version) load(ctx context.Context, module []byte) (err error) {
-	// As in compile: what a module makes wazero do ends here.
-	defer func() {
-		if r := recover(); r != nil {
-			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
-		}
-	}()
-	module, v.info, err = v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
+// rewrite makes a module ready for wazero under the limits of the version.
+func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
+	return v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
@@ -161,9 +185,16 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
 	})
-	if err != nil {
-		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
-	}
+}
+
+// load does the work of newVersion.
+func (v *version) load(ctx context.Context, module []byte) (err error) {
+	// As in compile: what a module makes wazero do ends here.
+	defer func() {
+		if r := recover(); r != nil {
+			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
+		}
+	}()
 	if err := v.compile(ctx, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
@@ -187,6 +218,12 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	inst, err := v.instantiate(ctx)
 	if err != nil {
 		return err
+	}
+	for name := range v.exported {
+		var ok bool
+		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
+			break
+		}
 	}
 	if err := v.takeSnapshot(inst); err != nil {
 		v.discard(inst)
@@ -241,7 +278,10 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 // checkExport appends to errs what is wrong with an exported function.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
 	want, got := abi.FormatSignature(params, results), ""
-	if def, ok := v.compiled.ExportedFunctions()[name]; ok {
+	if v.exported == nil {
+		v.exported = v.compiled.ExportedFunctions()
+	}
+	if def, ok := v.exported[name]; ok {
 		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
 	}
 	if got == want {
@@ -280,13 +320,19 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		if trap.Stack != "" || errors.As(err, new(*sys.ExitError)) {
 			return nil, trap
 		}
-		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: shorten(err)}
 	}
 	inst.ctx.instantiation = nil
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
 	inst.meter.bind(module)
 	if v.snapshot != nil {
 		inst.bindGlobals()
+		if v.info.Starts {
+			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
+				v.discard(inst)
+				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+			}
+		}
 		if !v.restore(inst) {
 			v.discard(inst)
 			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot does not fit", v.plugin.cfg.Name, ErrMemory)
@@ -337,7 +383,10 @@ func (v *version) resolve(inst *Instance) {
 	if v.dialect == nil {
 		return
 	}
-	inst.exports, inst.handles = make([]api.Function, len(v.dialect.Exports)), nil
+	if inst.exports == nil {
+		inst.exports = make([]api.Function, len(v.dialect.Exports))
+	}
+	inst.handles = nil
 	for n, e := range v.dialect.Exports {
 		if v.exports&(1<<n) != 0 {
 			inst.exports[n] = inst.module.ExportedFunction(e.Name)
@@ -364,7 +413,8 @@ func (v *version) implements() string {
 
 // ask calls the marker. What the first instance answers holds for all.
 func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
-	result, err := inst.run(ctx, inst.module.ExportedFunction(abi.Marker), abi.Marker)
+	marker := inst.module.ExportedFunction(abi.Marker)
+	result, err := inst.run(ctx, &marker, abi.Marker)
 	if err != nil {
 		return 0, err
 	}

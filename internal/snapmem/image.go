@@ -1,7 +1,6 @@
 package snapmem
 
 import (
-	"bytes"
 	"fmt"
 	"sync"
 )
@@ -26,7 +25,8 @@ func (a *Allocator) NewImage(memory []byte) (*Image, error) {
 	}
 	i := &Image{budget: a.Budget}
 	if a.Plain || !i.file.create(memory, &i.bytes) {
-		i.bytes = bytes.Clone(memory)
+		i.bytes = make([]byte, size)
+		copyPieces(i.bytes, memory)
 	}
 	return i, nil
 }
@@ -47,10 +47,9 @@ func (i *Image) Close() {
 	i.bytes = nil
 }
 
-// takeScratch returns size bytes that are 0: a start section may look at them.
+// takeScratch returns size bytes.
 func (i *Image) takeScratch(size uint64) []byte {
 	if s, ok := i.scratch.Get().(*[]byte); ok {
-		clear(*s)
 		return *s
 	}
 	return make([]byte, size)

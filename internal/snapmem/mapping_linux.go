@@ -116,7 +116,7 @@ func (m *mapping) load(image *Image) error {
 		if m.resize(size) == nil {
 			return unix.ENOMEM
 		}
-		copy(m.bytes, image.Bytes())
+		copyPieces(m.bytes, image.Bytes())
 		return nil
 	}
 	_, err := unix.MmapPtr(image.file.fd, 0, unsafe.Pointer(unsafe.SliceData(m.bytes)), uintptr(size),
@@ -131,7 +131,7 @@ func (m *mapping) load(image *Image) error {
 func (m *mapping) reset(image *Image) {
 	mem := m.bytes[:image.Size()]
 	if !m.shared {
-		copy(mem, image.Bytes())
+		copyPieces(mem, image.Bytes())
 		return
 	}
 	rest := 0
@@ -142,7 +142,7 @@ func (m *mapping) reset(image *Image) {
 		// The kernel drops the pages that were written; what is read next comes
 		// from the image.
 		if unix.Madvise(mem[rest:], unix.MADV_DONTNEED) != nil {
-			copy(mem[rest:], image.Bytes()[rest:])
+			copyPieces(mem[rest:], image.Bytes()[rest:])
 		}
 	}
 }

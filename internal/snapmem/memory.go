@@ -33,7 +33,7 @@ type Memory struct {
 	charged uint64
 	// scratch stands in for the memory while wazero fills in the data segments,
 	// which the image holds already: writing them would give each instance pages
-	// of its own. It is nil otherwise.
+	// of its own. What it holds is never read. It is nil otherwise.
 	scratch []byte
 	// shown is what the next Reallocate returns, when it is Reset that asks.
 	shown []byte
@@ -88,8 +88,9 @@ func (a *Allocator) newBacking(max uint64) backing {
 
 // NewFrom makes a memory that begins as image, for a module whose memory has min
 // bytes and may grow to max. Until the first [Memory.Reset] wazero may see
-// another memory of min bytes, since what it writes at instantiation is not
-// wanted.
+// another memory of min bytes with anything in it, since what it writes at
+// instantiation is not wanted. So the module must have no start section, which
+// could read that memory or grow it: one that has begins with New, then Adopt.
 func (a *Allocator) NewFrom(image *Image, min, max uint64) (*Memory, error) {
 	size := image.Size()
 	m := &Memory{budget: a.Budget, charged: size, guard: a.Guard}
@@ -123,7 +124,7 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	}
 	if m.scratch != nil {
 		if size > uint64(len(m.scratch)) {
-			return nil // A start section that grows did not do so the first time.
+			return nil
 		}
 		return m.scratch[:size:size]
 	}
@@ -143,8 +144,9 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Adopt makes image, which must have been taken of this memory as it is, what
-// Reset goes back to. After an error the memory must not be used any more.
+// Adopt makes image what Reset goes back to. The memory is as it was if the image
+// was taken of it, or else must be Reset next. After an error it must not be used
+// any more.
 func (m *Memory) Adopt(image *Image) error {
 	if err := m.backing.load(image); err != nil {
 		return err
@@ -177,9 +179,12 @@ func (m *Memory) Reset(seen Seen) bool {
 		if uint64(seen.Size()) == size {
 			return true
 		}
-		m.shown = m.backing.resize(size)
-		m.budget.give(m.charged - size)
+		if size > m.charged && !m.budget.take(size-m.charged) {
+			return false
+		}
+		m.budget.give(m.charged - min(size, m.charged))
 		m.charged = size
+		m.shown = m.backing.resize(size)
 	}
 	_, ok := seen.Grow(1)
 	m.shown = nil
@@ -247,11 +252,11 @@ type slice struct {
 func (s *slice) resize(size uint64) []byte {
 	switch n := uint64(len(s.bytes)); {
 	case size <= n:
-		clear(s.bytes[size:])
+		clearPieces(s.bytes[size:])
 	case size > uint64(cap(s.bytes)):
 		// A quarter more, for a guest that grows page by page.
 		grown := make([]byte, n, min(max(size, n+n/4), s.max))
-		copy(grown, s.bytes)
+		copyPieces(grown, s.bytes)
 		if s.guard {
 			s.poison()
 		}
@@ -267,7 +272,7 @@ func (s *slice) load(image *Image) error {
 	return nil
 }
 
-func (s *slice) reset(image *Image) { copy(s.bytes, image.Bytes()) }
+func (s *slice) reset(image *Image) { copyPieces(s.bytes, image.Bytes()) }
 
 func (s *slice) free() { s.bytes, s.kept = nil, nil }
 
@@ -286,5 +291,27 @@ func (s *slice) retire() {
 func (s *slice) poison() {
 	for i := range s.bytes {
 		s.bytes[i] = Poison
+	}
+}
+
+// pieceBytes is how much is copied or cleared at a time. Go does each in assembly,
+// which its garbage collector waits for, and with it every other goroutine: 256 MiB
+// take 30 ms.
+const pieceBytes = 1 << 20
+
+// copyPieces is copy, for much.
+func copyPieces(to, from []byte) {
+	for len(to) > 0 && len(from) > 0 {
+		n := copy(to[:min(len(to), pieceBytes)], from)
+		to, from = to[n:], from[n:]
+	}
+}
+
+// clearPieces is clear, for much.
+func clearPieces(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), pieceBytes)
+		clear(b[:n])
+		b = b[n:]
 	}
 }

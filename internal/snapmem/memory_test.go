@@ -384,3 +384,28 @@ func TestHideOfAnEmptyMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestCopiesAndClearsInPieces holds the two against Go's own, around a piece.
+func TestCopiesAndClearsInPieces(t *testing.T) {
+	from := make([]byte, 2*pieceBytes+2)
+	for i := range from {
+		from[i] = byte(i*31 ^ i>>8)
+	}
+	for _, n := range []int{0, 1, pieceBytes - 1, pieceBytes, pieceBytes + 1, 2 * pieceBytes, 2*pieceBytes + 1} {
+		got, want := bytes.Repeat([]byte{7}, len(from)), bytes.Repeat([]byte{7}, len(from))
+		copy(want, from[:n])
+		copyPieces(got, from[:n])
+		if !bytes.Equal(got, want) {
+			t.Errorf("copyPieces of %d bytes differs from copy", n)
+		}
+		copyPieces(got[:n], from)
+		if !bytes.Equal(got, want) {
+			t.Errorf("copyPieces to %d bytes differs from copy", n)
+		}
+		clear(want[:n])
+		clearPieces(got[:n])
+		if !bytes.Equal(got, want) {
+			t.Errorf("clearPieces of %d bytes differs from clear", n)
+		}
+	}
+}

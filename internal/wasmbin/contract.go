@@ -9,7 +9,8 @@ const (
 	ReservedPrefix = "kubewasm:"
 
 	// YieldModule and YieldName are the import () -> () that a metered guest
-	// calls when its fuel is negative. The host either makes the global
+	// calls when its fuel is negative, and between two megabytes of a bulk operation
+	// whatever its fuel is. The host either makes the global
 	// FuelGlobal of the calling instance non-negative and returns, or panics,
 	// which ends the guest's call with that error. A guest whose fuel is still
 	// negative yields again at once. A guest whose StackGlobal is negative calls

@@ -5,19 +5,6 @@ import (
 	"fmt"
 )
 
-const (
-	// MaxLocals is the greatest number of locals, parameters aside, that a
-	// function may declare: what browsers allow. wazero allocates eight bytes
-	// for each before anything else looks at them, and a declaration of four
-	// billion takes seven bytes of a binary.
-	MaxLocals = 50_000
-
-	// maxTotalLocals bounds the locals of all functions together, besides one
-	// for each byte of the binary. Guests of Go, TinyGo, C and Rust declare one
-	// local for about ten bytes.
-	maxTotalLocals = 1 << 20
-)
-
 var preamble = []byte{0x00, 'a', 's', 'm', 0x01, 0x00, 0x00, 0x00}
 
 // Decode decodes a binary down to the bodies of functions, which stay bytes:
@@ -26,7 +13,7 @@ var preamble = []byte{0x00, 'a', 's', 'm', 0x01, 0x00, 0x00, 0x00}
 // are left to wazero. The module shares its bytes with bin.
 //
 // It never allocates more than a small multiple of len(bin), whatever the
-// counts in it claim.
+// counts in it claim, and refuses what has more of anything than limits.go says.
 func Decode(bin []byte) (*Module, error) {
 	m, err := decode(bin, func(SectionID) bool { return true })
 	if err != nil {
@@ -78,6 +65,9 @@ func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 			return nil, r.err
 		case id == SectionCustom:
 			name := s.name("the name")
+			if len(m.Customs) == maxCustoms {
+				s.fail(0, "%w: more than %d custom sections", ErrTooComplex, maxCustoms)
+			}
 			m.Customs = append(m.Customs, Custom{Name: name, Data: s.buf[s.pos:], After: last})
 			s.pos = len(s.buf)
 		case sectionRank[id] <= sectionRank[last]:
@@ -108,9 +98,9 @@ func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 	return m, nil
 }
 
-// vector decodes count entries.
-func vector[T any](r *reader, what string, min int, entry func() T) []T {
-	n := r.count(what, min)
+// vector decodes a number of entries, at most most, of at least min bytes each.
+func vector[T any](r *reader, what string, min, most int, entry func() T) []T {
+	n := r.count(what, min, most)
 	if n == 0 {
 		return nil
 	}
@@ -124,45 +114,45 @@ func vector[T any](r *reader, what string, min int, entry func() T) []T {
 func (m *Module) decodeSection(r *reader) {
 	switch r.section {
 	case SectionType:
-		m.Types = vector(r, "types", 2, r.recGroup)
+		m.Types = vector(r, "types", 2, maxTypes, r.recGroup)
 	case SectionImport:
-		m.Imports = vector(r, "imports", 4, r.importEntry)
+		m.Imports = vector(r, "imports", 4, maxImports, r.importEntry)
 	case SectionFunction:
-		m.Functions = vector(r, "functions", 1, func() uint32 { return r.u32("a type index") })
+		m.Functions = vector(r, "functions", 1, MaxFunctions, func() uint32 { return r.u32("a type index") })
 	case SectionTable:
-		m.Tables = vector(r, "tables", 3, r.table)
+		m.Tables = vector(r, "tables", 3, maxTables, r.table)
 	case SectionMemory:
-		m.Memories = vector(r, "memories", 2, r.limits)
+		m.Memories = vector(r, "memories", 2, maxMemories, r.limits)
 		if len(m.Memories) > 1 {
 			r.fail(0, "%w: %d memories, only one is possible", ErrUnsupported, len(m.Memories))
 		}
 	case SectionTag:
-		m.Tags = vector(r, "tags", 2, r.tag)
+		m.Tags = vector(r, "tags", 2, maxTags, r.tag)
 	case SectionGlobal:
-		m.Globals = vector(r, "globals", 4, func() Global { return Global{r.globalType(), r.expr()} })
+		m.Globals = vector(r, "globals", 4, maxGlobals, func() Global { return Global{r.globalType(), r.expr()} })
 	case SectionExport:
-		m.Exports = vector(r, "exports", 3, func() Export {
+		m.Exports = vector(r, "exports", 3, maxExports, func() Export {
 			return Export{r.name("the name of an export"), r.externKind(), r.u32("an index")}
 		})
 	case SectionStart:
 		start := r.u32("a function index")
 		m.Start = &start
 	case SectionElement:
-		m.Elements = vector(r, "element segments", 3, r.element)
+		m.Elements = vector(r, "element segments", 3, maxElementSegments, r.element)
 	case SectionDataCount:
 		count := r.u32("the number of data segments")
 		m.DataCount = &count
 	case SectionCode:
-		m.Codes = vector(r, "bodies", 3, r.code)
+		m.Codes = vector(r, "bodies", 3, MaxFunctions, r.code)
 	case SectionData:
-		m.Datas = vector(r, "data segments", 2, r.data)
+		m.Datas = vector(r, "data segments", 2, maxDataSegments, r.data)
 	}
 }
 
 func (r *reader) recGroup() RecGroup {
 	if r.left() > 0 && r.buf[r.pos] == 0x4e {
 		r.pos++
-		return RecGroup{Types: vector(r, "types of a group", 3, r.funcType), Explicit: true}
+		return RecGroup{Types: vector(r, "types of a group", 3, maxTypes, r.funcType), Explicit: true}
 	}
 	return RecGroup{Types: []FuncType{r.funcType()}}
 }
@@ -173,7 +163,13 @@ func (r *reader) funcType() FuncType {
 		r.fail(at, "want a function type (0x60), have %#x", form)
 	}
 	valType := func() ValType { return r.valType("a value type") }
-	return FuncType{Params: vector(r, "parameters", 1, valType), Results: vector(r, "results", 1, valType)}
+	t := FuncType{
+		Params:  vector(r, "parameters", 1, maxValues, valType),
+		Results: vector(r, "results", 1, maxValues, valType),
+	}
+	r.total(&r.groups, 1, maxTypes, "types")
+	r.total(&r.values, len(t.Params)+len(t.Results), maxTotalValues, "parameters and results of all types")
+	return t
 }
 
 func (r *reader) valType(what string) ValType {
@@ -301,10 +297,11 @@ func (r *reader) element() Element {
 		}
 	}
 	if e.Flags&4 != 0 {
-		e.Exprs = vector(r, "expressions", 2, r.expr)
+		e.Exprs = vector(r, "expressions", 2, maxElements, r.expr)
 	} else {
-		e.Funcs = vector(r, "function indexes", 1, func() uint32 { return r.u32("a function index") })
+		e.Funcs = vector(r, "function indexes", 1, maxElements, func() uint32 { return r.u32("a function index") })
 	}
+	r.total(&r.values, len(e.Exprs)+len(e.Funcs), maxElements, "elements of all segments")
 	return e
 }
 
@@ -312,8 +309,12 @@ func (r *reader) element() Element {
 func (e *Element) active() bool { return e.Flags&1 == 0 }
 
 func (r *reader) code() Code {
+	at := r.pos
 	b := r.sized("a body")
-	c := Code{LocalGroups: uint32(b.count("groups of locals", 2))}
+	if len(b.buf) > MaxBodyBytes {
+		r.fail(at, "%w: a body of %d bytes, possible are %d", ErrTooComplex, len(b.buf), MaxBodyBytes)
+	}
+	c := Code{LocalGroups: uint32(b.count("groups of locals", 2, MaxLocals))}
 	start := b.pos
 	for n := c.LocalGroups; n > 0 && b.err == nil; n-- {
 		c.NumLocals += uint64(b.u32("the number of locals"))

@@ -107,23 +107,22 @@ func TestDecodeRefusesACountBeforeItAllocates(t *testing.T) {
 }
 
 func TestDecodeAllocatesASmallMultiple(t *testing.T) {
-	// The smallest entries of each kind, a megabyte of them.
-	repeat := func(id SectionID, entry ...any) []byte {
+	// The smallest entries of each kind, as many as there may be.
+	repeat := func(id SectionID, n int, entry ...any) []byte {
 		e := asm(entry...)
-		n := 1 << 20 / len(e)
 		return bin(section(id, u(uint32(n)), bytes.Repeat(e, n)))
 	}
 	for name, b := range map[string][]byte{
-		"types":    repeat(SectionType, 0x60, 0, 0),
-		"groups":   repeat(SectionType, 0x4e, 0),
-		"imports":  repeat(SectionImport, 0, 0, 0, 0),
-		"tables":   repeat(SectionTable, 0x70, 0, 0),
-		"globals":  repeat(SectionGlobal, 0x7f, 0, 0x23, 0, 0x0b),
-		"exports":  repeat(SectionExport, 0, 0, 0),
-		"elements": repeat(SectionElement, 1, 0, 0),
-		"bodies":   repeat(SectionCode, 2, 0, 0x0b),
-		"data":     repeat(SectionData, 1, 0),
-		"customs":  bin(bytes.Repeat(section(SectionCustom, 0), 1<<20/3)),
+		"types":    repeat(SectionType, maxTypes, 0x60, 0, 0),
+		"groups":   repeat(SectionType, maxTypes, 0x4e, 0),
+		"imports":  repeat(SectionImport, maxImports, 0, 0, 0, 0),
+		"tables":   repeat(SectionTable, maxTables, 0x70, 0, 0),
+		"globals":  repeat(SectionGlobal, maxGlobals, 0x7f, 0, 0x23, 0, 0x0b),
+		"exports":  repeat(SectionExport, maxExports, 0, 0, 0),
+		"elements": repeat(SectionElement, maxElementSegments, 1, 0, 0),
+		"bodies":   repeat(SectionCode, MaxFunctions, 2, 0, 0x0b),
+		"data":     repeat(SectionData, maxDataSegments, 1, 0),
+		"customs":  bin(bytes.Repeat(section(SectionCustom, 0), maxCustoms)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats

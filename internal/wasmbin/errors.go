@@ -21,8 +21,10 @@ var (
 	// ErrTooManyLocals is a guest that declares more local variables than
 	// [MaxLocals] or [maxTotalLocals] allow.
 	ErrTooManyLocals = errors.New("too many locals")
-	// ErrTooComplex is a guest that wazero would take seconds to compile, beyond
-	// what its size justifies, or that has more functions than [MaxFunctions].
+	// ErrTooComplex is a guest that wazero would take seconds to compile or
+	// hundreds of megabytes to hold, beyond what its size justifies: it has
+	// branches or values beyond a limit, or more entries of a kind than any guest
+	// needs.
 	ErrTooComplex = errors.New("too complex to compile")
 	// ErrIndex is a guest that names a function, global, type or local which it
 	// does not have.

@@ -1,5 +1,7 @@
 package wasmbin
 
+import "math"
+
 // instruction is what scanner found.
 type instruction struct {
 	op    int      // the opcode, or prefix<<8 | opcode
@@ -59,14 +61,14 @@ func (s *scanner) next() bool {
 		s.u32("an index")
 	case immTable:
 		s.labels = s.labels[:0]
-		for n := s.count("labels", 1); n > 0 && s.err == nil; n-- {
+		for n := s.count("labels", 1, math.MaxInt32); n > 0 && s.err == nil; n-- {
 			s.labels = append(s.labels, s.u32("a label"))
 		}
 		s.to = append(s.labels, s.u32("the default label"))
 	case immTry:
 		s.tryTable()
 	case immSelect:
-		for n := s.count("types", 1); n > 0 && s.err == nil; n-- {
+		for n := s.count("types", 1, math.MaxInt32); n > 0 && s.err == nil; n-- {
 			s.valType("the type of select")
 		}
 	case immHeap:
@@ -161,7 +163,7 @@ func (s *scanner) blockType() {
 func (s *scanner) tryTable() {
 	s.blockType()
 	s.labels = s.labels[:0]
-	for n := s.count("catches", 2); n > 0 && s.err == nil; n-- {
+	for n := s.count("catches", 2, math.MaxInt32); n > 0 && s.err == nil; n-- {
 		at := s.pos
 		switch kind := s.byte("the kind of a catch"); kind {
 		case 0, 1: // catch, catch_ref

@@ -35,6 +35,8 @@ type bodyRewriter struct {
 	marks []uint32
 	// blockType is the encoded type of a block with these results.
 	blockType func(results []ValType) []byte
+	// pieces is rewriter.pieceFunction.
+	pieces func(op int, segment uint32) (index uint32, blockType []byte, ok bool)
 
 	scanner   scanner
 	frames    []frame
@@ -87,6 +89,8 @@ type edit struct {
 	restore bool   // of a loop: an exception that was caught continues here
 	label   uint32 // of a branch
 	fill    byte   // the value of each byte, or an opcode
+	piece   uint32 // the function that does a bulk operation in pieces, or 0
+	typ     []byte // the block type of its parameters
 }
 
 type editKind byte
@@ -309,6 +313,13 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			}
 			bulk = true
 			b.bulk(editBulkBytes, math.MaxUint32)
+			if length := b.constantLength(); b.meter && b.current != none && (length == 0 || length > pieceBytes) {
+				// The instruction becomes a part of the edit.
+				if index, typ, ok := b.pieces(s.op, s.imm); ok {
+					e := &b.edits[len(b.edits)-1]
+					e.end, e.piece, e.typ = s.pos, index, typ
+				}
+			}
 		case opMemoryGrow:
 			bulk = true
 			b.bulk(editBulkPages, b.memoryMax)
@@ -566,6 +577,13 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = b.appendRestore(out, entry)
 		default:
 			out = b.appendBulk(out, e, local)
+			if e.piece != 0 {
+				out = appendUvarint(append(out, opLocalGet), local)
+				out = appendVarint(append(out, opI32Const), pieceBytes)
+				out = append(append(out, opI32GtU, opIf), e.typ...)
+				out = appendUvarint(append(out, opCall), uint64(e.piece))
+				out = append(append(append(out, opElse), body[e.at:e.end]...), opEnd)
+			}
 		}
 	}
 	return append(out, body[at:]...)

@@ -13,7 +13,8 @@ const (
 )
 
 // remapNames returns the name section with the indexes of functions passed
-// through remap, and without the subsections that nothing reads.
+// through remap, and without the subsections that nothing reads. It fails for what is
+// malformed or has more than maxNames: wazero allocates for each.
 func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	r := &reader{buf: data}
 	out := make([]byte, 0, len(data)+len(data)/16)
@@ -47,7 +48,7 @@ func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 
 // appendRemapped copies a map of names of functions.
 func appendRemapped(b []byte, r *reader, remap func(uint32) uint32) []byte {
-	n := r.count("functions", 2)
+	n := r.count("functions", 2, maxNames)
 	b = appendUvarint(b, uint64(n))
 	for ; n > 0 && r.err == nil; n-- {
 		b = appendUvarint(b, uint64(remap(r.u32("a function index"))))

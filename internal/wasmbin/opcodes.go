@@ -37,6 +37,7 @@ const (
 	opI32Store           = 0x36
 	opI64Store           = 0x37
 	opI64Store32         = 0x3e
+	opMemorySize         = 0x3f
 	opMemoryGrow         = 0x40
 	opI32Const           = 0x41
 	opI64Const           = 0x42

@@ -17,6 +17,8 @@ type reader struct {
 	base    int // the offset of buf in the binary
 	section SectionID
 	types   int64 // how many types there must be for the type indexes that were read so far
+	groups  int   // how many types there are in the groups that were read so far
+	values  int   // how many parameters and results, or elements
 	err     error
 }
 
@@ -80,23 +82,38 @@ func (r *reader) sized(what string) reader {
 }
 
 // count reads the length of a vector whose entries take at least min bytes
-// each. What cannot fit into the bytes that are left is refused here, before
-// anything is allocated for it.
-func (r *reader) count(what string, min int) int {
+// each. What cannot fit into the bytes that are left, or is more than most, is
+// refused here, before anything is allocated for it.
+func (r *reader) count(what string, min, most int) int {
 	at := r.pos
 	n := r.u32("the number of " + what)
-	if uint64(n) > uint64(r.left()/min) {
+	switch {
+	case uint64(n) > uint64(r.left()/min):
 		r.fail(at, "%d %s do not fit into %d bytes", n, what, r.left())
+		return 0
+	case int(n) > most:
+		r.fail(at, "%w: %d %s, possible are %d", ErrTooComplex, n, what, most)
 		return 0
 	}
 	return int(n)
 }
 
+// total adds n to a sum that may come to most.
+func (r *reader) total(sum *int, n, most int, what string) {
+	if *sum += n; *sum > most {
+		r.fail(r.pos, "%w: %d %s, possible are %d", ErrTooComplex, *sum, what, most)
+	}
+}
+
 func (r *reader) name(what string) string {
 	at := r.pos
 	b := r.bytes(r.u32("the length of "+what), what)
+	if len(b) > maxNameBytes {
+		r.fail(at, "%w: %s has %d bytes, possible are %d", ErrTooComplex, what, len(b), maxNameBytes)
+		return ""
+	}
 	if !utf8.Valid(b) {
-		r.fail(at, "want %s in UTF-8, have %q", what, b)
+		r.fail(at, "want %s in UTF-8, have %.100q", what, b)
 		return ""
 	}
 	return string(b)

@@ -67,6 +67,9 @@ type Info struct {
 	// Functions is the number of functions that the guest defines, CodeSize the
 	// size of their bodies in bytes.
 	Functions, CodeSize int
+	// Starts says that the guest has a start section, which runs whenever it is
+	// instantiated.
+	Starts bool
 	// Globals are the exports under which the host finds the guest's mutable
 	// globals, to snapshot and restore them. The fuel counter is not among
 	// them.
@@ -147,9 +150,9 @@ func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes)}, yield: m.imported(ExternFunc)}
+	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes), Starts: m.Start != nil}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.countFunctions, rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
+		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
 		rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -191,6 +194,8 @@ type rewriter struct {
 	added     []FuncType                 // types behind that of the yield function
 	fromGo    bool                       // the guest is one of Go
 	plan      *stackPlan                 // nil if the stack is not limited
+	indexOf   map[string]int             // what typeIndex found, by the type's text
+	pieces    []pieceFunction            // functions behind the guest's
 }
 
 // resultsType returns the block type, encoded, of a block that takes nothing and
@@ -202,16 +207,27 @@ func (rw *rewriter) resultsType(results []ValType) []byte {
 	case 1:
 		return appendValType(nil, &results[0])
 	}
-	same := func(t FuncType) bool { return len(t.Params) == 0 && slices.Equal(t.Results, results) }
-	if i := slices.IndexFunc(rw.types, same); i >= 0 {
-		return appendVarint(nil, int64(i))
+	return appendVarint(nil, int64(rw.typeIndex(FuncType{Results: results})))
+}
+
+// typeIndex returns the index of a type, which is added if the guest has none that
+// is equal.
+func (rw *rewriter) typeIndex(t FuncType) int {
+	key := t.String()
+	if i, ok := rw.indexOf[key]; ok {
+		return i
 	}
-	i := slices.IndexFunc(rw.added, same)
+	same := func(u FuncType) bool { return slices.Equal(u.Params, t.Params) && slices.Equal(u.Results, t.Results) }
+	i := slices.IndexFunc(rw.types, same)
 	if i < 0 {
-		i = len(rw.added)
-		rw.added = append(rw.added, FuncType{Results: results})
+		i = len(rw.types) + 1 + len(rw.added)
+		rw.added = append(rw.added, t)
 	}
-	return appendVarint(nil, int64(len(rw.types)+1+i))
+	if rw.indexOf == nil {
+		rw.indexOf = map[string]int{}
+	}
+	rw.indexOf[key] = i
+	return i
 }
 
 // reserved refuses what would collide with our own names, and what would let
@@ -219,12 +235,12 @@ func (rw *rewriter) resultsType(results []ValType) []byte {
 func (rw *rewriter) reserved() error {
 	for _, i := range rw.Imports {
 		if strings.HasPrefix(i.Module, ReservedPrefix) || strings.HasPrefix(i.Name, ReservedPrefix) {
-			return fmt.Errorf("import %q.%q: %w", i.Module, i.Name, ErrReserved)
+			return fmt.Errorf("import %.100q.%.100q: %w", i.Module, i.Name, ErrReserved)
 		}
 	}
 	for _, e := range rw.Exports {
 		if strings.HasPrefix(e.Name, ReservedPrefix) {
-			return fmt.Errorf("export %q: %w", e.Name, ErrReserved)
+			return fmt.Errorf("export %.100q: %w", e.Name, ErrReserved)
 		}
 	}
 	return nil
@@ -363,6 +379,8 @@ func (rw *rewriter) describe() (err error) {
 		rw.info.Imports = append(rw.info.Imports, add(e))
 	}
 	rw.functions = append(rw.functions, rw.Functions...)
+	rw.spaces[ExternFunc] = slices.Grow(rw.spaces[ExternFunc], len(rw.Functions))
+	rw.spaces[ExternGlobal] = slices.Grow(rw.spaces[ExternGlobal], len(rw.Globals))
 	for _, typ := range rw.Functions {
 		add(Extern{Kind: ExternFunc, Func: signature(ExternFunc, typ)})
 	}
@@ -381,7 +399,7 @@ func (rw *rewriter) describe() (err error) {
 	for _, x := range rw.Exports {
 		space := rw.spaces[x.Kind]
 		if uint64(x.Index) >= uint64(len(space)) {
-			return fmt.Errorf("%w: export %q is %v %d, there are %d", ErrIndex, x.Name, x.Kind, x.Index, len(space))
+			return fmt.Errorf("%w: export %.100q is %v %d, there are %d", ErrIndex, x.Name, x.Kind, x.Index, len(space))
 		}
 		e := space[x.Index]
 		e.Module, e.Name = "", x.Name
@@ -398,7 +416,7 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
 		yield: rw.yield, fuel: rw.globals(), stack: rw.globals() + 1, meter: rw.opts.Meter, info: rw.info,
-		blockType: rw.resultsType,
+		blockType: rw.resultsType, pieces: rw.pieceFunction,
 	}
 	if mem := rw.info.Memory; mem != nil && mem.HasMax {
 		b.memoryMax = min(mem.Max, MaxPages)
@@ -606,12 +624,14 @@ func (rw *rewriter) customs() error {
 	return nil
 }
 
-// addMeter adds the import of yield and the globals of fuel and stack. All indexes have been
+// addMeter adds the import of yield, the globals of fuel and stack and the functions
+// that do bulk operations in pieces. All indexes have been
 // checked and renumbered before.
 func (rw *rewriter) addMeter() error {
 	if !rw.opts.Meter {
 		return nil
 	}
+	rw.addPieces()
 	yield := Import{Module: YieldModule, Name: YieldName, Kind: ExternFunc, Type: uint32(len(rw.types))}
 	rw.Types = append(rw.Types, RecGroup{Types: []FuncType{{}}})
 	for _, t := range rw.added {

@@ -264,6 +264,7 @@ func TestInfoDescribesTheGuest(t *testing.T) {
 			Tables:        []Limits{table},
 			Functions:     5,
 			CodeSize:      got.CodeSize,
+			Starts:        true,
 			Globals:       []GlobalExport{{"kubewasm:global/1", 1, I32}, {"kubewasm:global/3", 3, F64}},
 			OpaqueGlobals: []uint32{4, 5},
 			Customs:       []string{"plugin", "producers", "name"},

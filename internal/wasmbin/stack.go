@@ -221,6 +221,10 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	}
 	for s.next() && len(m.blocks) > 0 {
 		top := &m.blocks[len(m.blocks)-1]
+		x.memory += memoryOf(s.op)
+		if traps(s.op) {
+			x.trapping++
+		}
 		switch s.op {
 		case opBlock, opLoop, opTryTable, opIf:
 			switch s.op {
@@ -286,7 +290,10 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			height--
 		case opUnreachable:
 			x.branches += weightTrap
-		case opMemoryCopy, opMemoryFill, opMemoryInit, opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
+		case opMemoryCopy, opMemoryFill, opMemoryInit:
+			x.branches += weightPieces
+			height += heightOf(s.op)
+		case opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
 			x.branches += weightBulk
 			height += heightOf(s.op)
 		case opLocalGet:

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"reflect"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// maxIdleStack is how much stack a handle of a function keeps between two calls.
+// Each handle has a stack of its own, in Go's heap. It begins with 10 KiB, doubles
+// whenever a call needs more, up to 32 MiB with the default of Limits.StackBytes,
+// and never shrinks.
+const maxIdleStack = 128 << 10
+
+// handles says where the handles of a guest's functions have their stacks: wazero
+// has no call for it, and to count in the guest how deep it was makes a recursion a
+// tenth slower. The zero value knows no stacks: then only a handle whose call failed
+// is replaced.
+type handles struct {
+	// table is the first word of an api.Function that holds such a handle. A
+	// function that the host defines has handles of another type.
+	table unsafe.Pointer
+	// stack is the offset of a []byte in what the second word points to.
+	stack uintptr
+}
+
+// words are what an interface consists of.
+type words struct{ table, data unsafe.Pointer }
+
+// handlesOf learns of a handle, and reports whether there is something to learn.
+func handlesOf(fn api.Function) (handles, bool) {
+	t := reflect.TypeOf(fn)
+	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return handles{}, false
+	}
+	f, ok := t.Elem().FieldByName("stack")
+	if !ok || f.Type != reflect.TypeFor[[]byte]() || len(f.Index) != 1 {
+		return handles{}, false
+	}
+	return handles{(*words)(unsafe.Pointer(&fn)).table, f.Offset}, true
+}
+
+// stackOf returns the bytes of stack that a handle has.
+func (h *handles) stackOf(fn api.Function) int {
+	w := (*words)(unsafe.Pointer(&fn))
+	if w.table != h.table || h.table == nil {
+		return 0
+	}
+	return len(*(*[]byte)(unsafe.Add(w.data, h.stack)))
+}
+
+// shrink replaces a handle of the named export, whose call has returned, if its
+// stack has grown.
+func (i *Instance) shrink(fn *api.Function, name string) {
+	if i.version.handles.stackOf(*fn) > maxIdleStack {
+		*fn = i.module.ExportedFunction(name)
+	}
+}

@@ -1,0 +1,166 @@
+package wasmbin
+
+import "slices"
+
+// pieceBytes is how many bytes a bulk operation moves at a time. wazero does each
+// with one call of native code, which Go's garbage collector waits for, and with it
+// every other goroutine: to fill 256 MiB at once kept them waiting for 290 ms. So a
+// longer operation, whose length is known only when it runs, goes through a function
+// that the rewriter adds, which calls yield between the pieces. Tables are small
+// enough ([Options.MaxTableElements]), and growing a memory moves nothing.
+const pieceBytes = 1 << 20
+
+// pieceFunction is an added function with the parameters of a bulk operation, which
+// does the same: it checks all bounds before it writes anything. The fuel for all of
+// it was taken before.
+type pieceFunction struct {
+	op      int
+	segment uint32 // of memory.init
+}
+
+// pieceType is the type of all these functions.
+var pieceType = FuncType{Params: []ValType{I32, I32, I32}}
+
+// pieceFunction returns the index of the function for a bulk operation, which is
+// added if there is none yet, and the encoded type of a block with its parameters.
+// It has none for a segment that is a piece or shorter: there what is longer traps.
+func (rw *rewriter) pieceFunction(op int, segment uint32) (index uint32, blockType []byte, ok bool) {
+	if op != opMemoryInit {
+		segment = 0
+	} else if uint64(segment) >= uint64(len(rw.Datas)) || len(rw.Datas[segment].Init) <= pieceBytes {
+		return 0, nil, false
+	}
+	f := pieceFunction{op, segment}
+	i := slices.Index(rw.pieces, f)
+	if i < 0 {
+		i = len(rw.pieces)
+		rw.pieces = append(rw.pieces, f)
+	}
+	return uint32(len(rw.functions) + 1 + i), appendVarint(nil, int64(rw.typeIndex(pieceType))), true
+}
+
+// addPieces adds the functions that the bodies call. Their types are there already.
+func (rw *rewriter) addPieces() {
+	for _, f := range rw.pieces {
+		rw.Functions = append(rw.Functions, uint32(rw.typeIndex(pieceType)))
+		rw.Codes = append(rw.Codes, Code{Body: f.body(rw.yield)})
+	}
+}
+
+// The parameters of a bulk operation.
+const (
+	pieceTo = iota
+	pieceFrom
+	pieceLength
+)
+
+// body returns the code of the function.
+func (f pieceFunction) body(yield uint32) (out []byte) {
+	code := func(b ...byte) { out = append(out, b...) }
+	get := func(local byte) { code(opLocalGet, local) }
+	piece := func() { out = appendVarint(append(out, opI32Const), pieceBytes) }
+	move := func(local, op byte) { // The local goes on, or back, by a piece.
+		get(local)
+		piece()
+		code(op, opLocalSet, local)
+	}
+	bulk := func() { // The operation, with what is on the stack.
+		code(prefixMisc, byte(f.op))
+		switch f.op {
+		case opMemoryInit:
+			out = appendUvarint(out, uint64(f.segment))
+			code(0)
+		case opMemoryCopy:
+			code(0, 0)
+		default:
+			code(0)
+		}
+	}
+	all := func() {
+		get(pieceTo)
+		get(pieceFrom)
+		get(pieceLength)
+		bulk()
+	}
+	// trapBeyond does all at once if the bytes from what is on the stack end beyond
+	// the number that limit leaves there: it traps, and writes nothing.
+	trapBeyond := func(limit func()) {
+		code(opI64ExtendI32U)
+		get(pieceLength)
+		code(opI64ExtendI32U, opI64Add)
+		limit()
+		code(opI64GtU, opIf, blockTypeEmpty)
+		all()
+		code(opReturn, opEnd)
+	}
+	memory := func() { code(opMemorySize, 0, opI64ExtendI32U, opI64Const, 16, opI64Shl) }
+	// pieces repeats a piece while more than one is left.
+	pieces := func(piece func()) {
+		code(opLoop, blockTypeEmpty)
+		piece()
+		out = appendUvarint(append(out, opCall), uint64(yield))
+		move(pieceLength, opI32Sub)
+	}
+	again := func() {
+		get(pieceLength)
+		piece()
+		code(opI32GtU, opBrIf, 0, opEnd)
+	}
+	forward := func() {
+		pieces(func() {
+			get(pieceTo)
+			get(pieceFrom)
+			piece()
+			bulk()
+		})
+		move(pieceTo, opI32Add)
+		if f.op != opMemoryFill {
+			move(pieceFrom, opI32Add)
+		}
+		again()
+	}
+
+	get(pieceTo)
+	switch f.op {
+	case opMemoryFill:
+		trapBeyond(memory)
+		forward()
+	case opMemoryInit:
+		trapBeyond(memory)
+		get(pieceFrom)
+		trapBeyond(func() { out = appendVarint(append(out, opI64Const), 1<<32-1) })
+		// Nothing from the end of what is wanted: it traps if the segment ends before.
+		code(opI32Const, 0)
+		get(pieceFrom)
+		get(pieceLength)
+		code(opI32Add, opI32Const, 0)
+		bulk()
+		forward()
+	case opMemoryCopy:
+		get(pieceFrom)
+		get(pieceTo)
+		get(pieceFrom)
+		code(opI32GtU, opSelect)
+		trapBeyond(memory)
+		// The two may overlap: what is read must not have been written.
+		get(pieceTo)
+		get(pieceFrom)
+		code(opI32LeU, opIf, blockTypeEmpty)
+		forward()
+		code(opElse)
+		pieces(func() {
+			for _, local := range []byte{pieceTo, pieceFrom} {
+				get(local)
+				get(pieceLength)
+				piece()
+				code(opI32Sub, opI32Add)
+			}
+			piece()
+			bulk()
+		})
+		again()
+		code(opEnd)
+	}
+	all()
+	return append(out, opEnd)
+}
