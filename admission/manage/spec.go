@@ -334,6 +334,9 @@ type Config struct {
 	// Forget is called with the name of a policy that is gone, for metrics; nil is
 	// not called.
 	Forget func(policy string)
+	// Bodies bounds the memory of requests to the management API. nil is as much as
+	// two of the largest, apart from what others have.
+	Bodies *admission.Bodies
 	// Logger takes what happens, and what guests say; nil drops it.
 	Logger *slog.Logger
 }
