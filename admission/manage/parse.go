@@ -30,7 +30,11 @@ func ParseFile(data []byte) (*File, error) {
 	}
 	errs = append(errs, nulls("", document)...)
 	f, mistakes := decodeFile(document)
-	if errs = append(errs, mistakes...); len(errs) != 0 {
+	errs = append(errs, mistakes...)
+	if f.Plugins == nil && len(f.Groups) == 0 {
+		errs = append(errs, errNoPolicies)
+	}
+	if len(errs) != 0 {
 		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
 	}
 	// Which labels there are, the manager knows.

@@ -24,9 +24,9 @@ import (
 
 // File is a configuration file.
 type File struct {
-	// Plugins and Groups are the policies. Their names are unique. A file that
-	// declares none has an empty list of plugins: without one, it is taken for a
-	// file that lost its policies, and refused.
+	// Plugins and Groups are the policies. Their names are unique. What [ParseFile]
+	// reads has an empty list of plugins if there are to be none: without one, it is
+	// taken for a file that lost its policies, and refused.
 	Plugins []PluginSpec `json:"plugins,omitempty"`
 	Groups  []GroupSpec  `json:"groups,omitempty"`
 }
@@ -139,9 +139,6 @@ func checkName(what, name string) error {
 // check returns everything that is wrong with a file, but for what only the modules
 // can tell. namespaces is what the server knows of namespaces.
 func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
-	if f.Plugins == nil && len(f.Groups) == 0 {
-		errs = append(errs, errNoPolicies)
-	}
 	names := map[string]bool{}
 	name := func(name string) {
 		if names[name] {
