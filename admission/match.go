@@ -45,6 +45,8 @@ type matcher struct {
 	namespaceLabels   NamespaceLabels
 	// never says that it takes nothing, whatever the others say.
 	never bool
+	// except is what it does not take although the others say so; nil is nothing.
+	except *matcher
 }
 
 // compile returns the matcher of m, or everything that is wrong with m.
@@ -149,7 +151,12 @@ func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	if m.object != nil && !selects(r.Object.Raw) && !selects(r.OldObject.Raw) {
 		return false, nil
 	}
-	return m.matchesNamespace(ctx, r)
+	matches, err := m.matchesNamespace(ctx, r)
+	if err == nil && matches && m.except != nil {
+		matches, err = m.except.matches(ctx, r)
+		matches = !matches
+	}
+	return matches, err
 }
 
 // ruleMatches follows k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules.

@@ -421,3 +421,65 @@ func FuzzParseFile(f *testing.F) {
 		}
 	})
 }
+
+// While a version that matches more cannot be loaded, what only that is meant for does
+// not pass; the version in service goes on with its own.
+func TestNewVersionThatMatchesMore(t *testing.T) {
+	f := start(t, nil)
+	apply := func(source, resources, fields string) error {
+		t.Helper()
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, " + source + ", match: {rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: " + resources + "}]}" + fields + "}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Apply(t.Context(), parsed)
+	}
+	asks := func(want map[string]string) {
+		t.Helper()
+		for kind, want := range want {
+			// With what stands beside it, the policy has its name in messages.
+			if got := strings.TrimPrefix(f.ask(kind), "p: "); !strings.HasPrefix(got, want) || want == "" && got != "" {
+				t.Errorf("message about a %s is %q, want %q", kind, got, want)
+			}
+			one, ok := f.engine.Only("p")
+			if !ok {
+				t.Fatal("the policy is gone")
+			}
+			r := &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create}
+			r.Resource.Version, r.Resource.Resource = "v1", strings.ToLower(kind)+"s"
+			if response := one.Validate(t.Context(), r); response.Allowed != (want == "") {
+				t.Errorf("the policy alone says about a %s: %+v", kind, response)
+			}
+		}
+	}
+	broken := "source: {file: " + f.dir + "/none.wasm}"
+	const gone = `policy "p" is not available: `
+	if err := apply(inline("one"), "[pods]", ""); err != nil {
+		t.Fatal(err)
+	}
+	asks(map[string]string{"Pod": "one", "Node": "", "Secret": ""})
+	if err := apply(broken, "[pods, nodes]", ""); err == nil {
+		t.Error("no error")
+	}
+	asks(map[string]string{"Pod": "one", "Node": gone, "Secret": ""})
+	if err := apply(broken, "[secrets]", ""); err == nil {
+		t.Error("no error")
+	}
+	asks(map[string]string{"Pod": "one", "Node": "", "Secret": gone})
+	if err := apply(broken, "[secrets]", ", mode: Monitor"); err == nil {
+		t.Error("no error")
+	}
+	asks(map[string]string{"Pod": "one", "Node": "", "Secret": ""})
+	if err := apply(inline("two"), "[pods]", ", mode: Monitor"); err != nil {
+		t.Fatal(err)
+	}
+	asks(map[string]string{"Pod": "", "Node": ""})
+	if err := apply(broken, "[pods]", ""); err == nil {
+		t.Error("no error")
+	}
+	asks(map[string]string{"Pod": gone, "Node": ""})
+	if err := apply(inline("three"), "[pods]", ""); err != nil {
+		t.Fatal(err)
+	}
+	asks(map[string]string{"Pod": "three", "Node": ""})
+}

@@ -54,7 +54,8 @@ type entry struct {
 	name, origin string
 	// place is where the policy stands among others.
 	place  int
-	plugin *PluginSpec // Of the last version that was asked for.
+	// plugin or group is what is in service, or should be if nothing ever was.
+	plugin *PluginSpec
 	group  *GroupSpec
 	// policy is what the engine asks, also if it is disabled.
 	policy   admission.Policy
@@ -62,6 +63,9 @@ type entry struct {
 	// standIn says that policy only stands for one that never came into service,
 	// and unknown that it stands for one whose rules are not known.
 	standIn, unknown bool
+	// gap guards what the version that could not be loaded is meant for and policy
+	// does not guard; nil if there is none.
+	gap admission.Policy
 	// digest is that of the module in service, empty for a group.
 	digest   string
 	loadedAt time.Time
@@ -135,7 +139,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		m.restore(ctx, k)
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		m.refuse(&entry{name: name, origin: fromAPI, loadedAt: time.Now()}, broken[name])
+		e := &entry{name: name, origin: fromAPI, loadedAt: time.Now()}
+		m.refuse(e, e, broken[name])
 	}
 	m.publish()
 	return m, nil
@@ -149,7 +154,7 @@ func (m *Manager) restore(ctx context.Context, k kept) {
 		e.policy, err = m.loadPlugin(ctx, e.plugin, module)
 	}
 	if err != nil {
-		m.refuse(e, err)
+		m.refuse(e, e, err)
 		return
 	}
 	m.mu.Lock()
@@ -211,26 +216,44 @@ func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) 
 // unavailable returns what stands for a policy that cannot be loaded. unknown says
 // that its rules are not known, so that it guards every request.
 func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, unknown bool) {
-	var rules Rules
-	err, mutates := errors.New("there are no rules"), false
-	switch {
-	case e.plugin != nil:
-		rules, mutates, err = e.plugin.Rules, e.plugin.AllowedToMutate, nil
-	case e.group != nil:
-		rules, err = e.group.Rules, nil
-	}
-	var policyRules admission.PolicyRules
+	rules, mutates, err := m.rulesOf(e)
 	if err == nil {
-		policyRules, err = rules.policyRules()
-	}
-	if err == nil {
-		policy, err = admission.Unavailable(e.name, m.complete(policyRules), mutates, reason)
+		policy, err = admission.Unavailable(e.name, rules, mutates, reason)
 	}
 	if err != nil {
 		// The zero rules have nothing that could be wrong.
 		policy, _ = admission.Unavailable(e.name, m.complete(admission.PolicyRules{}), true, reason)
 	}
 	return policy, err != nil
+}
+
+// uncovered returns what stands for what is wanted beside what is in service, nil if
+// that guards everything that is wanted.
+func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
+	rules, mutates, err := m.rulesOf(wanted)
+	old, mutated, oldErr := m.rulesOf(e)
+	if err != nil || oldErr == nil && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
+		return nil // A file with rules that are wrong is refused as a whole.
+	}
+	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
+	if err != nil {
+		return nil
+	}
+	return policy
+}
+
+// rulesOf returns the rules of an entry, and whether it may mutate.
+func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, err error) {
+	switch {
+	case e.plugin != nil:
+		rules, err = e.plugin.policyRules()
+		mutates = e.plugin.AllowedToMutate
+	case e.group != nil:
+		rules, err = e.group.policyRules()
+	default:
+		err = errors.New("there are no rules")
+	}
+	return m.complete(rules), mutates, err
 }
 
 // build makes the policy of an entry from its sources. data is what that of a plugin
@@ -300,7 +323,7 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, e.policy, e.err, e.loadedAt = e.policy, policy, nil, time.Now()
-	e.standIn, e.unknown = false, false
+	e.standIn, e.unknown, e.gap = false, false, nil
 	if e.plugin != nil {
 		e.digest = digestOf(module)
 		m.remember(e, module)
@@ -352,10 +375,15 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	}
 	m.mu.RUnlock()
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
-	policies := make([]admission.Policy, len(entries))
-	for i, e := range entries {
-		if policies[i] = e.policy; e.disabled {
-			policies[i] = admission.Disabled(e.policy)
+	var policies []admission.Policy
+	for _, e := range entries {
+		if e.disabled {
+			policies = append(policies, admission.Disabled(e.policy))
+			continue
+		}
+		policies = append(policies, e.policy)
+		if e.gap != nil {
+			policies = append(policies, e.gap)
 		}
 	}
 	drained := m.cfg.Engine.Swap(policies...)
@@ -374,17 +402,19 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	}
 }
 
-// refuse notes that a change of an entry failed. What is in service stays, and if
-// nothing is, something stands for what the entry asks for. It counts with the next
-// publish.
-func (m *Manager) refuse(e *entry, reason error) {
+// refuse notes that a change of an entry to what is wanted failed. What is in service
+// stays, and something stands for what is wanted where that guards nothing. It counts
+// with the next publish.
+func (m *Manager) refuse(e, wanted *entry, reason error) {
 	m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.err = reason
 	if e.policy == nil || e.standIn {
 		e.standIn = true
-		e.policy, e.unknown = m.unavailable(e, reason)
+		e.policy, e.unknown = m.unavailable(wanted, reason)
+	} else {
+		e.gap = m.uncovered(e, wanted, reason)
 	}
 	m.add(e)
 }
@@ -427,7 +457,7 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 		b, err := m.build(ctx, next, nil)
 		if e != nil {
 			e.stopFollowing()
-			if err == nil || e.standIn || e.plugin == nil != (next.plugin == nil) {
+			if err == nil || e.standIn {
 				m.mu.Lock()
 				e.plugin, e.group = next.plugin, next.group
 				m.mu.Unlock()
@@ -440,7 +470,7 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 		m.mu.Unlock()
 		if err != nil {
 			errs = append(errs, err)
-			m.refuse(e, err)
+			m.refuse(e, next, err)
 		} else {
 			gone = append(gone, m.install(e, b.policy, b.module))
 			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
@@ -611,7 +641,7 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 	}
 	b, err := m.build(ctx, wanted, data)
 	if err != nil {
-		m.refuse(e, err)
+		m.refuse(e, wanted, err)
 		m.publish()
 		return err
 	}
