@@ -1,9 +1,11 @@
 package admission_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -89,5 +91,62 @@ func TestBodiesAreBounded(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are held", bodies.Held())
 		}
+	}
+}
+
+// gatedReader gives the bytes of a body up to one, and the others after gate is closed.
+type gatedReader struct {
+	first, rest io.Reader
+	gate        chan struct{}
+}
+
+func (r *gatedReader) Read(p []byte) (int, error) {
+	if n, err := r.first.Read(p); err == nil {
+		return n, nil
+	}
+	<-r.gate
+	return r.rest.Read(p)
+}
+
+// Bodies that have begun are never all that there is: each gets what it needs to end.
+func TestBodiesThatHaveBegunCanEnd(t *testing.T) {
+	const most, begun = 1 << 20, 4
+	bodies := admission.NewBodies(admission.BodyLimits{Bytes: most, Wait: time.Hour})
+	request := func(i int, body io.Reader) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/", body)
+		r.RemoteAddr, r.ContentLength = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 1).String(), 300<<10
+		return r
+	}
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range begun {
+		r := request(i, &gatedReader{strings.NewReader(strings.Repeat("x", 128<<10-1)), strings.NewReader(strings.Repeat("y", 172<<10+1)), gate})
+		wg.Go(func() {
+			body, err := bodies.Read(t.Context(), httptest.NewRecorder(), r, most)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if len(body.Bytes) != 300<<10 {
+				t.Errorf("body has %d bytes", len(body.Bytes))
+			}
+			body.Release()
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); bodies.Held() != begun*128<<10; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held", bodies.Held())
+		}
+	}
+	// There is room for four more that begin, and for none if the four are to end.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := bodies.Read(ctx, httptest.NewRecorder(), request(begun, strings.NewReader(strings.Repeat("x", 300<<10))), most); err == nil || err.Code != http.StatusServiceUnavailable {
+		t.Errorf("error is %v", err)
+	}
+	close(gate)
+	wg.Wait()
+	if got := bodies.Held(); got != 0 {
+		t.Errorf("%d bytes are held", got)
 	}
 }

@@ -53,7 +53,7 @@ const (
 type entry struct {
 	name, origin string
 	// place is where the policy stands among others.
-	place  int
+	place int
 	// plugin or group is what is in service, or should be if nothing ever was.
 	plugin *PluginSpec
 	group  *GroupSpec
