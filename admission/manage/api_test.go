@@ -15,7 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/manage"
 )
 
-// What the API is sent is bounded, and nothing is read of who may not use it.
+// Bodies of requests to the API are bounded, and none is read of a client that may not
+// use it.
 func TestAPIBoundsBodies(t *testing.T) {
 	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 300 << 10, AddressBytes: 300 << 10, Wait: time.Millisecond, Timeout: 500 * time.Millisecond})
 	f := start(t, func(c *manage.Config) { c.Bodies = bodies })

@@ -17,7 +17,7 @@
 // # Clients that mean no good
 //
 // With Config.ClientCAFile, a client without a certificate that was verified is
-// answered before its body is read. Without it, everybody may send reviews: their
+// answered before its body is read. Without it, every client may send reviews: their
 // memory is bounded over all of them, and for each address and connection, and so are
 // connections, headers, and the time that a handshake, headers and a body take. See
 // admission.BodyLimits for what a client is answered that wants more. An API server is
