@@ -161,10 +161,17 @@ func (o *OnePolicy) ask(ctx context.Context, request *admissionv1.AdmissionReque
 		return internalError(request.UID, "there is no policy "+o.name)
 	}
 	one := s.all[i : i+1]
+	if slices.ContainsFunc(s.all[i+1:], func(p Policy) bool { return p.Name() == o.name }) {
+		// See Uncovered.
+		one = slices.DeleteFunc(slices.Clone(s.all), func(p Policy) bool {
+			return p.Name() != o.name || mutating && !p.mutates() || !mutating && !p.validates()
+		})
+	}
 	switch {
-	case mutating && s.all[i].mutates():
+	case len(one) == 0:
+	case mutating && one[0].mutates():
 		return mutate(ctx, request, one)
-	case !mutating && s.all[i].validates():
+	case !mutating && one[0].validates():
 		return validate(ctx, request, one)
 	}
 	return internalError(request.UID, "policy "+o.name+" cannot be asked for this")

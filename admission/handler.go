@@ -1,11 +1,9 @@
 package admission
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -20,8 +18,9 @@ import (
 //
 // A review is answered with 200 and a review, whether it is admitted or not.
 // Anything else gets one line of text: 405 for another method, 415 for another
-// media type, 413 for a body that is too long, 400 for one that is not a review
-// with a request and a uid.
+// media type, 413 for a body that is too long, 408 for one that does not come in
+// time, 429 or 503 with Retry-After if others have the memory for bodies, 400 for
+// one that is not a review with a request and a uid.
 //
 // The query's timeout, which the API server sends, becomes the context's
 // deadline, less a tenth of it for the way back, 50 ms at least and 500 ms at
@@ -35,6 +34,9 @@ type Handler struct {
 	// MaxBodyBytes is the longest body that is read. Default
 	// [DefaultMaxBodyBytes].
 	MaxBodyBytes int64
+	// Bodies bounds the memory of bodies over all requests. nil is one that all
+	// handlers without one share, with the default limits.
+	Bodies *Bodies
 	// Logger receives panics and answers that could not be written; nil drops
 	// them.
 	Logger *slog.Logger
@@ -55,21 +57,38 @@ const (
 	MaxTimeout = 30 * time.Second
 )
 
-// firstRead is how much memory a body gets that announces more: a length is only
-// a claim, and beyond this, memory follows what comes.
+// firstRead is how much memory a body gets that announces more, until so much of it
+// has come: a length is only a claim.
 const firstRead = 128 << 10
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	request, ctx, cancel, err := h.read(w, r)
-	if err != nil {
-		if err.code == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", http.MethodPost)
-		}
-		http.Error(w, err.message, err.code)
+	timeout, refused := h.check(w, r)
+	if refused != nil {
+		DropBody(w)
+		http.Error(w, refused.message, refused.code)
 		return
 	}
+	// The time that the body takes counts too.
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
+	bodies := h.Bodies
+	if bodies == nil {
+		bodies = sharedBodies
+	}
+	body, unread := bodies.Read(ctx, w, r, cmp.Or(h.MaxBodyBytes, DefaultMaxBodyBytes))
+	if unread != nil {
+		unread.Answer(w, "text/plain; charset=utf-8", unread.Error()+"\n")
+		return
+	}
+	// The request refers to the body.
+	defer body.Release()
+	request, layout, err := decodeReview(body.Bytes)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx = layoutContext{ctx, &layout}
 	response := h.decide(ctx, request)
 	response.UID = request.UID
 	if h.Mutator == nil || len(response.Patch) == 0 || !response.Allowed {
@@ -109,28 +128,22 @@ func refuse(code int, format string, args ...any) *httpError {
 	return &httpError{code, fmt.Sprintf(format, args...)}
 }
 
-// read returns the request that r carries and the context to decide it in.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, context.Context, context.CancelFunc, *httpError) {
+// check returns how long r may take, if it may be a review as far as its head tells.
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, *httpError) {
 	if r.Method != http.MethodPost {
-		return nil, nil, nil, refuse(http.StatusMethodNotAllowed, "method is %s, want POST", r.Method)
+		w.Header().Set("Allow", http.MethodPost)
+		return 0, refuse(http.StatusMethodNotAllowed, "method is %s, want POST", r.Method)
 	}
 	if contentType := r.Header.Get("Content-Type"); contentType != jsonContent[0] {
 		if media, _, err := mime.ParseMediaType(contentType); err != nil || media != jsonContent[0] {
-			return nil, nil, nil, refuse(http.StatusUnsupportedMediaType, "content type is %q, want application/json", contentType)
+			return 0, refuse(http.StatusUnsupportedMediaType, "content type is %q, want application/json", contentType)
 		}
 	}
 	timeout, err := timeoutOf(r)
 	if err != nil {
-		return nil, nil, nil, refuse(http.StatusBadRequest, "%v", err)
+		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}
-	// The time that the body takes counts too.
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	request, layout, refused := h.readBody(w, r)
-	if refused != nil {
-		cancel()
-		return nil, nil, nil, refused
-	}
-	return request, layoutContext{ctx, layout}, cancel, nil
+	return timeout, nil
 }
 
 // timeoutOf returns how long a request may take.
@@ -144,34 +157,6 @@ func timeoutOf(r *http.Request) (time.Duration, error) {
 	}
 	timeout = min(timeout, MaxTimeout)
 	return timeout - min(max(timeout/10, 50*time.Millisecond), 500*time.Millisecond, timeout/2), nil
-}
-
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, *layout, *httpError) {
-	limit := h.MaxBodyBytes
-	if limit == 0 {
-		limit = DefaultMaxBodyBytes
-	}
-	if r.ContentLength > limit {
-		return nil, nil, refuse(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
-	}
-	// The request refers to the body, so it has one of its own.
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return nil, nil, refuse(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, nil, refuse(http.StatusBadRequest, "body is cut off after %d of %d bytes", body.Len(), r.ContentLength)
-		}
-		return nil, nil, refuse(http.StatusBadRequest, "read body: %v", err)
-	}
-	request, layout, err := decodeReview(body.Bytes())
-	if err != nil {
-		return nil, nil, refuse(http.StatusBadRequest, "%v", err)
-	}
-	return request, &layout, nil
 }
 
 // decide asks the Validator or the Mutator and turns its faults into denials.

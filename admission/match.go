@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,7 +18,8 @@ import (
 
 // Match says which of the requests that reach the engine a policy is asked about,
 // with the fields and the meaning that they have in a webhook configuration. The
-// zero value is all of them.
+// zero value is all of them. A list within a rule is not empty, and holds nothing
+// that no request can have: such a rule would match nothing, unseen.
 //
 // Whoever can should leave the choice to the API server: a request that it does
 // not send costs nothing.
@@ -43,6 +45,8 @@ type matcher struct {
 	namespaceLabels   NamespaceLabels
 	// never says that it takes nothing, whatever the others say.
 	never bool
+	// except is what it does not take although the others say so; nil is nothing.
+	except *matcher
 }
 
 // compile returns the matcher of m, or everything that is wrong with m.
@@ -79,6 +83,14 @@ func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 	return c, nil
 }
 
+// What no request has would match none, and the policy would be asked nothing: it
+// is a mistake, such as Pods, or apps/v1 for a group.
+var (
+	groupRE    = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?)$`)
+	versionRE  = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
+	resourceRE = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)(/(\*|[-a-zA-Z0-9./]+))?$`)
+)
+
 func checkRule(name string, r *admissionregistrationv1.RuleWithOperations) (errs []error) {
 	lists := []struct {
 		name  string
@@ -94,6 +106,22 @@ func checkRule(name string, r *admissionregistrationv1.RuleWithOperations) (errs
 		case admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect:
 		default:
 			errs = append(errs, fmt.Errorf("%s.operations has %q, want CREATE, UPDATE, DELETE, CONNECT or *", name, o))
+		}
+	}
+	for _, list := range []struct {
+		name   string
+		values []string
+		format *regexp.Regexp
+		want   string
+	}{
+		{"apiGroups", r.APIGroups, groupRE, `a group such as "" or apps, or *`},
+		{"apiVersions", r.APIVersions, versionRE, "a version such as v1, or *"},
+		{"resources", r.Resources, resourceRE, "a resource in lower case such as pods, pods/status, pods/* or *"},
+	} {
+		for _, value := range list.values {
+			if !list.format.MatchString(value) {
+				errs = append(errs, fmt.Errorf("%s.%s has %.80q, want %s", name, list.name, value, list.want))
+			}
 		}
 	}
 	if r.Scope != nil {
@@ -123,7 +151,12 @@ func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	if m.object != nil && !selects(r.Object.Raw) && !selects(r.OldObject.Raw) {
 		return false, nil
 	}
-	return m.matchesNamespace(ctx, r)
+	matches, err := m.matchesNamespace(ctx, r)
+	if err == nil && matches && m.except != nil {
+		matches, err = m.except.matches(ctx, r)
+		matches = !matches
+	}
+	return matches, err
 }
 
 // ruleMatches follows k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules.

@@ -46,6 +46,13 @@ type PolicyRules struct {
 	Observer Observer
 }
 
+// Check returns everything that is wrong with the rules, nil if a policy can have
+// them.
+func (r *PolicyRules) Check() error {
+	_, err := r.compile()
+	return err
+}
+
 // compile checks the rules.
 func (r *PolicyRules) compile() (*matcher, error) {
 	var errs []error

@@ -20,6 +20,30 @@ func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Po
 	return &unavailable{name: name, policyRules: rules, match: match, mutator: mutates, reason: reason}, nil
 }
 
+// Uncovered returns what Unavailable does, for the requests that serving does not
+// guard: it stands for a newer version of serving that could not be loaded, and whose
+// rules match more. nil if there are none.
+func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (Policy, error) {
+	p, err := Unavailable(serving.Name(), rules, mutates, reason)
+	if err != nil {
+		return nil, err
+	}
+	old := serving.rules()
+	if old.Mode == Monitor || old.FailurePolicy > rules.FailurePolicy || mutates && !serving.mutates() {
+		return p, nil // What only monitors, or may fail, guards nothing.
+	}
+	covered := serving.matcher()
+	if covered == nil {
+		return nil, nil
+	}
+	u := p.(*unavailable)
+	if u.match == nil {
+		u.match = new(matcher)
+	}
+	u.match.except = covered
+	return u, nil
+}
+
 type unavailable struct {
 	name        string
 	policyRules PolicyRules

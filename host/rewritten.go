@@ -59,7 +59,7 @@ func validate(module []byte) (err error) {
 		err = errors.Join(err, rt.Close(ctx))
 	}()
 	_, err = rt.CompileModule(experimental.WithFunctionListenerFactory(ctx, stopper{}), module)
-	return err
+	return shorten(err)
 }
 
 // rewriteCache keeps what rewrite returns in files beside wazero's machine code,

@@ -17,6 +17,7 @@
 //	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
 //	kubewasm_admission_requests_total            webhook, code                   requests to a handler
 //	kubewasm_admission_request_duration_seconds  webhook                         how long they took
+//	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
 // webhook is validate or mutate, verdict allow, deny or error. No label holds what
@@ -27,6 +28,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +41,8 @@ type Metrics struct {
 	verdicts, patches, requests *prometheus.CounterVec
 	verdictTime, requestTime    *prometheus.HistogramVec
 	panics                      prometheus.Counter
+	bodyBytes                   prometheus.GaugeFunc
+	bodies                      atomic.Pointer[admission.Bodies]
 }
 
 // buckets reach from the verdict of a small guest to the longest timeout of a
@@ -53,7 +57,7 @@ func New() *Metrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubewasm_admission_" + name, Help: help, Buckets: buckets}, labels)
 	}
-	return &Metrics{
+	m := &Metrics{
 		verdicts:    counter("verdicts_total", "Verdicts of policies.", "policy", "webhook", "mode", "verdict"),
 		patches:     counter("patches_total", "Changes of objects by policies.", "policy"),
 		requests:    counter("requests_total", "Requests to the webhook by the HTTP code of the answer.", "webhook", "code"),
@@ -61,10 +65,20 @@ func New() *Metrics {
 		requestTime: histogram("request_duration_seconds", "How long requests took.", "webhook"),
 		panics:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubewasm_admission_panics_total", Help: "Panics that were recovered."}),
 	}
+	m.bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubewasm_admission_body_bytes", Help: "Memory that bodies of requests have."}, func() float64 {
+		if b := m.bodies.Load(); b != nil {
+			return float64(b.Held())
+		}
+		return 0
+	})
+	return m
 }
 
+// ShowBodies makes the metrics show the memory of bodies.
+func (m *Metrics) ShowBodies(b *admission.Bodies) { m.bodies.Store(b) }
+
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.verdicts, m.patches, m.requests, m.verdictTime, m.requestTime, m.panics}
+	return []prometheus.Collector{m.verdicts, m.patches, m.requests, m.verdictTime, m.requestTime, m.panics, m.bodyBytes}
 }
 
 // Describe implements prometheus.Collector.

@@ -50,8 +50,12 @@ func (a *Auth) allows(r *http.Request) bool {
 // base64.
 const maxLoadBytes = 64 << 20
 
-// loadTimeout is how long a plugin may take to be loaded.
-const loadTimeout = 2 * time.Minute
+// loadTimeout is how long a plugin may take to be loaded, and bodyTimeout how long a
+// request may take to arrive.
+const (
+	loadTimeout = 2 * time.Minute
+	bodyTimeout = 30 * time.Second
+)
 
 // API returns the management API, for the paths /plugins and below:
 //
@@ -63,7 +67,9 @@ const loadTimeout = 2 * time.Minute
 //	GET    /plugins/{name}/versions    what was in service
 //	POST   /plugins/{name}/rollback    bring an earlier version back: {"version": "…"}
 //
-// Requests and answers are JSON; a refusal is {"error": "…"}. What loads a plugin:
+// A client that is not authorized gets 401 before its body is read. Requests and
+// answers are JSON, whose names are as they stand here; a refusal is
+// {"error": "…"}. What loads a plugin:
 //
 //	{"metadata": {"name": "…", "version": "1.0.0", "sha256": "…", "limits": {"timeoutMs": 500}},
 //	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
@@ -71,16 +77,27 @@ const loadTimeout = 2 * time.Minute
 // and, beyond what the Stellar operator's API has, settings, match, mode, order,
 // allowedToMutate, gatekeeper and contextAwareResources as in [PluginSpec].
 func (m *Manager) API(auth Auth) http.Handler {
+	bodies := m.cfg.Bodies
+	if bodies == nil {
+		bodies = admission.NewBodies(admission.BodyLimits{Bytes: 2 * maxLoadBytes, Timeout: bodyTimeout})
+	}
 	mux := http.NewServeMux()
-	handle := func(pattern string, f func(r *http.Request) (int, any, error)) {
+	handle := func(pattern string, f func(r *http.Request, body []byte) (int, any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !auth.allows(r) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
+				admission.DropBody(w)
 				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
 				return
 			}
-			r.Body = http.MaxBytesReader(w, r.Body, maxLoadBytes)
-			code, body, err := f(r)
+			request, refused := bodies.Read(r.Context(), w, r, maxLoadBytes)
+			if refused != nil {
+				text, _ := json.Marshal(map[string]string{"error": refused.Error()}) // A map of texts is JSON.
+				refused.Answer(w, "application/json", string(text)+"\n")
+				return
+			}
+			defer request.Release()
+			code, body, err := f(r, request.Bytes)
 			if err != nil {
 				code, body = codeOf(err), map[string]string{"error": err.Error()}
 			}
@@ -90,35 +107,35 @@ func (m *Manager) API(auth Auth) http.Handler {
 	status := func(code int, text string, err error) (int, any, error) {
 		return code, map[string]string{"status": text}, err
 	}
-	handle("GET /plugins", func(*http.Request) (int, any, error) {
+	handle("GET /plugins", func(*http.Request, []byte) (int, any, error) {
 		return http.StatusOK, map[string]any{"plugins": m.List()}, nil
 	})
-	handle("POST /plugins", func(r *http.Request) (int, any, error) {
-		return status(http.StatusCreated, "created", m.load(r))
+	handle("POST /plugins", func(r *http.Request, body []byte) (int, any, error) {
+		return status(http.StatusCreated, "created", m.load(r.Context(), body))
 	})
-	handle("DELETE /plugins/{name}", func(r *http.Request) (int, any, error) {
+	handle("DELETE /plugins/{name}", func(r *http.Request, _ []byte) (int, any, error) {
 		return status(http.StatusOK, "removed", m.Remove(r.PathValue("name")))
 	})
-	handle("POST /plugins/{name}/enable", func(r *http.Request) (int, any, error) {
+	handle("POST /plugins/{name}/enable", func(r *http.Request, _ []byte) (int, any, error) {
 		return status(http.StatusOK, "enabled", m.SetEnabled(r.PathValue("name"), true))
 	})
-	handle("POST /plugins/{name}/disable", func(r *http.Request) (int, any, error) {
+	handle("POST /plugins/{name}/disable", func(r *http.Request, _ []byte) (int, any, error) {
 		return status(http.StatusOK, "disabled", m.SetEnabled(r.PathValue("name"), false))
 	})
-	handle("GET /plugins/{name}/versions", func(r *http.Request) (int, any, error) {
+	handle("GET /plugins/{name}/versions", func(r *http.Request, _ []byte) (int, any, error) {
 		versions, err := m.Versions(r.PathValue("name"))
 		return http.StatusOK, map[string]any{"versions": versions}, err
 	})
-	handle("POST /plugins/{name}/rollback", func(r *http.Request) (int, any, error) {
-		var body struct {
+	handle("POST /plugins/{name}/rollback", func(r *http.Request, body []byte) (int, any, error) {
+		var wanted struct {
 			Version string `json:"version"`
 		}
-		if r.ContentLength != 0 {
-			if err := decode(r, &body); err != nil {
-				return 0, nil, err
+		if len(body) != 0 {
+			if err := decodeStrictly(body, &wanted); err != nil {
+				return 0, nil, fmt.Errorf("read request: %w", err)
 			}
 		}
-		v, err := m.Rollback(r.Context(), r.PathValue("name"), body.Version)
+		v, err := m.Rollback(r.Context(), r.PathValue("name"), wanted.Version)
 		return http.StatusOK, map[string]string{"status": "rolled back", "version": v.Version, "digest": v.Digest}, err
 	})
 	return mux
@@ -137,28 +154,16 @@ func answer(w http.ResponseWriter, code int, body any) {
 
 // codeOf returns the HTTP code of an error.
 func codeOf(err error) int {
-	var tooLarge *http.MaxBytesError
 	var keep *keepError
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, ErrDeclared):
 		return http.StatusConflict
-	case errors.As(err, &tooLarge):
-		return http.StatusRequestEntityTooLarge
 	case errors.As(err, &keep):
 		return http.StatusInternalServerError
 	}
 	return http.StatusBadRequest
-}
-
-func decode(r *http.Request, to any) error {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return fmt.Errorf("read request: %w", err)
-	}
-	return nil
 }
 
 // loadRequest is what loads a plugin.
@@ -189,10 +194,10 @@ type loadRequest struct {
 	ContextAwareResources []Resource       `json:"contextAwareResources"`
 }
 
-func (m *Manager) load(r *http.Request) error {
+func (m *Manager) load(ctx context.Context, request []byte) error {
 	var body loadRequest
-	if err := decode(r, &body); err != nil {
-		return err
+	if err := decodeStrictly(request, &body); err != nil {
+		return fmt.Errorf("read request: %w", err)
 	}
 	md := &body.Metadata
 	spec := PluginSpec{
@@ -219,7 +224,7 @@ func (m *Manager) load(r *http.Request) error {
 		spec.Match.Rules = []admissionregistrationv1.RuleWithOperations{rule}
 	}
 	// A client that goes away does not leave half a change behind.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), loadTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	return m.Load(ctx, spec, body.WasmBinary)
 }

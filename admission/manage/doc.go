@@ -20,8 +20,19 @@
 //
 // # What goes wrong
 //
-// Each policy stands for itself. One that cannot be loaded leaves what it was
-// before in service, and all others. If there was nothing before, requests that
-// it should guard are dealt with by its failure policy, with the reason, and
-// others pass: see admission.Unavailable.
+// A file that does not say what is to be guarded is refused as a whole: one without
+// policies that does not say so by "plugins: []", one with unknown or repeated fields,
+// null, or another kind of value, one whose last line is cut off, and one with a
+// policy whose rules are wrong, match nothing, or need the labels of namespaces where
+// the server has none. What was in service stays; before that, [Manager.Ready] says
+// what is wrong.
+//
+// Otherwise each policy stands for itself. One that cannot be loaded leaves what it
+// was before in service, and all others. Requests that it should guard, and that
+// nothing guards, are dealt with by its failure policy, with the reason, and others
+// pass: see admission.Unavailable and admission.Uncovered.
+//
+// What the API loaded is kept in a directory that belongs to the user of the process
+// alone. A record that is lost, damaged, or not private is a policy that
+// guards every request until it is loaded anew or removed, and Ready names it.
 package manage

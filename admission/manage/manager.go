@@ -34,8 +34,13 @@ type Manager struct {
 	entries map[string]*entry
 	next    int
 	applied bool
-	// wantsFile says that there is a configuration file.
+	// wantsFile says that there is a configuration file, and fileErr why what it
+	// declares is not in service.
 	wantsFile bool
+	fileErr   error
+	// waiting is a file that names of the management API's policies keep out. It is
+	// guarded by changing.
+	waiting *File
 }
 
 // The origins of policies.
@@ -48,12 +53,19 @@ const (
 type entry struct {
 	name, origin string
 	// place is where the policy stands among others.
-	place  int
-	plugin *PluginSpec // Of the last version that was asked for.
+	place int
+	// plugin or group is what is in service, or should be if nothing ever was.
+	plugin *PluginSpec
 	group  *GroupSpec
 	// policy is what the engine asks, also if it is disabled.
 	policy   admission.Policy
 	disabled bool
+	// standIn says that policy only stands for one that never came into service,
+	// and unknown that it stands for one whose rules are not known.
+	standIn, unknown bool
+	// gap guards what the version that could not be loaded is meant for and policy
+	// does not guard; nil if there is none.
+	gap admission.Policy
 	// digest is that of the module in service, empty for a group.
 	digest   string
 	loadedAt time.Time
@@ -96,8 +108,9 @@ var (
 )
 
 // New returns a manager without policies, or with those that its directory keeps.
-// One that cannot be loaded is unavailable, and not an error; if not even its rules
-// can be read, it guards every request until it is loaded anew or removed.
+// One that cannot be loaded is unavailable, and not an error. If its rules cannot be
+// told either, it guards every request, and [Manager.Ready] has something against
+// the manager, until it is loaded anew or removed.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Runtime == nil || cfg.Engine == nil {
 		return nil, errors.New("manage policies: runtime or engine is missing")
@@ -105,27 +118,29 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Versions == 0 {
 		cfg.Versions = defaultVersions
 	}
+	if cfg.Interval == 0 {
+		cfg.Interval = host.DefaultFollowInterval
+	}
 	m := &Manager{cfg: cfg, entries: map[string]*entry{}}
 	if cfg.Directory == "" {
 		return m, nil
 	}
 	var err error
 	if m.store, err = openStore(cfg.Directory); err != nil {
-		return nil, fmt.Errorf("manage policies: %w", err)
+		return nil, fmt.Errorf("manage policies: state directory %s: %w", cfg.Directory, err)
 	}
 	kept, broken, err := m.store.read()
 	if err != nil {
-		return nil, fmt.Errorf("manage policies: %w", err)
+		return nil, fmt.Errorf("manage policies: state directory %s: %w", cfg.Directory, err)
 	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	for _, k := range kept {
 		m.restore(ctx, k)
 	}
-	for name, err := range broken {
-		// What it guards is not known, so it is everything.
-		m.log(slog.LevelError, "read what the management API loaded", "policy", name, "err", err)
-		m.refuse(&entry{name: name, origin: fromAPI, plugin: &PluginSpec{Name: name}, loadedAt: time.Now()}, err)
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		e := &entry{name: name, origin: fromAPI, loadedAt: time.Now()}
+		m.refuse(e, e, broken[name])
 	}
 	m.publish()
 	return m, nil
@@ -133,22 +148,27 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 
 // restore brings a policy back that was kept.
 func (m *Manager) restore(ctx context.Context, k kept) {
-	e := &entry{name: k.Spec.Name, origin: fromAPI, plugin: &k.Spec, disabled: k.Disabled, versions: k.Versions}
+	e := &entry{name: k.Spec.Name, origin: fromAPI, plugin: &k.Spec, digest: k.Digest, disabled: k.Disabled, versions: k.Versions, loadedAt: time.Now()}
 	module, err := m.store.module(k.Digest)
-	var policy admission.Policy
 	if err == nil {
-		policy, err = m.loadPlugin(ctx, e.plugin, module)
+		e.policy, err = m.loadPlugin(ctx, e.plugin, module)
 	}
 	if err != nil {
-		policy = m.unavailable(e, err)
-		m.log(slog.LevelError, "load policy", "policy", e.name, "err", err)
+		m.refuse(e, e, err)
+		return
 	}
-	e.policy, e.digest, e.err, e.loadedAt = policy, k.Digest, err, time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.next++
-	e.place = m.next
-	m.entries[e.name] = e
+	m.add(e)
+}
+
+// add gives an entry its place. mu is held.
+func (m *Manager) add(e *entry) {
+	if _, ok := m.entries[e.name]; !ok {
+		m.next++
+		e.place = m.next
+		m.entries[e.name] = e
+	}
 }
 
 func (m *Manager) log(level slog.Level, msg string, args ...any) {
@@ -157,16 +177,27 @@ func (m *Manager) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Ready returns why the engine has not what the configuration file says, nil when
-// it has had a look at every policy of it. A policy that was refused is no reason:
-// it fails for itself.
+// Ready returns why requests should not reach the engine: the configuration file is
+// not in service, or a policy is there whose rules are not known, which it names. A
+// policy that is only unavailable is no reason: it fails for itself, and so is none is a file
+// that was refused when an earlier one is in service.
 func (m *Manager) Ready() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.wantsFile && !m.applied {
-		return errors.New("policies are being loaded")
+	var errs []error
+	switch {
+	case !m.wantsFile || m.applied:
+	case m.fileErr != nil:
+		errs = append(errs, fmt.Errorf("policies are not in service: %w", m.fileErr))
+	default:
+		errs = append(errs, errors.New("policies are being loaded"))
 	}
-	return nil
+	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
+		if e := m.entries[name]; e.unknown && !e.disabled {
+			errs = append(errs, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", name, e.err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // loadPlugin makes a plugin of a module.
@@ -175,27 +206,54 @@ func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) 
 	if err != nil {
 		return nil, err
 	}
-	return admission.Load(ctx, m.cfg.Runtime, cfg)
+	plugin, err := admission.Load(ctx, m.cfg.Runtime, cfg)
+	if err != nil {
+		return nil, err // And not a policy that is a nil plugin.
+	}
+	return plugin, nil
 }
 
-// unavailable stands for a policy that cannot be loaded. nil if not even its rules
-// can be used.
-func (m *Manager) unavailable(e *entry, reason error) admission.Policy {
-	rules, mutates := Rules{}, false
-	if e.plugin != nil {
-		rules, mutates = e.plugin.Rules, e.plugin.AllowedToMutate
-	} else {
-		rules = e.group.Rules
+// unavailable returns what stands for a policy that cannot be loaded. unknown says
+// that its rules are not known, so that it guards every request.
+func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, unknown bool) {
+	rules, mutates, err := m.rulesOf(e)
+	if err == nil {
+		policy, err = admission.Unavailable(e.name, rules, mutates, reason)
 	}
-	policyRules, err := rules.policyRules()
 	if err != nil {
-		return nil
+		// The zero rules have nothing that could be wrong.
+		policy, _ = admission.Unavailable(e.name, m.complete(admission.PolicyRules{}), true, reason)
 	}
-	policy, err := admission.Unavailable(e.name, m.complete(policyRules), mutates, reason)
+	return policy, err != nil
+}
+
+// uncovered returns what stands for what is wanted beside what is in service, nil if
+// that guards everything that is wanted.
+func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
+	rules, mutates, err := m.rulesOf(wanted)
+	old, mutated, oldErr := m.rulesOf(e)
+	if err != nil || oldErr == nil && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
+		return nil // A file with rules that are wrong is refused as a whole.
+	}
+	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
 	if err != nil {
 		return nil
 	}
 	return policy
+}
+
+// rulesOf returns the rules of an entry, and whether it may mutate.
+func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, err error) {
+	switch {
+	case e.plugin != nil:
+		rules, err = e.plugin.policyRules()
+		mutates = e.plugin.AllowedToMutate
+	case e.group != nil:
+		rules, err = e.group.policyRules()
+	default:
+		err = errors.New("there are no rules")
+	}
+	return m.complete(rules), mutates, err
 }
 
 // build makes the policy of an entry from its sources. data is what that of a plugin
@@ -265,15 +323,12 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, e.policy, e.err, e.loadedAt = e.policy, policy, nil, time.Now()
+	e.standIn, e.unknown, e.gap = false, false, nil
 	if e.plugin != nil {
 		e.digest = digestOf(module)
 		m.remember(e, module)
 	}
-	if _, ok := m.entries[e.name]; !ok {
-		m.next++
-		e.place = m.next
-		m.entries[e.name] = e
-	}
+	m.add(e)
 	return old
 }
 
@@ -316,16 +371,19 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	m.mu.RLock()
 	entries := make([]*entry, 0, len(m.entries))
 	for _, e := range m.entries {
-		if e.policy != nil {
-			entries = append(entries, e)
-		}
+		entries = append(entries, e)
 	}
 	m.mu.RUnlock()
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
-	policies := make([]admission.Policy, len(entries))
-	for i, e := range entries {
-		if policies[i] = e.policy; e.disabled {
-			policies[i] = admission.Disabled(e.policy)
+	var policies []admission.Policy
+	for _, e := range entries {
+		if e.disabled {
+			policies = append(policies, admission.Disabled(e.policy))
+			continue
+		}
+		policies = append(policies, e.policy)
+		if e.gap != nil {
+			policies = append(policies, e.gap)
 		}
 	}
 	drained := m.cfg.Engine.Swap(policies...)
@@ -344,29 +402,47 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	}
 }
 
-// refuse notes that a change of an entry failed. What is in service stays, and if
-// nothing is, something stands for it.
-func (m *Manager) refuse(e *entry, reason error) {
+// refuse notes that a change of an entry to what is wanted failed. What is in service
+// stays, and something stands for what is wanted where that guards nothing. It counts
+// with the next publish.
+func (m *Manager) refuse(e, wanted *entry, reason error) {
 	m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.err = reason
-	if e.policy == nil {
-		e.policy = m.unavailable(e, reason)
+	if e.policy == nil || e.standIn {
+		e.standIn = true
+		e.policy, e.unknown = m.unavailable(wanted, reason)
+	} else {
+		e.gap = m.uncovered(e, wanted, reason)
 	}
-	if _, ok := m.entries[e.name]; !ok {
-		m.next++
-		e.place = m.next
-		m.entries[e.name] = e
-	}
+	m.add(e)
 }
 
 // Apply makes the policies of the file those of the engine, beside those that were
-// loaded by the API. What has not changed is left alone. Errors are those of the
-// policies that were refused, joined; the others are in service.
+// loaded by the API. What has not changed is left alone. A file that is wrong, or
+// that has a name of a policy which the API loaded, is refused as a whole: nothing
+// changes. Otherwise, errors are those of the policies that cannot be loaded,
+// joined; the others are in service.
 func (m *Manager) Apply(ctx context.Context, f *File) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
+	refused, failed := m.apply(ctx, f)
+	return errors.Join(refused, failed)
+}
+
+// apply is Apply with changing held. refused is why nothing has changed, and failed
+// what is wrong with some of the policies.
+func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
+	if refused = m.admit(f); refused != nil {
+		m.mu.Lock()
+		m.fileErr = refused
+		m.mu.Unlock()
+		return refused, nil
+	}
+	if len(f.Plugins)+len(f.Groups) == 0 {
+		m.log(slog.LevelWarn, "configuration declares that there are no policies")
+	}
 	var errs []error
 	var gone []admission.Policy
 	declared := map[string]bool{}
@@ -375,17 +451,13 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 		m.mu.RLock()
 		e := m.entries[next.name]
 		m.mu.RUnlock()
-		switch {
-		case e != nil && e.origin == fromAPI:
-			errs = append(errs, fmt.Errorf("policy %q: was loaded by the management API already", next.name))
-			return
-		case e != nil && e.err == nil && equalSpecs(e.plugin, next.plugin) && equalSpecs(e.group, next.group):
+		if e != nil && e.err == nil && equalSpecs(e.plugin, next.plugin) && equalSpecs(e.group, next.group) {
 			return
 		}
 		b, err := m.build(ctx, next, nil)
 		if e != nil {
 			e.stopFollowing()
-			if err == nil || e.plugin == nil != (next.plugin == nil) {
+			if err == nil || e.standIn {
 				m.mu.Lock()
 				e.plugin, e.group = next.plugin, next.group
 				m.mu.Unlock()
@@ -398,12 +470,12 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 		m.mu.Unlock()
 		if err != nil {
 			errs = append(errs, err)
-			m.refuse(e, err)
+			m.refuse(e, next, err)
 		} else {
 			gone = append(gone, m.install(e, b.policy, b.module))
 			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 		}
-		m.follow(ctx, e, next, b)
+		m.follow(ctx, e, next, b, err)
 	}
 	for i := range f.Plugins {
 		s := &f.Plugins[i]
@@ -419,10 +491,66 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 			gone = append(gone, m.drop(e))
 		}
 	}
-	m.applied = true
+	m.applied, m.fileErr = true, nil
 	m.mu.Unlock()
 	m.publish(gone...)
-	return errors.Join(errs...)
+	return nil, errors.Join(errs...)
+}
+
+// admit returns why a file cannot be in service at all. changing is held.
+func (m *Manager) admit(f *File) error {
+	m.waiting = nil
+	errs := f.check(m.cfg.Namespaces)
+	if len(errs) != 0 {
+		return fmt.Errorf("configuration: %w", errors.Join(errs...))
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	taken := func(name string) {
+		if e := m.entries[name]; e != nil && e.origin == fromAPI {
+			errs = append(errs, fmt.Errorf("policy %q: was loaded by the management API already, which can remove it", name))
+		}
+	}
+	for i := range f.Plugins {
+		taken(f.Plugins[i].Name)
+	}
+	for i := range f.Groups {
+		taken(f.Groups[i].Name)
+	}
+	if len(errs) != 0 {
+		m.waiting = f
+		return fmt.Errorf("configuration: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// retryFile applies a file that waits for the name of a policy that is gone.
+// changing is held.
+func (m *Manager) retryFile() {
+	f := m.waiting
+	if f == nil {
+		return
+	}
+	m.closing.Go(func() {
+		m.changing.Lock()
+		defer m.changing.Unlock()
+		if m.waiting != f {
+			return // There is another one, or the manager is closed.
+		}
+		m.told(m.apply(context.Background(), f))
+	})
+}
+
+// told logs what became of a configuration.
+func (m *Manager) told(refused, failed error) {
+	switch {
+	case refused != nil:
+		m.log(slog.LevelError, "configuration is refused", "err", refused)
+	case failed != nil:
+		m.log(slog.LevelError, "configuration is applied, and some policies cannot be loaded", "err", failed)
+	default:
+		m.log(slog.LevelInfo, "configuration is applied")
+	}
 }
 
 // drop takes an entry away. mu is held.
@@ -444,21 +572,24 @@ func (e *entry) stopFollowing() {
 }
 
 // follow keeps an entry at what its sources hold. wanted is what it should be,
-// which it is not if that was refused, and b what was fetched for it.
-func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built) {
+// which it is not if that was refused for err, and b what was fetched for it.
+func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err error) {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.unfollow = stop
+	changed := func(ctx context.Context, data []byte, _ string) error { return m.rebuild(ctx, e, wanted, data) }
+	failed := func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) }
 	one := func(s *PluginSpec, applied string) {
-		if s.SHA256 != "" || len(s.Source.Bytes) != 0 {
+		switch {
+		case len(s.Source.Bytes) != 0, s.SHA256 != "" && err == nil:
 			return // What is pinned does not change.
+		case s.SHA256 != "":
+			m.closing.Go(func() { m.fetchPinned(following, s, applied, changed, failed) })
+			return
 		}
 		m.closing.Go(func() {
-			err := host.Follow(following, m.source(s.Source), host.FollowOptions{
-				Interval: m.cfg.Interval, Applied: applied,
-				Failed: func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) },
-			}, func(ctx context.Context, data []byte, _ string) error { return m.rebuild(ctx, e, wanted, data) })
+			err := host.Follow(following, m.source(s.Source), host.FollowOptions{Interval: m.cfg.Interval, Applied: applied, Failed: failed}, changed)
 			if err != nil {
-				m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err)
+				failed(err)
 			}
 		})
 	}
@@ -468,6 +599,35 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built) {
 	}
 	for alias, spec := range wanted.group.Members {
 		one(&spec, b.fetched[alias])
+	}
+}
+
+// fetchPinned fetches a module that has a digest and is not in service, until it was
+// applied: a server that does not answer, or that has another module, may have the
+// right one later. tried is the digest of what was fetched already.
+func (m *Manager) fetchPinned(ctx context.Context, s *PluginSpec, tried string, apply func(context.Context, []byte, string) error, failed func(error)) {
+	tick := time.NewTicker(m.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		data, err := m.fetch(ctx, s)
+		if err == nil {
+			digest := digestOf(data)
+			if digest == tried {
+				continue
+			}
+			tried = digest
+			if err = apply(ctx, data, digest); err == nil {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			failed(err)
+		}
 	}
 }
 
@@ -481,7 +641,8 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 	}
 	b, err := m.build(ctx, wanted, data)
 	if err != nil {
-		m.refuse(e, err)
+		m.refuse(e, wanted, err)
+		m.publish()
 		return err
 	}
 	m.mu.Lock()
@@ -494,35 +655,51 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 
 // FollowFile keeps the policies at what a configuration file declares, until ctx
 // ends: it applies the file at once, and again whenever it changes. A file that
-// cannot be read leaves the policies as they are, also if it is not there at first.
-// The error is that of the first time; what goes wrong later is logged. [Manager.Ready]
-// has nothing against the manager once it was applied.
+// cannot be read or is refused leaves the policies as they are, also if it is not
+// there at first. The error is that of the first time; what goes wrong later is
+// logged. [Manager.Ready] has nothing against the manager once a file was applied.
+//
+// Replace the file by renaming another over it. One that is written in place counts
+// when it has been the same for a quarter of a second: what is cut off between two
+// policies for longer is a file with fewer policies.
 func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	m.ExpectFile()
-	apply := func(ctx context.Context, data []byte) error {
+	source := newSettled(path)
+	apply := func(ctx context.Context, data []byte) (refused, failed error) {
+		m.changing.Lock()
+		defer m.changing.Unlock()
 		f, err := ParseFile(data)
 		if err != nil {
-			return err
+			m.waiting = nil
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.fileErr = err
+			return err, nil
 		}
-		return m.Apply(ctx, f)
+		return m.apply(ctx, f)
 	}
+	var first error
 	applied := ""
-	data, first := host.File(path).Fetch(ctx)
-	if first != nil {
-		first = fmt.Errorf("read configuration: %w", first)
+	data, refused := source.Fetch(ctx)
+	if refused != nil {
+		refused = fmt.Errorf("read configuration: %w", refused)
+		m.mu.Lock()
+		m.fileErr = refused
+		m.mu.Unlock()
 	} else {
-		applied, first = digestOf(data), apply(ctx, data)
+		applied = digestOf(data)
+		refused, first = apply(ctx, data)
 	}
+	first = errors.Join(refused, first)
 	m.closing.Go(func() {
-		err := host.Follow(ctx, host.File(path), host.FollowOptions{
+		err := host.Follow(ctx, source, host.FollowOptions{
 			Interval: m.cfg.Interval, Applied: applied,
 			Failed: func(err error) { m.log(slog.LevelError, "follow configuration", "file", path, "err", err) },
 		}, func(ctx context.Context, data []byte, _ string) error {
-			err := apply(ctx, data)
-			if err == nil {
-				m.log(slog.LevelInfo, "configuration is applied", "file", path)
-			}
-			return err
+			m.told(apply(ctx, data))
+			// Follow would not hand over the file before a refused one again, which
+			// may be another than the one in service.
+			return nil
 		})
 		if err != nil {
 			m.log(slog.LevelError, "follow configuration", "file", path, "err", err)
@@ -544,6 +721,7 @@ func (m *Manager) ExpectFile() {
 // ctx ends. The context of FollowFile must have ended.
 func (m *Manager) Close(ctx context.Context) error {
 	m.changing.Lock()
+	m.waiting = nil
 	m.mu.Lock()
 	var gone []admission.Policy
 	for _, e := range m.entries {

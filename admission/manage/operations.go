@@ -57,9 +57,10 @@ func (e *entry) info() Info {
 		Mode: admission.Protect.String(), FailurePolicy: admission.Fail.String(),
 	}
 	var rules Rules
-	if e.plugin != nil {
+	switch {
+	case e.plugin != nil:
 		i.Version, i.Description, rules = e.plugin.Version, e.plugin.Description, e.plugin.Rules
-	} else {
+	case e.group != nil:
 		rules = e.group.Rules
 	}
 	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, i.Mode), cmp.Or(rules.FailurePolicy, i.FailurePolicy)
@@ -101,7 +102,7 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	if len(module) == 0 {
 		return fmt.Errorf("plugin %q: the module is empty", spec.Name)
 	}
-	if err := errors.Join(spec.check("plugin")...); err != nil {
+	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces)...); err != nil {
 		return err
 	}
 	spec.Source = nil
@@ -141,6 +142,7 @@ func (m *Manager) Remove(name string) error {
 	gone := m.drop(e)
 	m.mu.Unlock()
 	m.publish(gone)
+	m.retryFile()
 	if m.store == nil {
 		return nil
 	}
@@ -163,6 +165,9 @@ func (m *Manager) SetEnabled(name string, on bool) error {
 	e, err := m.find(name)
 	if err != nil {
 		return err
+	}
+	if e.unknown {
+		return fmt.Errorf("policy %q cannot be read, so it is to be loaded anew or removed: %w", name, e.err)
 	}
 	m.mu.Lock()
 	e.disabled = !on

@@ -9,23 +9,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
 // File is a configuration file.
 type File struct {
-	// Plugins and Groups are the policies. Their names are unique.
+	// Plugins and Groups are the policies. Their names are unique. What [ParseFile]
+	// reads has an empty list of plugins if there are to be none: without one, it is
+	// taken for a file that lost its policies, and refused.
 	Plugins []PluginSpec `json:"plugins,omitempty"`
 	Groups  []GroupSpec  `json:"groups,omitempty"`
 }
@@ -123,17 +124,21 @@ type ObjectKey struct {
 	Key       string `json:"key"`
 }
 
-// ParseFile reads a configuration file in YAML or JSON. Errors are everything
-// that is wrong with it, but for what only the modules can tell.
-func ParseFile(data []byte) (*File, error) {
-	var f File
-	if err := yamlsize.Check(data, 4*len(data)+1<<20); err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+var (
+	nameRE   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
+	sha256RE = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+)
+
+func checkName(what, name string) error {
+	if !nameRE.MatchString(name) {
+		return fmt.Errorf("%s %.80q: a name is at most 63 lower-case letters, digits, '-' and '.'", what, name)
 	}
-	if err := yaml.UnmarshalStrict(data, &f); err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	var errs []error
+	return nil
+}
+
+// check returns everything that is wrong with a file, but for what only the modules
+// can tell. namespaces is what the server knows of namespaces.
+func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 	names := map[string]bool{}
 	name := func(name string) {
 		if names[name] {
@@ -143,28 +148,16 @@ func ParseFile(data []byte) (*File, error) {
 	}
 	for i := range f.Plugins {
 		name(f.Plugins[i].Name)
-		errs = append(errs, f.Plugins[i].check("plugin")...)
+		errs = append(errs, f.Plugins[i].check("plugin", namespaces)...)
 	}
 	for i := range f.Groups {
 		name(f.Groups[i].Name)
-		errs = append(errs, f.Groups[i].check()...)
+		errs = append(errs, f.Groups[i].check(namespaces)...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	return &f, nil
+	return errs
 }
 
-var nameRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
-
-func checkName(what, name string) error {
-	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%s %.80q: a name is at most 63 lower-case letters, digits, '-' and '.'", what, name)
-	}
-	return nil
-}
-
-func (s *PluginSpec) check(what string) (errs []error) {
+func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (errs []error) {
 	if err := checkName(what, s.Name); err != nil {
 		errs = append(errs, err)
 	}
@@ -178,7 +171,10 @@ func (s *PluginSpec) check(what string) (errs []error) {
 	} else if s.Source.HTTPS != "" && s.SHA256 == "" {
 		fail("source https needs sha256")
 	}
-	if _, err := s.policyRules(); err != nil {
+	if s.SHA256 != "" && !sha256RE.MatchString(s.SHA256) {
+		fail("sha256 is %.80q, want 64 hexadecimal digits", s.SHA256)
+	}
+	if err := s.Rules.check(namespaces); err != nil {
 		fail("%v", err)
 	}
 	for _, r := range s.ContextAwareResources {
@@ -189,21 +185,35 @@ func (s *PluginSpec) check(what string) (errs []error) {
 	return errs
 }
 
-func (g *GroupSpec) check() (errs []error) {
+func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("group %q: "+format, append([]any{g.Name}, args...)...))
+	}
 	if err := checkName("group", g.Name); err != nil {
 		errs = append(errs, err)
 	}
-	if len(g.Members) == 0 {
-		errs = append(errs, fmt.Errorf("group %q: has no members", g.Name))
+	aliases := slices.Sorted(maps.Keys(g.Members))
+	for _, alias := range aliases {
+		member := g.Members[alias]
+		errs = append(errs, member.check("group "+g.Name+": member "+alias, namespaces)...)
+		// They would be ignored.
+		if rules, err := json.Marshal(member.Rules); err != nil || string(rules) != `{"match":{}}` || member.Enabled != nil {
+			fail("member %s has match, order, mode, failurePolicy or enabled, which are the group's", alias)
+		}
 	}
-	for alias, member := range g.Members {
-		errs = append(errs, member.check("group "+g.Name+": member "+alias)...)
+	if len(aliases) == 0 {
+		fail("has no members")
+	} else {
+		if _, err := boolexpr.Parse(g.Expression, aliases); err != nil {
+			fail("expression: %w", err)
+		}
+		if g.Message == "" {
+			fail("message is empty")
+		}
 	}
-	if _, err := g.policyRules(); err != nil {
-		errs = append(errs, fmt.Errorf("group %q: %w", g.Name, err))
+	if err := g.Rules.check(namespaces); err != nil {
+		fail("%w", err)
 	}
-	// A map has no order; an error message should.
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
 }
 
@@ -215,6 +225,13 @@ func (s *Source) count() int {
 		}
 	}
 	return n
+}
+
+// check returns everything that is wrong with the rules.
+func (r *Rules) check(namespaces admission.NamespaceLabels) error {
+	rules, err := r.policyRules()
+	rules.Namespaces = namespaces
+	return errors.Join(err, rules.Check())
 }
 
 // policyRules returns the rules without what the manager adds.
@@ -314,6 +331,9 @@ type Config struct {
 	// Forget is called with the name of a policy that is gone, for metrics; nil is
 	// not called.
 	Forget func(policy string)
+	// Bodies bounds the memory of requests to the management API. nil is as much as
+	// two of the largest, apart from what others have.
+	Bodies *admission.Bodies
 	// Logger takes what happens, and what guests say; nil drops it.
 	Logger *slog.Logger
 }

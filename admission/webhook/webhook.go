@@ -14,6 +14,17 @@
 //	/metrics                      what Config.Metrics has
 //	/plugins…                     what Config.Manage has
 //
+// # Clients that mean no good
+//
+// With Config.ClientCAFile, a client without a certificate that was verified is
+// answered before its body is read. Without it, every client may send reviews: their
+// memory is bounded over all of them, and for each address and connection, and so are
+// connections, headers, and the time that a handshake, headers and a body take. See
+// admission.BodyLimits for what a client is answered that wants more. An API server is
+// served all the while if it has an address that strangers do not have.
+//
+// # Changes
+//
 // Certificate, key and client CA are read again when their files change; what
 // cannot be used leaves what is in use. When ctx ends, /readyz fails first and
 // connections are closed after the request that they are at; after
@@ -21,6 +32,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +70,14 @@ type Config struct {
 	Manage http.Handler
 	// MaxBodyBytes is the longest review. Default admission.DefaultMaxBodyBytes.
 	MaxBodyBytes int64
+	// Bodies bounds the memory of all reviews. nil is one of the server's own, with
+	// the default limits.
+	Bodies *admission.Bodies
+	// MaxConnections is how many connections there are at a time. One more takes
+	// the place of another: rather of a client without a verified certificate, of an
+	// address with many connections, and of a connection without a request. Default
+	// 1024.
+	MaxConnections int
 	// DrainDelay is how long the server goes on to serve when it is to end and
 	// has said so by /readyz: as long as others take to notice. Default 5 s.
 	DrainDelay time.Duration
@@ -72,6 +92,9 @@ const (
 	defaultAddr         = ":8443"
 	defaultDrainDelay   = 5 * time.Second
 	defaultDrainTimeout = 30 * time.Second
+	defaultConnections  = 1024
+	// An API server sends some hundred bytes of headers, and a token perhaps.
+	maxHeaderBytes = 16 << 10
 	// quietDrain is how long a connection without a request is waited for when the
 	// server ends: what net/http gives one that has sent nothing yet.
 	quietDrain = 5 * time.Second
@@ -104,6 +127,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if c.Engine == nil {
 		errs = append(errs, errors.New("engine is missing"))
 	}
+	if c.MaxConnections < 0 {
+		errs = append(errs, fmt.Errorf("maxConnections is %d, less than 0", c.MaxConnections))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("webhook server: %w", err)
 	}
@@ -120,8 +146,16 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("webhook server: %w", err)
 	}
 	server := &http.Server{
-		Handler:           s.counted(s.Handler()),
-		TLSConfig:         certificates.config(),
+		Handler:        s.counted(s.Handler()),
+		TLSConfig:      certificates.config(),
+		ConnState:      newConnections(cmp.Or(c.MaxConnections, defaultConnections)).changed,
+		MaxHeaderBytes: maxHeaderBytes,
+		// What a client can have the server hold without a request that is read: an
+		// API server speaks HTTP/1.1, so this is for others.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 16, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
+		},
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       admission.MaxTimeout + 10*time.Second,
 		WriteTimeout:      admission.MaxTimeout + 10*time.Second,
@@ -198,8 +232,15 @@ func (s *Server) counted(h http.Handler) http.Handler {
 func (s *Server) Handler() http.Handler {
 	c := &s.Config
 	mux := http.NewServeMux()
+	bodies := c.Bodies
+	if bodies == nil {
+		bodies = admission.NewBodies(admission.BodyLimits{})
+	}
+	if c.Counter != nil {
+		c.Counter.ShowBodies(bodies)
+	}
 	handler := func(h *admission.Handler) http.Handler {
-		h.MaxBodyBytes, h.Logger = c.MaxBodyBytes, c.Logger
+		h.MaxBodyBytes, h.Bodies, h.Logger = c.MaxBodyBytes, bodies, c.Logger
 		if c.Counter != nil {
 			h.Panicked = c.Counter.Panicked
 		}
@@ -213,6 +254,7 @@ func (s *Server) Handler() http.Handler {
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.Only(r.PathValue("name"))
 			if !ok {
+				admission.DropBody(w)
 				http.Error(w, "there is no such policy", http.StatusNotFound)
 				return
 			}
@@ -279,11 +321,13 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if s.Config.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+			admission.DropBody(w)
 			http.Error(w, "a client certificate is required", http.StatusUnauthorized)
 			return
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
+				admission.DropBody(w)
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}

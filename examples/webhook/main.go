@@ -52,6 +52,7 @@ type options struct {
 	policies, stateDir, cacheDir, tokenFile, kube string
 	clients                                       []string
 	memoryBytes                                   uint64
+	bodyBytes                                     int64
 	interval                                      time.Duration
 }
 
@@ -74,8 +75,16 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.interval, "interval", 30*time.Second, "how often ConfigMaps and Secrets with modules are looked at, and files that do not tell of changes")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
+	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
+	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
+		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
+	}
+	if o.bodyBytes < 2*admission.DefaultMaxBodyBytes {
+		return nil, fmt.Errorf("-body-memory is %d, less than two of the longest reviews: %d", o.bodyBytes, 2*admission.DefaultMaxBodyBytes)
 	}
 	if len(o.clients) != 0 && o.server.ClientCAFile == "" {
 		return nil, errors.New("-api-clients needs -client-ca, to verify them by")
@@ -136,7 +145,11 @@ func run(ctx context.Context, args []string) error {
 		}()
 	}
 
+	if o.stateDir == "" && (o.tokenFile != "" || len(o.clients) != 0) {
+		logger.Warn("without -state-dir, what the management API loads is gone when the server ends")
+	}
 	server := webhook.Server{Config: o.server}
+	server.Config.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
 	server.Config.Engine, server.Config.Ready, server.Config.Logger = engine, manager.Ready, logger
 	server.Config.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	server.Config.Counter = verdicts

@@ -268,3 +268,78 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("metrics answer %d %s", code, out)
 	}
 }
+
+// A file that has lost its policies lets nothing pass: the server says why it is not
+// ready, until there is one that says what it is for.
+func TestPoliciesThatAreLost(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddress(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
+	file := filepath.Join(dir, "policies.yaml")
+	put := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", file, "-interval", "20ms", "-addr", addr, "-drain-delay", "1ms"})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	until := func(path string, code int, want string) {
+		t.Helper()
+		got := ""
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			resp, err := client.Post("https://"+addr+path, "application/json", strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE"}}`))
+			if path == "/readyz" {
+				resp, err = client.Get("https://" + addr + path)
+			}
+			if err == nil {
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if got = resp.Status + " " + string(body); resp.StatusCode == code && strings.Contains(got, want) {
+					return
+				}
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s answers %s, want %d %s", path, got, code, want)
+			}
+		}
+	}
+	const lost = "policies are not in service: "
+	until("/readyz", 503, lost+"read configuration: it declares no policies")
+	until("/validate", 503, lost)
+	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}\n")
+	until("/readyz", 503, `plugin "p": match.rules[0].operations has "CREAT"`)
+	until("/mutate", 503, `"CREAT"`)
+	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {namespaceSelector: {matchLabels: {a: b}}}\n")
+	until("/readyz", 503, `plugin "p": match.namespaceSelector needs the labels of namespaces`)
+	put("plugins:\n- name: p\n  source: {file: none.wasm}\n")
+	until("/readyz", 200, "ok")
+	until("/validate", 200, `policy \"p\" is not available: `)
+}
+
+func TestFlagsThatLetEverythingPass(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-cert", "tls.crt", "-key", "tls.key"}, "there are no -policies"},
+		{[]string{"-policies", "", "-state-dir", "state"}, "there are no -policies"},
+		{[]string{"-policies", "policies.yaml", "-body-memory", "1000"}, "-body-memory is 1000, less than two of the longest reviews"},
+	} {
+		if err := run(t.Context(), test.args); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: error is %v, want %s", test.args, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// BodyLimits bound what the bodies of requests may have. What is 0 has its default.
+type BodyLimits struct {
+	// Bytes is the memory of all bodies together. Default 256 MiB. What is made of
+	// a body when it is decoded is not counted: about as much again.
+	Bytes int64
+	// AddressBytes is the memory of all bodies from one address, so that one client
+	// does not take everything: an IPv4 address, or the first 64 bits of one of
+	// IPv6. Default half of Bytes.
+	AddressBytes int64
+	// ConnectionBytes is the memory of all bodies of one connection, which has
+	// several at a time by HTTP/2. Default an eighth of Bytes.
+	ConnectionBytes int64
+	// Wait is how long a body waits for memory that others have. Default 1 s.
+	Wait time.Duration
+	// Timeout is how long a body may take to arrive. Default 10 s.
+	Timeout time.Duration
+}
+
+const (
+	defaultBodiesBytes = 256 << 20
+	defaultBodyWait    = time.Second
+	defaultBodyTimeout = 10 * time.Second
+)
+
+// Bodies reads the bodies of requests into memory that is bounded over all of them.
+// Memory is counted until the request is answered. A body has as much as it
+// announces, but 128 KiB at most until these have come. It is safe for use by several
+// goroutines.
+type Bodies struct {
+	limits BodyLimits
+
+	mu          sync.Mutex
+	all         share
+	addresses   map[netip.Prefix]share
+	connections map[string]share
+	// freed is closed when memory is given back; nil if nobody waits for that.
+	freed chan struct{}
+}
+
+// share is the memory of bodies. Half of it is for those that may want more: a body
+// that has all it needs waits for none, so these are never all that there is.
+type share struct{ held, begun int64 }
+
+// fits reports whether a body may have n bytes more of the share.
+func (s share) fits(n, most int64, begins bool) bool {
+	return s.held+n <= most && (!begins || s.begun == 0 || s.begun+n <= most/2)
+}
+
+// NewBodies returns Bodies with limits.
+func NewBodies(limits BodyLimits) *Bodies {
+	limits.Bytes = cmp.Or(limits.Bytes, defaultBodiesBytes)
+	limits.AddressBytes = cmp.Or(limits.AddressBytes, limits.Bytes/2)
+	limits.ConnectionBytes = cmp.Or(limits.ConnectionBytes, limits.Bytes/8)
+	limits.Wait = cmp.Or(limits.Wait, defaultBodyWait)
+	limits.Timeout = cmp.Or(limits.Timeout, defaultBodyTimeout)
+	return &Bodies{limits: limits, addresses: map[netip.Prefix]share{}, connections: map[string]share{}}
+}
+
+// sharedBodies are those of handlers that have none of their own.
+var sharedBodies = NewBodies(BodyLimits{})
+
+// Held returns how many bytes of memory bodies have now.
+func (b *Bodies) Held() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.held
+}
+
+// BodyError is why a body was not read.
+type BodyError struct {
+	// Code is the HTTP code of the answer: 400 for a body that is cut off, 408 for
+	// one that does not arrive in time, 413 for one that is too long, 429 if the
+	// client has too many, and 503 if all clients together have.
+	Code    int
+	message string
+}
+
+// Error implements error.
+func (e *BodyError) Error() string { return e.message }
+
+// Answer writes the answer, with a text of the given type.
+func (e *BodyError) Answer(w http.ResponseWriter, contentType, text string) {
+	DropBody(w)
+	w.Header().Set("Content-Type", contentType)
+	if e.Code == http.StatusTooManyRequests || e.Code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(e.Code)
+	_, _ = io.WriteString(w, text) // The client is gone, and there is no other to tell.
+}
+
+func bodyError(code int, format string, args ...any) *BodyError {
+	return &BodyError{code, fmt.Sprintf(format, args...)}
+}
+
+// DropBody makes the answer to a request the last of its connection, and ends the wait
+// for the rest of its body: net/http waits for that, and reads up to 256 KiB of it.
+func DropBody(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	// A writer that is no connection has no deadline.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+}
+
+// Body is a body in memory.
+type Body struct {
+	// Bytes are the body, until Release.
+	Bytes []byte
+
+	bodies     *Bodies
+	connection string
+	address    netip.Prefix
+	// mine is what the body has.
+	mine share
+}
+
+// Release gives the memory back. The body is not used after it.
+func (b *Body) Release() { b.free(b.mine) }
+
+// Read reads the body of r, which has at most limit bytes, until ctx ends or the
+// timeout of the limits. The client is to be authenticated before it. The caller
+// releases the body when the request is answered. If there is an error, the answer is
+// that of [BodyError.Answer].
+func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (*Body, *BodyError) {
+	if r.ContentLength > limit {
+		return nil, bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
+	}
+	if r.ContentLength >= b.limits.Bytes {
+		return nil, bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
+	}
+	body := &Body{bodies: b, connection: r.RemoteAddr, address: addressOf(r.RemoteAddr)}
+	if err := body.read(ctx, w, r, limit); err != nil {
+		body.Release()
+		return nil, err
+	}
+	return body, nil
+}
+
+// addressOf returns what the connections from one host have in common.
+func addressOf(remote string) netip.Prefix {
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr, bits := from.Addr().Unmap().WithZone(""), 64
+	if addr.Is4() {
+		bits = 32
+	}
+	prefix, _ := addr.Prefix(bits) // Every address has as many.
+	return prefix
+}
+
+func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) *BodyError {
+	deadline := time.Now().Add(b.bodies.limits.Timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	// All of a body that says how long it is, and one byte to find its end.
+	most := limit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
+	}
+	if err := b.hold(ctx, min(most+1, firstRead), true); err != nil {
+		return err
+	}
+	// A writer that is no connection has no deadline.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(deadline)
+	from := http.MaxBytesReader(w, r.Body, limit)
+	for {
+		if have := int64(len(b.Bytes)); have > most {
+			return bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
+		} else if have == int64(cap(b.Bytes)) {
+			if err := b.hold(ctx, most+1, false); err != nil {
+				return err
+			}
+		}
+		n, err := from.Read(b.Bytes[len(b.Bytes):cap(b.Bytes)])
+		b.Bytes = b.Bytes[:len(b.Bytes)+n]
+		switch {
+		case err == nil:
+			continue
+		case err == io.EOF:
+			// What comes after it is not of the body.
+			_ = connection.SetReadDeadline(time.Time{})
+			return nil
+		}
+		var tooLarge *http.MaxBytesError
+		switch {
+		case errors.As(err, &tooLarge):
+			return bodyError(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return bodyError(http.StatusBadRequest, "body is cut off after %d of %d bytes", len(b.Bytes), r.ContentLength)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return bodyError(http.StatusRequestTimeout, "body has not arrived in time: %d bytes have", len(b.Bytes))
+		}
+		return bodyError(http.StatusBadRequest, "read body: %v", err)
+	}
+}
+
+// hold gives the body memory for n bytes instead of what it has, when that is within
+// the limits. begins says that it may not be all that the body needs.
+func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
+	all := b.bodies
+	if most := all.limits.Bytes; n > most {
+		return bodyError(http.StatusRequestEntityTooLarge, "body may have %d bytes, and all bodies together %d", n, most)
+	}
+	more := share{held: n}
+	if begins {
+		more.begun = n
+	}
+	if err := b.wait(ctx, more, begins); err != nil {
+		return err
+	}
+	old := b.mine
+	old.held, old.begun = old.held-more.held, old.begun-more.begun
+	b.Bytes = append(make([]byte, 0, n), b.Bytes...)
+	b.free(old)
+	return nil
+}
+
+// wait waits until more is within the limits, and has it then.
+func (b *Body) wait(ctx context.Context, more share, begins bool) *BodyError {
+	all := b.bodies
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var patience <-chan time.Time
+	for {
+		refused := b.fits(more.held, begins)
+		if refused == nil {
+			b.add(more)
+			return nil
+		}
+		if all.freed == nil {
+			all.freed = make(chan struct{})
+		}
+		freed := all.freed
+		if patience == nil {
+			patience = time.After(all.limits.Wait)
+		}
+		all.mu.Unlock()
+		ended := false
+		select {
+		case <-freed:
+		case <-patience:
+			ended = true
+		case <-ctx.Done():
+			ended = true
+		}
+		all.mu.Lock()
+		if ended {
+			return refused
+		}
+	}
+}
+
+// fits returns why n more bytes are beyond the limits. The only body of an address or
+// of a connection may be as long as all bodies together. The lock is held.
+func (b *Body) fits(n int64, begins bool) *BodyError {
+	all := b.bodies
+	if s, most := all.connections[b.connection], all.limits.ConnectionBytes; s != b.mine && !s.fits(n, most, begins) {
+		return bodyError(http.StatusTooManyRequests, "the bodies of this connection have %d bytes, and %d more are too many: the limit is %d", s.held, n, most)
+	}
+	if s, most := all.addresses[b.address], all.limits.AddressBytes; s != b.mine && !s.fits(n, most, begins) {
+		return bodyError(http.StatusTooManyRequests, "the bodies from %s have %d bytes, and %d more are too many: the limit is %d", b.address.Addr(), s.held, n, most)
+	}
+	if s, most := all.all, all.limits.Bytes; !s.fits(n, most, begins) {
+		return bodyError(http.StatusServiceUnavailable, "all bodies have %d bytes, and %d more are too many: the limit is %d", s.held, n, most)
+	}
+	return nil
+}
+
+// add adds to what the body has. The lock is held.
+func (b *Body) add(more share) {
+	all := b.bodies
+	add := func(s *share) { s.held, s.begun = s.held+more.held, s.begun+more.begun }
+	add(&b.mine)
+	add(&all.all)
+	address, connection := all.addresses[b.address], all.connections[b.connection]
+	add(&address)
+	add(&connection)
+	// What is not in the maps is 0.
+	if all.addresses[b.address] = address; address == (share{}) {
+		delete(all.addresses, b.address)
+	}
+	if all.connections[b.connection] = connection; connection == (share{}) {
+		delete(all.connections, b.connection)
+	}
+}
+
+// free gives back what the body has.
+func (b *Body) free(less share) {
+	all := b.bodies
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	b.add(share{-less.held, -less.begun})
+	if all.freed != nil {
+		close(all.freed)
+		all.freed = nil
+	}
+}

@@ -1,0 +1,152 @@
+package admission_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+)
+
+// However a body comes and whatever becomes of it, its bytes are right, and its memory
+// is given back.
+func TestBodiesGiveTheirMemoryBack(t *testing.T) {
+	long := strings.Repeat("0123456789", 40000)
+	for name, test := range map[string]struct {
+		body   io.Reader
+		length int64
+		code   int
+		// held is what it has when it was read.
+		held int64
+	}{
+		"nothing":                          {strings.NewReader(""), 0, 0, 1},
+		"a few bytes":                      {strings.NewReader(long[:7]), 7, 0, 8},
+		"a few bytes in chunks":            {strings.NewReader(long[:7]), -1, 0, 128 << 10},
+		"all that is announced, by bytes":  {iotest.OneByteReader(strings.NewReader(long[:2000])), 2000, 0, 2001},
+		"a long one":                       {strings.NewReader(long), 400000, 0, 400001},
+		"a long one in chunks":             {strings.NewReader(long), -1, 0, 512<<10 + 1},
+		"as long as may be":                {strings.NewReader(long[:1<<18] + long[:1<<18]), -1, 0, 512<<10 + 1},
+		"longer than may be":               {strings.NewReader(long + long), -1, 413, 0},
+		"announced longer than may be":     {strings.NewReader(""), 512<<10 + 1, 413, 0},
+		"longer than announced":            {strings.NewReader(long[:100]), 7, 400, 0},
+		"shorter than announced":           {iotest.TimeoutReader(strings.NewReader(long)), 400000, 400, 0},
+		"a connection that ends":           {io.MultiReader(strings.NewReader("{"), &failingReader{}), 9, 400, 0},
+		"one that is longer than all have": {strings.NewReader(long + long + long), 1 << 20, 413, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies := admission.NewBodies(admission.BodyLimits{Bytes: 1 << 20})
+			r := httptest.NewRequest(http.MethodPost, "/", test.body)
+			r.ContentLength = test.length
+			body, err := bodies.Read(t.Context(), httptest.NewRecorder(), r, 512<<10)
+			if test.code != 0 {
+				if err == nil || err.Code != test.code {
+					t.Fatalf("error is %v, want %d", err, test.code)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			} else {
+				if got := bodies.Held(); got != int64(cap(body.Bytes)) || got > test.held {
+					t.Errorf("%d bytes are held, body has room for %d", got, cap(body.Bytes))
+				}
+				if test.length > 0 && int64(len(body.Bytes)) != test.length || !strings.HasPrefix(long+long, string(body.Bytes)) && !strings.HasPrefix(name, "as long") {
+					t.Errorf("body has %d bytes", len(body.Bytes))
+				}
+				body.Release()
+			}
+			if got := bodies.Held(); got != 0 {
+				t.Errorf("%d bytes are held", got)
+			}
+		})
+	}
+}
+
+// Many bodies at once are never more than the limit, and each that is read is right.
+func TestBodiesAreBounded(t *testing.T) {
+	const most = 1 << 20
+	bodies := admission.NewBodies(admission.BodyLimits{Bytes: most, AddressBytes: most, Wait: time.Minute})
+	url := serve(t, &admission.Handler{Validator: allowAll, Bodies: bodies})
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			for range 5 {
+				code, out := post(t, url, "application/json", strings.NewReader(review("u", `"`+strings.Repeat("x", 200<<10)+`"`)))
+				if code != 200 {
+					t.Errorf("answer is %d %s", code, out)
+				}
+				if held := bodies.Held(); held > most {
+					t.Errorf("%d bytes are held", held)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for deadline := time.Now().Add(20 * time.Second); bodies.Held() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held", bodies.Held())
+		}
+	}
+}
+
+// gatedReader gives the bytes of a body up to one, and the others after gate is closed.
+type gatedReader struct {
+	first, rest io.Reader
+	gate        chan struct{}
+}
+
+func (r *gatedReader) Read(p []byte) (int, error) {
+	if n, err := r.first.Read(p); err == nil {
+		return n, nil
+	}
+	<-r.gate
+	return r.rest.Read(p)
+}
+
+// Bodies that have begun are never all that there is: each gets what it needs to end.
+func TestBodiesThatHaveBegunCanEnd(t *testing.T) {
+	const most, begun = 1 << 20, 4
+	bodies := admission.NewBodies(admission.BodyLimits{Bytes: most, Wait: time.Hour})
+	request := func(i int, body io.Reader) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/", body)
+		r.RemoteAddr, r.ContentLength = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 1).String(), 300<<10
+		return r
+	}
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range begun {
+		r := request(i, &gatedReader{strings.NewReader(strings.Repeat("x", 128<<10-1)), strings.NewReader(strings.Repeat("y", 172<<10+1)), gate})
+		wg.Go(func() {
+			body, err := bodies.Read(t.Context(), httptest.NewRecorder(), r, most)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if len(body.Bytes) != 300<<10 {
+				t.Errorf("body has %d bytes", len(body.Bytes))
+			}
+			body.Release()
+		})
+	}
+	for deadline := time.Now().Add(20 * time.Second); bodies.Held() != begun*128<<10; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held", bodies.Held())
+		}
+	}
+	// There is room for four more that begin, and for none if the four are to end.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := bodies.Read(ctx, httptest.NewRecorder(), request(begun, strings.NewReader(strings.Repeat("x", 300<<10))), most); err == nil || err.Code != http.StatusServiceUnavailable {
+		t.Errorf("error is %v", err)
+	}
+	close(gate)
+	wg.Wait()
+	if got := bodies.Held(); got != 0 {
+		t.Errorf("%d bytes are held", got)
+	}
+}

@@ -1,0 +1,203 @@
+package manage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+
+	goyaml "go.yaml.in/yaml/v2"
+	strictjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
+)
+
+var errNoPolicies = errors.New(`it declares no policies: "plugins: []" says that there are to be none`)
+
+// ParseFile reads a configuration file in YAML or JSON: one document, whose last
+// line ends in a newline, a quote or a bracket. Errors are everything that is wrong
+// with it, but for what only the modules and the server can tell: unknown fields,
+// fields that occur twice, values of another kind, null, and policies that would
+// never be asked.
+func ParseFile(data []byte) (*File, error) {
+	if err := yamlsize.Check(data, 4*len(data)+1<<20); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	document, errs := decodeYAML(data)
+	if document == nil {
+		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
+	}
+	errs = append(errs, nulls("", document)...)
+	f, mistakes := decodeFile(document)
+	errs = append(errs, mistakes...)
+	if f.Plugins == nil && len(f.Groups) == 0 {
+		errs = append(errs, errNoPolicies)
+	}
+	if len(errs) != 0 {
+		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
+	}
+	// Which labels there are, the manager knows.
+	if errs := f.check(func(context.Context, string) (map[string]string, error) { return nil, nil }); len(errs) != 0 {
+		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))
+	}
+	return f, nil
+}
+
+// decodeYAML returns the fields of the only document in data, nil if they cannot be
+// told from the rest.
+func decodeYAML(data []byte) (document map[string]any, errs []error) {
+	// Half a line may be half a word, and YAML takes it for a whole one.
+	if end := bytes.TrimRight(data, " \t\r\n"); len(end) == len(bytes.TrimRight(data, " \t")) && len(end) != 0 && !bytes.ContainsAny(end[len(end)-1:], `]}"'`) {
+		errs = append(errs, errors.New("the last line has no end: the file may have been cut off"))
+	}
+	decoder := goyaml.NewDecoder(bytes.NewReader(data))
+	var first, second any
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) || err == nil && first == nil {
+		return nil, append(errs, errNoPolicies)
+	} else if err != nil {
+		return nil, append(errs, err)
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		errs = append(errs, errors.New("it holds more than one document"))
+	}
+	if err := goyaml.UnmarshalStrict(data, &first); err != nil {
+		errs = append(errs, err) // Keys that occur twice.
+	}
+	asJSON, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil, append(errs, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(asJSON))
+	d.UseNumber() // Settings keep their digits.
+	if err := d.Decode(&document); err != nil || document == nil {
+		return nil, append(errs, errors.New("it is no mapping with plugins and groups"))
+	}
+	return document, errs
+}
+
+// nulls returns an error for each field that is null: it is what is left of a field
+// whose value was lost, and would mean the default. Settings are the guest's.
+func nulls(path string, value any) (errs []error) {
+	switch value := value.(type) {
+	case nil:
+		errs = append(errs, fmt.Errorf("%s is null: leave it out for the default", path))
+	case []any:
+		for i, item := range value {
+			errs = append(errs, nulls(fmt.Sprintf("%s[%d]", path, i), item)...)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if item := value[key]; key != "settings" || item == nil {
+				errs = append(errs, nulls(join(path, key), item)...)
+			}
+		}
+	}
+	return errs
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// decodeFile makes a File of a document, policy by policy and field by field, so
+// that one mistake does not hide another.
+func decodeFile(document map[string]any) (f *File, errs []error) {
+	f = new(File)
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		list, ok := document[key].([]any)
+		switch {
+		case key != "plugins" && key != "groups":
+			errs = append(errs, fmt.Errorf("unknown field %q", key))
+		case document[key] == nil: // See nulls.
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s is no list", key))
+		case key == "plugins":
+			f.Plugins = make([]PluginSpec, len(list))
+			for i := range list {
+				errs = append(errs, decodeFields(fmt.Sprintf("plugins[%d]", i), list[i], &f.Plugins[i])...)
+			}
+		default:
+			f.Groups = make([]GroupSpec, len(list))
+			for i := range list {
+				errs = append(errs, decodeFields(fmt.Sprintf("groups[%d]", i), list[i], &f.Groups[i])...)
+			}
+		}
+	}
+	return f, errs
+}
+
+func decodeFields(path string, value, to any) (errs []error) {
+	fields, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return []error{fmt.Errorf("%s is no mapping", path)}
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		for _, err := range decodeField(key, fields[key], to) {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return errs
+}
+
+// decodeField decodes a field into a struct. As in all of Kubernetes' YAML, a number
+// or a boolean is a text where one is wanted.
+func decodeField(key string, value, to any) (errs []error) {
+	names, err := json.Marshal(map[string]any{key: namesOf(value)})
+	if err != nil {
+		return []error{err}
+	}
+	// Package yaml takes names in any case, and stops at the first mistake.
+	errs, _ = strictjson.UnmarshalStrict(names, reflect.New(reflect.TypeOf(to).Elem()).Interface())
+	data, err := json.Marshal(map[string]any{key: value})
+	if err != nil {
+		return append(errs, err)
+	}
+	if len(errs) != 0 {
+		err = yaml.Unmarshal(data, to)
+	} else {
+		err = yaml.UnmarshalStrict(data, to)
+	}
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// namesOf returns a value without its numbers and booleans, which may be those of a
+// text.
+func namesOf(value any) any {
+	switch value := value.(type) {
+	case string:
+		return value
+	case []any:
+		list := make([]any, len(value))
+		for i := range value {
+			list[i] = namesOf(value[i])
+		}
+		return list
+	case map[string]any:
+		fields := make(map[string]any, len(value))
+		for key := range value {
+			fields[key] = namesOf(value[key])
+		}
+		return fields
+	}
+	return nil
+}
+
+// decodeStrictly decodes one value in JSON. Names are as they are written, none is
+// unknown and none occurs twice.
+func decodeStrictly(data []byte, to any) error {
+	strict, err := strictjson.UnmarshalStrict(data, to)
+	return errors.Join(append(strict, err)...)
+}
