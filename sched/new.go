@@ -243,6 +243,10 @@ func (args *Args) validate(hasSource bool) error {
 	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
 	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,
 		"failurePolicy is %q, want Fail or Ignore", args.FailurePolicy)
+	for _, grant := range args.Grants {
+		mistake(varies(grant) && args.RememberByProjection, "rememberByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
+		mistake(varies(grant) && args.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
+	}
 	for _, name := range args.Objects {
 		_, err := parseResource(name)
 		mistake(err != nil, "%w", err)

@@ -58,6 +58,9 @@ type options struct {
 	sign, remember, each bool
 }
 
+// varies reports whether a guest with the grant may answer the same question differently.
+func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
+
 func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
 	p := &plugin{
 		key:    fwk.StateKey("kubewasm/" + cfg.Name),
@@ -66,7 +69,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		sign:   opts.sign,
 
 		remembers: opts.remember,
-		each:      opts.each || slices.Contains(cfg.Grants, host.GrantRandom),
+		each:      opts.each || slices.ContainsFunc(cfg.Grants, varies),
 		logger:    cfg.Logger,
 		config:    cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were

@@ -282,7 +282,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 		want [2]int
 	}{
 		"one that has random numbers":  {7, `, "grants": ["random"]`, [2]int{3, 3}},
-		"one that has time":            {7, `, "grants": ["clock"]`, [2]int{1, 1}},
+		"one that has time":            {7, `, "grants": ["clock"]`, [2]int{3, 3}},
 		"one whose scores are below 0": {-7, "", [2]int{1, 3}},
 	}
 	for name, test := range tests {
