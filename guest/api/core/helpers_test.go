@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,20 @@ func newSource() source { return source{rand.New(rand.NewPCG(3, 4))} }
 
 func (s source) pick(list ...string) string { return list[s.IntN(len(list))] }
 
-func (s source) key() string { return s.pick("zone", "disk", "example.com/gen", "none") }
+func (s source) key() string {
+	if s.IntN(20) == 0 { // Mostly such as no label has.
+		return s.pick("", "-a", "a-", "a.b_c-D", "a b", "a/b/c", "/a", "a/", "UPPER.com/a", "-x.com/a", "x-.com/a", "x..com/a", "exa_mple.com/a", "ä",
+			strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126)+"a/b", strings.Repeat("a.", 127)+"a/b", strings.Repeat("a", 64)+".com/b")
+	}
+	return s.pick("zone", "disk", "example.com/gen", "none")
+}
 
-func (s source) value() string { return s.pick("", "a", "b", "5", "7", "70", "007", "x5") }
+func (s source) value() string {
+	if s.IntN(30) == 0 {
+		return s.pick("-a", "a-", "a.b_c-D", "a b", "a/b", "ä", "+5", "-5", strings.Repeat("a", 63), strings.Repeat("a", 64))
+	}
+	return s.pick("", "a", "b", "5", "7", "70", "007", "x5")
+}
 
 func (s source) values() (list []string) {
 	for range s.IntN(3) {
@@ -278,6 +290,8 @@ func TestSelectorsSayWhatIsWrong(t *testing.T) {
 		`selector: key "a", operator "Gt": want one value`:              {Key: "a", Operator: "Gt"},
 		`selector: key "a", operator "Lt": want a whole number`:         {Key: "a", Operator: "Lt", Values: []string{"x"}},
 		`selector: key "a", operator "Near": there is no such operator`: {Key: "a", Operator: "Near"},
+		`selector: key "a b", operator "Exists": no label has this key`: {Key: "a b", Operator: "Exists"},
+		`selector: key "a", operator "In": no label has the value "-x"`: {Key: "a", Operator: "In", Values: []string{"x", "-x"}},
 	} {
 		if err := r.Validate(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

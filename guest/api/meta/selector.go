@@ -3,6 +3,7 @@ package meta
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/view"
 )
@@ -32,9 +33,9 @@ func (e *RequirementError) Error() string {
 	return "selector: key " + strconv.Quote(e.Requirement.Key) + ", operator " + strconv.Quote(e.Requirement.Operator) + ": " + e.Problem
 }
 
-// Validate returns a [*RequirementError] for an operator that there is not and for
-// values that do not fit the operator. What keys and values may consist of is for
-// the API server to check.
+// Validate returns a [*RequirementError] for an operator that there is not, for values
+// that do not fit the operator, and for a key or values that no label has, as
+// k8s.io/apimachinery/pkg/labels.NewRequirement does.
 func (r Requirement) Validate() error {
 	problem := ""
 	switch r.Operator {
@@ -55,10 +56,58 @@ func (r Requirement) Validate() error {
 	default:
 		problem = "there is no such operator"
 	}
+	if problem == "" && !isLabelKey(r.Key) {
+		problem = "no label has this key"
+	}
+	for _, value := range r.Values {
+		if problem == "" && value != "" && !isLabelName(value) {
+			problem = "no label has the value " + strconv.Quote(value)
+		}
+	}
 	if problem != "" {
 		return &RequirementError{r, problem}
 	}
 	return nil
+}
+
+// isLabelKey reports whether a label can have the key: a name, or a DNS subdomain, a slash
+// and a name.
+func isLabelKey(key string) bool {
+	const maxPrefix = 253
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return isLabelName(key)
+	}
+	if len(prefix) > maxPrefix {
+		return false
+	}
+	for part := range strings.SplitSeq(prefix, ".") {
+		if part == "" || part[0] == '-' || part[len(part)-1] == '-' {
+			return false
+		}
+		for i := range len(part) {
+			if c := part[i]; c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+				return false
+			}
+		}
+	}
+	return isLabelName(name)
+}
+
+// isLabelName reports whether s is a name as keys and values of labels are: up to 63
+// letters, digits, '-', '_' and '.', with a letter or a digit at both ends.
+func isLabelName(s string) bool {
+	if len(s) == 0 || len(s) > 63 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case i == 0 || i == len(s)-1 || c != '-' && c != '_' && c != '.':
+			return false
+		}
+	}
+	return true
 }
 
 // Matches reports whether the requirement, which is valid, is met by labels, as
@@ -85,33 +134,54 @@ func (r Requirement) Matches(labels StringMap) bool {
 	return false
 }
 
-// Matches reports whether the selector selects an object with the labels. As in
-// Kubernetes, an empty selector selects everything, and one that is not there
-// nothing. It returns a [*RequirementError] if the selector makes no sense.
-func (l LabelSelector) Matches(labels StringMap) (bool, error) {
+// Selector is a LabelSelector that was read and checked, for a plugin that compares one
+// selector with many objects. The zero value selects nothing.
+type Selector struct {
+	requirements []Requirement
+	selects      bool
+}
+
+// Parse reads the selector. As in Kubernetes, an empty selector selects everything, and one
+// that is not there nothing. It returns a [*RequirementError] if the selector makes no sense;
+// the Selector then selects nothing.
+func (l LabelSelector) Parse() (Selector, error) {
 	if view.View(l) == (view.View{}) {
-		return false, nil
+		return Selector{}, nil
 	}
-	expressions := l.MatchExpressions()
-	for _, e := range expressions {
-		if e.Operator() == selectorOpGt || e.Operator() == selectorOpLt {
-			return false, &RequirementError{e.requirement(), "there is no such operator"}
-		}
-		if err := e.requirement().Validate(); err != nil {
-			return false, err
-		}
-	}
+	s := Selector{selects: true}
 	for key, want := range l.MatchLabels().All {
-		if labels.Get(key) != want || want == "" && !labels.Has(key) {
-			return false, nil
+		s.requirements = append(s.requirements, Requirement{key, LabelSelectorOpIn, []string{want}})
+	}
+	for _, e := range l.MatchExpressions() {
+		r := e.requirement()
+		if r.Operator == selectorOpGt || r.Operator == selectorOpLt {
+			return Selector{}, &RequirementError{r, "there is no such operator"}
+		}
+		s.requirements = append(s.requirements, r)
+	}
+	for _, r := range s.requirements {
+		if err := r.Validate(); err != nil {
+			return Selector{}, err
 		}
 	}
-	for _, e := range expressions {
-		if !e.requirement().Matches(labels) {
-			return false, nil
+	return s, nil
+}
+
+// Matches reports whether the selector selects an object with the labels.
+func (s Selector) Matches(labels StringMap) bool {
+	for _, r := range s.requirements {
+		if !r.Matches(labels) {
+			return false
 		}
 	}
-	return true, nil
+	return s.selects
+}
+
+// Matches reports whether the selector selects an object with the labels, see
+// [LabelSelector.Parse], which is for more than one object.
+func (l LabelSelector) Matches(labels StringMap) (bool, error) {
+	s, err := l.Parse()
+	return s.Matches(labels), err
 }
 
 func (l LabelSelectorRequirement) requirement() Requirement {

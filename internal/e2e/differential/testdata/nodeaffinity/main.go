@@ -59,9 +59,20 @@ func namesOf(term core.NodeSelectorTerm) (names map[string]bool, named bool) {
 	return names, named
 }
 
-func (nodeAffinity) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
+const (
+	requiredKey  = "required"
+	preferredKey = "preferred"
+)
+
+func (nodeAffinity) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
+	required, ok := state.Read(requiredKey)
+	if !ok {
+		r := pod.RequiredNodeAffinity()
+		required = &r
+		state.Write(requiredKey, required)
+	}
 	// The scheduler passes over terms that make no sense.
-	if matches, _ := pod.MatchesNode(node.Node()); !matches {
+	if matches, _ := required.(*core.RequiredNodeAffinity).Matches(node.Node()); !matches {
 		return sched.UnschedulableAndUnresolvable("node(s) didn't match Pod's node affinity/selector")
 	}
 	return nil
@@ -71,16 +82,21 @@ func preferred(pod core.Pod) []core.PreferredSchedulingTerm {
 	return pod.Spec().Affinity().NodeAffinity().PreferredDuringSchedulingIgnoredDuringExecution()
 }
 
-func (nodeAffinity) PreScore(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) *sched.Status {
+func (nodeAffinity) PreScore(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) *sched.Status {
 	if len(preferred(pod)) == 0 {
 		return sched.Skip()
 	}
+	p, err := core.ParsePreferredNodeAffinity(preferred(pod))
+	if err != nil {
+		return sched.AsStatus(err)
+	}
+	state.Write(preferredKey, &p)
 	return nil
 }
 
-func (nodeAffinity) Score(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
-	score, err := core.PreferredNodeScore(preferred(pod), node.Node())
-	return score, sched.AsStatus(err)
+func (nodeAffinity) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	p, _ := state.Read(preferredKey)
+	return p.(*core.PreferredNodeAffinity).Score(node.Node()), nil
 }
 
 func (nodeAffinity) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched.NodeScoreList) *sched.Status {
