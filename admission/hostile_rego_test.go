@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
 )
@@ -49,7 +50,8 @@ func TestHostileRego(t *testing.T) {
 		fmt.Fprintf(&source, "\nmain contains \"done\" if {\n\tinput.request.object.case == %d\n\tx := %s\n\tx != \"nothing\"\n}\n", i, test.expression)
 	}
 	cfg := config(t, "hostile", regoSource(t, "p/main", source.String()))
-	cfg.Module.Limits.Instances = 1
+	// The fuel ends a call, also where all takes ten times as long.
+	cfg.Module.Limits.Instances, cfg.Module.Limits.Timeout = 1, 5*time.Minute
 	e := admission.NewEngine(load(t, cfg))
 	ask := func(i int) string {
 		r := e.Validate(t.Context(), requestOf(fmt.Sprintf(`{"case":%d,"one":1,"text":%q}`, i, strings.Repeat("a", 1<<20))))
