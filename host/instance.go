@@ -110,9 +110,10 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 // returns its result: a status code, or two packed numbers.
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped since
-// ctx ended or a limit was reached; the instance is then reset or discarded when
-// it is released, and answers each call before that with an error. It is ctx's error
-// if ctx ended before the call.
+// ctx ended or a limit was reached; the instance is then reset before its next call,
+// with a new State, or reset or discarded when it is released. One that cannot be reset
+// answers each further call with an error. The error is ctx's if ctx ended before the
+// call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
@@ -149,8 +150,8 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint
 // begin begins a call. Until end the instance counts as broken: so it is also
 // when a host function panics through wazero.
 func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
-	if i.broken {
-		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before", i.plugin.cfg.Name, name)
+	if i.broken && !i.revive() {
+		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
 	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
 	i.meter.begin(i.version.limits.Fuel)
@@ -159,6 +160,20 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 	}
 	i.broken, i.nested, i.failed = true, 0, nil
 	return start, nil
+}
+
+// revive resets an instance whose guest did not return from its last call, for a
+// caller that goes on with it, and reports whether it may run. One that runs, since
+// a host function calls it, may not.
+func (i *Instance) revive() bool {
+	if i.calling != "" || !i.version.restore(i) {
+		return false
+	}
+	if observer := i.plugin.cfg.Observer; observer != nil {
+		observer.Restarted(i.plugin.cfg.Name, false)
+	}
+	i.renew()
+	return true
 }
 
 // end ends a call that returned, or did not for the reason of err, and returns
