@@ -94,7 +94,8 @@ const (
 type Limits struct {
 	// MemoryBytes is the most linear memory that an instance may have, rounded
 	// down to pages of 64 KiB. Default 256 MiB: a Go guest lives in 4 to 8 MiB,
-	// or in 20 MB if it remembers 5000 Nodes.
+	// or in 20 MB if it remembers 5000 Nodes. Of 4 GiB, the most that WebAssembly has,
+	// the last page cannot be had.
 	MemoryBytes uint64
 	// Fuel is how many WebAssembly instructions a call may execute, give or take
 	// those that leave nothing behind in machine code; bulk operations count by
@@ -158,8 +159,12 @@ func (l Limits) or(other Limits) Limits {
 	}
 }
 
+// maxMemoryBytes is the most that a memory may have: wazero gives the length of one of all
+// 4 GiB as 0.
+const maxMemoryBytes = 4<<30 - pageSize
+
 func (l Limits) withDefaults() Limits {
-	return l.or(Limits{
+	l = l.or(Limits{
 		MemoryBytes:  DefaultMemoryBytes,
 		Fuel:         DefaultFuel,
 		StackBytes:   DefaultStackBytes,
@@ -169,6 +174,8 @@ func (l Limits) withDefaults() Limits {
 		OutputBytes:  DefaultOutputBytes,
 		ResultBytes:  DefaultResultBytes,
 	})
+	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
+	return l
 }
 
 // check returns what is wrong with the limits.

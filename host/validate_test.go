@@ -51,3 +51,14 @@ func TestValidation(t *testing.T) {
 		})
 	}
 }
+
+// TestMemoryOfAll4GiB holds that a module which wants the last page, too, is refused by name:
+// each of its accesses would trap.
+func TestMemoryOfAll4GiB(t *testing.T) {
+	limits := Limits{MemoryBytes: 4 << 30}.withDefaults()
+	memory := []byte{5, 1, 0, 0x80, 0x80, 0x04} // From 65,536 pages.
+	_, _, err := rewrite(assembled(memory), wasmbin.Options{MaxMemoryPages: uint32(limits.MemoryBytes / pageSize)})
+	if err == nil || !strings.Contains(err.Error(), "the memory begins with 65536 pages, the limit is 65535") {
+		t.Errorf("rewrite: %v", err)
+	}
+}
