@@ -123,17 +123,22 @@ func (e *TrapError) Unwrap() error { return e.Err }
 // maxLoggedFrames is how much of a stack is written to the log.
 const maxLoggedFrames = 32
 
-// Frames returns the first n lines of Stack.
+// frameBytes is how long a line of Frames may be on average.
+const frameBytes = 256
+
+// Frames returns the first n lines of Stack, cut to 256 bytes for each: a guest chooses the
+// names of its functions.
 func (e *TrapError) Frames(n int) string {
 	end := 0
 	for range n {
 		next := strings.IndexByte(e.Stack[end:], '\n')
 		if next < 0 {
-			return e.Stack
+			end = len(e.Stack) + 1
+			break
 		}
 		end += next + 1
 	}
-	return e.Stack[:max(0, end-1)]
+	return text([]byte(e.Stack[:max(0, end-1)]), frameBytes*n)
 }
 
 // ABIError says that a guest broke a rule of the ABI in a call to the host.

@@ -299,6 +299,27 @@ func TestTraps(t *testing.T) {
 	}
 }
 
+func TestFrames(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	tests := map[string]struct {
+		stack string
+		n     int
+		want  string
+	}{
+		"no stack":          {"", 2, ""},
+		"no frames":         {"a\nb", 0, ""},
+		"fewer than wanted": {"a\nb", 3, "a\nb"},
+		"as many":           {"a\nb", 2, "a\nb"},
+		"more":              {"a\nb\nc", 2, "a\nb"},
+		"a long name":       {long + "\nb", 2, long[:512]},
+	}
+	for name, test := range tests {
+		if got := (&host.TrapError{Stack: test.stack}).Frames(test.n); got != test.want {
+			t.Errorf("%s: got %.600q, want %.600q", name, got, test.want)
+		}
+	}
+}
+
 func TestMemoryLimit(t *testing.T) {
 	cfg := config("grows")
 	cfg.Limits.MemoryBytes = 1<<20 + 1 // Rounded down to 16 pages.
