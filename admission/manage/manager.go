@@ -179,8 +179,8 @@ func (m *Manager) log(level slog.Level, msg string, args ...any) {
 
 // Ready returns why requests should not reach the engine: the configuration file is
 // not in service, or a policy is there whose rules are not known, which it names. A
-// policy that is only unavailable is no reason: it fails for itself, and so is none is a file
-// that was refused when an earlier one is in service.
+// policy that is only unavailable is no reason, since it fails for itself. Nor is a file
+// that was refused while an earlier one is in service.
 func (m *Manager) Ready() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
