@@ -226,7 +226,8 @@ func TestBodiesOfAllClients(t *testing.T) {
 
 // A connection of HTTP/2 has few requests at a time, and its bodies have a share.
 func TestStreamsOfOneConnection(t *testing.T) {
-	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 64 << 20, ConnectionBytes: 512 << 10, Wait: time.Millisecond, Timeout: time.Minute})
+	// The first refusal is the last stream of the connection: by then all have begun.
+	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 64 << 20, ConnectionBytes: 512 << 10, Wait: 3 * time.Second, Timeout: time.Minute})
 	s := run(t, func(_ *server, c *webhook.Config) { c.Bodies = bodies })
 	conn := s.strange(t, "h2")
 	send(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
@@ -257,7 +258,7 @@ func TestStreamsOfOneConnection(t *testing.T) {
 	for range 10 {
 		body, _ := io.Pipe()
 		waiting.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/validate", body)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/validate?timeout=30s", body)
 			if err != nil {
 				t.Error(err)
 				return
