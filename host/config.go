@@ -114,11 +114,17 @@ type Limits struct {
 	Timeout time.Duration
 	// BuildTimeout is how long the module may take to compile, the wait for other
 	// compilations of the Runtime included; the caller of Load or Swap waits no
-	// longer. A Go guest of 16 MB takes 11 s; a module that is
-	// made to take longer than others of its size is refused. What has begun goes
+	// longer. A Go guest of 16 MB takes 11 s. What has begun goes
 	// on in the background to the end of the function that is being compiled.
 	// Default 5 min.
 	BuildTimeout time.Duration
+	// Compile is how long the compiler may take for the module, and for one function
+	// of it, beyond what any code of that size takes. It is estimated before the module
+	// is compiled, which nothing can stop within a function: a module that would take
+	// longer is refused. Default, for a module whose SHA256 is given, [DefaultCompile];
+	// for any other 0.8 s and 2 us for each byte of its code, and 5 s for one
+	// function. A guest of Go takes a tenth of that, one of TinyGo up to three quarters.
+	Compile time.Duration
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int
@@ -138,6 +144,7 @@ const (
 	DefaultStackBytes   = 16 << 20
 	DefaultTimeout      = 5 * time.Second
 	DefaultBuildTimeout = 5 * time.Minute
+	DefaultCompile      = time.Minute // Of a module whose SHA256 is given.
 	DefaultMemoryBytes  = 256 << 20
 	DefaultOutputBytes  = 16 << 10
 	DefaultResultBytes  = 8 << 20
@@ -153,6 +160,7 @@ func (l Limits) or(other Limits) Limits {
 		StackBytes:   cmp.Or(l.StackBytes, other.StackBytes),
 		Timeout:      cmp.Or(l.Timeout, other.Timeout),
 		BuildTimeout: cmp.Or(l.BuildTimeout, other.BuildTimeout),
+		Compile:      cmp.Or(l.Compile, other.Compile),
 		Instances:    cmp.Or(l.Instances, other.Instances),
 		OutputBytes:  cmp.Or(l.OutputBytes, other.OutputBytes),
 		ResultBytes:  cmp.Or(l.ResultBytes, other.ResultBytes),
@@ -198,6 +206,7 @@ func (l Limits) check(what string) (errs []error) {
 		{"fuel", l.Fuel, l.Fuel < 0},
 		{"timeout", l.Timeout, l.Timeout < 0},
 		{"buildTimeout", l.BuildTimeout, l.BuildTimeout < 0},
+		{"compile", l.Compile, l.Compile < 0},
 		{"instances", l.Instances, l.Instances < 0},
 		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},

@@ -3,7 +3,9 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -777,6 +779,52 @@ func wasmSection(id byte, content ...byte) []byte {
 
 // sized writes the length of b in front of it.
 func wasmSized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
+
+// TestCompileIsALimitOfThePlugin holds that a module which is slow to compile is
+// refused with the figure and the remedy, and loads when it is allowed by name or
+// when the operator gave its digest.
+func TestCompileIsALimitOfThePlugin(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close(context.Background()) })
+	// About 1.2 s by the estimate, of which 0.87 s are allowed.
+	module := guestOf(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x20, 0, 0x50, 0x04, 0x40, 0x0b}, 7_500), []byte{0x41, 0, 0x0b})...)
+	sum := sha256.Sum256(module)
+	digest := hex.EncodeToString(sum[:])
+	for _, test := range []struct {
+		name   string
+		sha256 string
+		limit  time.Duration
+		want   string
+	}{
+		{name: "neither digest nor limit", want: "too complex to compile in the time allowed"},
+		{name: "a digest", sha256: digest},
+		{name: "a limit above what it takes", limit: 10 * time.Second},
+		{name: "a limit below what it takes", limit: time.Second, want: "possible are 1000"},
+		{name: "a digest and a limit below what it takes", sha256: digest, limit: time.Second, want: "possible are 1000"},
+		{name: "a limit below zero", limit: -1, want: "limits.compile is -1ns, less than 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := rt.Load(t.Context(), host.Config{
+				Name: "slow", Source: host.Bytes(module), SHA256: test.sha256, Kind: abi.KindScheduler, Limits: host.Limits{Compile: test.limit},
+			})
+			if err == nil {
+				err = p.Close(t.Context())
+			}
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want == "":
+			case err == nil || !strings.Contains(err.Error(), test.want):
+				t.Errorf("got %v", err)
+			case test.limit >= 0 && !strings.Contains(err.Error(), "limits.compile can allow more"):
+				t.Errorf("the error does not name the remedy: %v", err)
+			}
+		})
+	}
+}
 
 // guestOf is a guest whose filter consists of these bytes.
 func guestOf(code ...byte) []byte {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -103,6 +104,9 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 		v.limits = v.limits.or(v.dialect.Limits)
 	}
 	v.limits = v.limits.withDefaults()
+	if p.cfg.SHA256 != "" {
+		v.limits.Compile = cmp.Or(v.limits.Compile, DefaultCompile)
+	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
 	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
 		WithCompilationCache(p.runtime.cache).
@@ -174,10 +178,11 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 
 // rewrite makes a module ready for wazero under the limits of the version.
 func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
-	return v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
+	out, info, err := v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
+		CompileTime:      v.limits.Compile,
 		CheckElements:    true,
 		StackBytes:       int32(v.limits.StackBytes),
 		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
@@ -185,6 +190,10 @@ func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
 	})
+	if errors.Is(err, wasmbin.ErrTooSlow) {
+		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, DefaultCompile)
+	}
+	return out, info, err
 }
 
 // load does the work of newVersion.

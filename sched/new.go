@@ -52,8 +52,9 @@ type Args struct {
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	Fuel        int64  `json:"fuel,omitempty"`
 	Instances   int    `json:"instances,omitempty"`
-	// Timeout is that of host.Limits, as in "100ms".
+	// Timeout and Compile are those of host.Limits, as in "100ms".
 	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Compile metav1.Duration `json:"compile,omitempty"`
 	// Grants are those of host.Config, and GrantEvents, GrantWaitingPods and
 	// GrantObjects.
 	Grants []string `json:"grants,omitempty"`
@@ -189,6 +190,7 @@ func (a *Args) configure(cfg *host.Config) {
 	cfg.Grants = a.Grants
 	l := &cfg.Limits
 	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
+	l.Compile = cmp.Or(a.Compile.Duration, l.Compile)
 	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
 	if d := a.Disable; d != nil {
 		cfg.Disable = host.Disable{After: d.After, Ratio: d.Ratio, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}

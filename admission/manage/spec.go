@@ -101,6 +101,7 @@ type Limits struct {
 	Instances   int             `json:"instances,omitempty"`
 	OutputBytes int             `json:"outputBytes,omitempty"`
 	ResultBytes int             `json:"resultBytes,omitempty"`
+	Compile     metav1.Duration `json:"compile,omitempty"`
 }
 
 // Source is where a module comes from: one of these. It may be compressed by gzip,
@@ -283,6 +284,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) (admission.PluginCo
 			Limits: host.Limits{
 				MemoryBytes: s.Limits.MemoryBytes, StackBytes: s.Limits.StackBytes, Fuel: s.Limits.Fuel, Timeout: s.Limits.Timeout.Duration,
 				Instances: s.Limits.Instances, OutputBytes: s.Limits.OutputBytes, ResultBytes: s.Limits.ResultBytes,
+				Compile: s.Limits.Compile.Duration,
 			},
 		},
 		PolicyRules: m.complete(rules), AllowedToMutate: s.AllowedToMutate, Gatekeeper: s.Gatekeeper, Cluster: m.cfg.Cluster,

@@ -26,6 +26,8 @@ var (
 	// branches or values beyond a limit, or more entries of a kind than any guest
 	// needs.
 	ErrTooComplex = errors.New("too complex to compile")
+	// ErrTooSlow is an ErrTooComplex that [Options.CompileTime] can allow.
+	ErrTooSlow = fmt.Errorf("%w in the time allowed", ErrTooComplex)
 	// ErrIndex is a guest that names a function, global, type or local which it
 	// does not have.
 	ErrIndex = errors.New("index out of range")

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MaxPages is the greatest size of a memory, 4 GiB.
@@ -36,6 +37,11 @@ type Options struct {
 	CheckElements bool
 	// LimitComplexity refuses guests that are made to be slow to compile.
 	LimitComplexity bool
+	// CompileTime is how long the compiler may take, by an estimate, for the guest and
+	// for one function of it, beyond what any code of that size takes. 0 is 0.8 s and
+	// 2 us for each byte of the bodies, and 5 s for a function. It needs
+	// LimitComplexity.
+	CompileTime time.Duration
 	// DefineMemory gives a guest that imports its memory one of its own, with
 	// the limits that it asks for, and exports it as "memory" unless the guest
 	// has an export of that name.

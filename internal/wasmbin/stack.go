@@ -57,7 +57,7 @@ func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 		imports: rw.yield, taken: make([]uint32, n), starts: make([]uint32, n+1),
 		frames: make([]uint32, n), tails: make([]bool, n),
 	}
-	m := &surveyor{types: rw.types, functions: rw.functions}
+	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield}
 	complexities := make([]complexity, n)
 	seen := make([]uint32, n) // where in callees, from 1
 	for i := range rw.Codes {
@@ -168,14 +168,30 @@ type surveyor struct {
 	blocks    []blockHeight
 	callees   []uint32
 
+	// imports is how many functions are imported, to which calls are never charged.
+	imports uint32
+	// charged says, by callee, which direct calls are charged for the stack: those
+	// that hold the number of the function. nil stands for all.
+	charged  []uint32
+	function uint32
+
 	complexity complexity
+}
+
+// isCharged reports whether a direct call is charged.
+func (m *surveyor) isCharged(callee uint32) bool {
+	if callee < m.imports {
+		return false
+	}
+	at := uint64(callee - m.imports)
+	return m.charged == nil || at < uint64(len(m.charged)) && m.charged[at] == m.function
 }
 
 // blockHeight is how many operands there are below a block that is open, and how
 // many it takes and leaves.
 type blockHeight struct {
 	below, params, results int
-	loop                   bool
+	label
 }
 
 // arity is how many values a branch to the block carries.
@@ -193,10 +209,17 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	vectors := slices.Contains(own.Params, V128) || slices.Contains(own.Results, V128) || slices.Contains(c.Locals, byte(V128))
 	s := &m.scanner
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
-	m.blocks = append(m.blocks[:0], blockHeight{results: len(own.Results)})
 	x := &m.complexity
 	x.begin(len(own.Params) + int(c.NumLocals))
+	m.blocks = append(m.blocks[:0], blockHeight{results: len(own.Results), label: x.open(false, false)})
 	x.passed = uint64(len(own.Params) + len(own.Results))
+	branch := func(labels ...uint32) {
+		for _, label := range labels {
+			if i := len(m.blocks) - 1 - int(label); i >= 0 {
+				x.branch(&m.blocks[i].label)
+			}
+		}
+	}
 	height, most := 0, 0
 	carry := func(labels ...uint32) (n uint64) {
 		for _, label := range labels {
@@ -225,22 +248,26 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 		if traps(s.op) {
 			x.trapping++
 		}
+		if looksUp(s.op) {
+			x.looks = min(x.looks+x.chain, maxComplexity)
+		}
 		switch s.op {
 		case opBlock, opLoop, opTryTable, opIf:
 			switch s.op {
 			case opIf:
 				height--
-				x.branches += weightIf
+				x.block(weightIf)
 			case opLoop:
-				x.branches += weightLoop
+				x.block(weightLoop)
 				x.merge()
 			case opTryTable:
-				x.branches += weightBranch + weightTarget*uint64(len(s.to))
+				branch(s.to...)
+				x.block(weightBranch + weightTarget*uint64(len(s.to)))
 				x.carried += carry(s.to...)
 			default:
-				x.branches += weightBlock
+				x.block(weightBlock)
 			}
-			b := blockHeight{loop: s.op == opLoop}
+			b := blockHeight{label: x.open(s.op == opLoop, s.op == opIf)}
 			if s.block >= 0 {
 				t := typeOf(uint32(s.block))
 				b.params, b.results = len(t.Params), len(t.Results)
@@ -251,12 +278,14 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			b.below = height - b.params
 			m.blocks = append(m.blocks, b)
 		case opElse:
-			x.branches += weightElse
+			x.otherwise(&top.label)
+			x.block(weightElse)
 			height = top.below + top.params
 		case opEnd:
 			if !top.loop {
 				x.merge()
 			}
+			x.close(&top.label)
 			height = top.below + top.results
 			m.blocks = m.blocks[:len(m.blocks)-1]
 		case opCall:
@@ -264,37 +293,48 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			if uint64(s.imm) < uint64(len(m.functions)) {
 				t = typeOf(m.functions[s.imm])
 			}
+			if m.isCharged(s.imm) {
+				x.block(weightCall)
+			}
 			call(t)
 			m.callees = append(m.callees, s.imm)
 		case opCallIndirect, opCallRef:
 			height--
-			x.branches += weightCall
+			x.block(weightCall)
 			call(typeOf(s.imm))
 		case opReturnCall, opReturnCallIndirect, opReturnCallRef:
 			tail = true
+			x.dead = true
 		case opBrIf, opBrOnNull, opBrOnNonNull:
-			x.branches += weightBranch
+			branch(s.imm)
+			x.block(weightBranch)
+			x.chain++
 			x.passed += carry(s.imm)
 			height += heightOf(s.op)
 		case opBr, opReturn:
-			x.branches += weightLeave
+			x.block(weightLeave)
 			if s.op == opReturn {
 				s.imm = uint32(len(m.blocks) - 1)
 			}
+			branch(s.imm)
+			x.dead = true
 			x.passed += carry(s.imm)
 		case opBrTable:
-			x.branches += weightTarget * uint64(len(s.to))
+			branch(s.to...)
+			x.block(weightTarget * uint64(len(s.to)))
+			x.dead = true
 			if n := carry(s.to...); n > uint64(len(s.to)) { // One value for each is nothing.
 				x.carried += n
 			}
 			height--
 		case opUnreachable:
-			x.branches += weightTrap
+			x.block(weightTrap)
+			x.dead = true
 		case opMemoryCopy, opMemoryFill, opMemoryInit:
-			x.branches += weightPieces
+			x.block(weightPieces)
 			height += heightOf(s.op)
 		case opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
-			x.branches += weightBulk
+			x.block(weightBulk)
 			height += heightOf(s.op)
 		case opLocalGet:
 			x.get(s.imm)
