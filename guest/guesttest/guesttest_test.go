@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 )
 
 func TestPod(t *testing.T) {
@@ -18,7 +20,7 @@ spec: {containers: [{name: web, image: "web:1"}]}
 }
 
 func TestCreate(t *testing.T) {
-	request := guesttest.Create(t, `
+	request := admissiontest.Create(t, `
 apiVersion: stellar.org/v1
 kind: StellarNode
 metadata: {name: core, namespace: prod}
@@ -37,14 +39,14 @@ func TestBadManifests(t *testing.T) {
 	for name, read := range map[string]func(testing.TB){
 		"typing error in a Pod":                func(t testing.TB) { guesttest.Pod(t, `spec: {container: []}`) },
 		"wrong type in a Node":                 func(t testing.TB) { guesttest.Node(t, `spec: {taints: {}}`) },
-		"object without a kind":                func(t testing.TB) { guesttest.Create(t, `metadata: {name: x}`) },
-		"object without a name in a scheduler": func(t testing.TB) { (&guesttest.Scheduler{}).In(t, `{apiVersion: v1, kind: Node}`) },
+		"object without a kind":                func(t testing.TB) { admissiontest.Create(t, `metadata: {name: x}`) },
+		"object without a name in a scheduler": func(t testing.TB) { (&schedtest.Plugin{}).In(t, `{apiVersion: v1, kind: Node}`) },
 		"Pod on a node that is not there": func(t testing.TB) {
-			(&guesttest.Scheduler{}).In(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: n}}`)
+			(&schedtest.Plugin{}).In(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: n}}`)
 		},
-		"kind that a scheduler does not know": func(t testing.TB) { (&guesttest.Scheduler{}).In(t, `{apiVersion: x/v1, kind: Y, metadata: {name: y}}`) },
-		"no YAML":                             func(t testing.TB) { guesttest.Create(t, "\t: {") },
-		"a key twice in an object":            func(t testing.TB) { guesttest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
+		"kind that a scheduler does not know": func(t testing.TB) { (&schedtest.Plugin{}).In(t, `{apiVersion: x/v1, kind: Y, metadata: {name: y}}`) },
+		"no YAML":                             func(t testing.TB) { admissiontest.Create(t, "\t: {") },
+		"a key twice in an object":            func(t testing.TB) { admissiontest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
 		"a key twice in a Pod":                func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
 		"a Pod that is a list of it":          func(t testing.TB) { guesttest.Pod(t, "[]") },
 	} {

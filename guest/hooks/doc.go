@@ -30,7 +30,7 @@
 //
 // and tested with it: under go test a request is made by [RequestOf], the method
 // is called, and the decision is read; or, natively and as WebAssembly in one test,
-// by [github.com/kubewasm/kubewasm/guest/guesttest].
+// by [github.com/kubewasm/kubewasm/guest/guesttest/hookstest].
 //
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.

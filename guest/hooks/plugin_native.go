@@ -3,7 +3,7 @@
 package hooks
 
 // Decide runs p on an encoded request, kubewasm.hooks.v1.Request, and returns its
-// encoded decision, the way that a guest does. Package guesttest tests plugins by
+// encoded decision, the way that a guest does. Package hookstest tests plugins by
 // it.
 func Decide(p Plugin, request []byte) (decision []byte, err error) {
 	return new(call).run(p, request)

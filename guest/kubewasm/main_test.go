@@ -233,7 +233,7 @@ func TestRun(t *testing.T) {
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
 		"an admission plugin that mutates": {
-			[]string{"-config", file(t, "c.yaml", "label: owner"), "../guesttest/internal/policy"}, 0,
+			[]string{"-config", file(t, "c.yaml", "label: owner"), "../guesttest/admissiontest/internal/policy"}, 0,
 			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
 		},
 		"a hook": {[]string{"../../examples/hooks/cpu-from-annotation"}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
@@ -273,7 +273,7 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
 		// The flags may stand behind the directory.
-		code, out, stderr := kubewasm(t, "run", "../guesttest/internal/neighbour", "-f", file(t, "cluster.yaml", `
+		code, out, stderr := kubewasm(t, "run", "../guesttest/schedtest/internal/neighbour", "-f", file(t, "cluster.yaml", `
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: n1, containers: [{name: a, resources: {requests: {cpu: 500m}}}]}}

@@ -10,7 +10,7 @@ import (
 // SnapshotNodeNames returns the names of the nodes that the function is about:
 // in PreFilter and PostFilter all that the scheduler knows. Only functions of a
 // scheduling cycle that are not about one node may ask. Natively there are none but
-// those of package guesttest.
+// those of package schedtest.
 func SnapshotNodeNames() []string { return splitNames(string(hostNodeNames())) }
 
 // SnapshotNode returns a node by its name, for the rest of the call, and whether

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
 )
 
-// Natively there is no scheduler, unless package guesttest has made one: what a
+// Natively there is no scheduler, unless package schedtest has made one: what a
 // plugin asks for beyond its arguments is not there, and what it does has no effect.
 
 func hostWaitingPods() []byte { return scheduler.Current().WaitingPods() }

@@ -59,9 +59,9 @@ func TestPlugins(t *testing.T) {
 	const start, end = "package main\n", "func main() {}\n"
 	// The first plugin stands there whole; the others without what it shows.
 	for i, test := range []struct{ name, main, test string }{
-		{"sched", blocks[0], start + imports("testing", "guesttest") + blocks[1]},
-		{"admission", start + imports("admission", "api/core") + blocks[2] + end, start + imports("testing", "guesttest") + blocks[3]},
-		{"hooks", start + imports("hooks") + blocks[4] + end, start + imports("testing", "guesttest") + blocks[5]},
+		{"sched", blocks[0], start + imports("testing", "guesttest/schedtest") + blocks[1]},
+		{"admission", start + imports("admission", "api/core") + blocks[2] + end, start + imports("testing", "guesttest/admissiontest") + blocks[3]},
+		{"hooks", start + imports("hooks") + blocks[4] + end, start + imports("testing", "guesttest/hookstest") + blocks[5]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// A module of its own, as an author's.

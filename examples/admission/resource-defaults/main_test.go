@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
 )
 
 func TestDefaults(t *testing.T) {
@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			req := guesttest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: `+test.containers+`}}`)
+			req := admissiontest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: `+test.containers+`}}`)
 			patch := admission.NewPatch(req.Object())
 			if got := d.Mutate(req, patch); !got.Allowed() {
 				t.Error(got.Message())

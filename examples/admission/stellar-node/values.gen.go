@@ -2,8 +2,6 @@
 
 package main
 
-import ()
-
 // The values of StellarNodeSpecNetwork.
 const (
 	StellarNodeSpecNetworkMainnet   = "Mainnet"

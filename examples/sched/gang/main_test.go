@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
 func TestGang(t *testing.T) {
-	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &gang{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.Configure(t, `timeout: 5s`)
-		begin := func(name, gang string) *guesttest.Cycle {
+		begin := func(name, gang string) *schedtest.Cycle {
 			return p.Begin(t, `metadata: {name: `+name+`, annotations: {kubewasm.dev/gang: `+gang+`, kubewasm.dev/gang-size: "3"}}`)
 		}
-		permit := func(c *guesttest.Cycle, want string, wait time.Duration) {
+		permit := func(c *schedtest.Cycle, want string, wait time.Duration) {
 			t.Helper()
 			if status, timeout := c.Permit(t, "n1"); status.String() != want || timeout != wait {
 				t.Errorf("got %s for %s, want %s for %s", status, timeout, want, wait)
@@ -29,7 +30,7 @@ func TestGang(t *testing.T) {
 		permit(other, incomplete, 5*time.Second)
 		permit(second, incomplete, 5*time.Second)
 		events := p.Events()
-		if want := (guesttest.Event{Type: "Normal", Reason: "WaitingForGang", Action: "Permit", Note: "2 of 3 Pods of gang a have a node"}); len(events) != 3 || events[2] != want {
+		if want := (schedtest.Event{Type: "Normal", Reason: "WaitingForGang", Action: "Permit", Note: "2 of 3 Pods of gang a have a node"}); len(events) != 3 || events[2] != want {
 			t.Errorf("got events %v, want the last to be %v", events, want)
 		}
 		permit(begin("a3", "a"), "Success", 0)
@@ -44,7 +45,7 @@ func TestGang(t *testing.T) {
 }
 
 func TestGangOfOne(t *testing.T) {
-	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &gang{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.Begin(t, `metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "1"}}`)
 		if status, _ := c.Permit(t, "n1"); !status.IsSuccess() {
 			t.Error(status)
@@ -53,7 +54,7 @@ func TestGangOfOne(t *testing.T) {
 }
 
 func TestConfiguration(t *testing.T) {
-	guesttest.Each(t, &gang{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &gang{}, func(t *testing.T, p *schedtest.Plugin) {
 		if _, err := p.TryConfigure(t, `timeout: soon`); err == nil || err.Error() != `timeout: want a duration such as 1m30s, got "soon"` {
 			t.Errorf("got %v", err)
 		}

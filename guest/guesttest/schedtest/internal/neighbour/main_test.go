@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 )
 
 const cluster = `
@@ -34,7 +34,7 @@ spec:
 `
 
 func TestTheScheduler(t *testing.T) {
-	guesttest.Each(t, &neighbour{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &neighbour{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.In(t, cluster).Begin(t, `metadata: {name: web, namespace: shop}`)
 		for _, test := range []struct{ what, got, want string }{
 			{"Filter of a node with Pods", c.Filter(t, "n1").String(),
@@ -53,16 +53,16 @@ func TestTheScheduler(t *testing.T) {
 }
 
 func TestPodsThatWait(t *testing.T) {
-	guesttest.Each(t, &neighbour{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &neighbour{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.Configure(t, `size: 3`)
-		begin := func(name string) *guesttest.Cycle { return p.Begin(t, `metadata: {namespace: shop, name: `+name+`}`) }
-		permit := func(c *guesttest.Cycle, want string) {
+		begin := func(name string) *schedtest.Cycle { return p.Begin(t, `metadata: {namespace: shop, name: `+name+`}`) }
+		permit := func(c *schedtest.Cycle, want string) {
 			t.Helper()
 			if got, _ := c.Permit(t, "n1"); got.String() != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
-		outcome := func(c *guesttest.Cycle, want string) {
+		outcome := func(c *schedtest.Cycle, want string) {
 			t.Helper()
 			if got := c.Outcome(); got != want {
 				t.Errorf("the outcome is %q, want %q", got, want)
@@ -75,7 +75,7 @@ func TestPodsThatWait(t *testing.T) {
 		permit(begin("c"), "Success")
 		outcome(a, "allowed")
 		outcome(b, "allowed")
-		if diff := cmp.Diff([]guesttest.Event{{Type: "Normal", Reason: "Allowed", Action: "Permit", Note: "a"}, {Type: "Normal", Reason: "Allowed", Action: "Permit", Note: "b"}}, p.Events()); diff != "" {
+		if diff := cmp.Diff([]schedtest.Event{{Type: "Normal", Reason: "Allowed", Action: "Permit", Note: "a"}, {Type: "Normal", Reason: "Allowed", Action: "Permit", Note: "b"}}, p.Events()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 
@@ -84,7 +84,7 @@ func TestPodsThatWait(t *testing.T) {
 		begin("e").Unreserve(t, "n1")
 		outcome(d, "rejected: e is lost")
 		permit(begin("f"), "Wait: 2 more")
-		if diff := cmp.Diff([]guesttest.Event{{Type: "Warning", Reason: "Lost", Action: "Binding", Note: "e has lost n1"}}, p.Events()); diff != "" {
+		if diff := cmp.Diff([]schedtest.Event{{Type: "Warning", Reason: "Lost", Action: "Binding", Note: "e has lost n1"}}, p.Events()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if list := p.Events(); len(list) != 0 {

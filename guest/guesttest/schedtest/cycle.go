@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-package guesttest
+package schedtest
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,14 +21,14 @@ import (
 )
 
 // PreEnqueue asks whether the Pod in manifest may enter the queue.
-func (s *Scheduler) PreEnqueue(t testing.TB, manifest string) *sched.Status {
+func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
 	if r.native != nil {
-		return as[sched.PreEnqueuePlugin](t, r.native.plugin, "PreEnqueue").PreEnqueue(Pod(t, manifest))
+		return harness.As[sched.PreEnqueuePlugin](t, r.native.Plugin, "PreEnqueue").PreEnqueue(guesttest.Pod(t, manifest))
 	}
-	return statusOf(t, as[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue").PreEnqueue(context.Background(), readPod(t, manifest)))
+	return statusOf(t, harness.As[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue").PreEnqueue(context.Background(), harness.ReadPod(t, manifest)))
 }
 
 // AddPod tells the plugin what would be if the Pod in a manifest came to a node, which
@@ -46,13 +49,13 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	hosted func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status,
 ) *sched.Status {
 	t.Helper()
-	other := readPod(t, pod)
+	other := harness.ReadPod(t, pod)
 	identify(other)
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return native(as[sched.PreFilterExtensions](t, n.plugin, name), c.state, c.pod, viewOf(t, other), c.r.nativeNode(t, node))
+		return native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node))
 	}
-	extensions := as[fwk.PreFilterPlugin](t, c.r.loaded, name).PreFilterExtensions()
+	extensions := harness.As[fwk.PreFilterPlugin](t, c.r.loaded, name).PreFilterExtensions()
 	if extensions == nil {
 		t.Fatalf("the plugin does not implement %s", name)
 	}
@@ -66,13 +69,13 @@ func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.P
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
 		sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
-		return as[sched.PostFilterPlugin](t, n.plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NodeToStatusOf(sorted...))
+		return harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NodeToStatusOf(sorted...))
 	}
 	byName := map[string]*fwk.Status{}
 	for _, n := range statuses {
 		byName[n.NodeName] = fwk.NewStatus(fwk.Code(n.Status.Code()), n.Status.Reason())
 	}
-	p := as[fwk.PostFilterPlugin](t, c.r.loaded, "PostFilter")
+	p := harness.As[fwk.PostFilterPlugin](t, c.r.loaded, "PostFilter")
 	result, status := p.PostFilter(context.Background(), c.hosted, c.of, framework.NodeStatuses{ByName: byName})
 	if result == nil || result.Mode() != fwk.ModeOverride {
 		return nil, statusOf(t, status)
@@ -87,13 +90,13 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 	if n := c.r.native; n != nil {
 		infos, names := c.r.nativeNodes(t, nodes)
 		defer c.r.enter(false, names...)()
-		return as[sched.PreScorePlugin](t, n.plugin, "PreScore").PreScore(c.state, c.pod, sched.NodeInfosOf(infos...))
+		return harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NodeInfosOf(infos...))
 	}
 	infos := make([]fwk.NodeInfo, len(nodes))
 	for i, node := range nodes {
 		infos[i] = c.r.hostedNode(t, node)
 	}
-	return statusOf(t, as[fwk.PreScorePlugin](t, c.r.loaded, "PreScore").PreScore(context.Background(), c.hosted, c.of, infos))
+	return statusOf(t, harness.As[fwk.PreScorePlugin](t, c.r.loaded, "PreScore").PreScore(context.Background(), c.hosted, c.of, infos))
 }
 
 // nativeNodes returns what a native plugin gets of nodes, and their names.
@@ -112,9 +115,9 @@ func (c *Cycle) Reserve(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return as[sched.ReservePlugin](t, n.plugin, "Reserve").Reserve(c.state, c.pod, nodeName)
+		return harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Reserve(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, as[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Reserve(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, harness.As[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Reserve(context.Background(), c.hosted, c.of, nodeName))
 }
 
 // Unreserve tells the plugin that the Pod is not bound to the node after all.
@@ -122,10 +125,10 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
-		as[sched.ReservePlugin](t, n.plugin, "Reserve").Unreserve(c.state, c.pod, nodeName)
+		harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Unreserve(c.state, c.pod, nodeName)
 		return
 	}
-	as[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Unreserve(context.Background(), c.hosted, c.of, nodeName)
+	harness.As[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Unreserve(context.Background(), c.hosted, c.of, nodeName)
 }
 
 // Permit asks whether the Pod may be bound to the node; the duration is how long
@@ -137,7 +140,7 @@ func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 	if status.Code() == sched.CodeWait {
 		name := nativeName
 		if c.r.module != nil {
-			name = c.r.module.name
+			name = c.r.module.Name
 		}
 		c.waiting = &framework.WaitingPod{Pod: c.of, Pending: []string{name}}
 		c.r.world.Waiting = append(c.r.world.Waiting, c.waiting)
@@ -163,10 +166,10 @@ func (c *Cycle) permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 	t.Helper()
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		status, wait := as[sched.PermitPlugin](t, n.plugin, "Permit").Permit(c.state, c.pod, nodeName)
+		status, wait := harness.As[sched.PermitPlugin](t, n.Plugin, "Permit").Permit(c.state, c.pod, nodeName)
 		return status, time.Duration(wait)
 	}
-	status, wait := as[fwk.PermitPlugin](t, c.r.loaded, "Permit").Permit(context.Background(), c.hosted, c.of, nodeName)
+	status, wait := harness.As[fwk.PermitPlugin](t, c.r.loaded, "Permit").Permit(context.Background(), c.hosted, c.of, nodeName)
 	return statusOf(t, status), wait
 }
 
@@ -175,9 +178,9 @@ func (c *Cycle) PreBind(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
-		return as[sched.PreBindPlugin](t, n.plugin, "PreBind").PreBind(c.state, c.pod, nodeName)
+		return harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, as[fwk.PreBindPlugin](t, c.r.loaded, "PreBind").PreBind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, harness.As[fwk.PreBindPlugin](t, c.r.loaded, "PreBind").PreBind(context.Background(), c.hosted, c.of, nodeName))
 }
 
 // Bind asks the plugin to bind the Pod to the node.
@@ -185,7 +188,7 @@ func (c *Cycle) Bind(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
-		return as[sched.BindPlugin](t, n.plugin, "Bind").Bind(c.state, c.pod, nodeName)
+		return harness.As[sched.BindPlugin](t, n.Plugin, "Bind").Bind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, as[fwk.BindPlugin](t, c.r.loaded, "Bind").Bind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, harness.As[fwk.BindPlugin](t, c.r.loaded, "Bind").Bind(context.Background(), c.hosted, c.of, nodeName))
 }

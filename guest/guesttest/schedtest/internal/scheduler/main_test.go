@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
 func TestFilter(t *testing.T) {
-	guesttest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *schedtest.Plugin) {
 		tests := map[string]struct{ config, pod, node, want string }{
 			"in the zone":          {"", `metadata: {labels: {zone: a}}`, `metadata: {labels: {zone: a}}`, "Success"},
 			"in another zone":      {"", `metadata: {labels: {zone: a}}`, `metadata: {labels: {zone: b}}`, "Unschedulable: node is in zone b"},
@@ -29,7 +29,7 @@ func TestFilter(t *testing.T) {
 }
 
 func TestCycle(t *testing.T) {
-	guesttest.Each(t, &zone{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &zone{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.Configure(t, "{label: zone, only: [n1, node-2]}").Begin(t, `metadata: {labels: {zone: a}}`)
 		slices.Sort(c.NodeNames)
 		if !c.Status.IsSuccess() || !slices.Equal(c.NodeNames, []string{"n1", "node-2"}) {
@@ -56,7 +56,7 @@ func TestCycle(t *testing.T) {
 }
 
 func TestConfigurationWithMistakes(t *testing.T) {
-	guesttest.Each(t, &zone{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &zone{}, func(t *testing.T, p *schedtest.Plugin) {
 		_, err := p.TryConfigure(t, "{only: [7], labl: x}")
 		if want := "only[0]: want string, got number"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "labl: unknown field") {
 			t.Errorf("got %v, want %s", err, want)
@@ -65,7 +65,7 @@ func TestConfigurationWithMistakes(t *testing.T) {
 }
 
 func TestConfigurationThatThePluginRefuses(t *testing.T) {
-	guesttest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *schedtest.Plugin) {
 		if _, err := p.TryConfigure(t, `label: ""`); err == nil || err.Error() != "label: Required value" {
 			t.Errorf("got %v", err)
 		}
@@ -76,7 +76,7 @@ func TestConfigurationThatThePluginRefuses(t *testing.T) {
 // that it reads whether a node is cordoned.
 func TestUndeclaredField(t *testing.T) {
 	var got []string
-	guesttest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, &zone{Label: "zone"}, func(t *testing.T, p *schedtest.Plugin) {
 		got = append(got, p.Filter(t, `metadata: {labels: {zone: a}}`, `{metadata: {labels: {zone: a}}, spec: {unschedulable: true}}`).String())
 	})
 	if want := []string{"Unschedulable: node is cordoned", "Success"}; !slices.Equal(got, want[:len(got)]) {

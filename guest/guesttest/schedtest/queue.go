@@ -1,12 +1,15 @@
 //go:build !wasip1
 
-package guesttest
+package schedtest
 
 import (
 	"context"
 	stdjson "encoding/json"
 	"testing"
 	"time"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -19,16 +22,16 @@ import (
 
 // Less reports whether the Pod in the manifest first comes before that in second in
 // the queue. The first came a second before the other.
-func (s *Scheduler) Less(t testing.TB, first, second string) bool {
+func (s *Plugin) Less(t testing.TB, first, second string) bool {
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
 	came := time.Unix(1_700_000_000, 0)
-	a, b := framework.QueuedPod{Pod: readPod(t, first), Came: came}, framework.QueuedPod{Pod: readPod(t, second), Came: came.Add(time.Second)}
+	a, b := framework.QueuedPod{Pod: harness.ReadPod(t, first), Came: came}, framework.QueuedPod{Pod: harness.ReadPod(t, second), Came: came.Add(time.Second)}
 	if r.native == nil {
-		return as[fwk.QueueSortPlugin](t, r.loaded, "Less").Less(a, b)
+		return harness.As[fwk.QueueSortPlugin](t, r.loaded, "Less").Less(a, b)
 	}
-	p := as[sched.QueueSortPlugin](t, r.native.plugin, "Less")
+	p := harness.As[sched.QueueSortPlugin](t, r.native.Plugin, "Less")
 	x, y := queuedView(t, a), queuedView(t, b)
 	// Of two that are equal the one that came first is the first.
 	return p.Less(x, y) || !p.Less(y, x)
@@ -37,12 +40,12 @@ func (s *Scheduler) Less(t testing.TB, first, second string) bool {
 // queuedView is a Pod in the queue as a native plugin gets it.
 func queuedView(t testing.TB, q framework.QueuedPod) sched.QueuedPodInfo {
 	t.Helper()
-	return sched.QueuedPodInfo{Pod: viewOf(t, q.Pod), Timestamp: q.Came.UnixNano()}
+	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Came.UnixNano()}
 }
 
 // EventsToRegister returns the events that may make a Pod schedulable which the
 // plugin has refused.
-func (s *Scheduler) EventsToRegister(t testing.TB) []sched.ClusterEvent {
+func (s *Plugin) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
@@ -61,7 +64,7 @@ func (s *Scheduler) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 
 func (r *running) nativeEvents(t testing.TB) []sched.ClusterEventWithHint {
 	t.Helper()
-	list, err := as[sched.EnqueueExtensions](t, r.native.plugin, "EventsToRegister").EventsToRegister()
+	list, err := harness.As[sched.EnqueueExtensions](t, r.native.Plugin, "EventsToRegister").EventsToRegister()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func (r *running) nativeEvents(t testing.TB) []sched.ClusterEventWithHint {
 
 func (r *running) hostedEvents(t testing.TB) []fwk.ClusterEventWithHint {
 	t.Helper()
-	list, err := as[fwk.EnqueueExtensions](t, r.loaded, "EventsToRegister").EventsToRegister(context.Background())
+	list, err := harness.As[fwk.EnqueueExtensions](t, r.loaded, "EventsToRegister").EventsToRegister(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +93,11 @@ func eventOf(e fwk.ClusterEvent) sched.ClusterEvent {
 // happens to a Pod or a Node: the manifests are those of the object before and after
 // it, empty if there was none. The Pod is tried again if the plugin registered for the
 // event and has no hint, or one that says so. The error is the hint's own.
-func (s *Scheduler) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, before, after string) (sched.QueueingHint, error) {
+func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, before, after string) (sched.QueueingHint, error) {
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
-	of := readPod(t, pod)
+	of := harness.ReadPod(t, pod)
 	identify(of)
 	happens := func(e sched.ClusterEvent) bool {
 		return e.Resource == event.Resource && e.ActionType&event.ActionType != 0
@@ -107,7 +110,7 @@ func (s *Scheduler) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, be
 			if e.QueueingHintFn == nil {
 				return sched.Queue, nil
 			}
-			if hint, err := e.QueueingHintFn(viewOf(t, of), eventObject(t, event, before), eventObject(t, event, after)); hint == sched.Queue || err != nil {
+			if hint, err := e.QueueingHintFn(harness.PodView(t, of), eventObject(t, event, before), eventObject(t, event, after)); hint == sched.Queue || err != nil {
 				return sched.Queue, err
 			}
 		}
@@ -134,9 +137,9 @@ func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.
 	case manifest == "":
 		return sched.EventObject{}
 	case event.Resource == sched.EventNode:
-		return sched.EventObjectOfNode(Node(t, manifest))
+		return sched.EventObjectOfNode(guesttest.Node(t, manifest))
 	}
-	return sched.EventObjectOfPod(Pod(t, manifest))
+	return sched.EventObjectOfPod(guesttest.Pod(t, manifest))
 }
 
 // hostedObject returns the object of an event as the scheduler has it.
@@ -152,12 +155,12 @@ func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 		}
 		return node
 	}
-	return readPod(t, manifest)
+	return harness.ReadPod(t, manifest)
 }
 
 // SignPod returns what of the Pod in manifest the plugin looks at. The values are
 // compact JSON.
-func (s *Scheduler) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *sched.Status) {
+func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *sched.Status) {
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
@@ -169,13 +172,13 @@ func (s *Scheduler) SignPod(t testing.TB, manifest string) ([]sched.SignFragment
 		return string(b)
 	}
 	if r.native != nil {
-		list, status := as[sched.SignPlugin](t, r.native.plugin, "SignPod").SignPod(Pod(t, manifest))
+		list, status := harness.As[sched.SignPlugin](t, r.native.Plugin, "SignPod").SignPod(guesttest.Pod(t, manifest))
 		for i := range list {
 			list[i].Value = compact(stdjson.RawMessage(list[i].Value))
 		}
 		return list, status
 	}
-	list, status := as[fwk.SignPlugin](t, r.loaded, "SignPod").SignPod(context.Background(), readPod(t, manifest))
+	list, status := harness.As[fwk.SignPlugin](t, r.loaded, "SignPod").SignPod(context.Background(), harness.ReadPod(t, manifest))
 	var fragments []sched.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, sched.SignFragment{Key: f.Key, Value: compact(f.Value)})

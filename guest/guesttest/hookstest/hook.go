@@ -1,12 +1,14 @@
 //go:build !wasip1
 
-package guesttest
+package hookstest
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -17,16 +19,33 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// Hook is a runtime hook under test, see [Each].
-type Hook struct {
-	native *native
-	module *module
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
+// guest that is compiled from the package of the test, in the host that a
+// component embeds. What the two see and answer is the same, so a test is written
+// once.
+//
+// The guest runs with what the package's directives declare: a plugin that reads
+// a field without declaring it passes natively and fails here. It is compiled in
+// the directory in which the test runs, which go test makes that of the package,
+// and must register a plugin like the one given. With -short only the native test
+// runs.
+func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
+	t.Helper()
+	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin {
+		return &Plugin{native: n, module: m}
+	}, test)
+}
+
+// Plugin is a runtime hook under test, see [Each].
+type Plugin struct {
+	native *harness.Native
+	module *harness.Module
 	loaded *adapter.Engine
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
 // if the plugin refuses it.
-func (h *Hook) Configure(t testing.TB, configuration string) *Hook {
+func (h *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	t.Helper()
 	p, err := h.TryConfigure(t, configuration)
 	if err != nil {
@@ -37,23 +56,23 @@ func (h *Hook) Configure(t testing.TB, configuration string) *Hook {
 
 // TryConfigure is Configure for a plugin that may refuse its configuration: the
 // error is what it says.
-func (h *Hook) TryConfigure(t testing.TB, configuration string) (*Hook, error) {
+func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
-	data := json(t, configuration)
+	data := harness.JSON(t, configuration)
 	if h.native != nil {
-		n, err := h.native.configured(data)
-		return &Hook{native: n}, err
+		n, err := h.native.Configured(data)
+		return &Plugin{native: n}, err
 	}
-	engine, err := adapter.NewEngine(context.Background(), h.module.rt, adapter.Config{
-		Plugins: []adapter.PluginConfig{{Module: h.module.config(data)}},
+	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
+		Plugins: []adapter.PluginConfig{{Module: h.module.Config(data)}},
 		// A test is no node: it takes what a decision needs from Decision.
 		Audit: func(context.Context, *hookpb.Request, string, *adapter.GrantError) {},
 	})
 	if err != nil {
-		return nil, refusal(t, err)
+		return nil, harness.Refusal(t, err)
 	}
 	t.Cleanup(func() { engine.Close(context.Background()) })
-	return &Hook{nil, h.module, engine}, nil
+	return &Plugin{nil, h.module, engine}, nil
 }
 
 // Decision is what a hook decides, in the form of codec/hookpb: nil is untouched.
@@ -66,7 +85,7 @@ type Decision = hookpb.Decision
 // Decide asks about one container of the Pod in manifest, YAML or JSON, before it
 // is created; or, if container is empty, about the Pod before its sandbox is. The
 // error is the plugin's.
-func (h *Hook) Decide(t testing.TB, pod, container string) (*Decision, error) {
+func (h *Plugin) Decide(t testing.TB, pod, container string) (*Decision, error) {
 	t.Helper()
 	object := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict([]byte(pod), object); err != nil {
@@ -82,13 +101,13 @@ func (h *Hook) Decide(t testing.TB, pod, container string) (*Decision, error) {
 }
 
 // Ask asks what request says. The error is the plugin's.
-func (h *Hook) Ask(t testing.TB, request *hookpb.Request) (*Decision, error) {
+func (h *Plugin) Ask(t testing.TB, request *hookpb.Request) (*Decision, error) {
 	t.Helper()
 	if h.native == nil && h.loaded == nil {
 		h = h.Configure(t, "")
 	}
 	if h.native != nil {
-		encoded, err := hooks.Decide(as[hooks.Plugin](t, h.native.plugin, "Decide"), hookpb.AppendRequest(nil, request))
+		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookpb.AppendRequest(nil, request))
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +124,8 @@ func (h *Hook) Ask(t testing.TB, request *hookpb.Request) (*Decision, error) {
 		}
 		return decision, nil
 	}
-	if isTrap(err) {
-		fail(t, err)
+	if harness.IsTrap(err) {
+		harness.Fail(t, err)
 	}
 	// The plugin's words stand behind what the host knows of the call.
 	_, reason, ok := strings.Cut(err.Error(), "hook returned Error: ")

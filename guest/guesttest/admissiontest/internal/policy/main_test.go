@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
 )
 
 func TestPolicy(t *testing.T) {
-	guesttest.Each(t, &policy{}, func(t *testing.T, p *guesttest.Admission) {
+	admissiontest.Each(t, &policy{}, func(t *testing.T, p *admissiontest.Plugin) {
 		p = p.Configure(t, "label: team")
-		for name, want := range map[string]guesttest.Verdict{
+		for name, want := range map[string]admissiontest.Verdict{
 			"allow":    {Allowed: true},
 			"deny":     {Code: 403, Reason: "Forbidden", Message: "not on web"},
 			"conflict": {Code: 409, Reason: "Conflict", Message: "busy"},
@@ -37,16 +37,16 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestMutate(t *testing.T) {
-	guesttest.Each(t, &policy{}, func(t *testing.T, p *guesttest.Admission) {
+	admissiontest.Each(t, &policy{}, func(t *testing.T, p *admissiontest.Plugin) {
 		p = p.Configure(t, "label: team")
 		for name, test := range map[string]struct {
 			labels string
-			want   guesttest.Verdict
+			want   admissiontest.Verdict
 		}{
-			"a default":      {`{app: web}`, guesttest.Verdict{Allowed: true, Object: `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web","team":"none"},"name":"web"}}`}},
-			"nothing to do":  {`{team: shop}`, guesttest.Verdict{Allowed: true}},
-			"a denial":       {`{case: deny}`, guesttest.Verdict{Code: 403, Reason: "Forbidden", Message: "not on web"}},
-			"a wrong change": {`{case: wrong}`, guesttest.Verdict{Failed: true, Message: "patch: kind: is string, want object"}},
+			"a default":      {`{app: web}`, admissiontest.Verdict{Allowed: true, Object: `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web","team":"none"},"name":"web"}}`}},
+			"nothing to do":  {`{team: shop}`, admissiontest.Verdict{Allowed: true}},
+			"a denial":       {`{case: deny}`, admissiontest.Verdict{Code: 403, Reason: "Forbidden", Message: "not on web"}},
+			"a wrong change": {`{case: wrong}`, admissiontest.Verdict{Failed: true, Message: "patch: kind: is string, want object"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				got := p.Mutate(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, labels: `+test.labels+`}}`)

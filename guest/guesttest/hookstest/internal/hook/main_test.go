@@ -6,21 +6,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
 func TestDecide(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
-	guesttest.Each(t, share{}, func(t *testing.T, p *guesttest.Hook) {
+	hookstest.Each(t, share{}, func(t *testing.T, p *hookstest.Plugin) {
 		const pod = `{metadata: {name: web, labels: {tier: batch}}, spec: {containers: [{name: web, resources: {limits: {cpu: "2"}}}]}}`
 		for name, test := range map[string]struct {
 			pod, container string
-			want           *guesttest.Decision
+			want           *hookstest.Decision
 		}{
-			"the Pod":        {pod, "", &guesttest.Decision{Resources: &hookpb.Resources{CPUShares: n(128)}}},
-			"its container":  {pod, "web", &guesttest.Decision{Resources: &hookpb.Resources{CPUShares: n(128), CFSQuotaUS: n(100_000)}, ContainerEnvs: map[string]string{"TIER": "batch"}}},
-			"one of no tier": {`{metadata: {name: web}}`, "", &guesttest.Decision{}},
+			"the Pod":        {pod, "", &hookstest.Decision{Resources: &hookpb.Resources{CPUShares: n(128)}}},
+			"its container":  {pod, "web", &hookstest.Decision{Resources: &hookpb.Resources{CPUShares: n(128), CFSQuotaUS: n(100_000)}, ContainerEnvs: map[string]string{"TIER": "batch"}}},
+			"one of no tier": {`{metadata: {name: web}}`, "", &hookstest.Decision{}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				got, err := p.Decide(t, test.pod, test.container)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -16,7 +16,7 @@ const (
 )
 
 func TestQueue(t *testing.T) {
-	guesttest.Each(t, preemptor{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, preemptor{}, func(t *testing.T, p *schedtest.Plugin) {
 		const urgent = `{metadata: {name: urgent}, spec: {priority: 7}}`
 		for _, test := range []struct {
 			first, second string
@@ -54,7 +54,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestSignPod(t *testing.T) {
-	guesttest.Each(t, preemptor{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, preemptor{}, func(t *testing.T, p *schedtest.Plugin) {
 		got, status := p.SignPod(t, red)
 		if diff := cmp.Diff([]sched.SignFragment{{Key: "team", Value: `{"name":"red"}`}}, got); diff != "" || !status.IsSuccess() {
 			t.Errorf("%s (-want +got):\n%s", status, diff)
@@ -75,7 +75,7 @@ apiVersion: v1
 kind: Node
 metadata: {name: n2}
 `
-	guesttest.Each(t, preemptor{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, preemptor{}, func(t *testing.T, p *schedtest.Plugin) {
 		expect := func(what string, got *sched.Status, want string) {
 			t.Helper()
 			if got.String() != want {

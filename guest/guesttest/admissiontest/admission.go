@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-package guesttest
+package admissiontest
 
 import (
 	"bytes"
@@ -9,6 +9,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,16 +24,33 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
 
-// Admission is an admission plugin under test, see [Each].
-type Admission struct {
-	native *native
-	module *module
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
+// guest that is compiled from the package of the test, in the host that a
+// component embeds. What the two see and answer is the same, so a test is written
+// once.
+//
+// The guest runs with what the package's directives declare: a plugin that reads
+// a field without declaring it passes natively and fails here. It is compiled in
+// the directory in which the test runs, which go test makes that of the package,
+// and must register a plugin like the one given. With -short only the native test
+// runs.
+func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
+	t.Helper()
+	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin {
+		return &Plugin{native: n, module: m}
+	}, test)
+}
+
+// Plugin is an admission plugin under test, see [Each].
+type Plugin struct {
+	native *harness.Native
+	module *harness.Module
 	loaded *adapter.Engine
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
 // if the plugin refuses it.
-func (a *Admission) Configure(t testing.TB, configuration string) *Admission {
+func (a *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	t.Helper()
 	p, err := a.TryConfigure(t, configuration)
 	if err != nil {
@@ -39,19 +61,19 @@ func (a *Admission) Configure(t testing.TB, configuration string) *Admission {
 
 // TryConfigure is Configure for a plugin that may refuse its configuration: the
 // error is what it says.
-func (a *Admission) TryConfigure(t testing.TB, configuration string) (*Admission, error) {
+func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
-	data := json(t, configuration)
+	data := harness.JSON(t, configuration)
 	if a.native != nil {
-		n, err := a.native.configured(data)
-		return &Admission{native: n}, err
+		n, err := a.native.Configured(data)
+		return &Plugin{native: n}, err
 	}
-	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{Module: a.module.config(data), AllowedToMutate: true})
+	p, err := adapter.Load(context.Background(), a.module.Runtime, adapter.PluginConfig{Module: a.module.Config(data), AllowedToMutate: true})
 	if err != nil {
-		return nil, refusal(t, err)
+		return nil, harness.Refusal(t, err)
 	}
 	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Admission{nil, a.module, adapter.NewEngine(p)}, nil
+	return &Plugin{nil, a.module, adapter.NewEngine(p)}, nil
 }
 
 // Verdict is what becomes of a request.
@@ -76,25 +98,25 @@ type Verdict struct {
 
 // Create asks about the creation of the object in manifest, YAML or JSON with
 // apiVersion and kind.
-func (a *Admission) Create(t testing.TB, manifest string) Verdict {
+func (a *Plugin) Create(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	return a.validate(t, reviewOf(t, manifest))
 }
 
 // Review asks about an AdmissionReview, as the API server sends it.
-func (a *Admission) Review(t testing.TB, review string) Verdict {
+func (a *Plugin) Review(t testing.TB, review string) Verdict {
 	t.Helper()
 	return a.validate(t, []byte(review))
 }
 
 // Mutate lets the plugin change the object in manifest, YAML or JSON with apiVersion
 // and kind, that is to be created.
-func (a *Admission) Mutate(t testing.TB, manifest string) Verdict {
+func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, reviewOf(t, manifest))
 	if a.native != nil {
 		patch := admission.NewPatch(native.Object())
-		response := as[admission.Mutator](t, a.native.plugin, "Mutate").Mutate(native, patch)
+		response := harness.As[admission.Mutator](t, a.native.Plugin, "Mutate").Mutate(native, patch)
 		if err := patch.Err(); err != nil && response.Allowed() {
 			response = admission.Errored(err)
 		}
@@ -138,18 +160,18 @@ func changed(t testing.TB, before, after []byte) string {
 	return ""
 }
 
-func (a *Admission) validate(t testing.TB, review []byte) Verdict {
+func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
-		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(native))
+		return verdictOf(harness.As[admission.Validator](t, a.native.Plugin, "Validate").Validate(native))
 	}
 	return a.hosted(a.loaded.Validate(context.Background(), hosted))
 }
 
 // request reads a review for the plugin, which it configures if nobody did: for
 // the native one or for the one in a host.
-func (a *Admission) request(t testing.TB, review []byte) (*Admission, *admission.Request, *admissionv1.AdmissionRequest) {
+func (a *Plugin) request(t testing.TB, review []byte) (*Plugin, *admission.Request, *admissionv1.AdmissionRequest) {
 	t.Helper()
 	if a.native == nil && a.loaded == nil {
 		a = a.Configure(t, "")
@@ -195,18 +217,18 @@ func verdictOf(r *admission.Response) Verdict {
 }
 
 // hosted takes the host's answer apart.
-func (a *Admission) hosted(r *admissionv1.AdmissionResponse) Verdict {
+func (a *Plugin) hosted(r *admissionv1.AdmissionResponse) Verdict {
 	v := Verdict{Allowed: r.Allowed, Warnings: r.Warnings}
 	for key, value := range r.AuditAnnotations {
 		if v.AuditAnnotations == nil {
 			v.AuditAnnotations = map[string]string{}
 		}
-		v.AuditAnnotations[strings.TrimPrefix(key, a.module.name+".")] = value
+		v.AuditAnnotations[strings.TrimPrefix(key, a.module.Name+".")] = value
 	}
 	if r.Allowed {
 		return v
 	}
-	failure := `plugin "` + a.module.name + `": `
+	failure := `plugin "` + a.module.Name + `": `
 	if message, failed := strings.CutPrefix(r.Result.Message, failure); failed && r.Result.Code == http.StatusInternalServerError {
 		v.Failed, v.Message = true, strings.TrimPrefix(message, "could not decide: ")
 		return v
@@ -228,4 +250,36 @@ func (a *Admission) hosted(r *admissionv1.AdmissionResponse) Verdict {
 		v.Message = strings.TrimSuffix(v.Message, "; "+all)
 	}
 	return v
+}
+
+// Create returns the request that the API server sends to an admission webhook
+// when the object in manifest, YAML or JSON with apiVersion and kind, is
+// created. The object reaches the plugin as the JSON that manifest stands for.
+func Create(t testing.TB, manifest string) *admission.Request {
+	t.Helper()
+	request, err := admission.RequestFromReview(reviewOf(t, manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
+// reviewOf returns the AdmissionReview of the creation of an object.
+func reviewOf(t testing.TB, text string) []byte {
+	t.Helper()
+	objects, err := manifest.Read([]byte(text))
+	if err != nil {
+		t.Fatalf("read object: %v", err)
+	}
+	if len(objects.All) != 1 {
+		t.Fatalf("read object: %d objects, want one", len(objects.All))
+	}
+	review, err := stdjson.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request:  objects.All[0].Admission(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review
 }

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
 func TestBinder(t *testing.T) {
-	guesttest.Each(t, binder{}, func(t *testing.T, p *guesttest.Scheduler) {
+	schedtest.Each(t, binder{}, func(t *testing.T, p *schedtest.Plugin) {
 		expect := func(what string, got *sched.Status, want string) {
 			t.Helper()
 			if got.String() != want {

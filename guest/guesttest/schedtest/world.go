@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-package guesttest
+package schedtest
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build !wasip1
 
-package guesttest
+package schedtest
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest"
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,10 +24,27 @@ import (
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
-// Scheduler is a scheduler plugin under test, see [Each]. It has every grant.
-type Scheduler struct {
-	native *native
-	module *module
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
+// guest that is compiled from the package of the test, in the host that a
+// component embeds. What the two see and answer is the same, so a test is written
+// once.
+//
+// The guest runs with what the package's directives declare: a plugin that reads
+// a field without declaring it passes natively and fails here. It is compiled in
+// the directory in which the test runs, which go test makes that of the package,
+// and must register a plugin like the one given. With -short only the native test
+// runs.
+func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
+	t.Helper()
+	harness.Each(t, plugin, func(t testing.TB, n *harness.Native, m *harness.Module) *Plugin {
+		return &Plugin{native: n, module: m, owner: t}
+	}, test)
+}
+
+// Plugin is a scheduler plugin under test, see [Each]. It has every grant.
+type Plugin struct {
+	native *harness.Native
+	module *harness.Module
 	// objects are the manifests of In, config the configuration.
 	objects string
 	config  []byte
@@ -38,8 +58,8 @@ type Scheduler struct {
 
 // running is a plugin in a scheduler.
 type running struct {
-	native *native
-	module *module
+	native *harness.Native
+	module *harness.Module
 	loaded adapter.Plugin
 	world  *world
 }
@@ -52,15 +72,15 @@ const nativeName = "plugin"
 // its snapshot, with the Pods that have a spec.nodeName on them and what these use;
 // all objects are what a plugin gets and lists. Without In the scheduler has
 // nothing.
-func (s *Scheduler) In(t testing.TB, manifests string) *Scheduler {
+func (s *Plugin) In(t testing.TB, manifests string) *Plugin {
 	t.Helper()
 	newWorld(t, manifests) // A mistake in them is one here.
-	return &Scheduler{native: s.native, module: s.module, objects: manifests, config: s.config, owner: t}
+	return &Plugin{native: s.native, module: s.module, objects: manifests, config: s.config, owner: t}
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
 // if the plugin refuses it.
-func (s *Scheduler) Configure(t testing.TB, configuration string) *Scheduler {
+func (s *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	t.Helper()
 	p, err := s.TryConfigure(t, configuration)
 	if err != nil {
@@ -71,11 +91,11 @@ func (s *Scheduler) Configure(t testing.TB, configuration string) *Scheduler {
 
 // TryConfigure is Configure for a plugin that may refuse its configuration: the
 // error is what it says.
-func (s *Scheduler) TryConfigure(t testing.TB, configuration string) (*Scheduler, error) {
+func (s *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
-	fresh := &Scheduler{native: s.native, module: s.module, objects: s.objects, config: json(t, configuration), owner: t}
+	fresh := &Plugin{native: s.native, module: s.module, objects: s.objects, config: harness.JSON(t, configuration), owner: t}
 	if s.native != nil {
-		n, err := s.native.configured(fresh.config)
+		n, err := s.native.Configured(fresh.config)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +111,7 @@ func (s *Scheduler) TryConfigure(t testing.TB, configuration string) (*Scheduler
 }
 
 // start puts the plugin into a scheduler.
-func (s *Scheduler) start(t testing.TB) (*running, error) {
+func (s *Plugin) start(t testing.TB) (*running, error) {
 	t.Helper()
 	r := &running{native: s.native, module: s.module, world: newWorld(t, s.objects)}
 	if s.native != nil {
@@ -104,10 +124,10 @@ func (s *Scheduler) start(t testing.TB) (*running, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory := adapter.New(s.module.name, s.module.rt, adapter.WithSource(host.File(s.module.file)))
+	factory := adapter.New(s.module.Name, s.module.Runtime, adapter.WithSource(host.File(s.module.File)))
 	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.Handle)
 	if err != nil {
-		return nil, refusal(t, err)
+		return nil, harness.Refusal(t, err)
 	}
 	r.loaded = p.(adapter.Plugin)
 	s.owner.Cleanup(func() { r.loaded.Close(context.Background()) })
@@ -115,7 +135,7 @@ func (s *Scheduler) start(t testing.TB) (*running, error) {
 }
 
 // run returns the plugin in its scheduler.
-func (s *Scheduler) run(t testing.TB) *running {
+func (s *Plugin) run(t testing.TB) *running {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +158,7 @@ func (r *running) enter(binding bool, names ...string) (leave func()) {
 
 // Events returns the events that the plugin has reported since the last call of
 // Events.
-func (s *Scheduler) Events() []Event {
+func (s *Plugin) Events() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started == nil {
@@ -166,15 +186,15 @@ type Cycle struct {
 
 // Begin begins the scheduling of the Pod in manifest, YAML or JSON. A Pod without
 // a UID gets one.
-func (s *Scheduler) Begin(t testing.TB, manifest string) *Cycle {
+func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 	t.Helper()
 	r := s.run(t)
-	c := &Cycle{r: r, of: readPod(t, manifest)}
+	c := &Cycle{r: r, of: harness.ReadPod(t, manifest)}
 	identify(c.of)
 	defer r.enter(false)()
 	if r.native != nil {
-		c.state, c.pod = sched.NewCycleState(), viewOf(t, c.of)
-		if p, ok := r.native.plugin.(sched.PreFilterPlugin); ok {
+		c.state, c.pod = sched.NewCycleState(), harness.PodView(t, c.of)
+		if p, ok := r.native.Plugin.(sched.PreFilterPlugin); ok {
 			var result *sched.PreFilterResult
 			if result, c.Status = p.PreFilter(c.state, c.pod); result != nil {
 				c.NodeNames = result.NodeNames
@@ -192,15 +212,6 @@ func (s *Scheduler) Begin(t testing.TB, manifest string) *Cycle {
 	return c
 }
 
-func readPod(t testing.TB, manifest string) *corev1.Pod {
-	t.Helper()
-	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
-		t.Fatalf("read Pod: %v", err)
-	}
-	return pod
-}
-
 // statusOf returns a status as the plugin made it.
 func statusOf(t testing.TB, s *fwk.Status) *sched.Status {
 	t.Helper()
@@ -208,8 +219,8 @@ func statusOf(t testing.TB, s *fwk.Status) *sched.Status {
 		return nil
 	}
 	if s.Code() == fwk.Error {
-		if err := s.AsError(); isTrap(err) {
-			fail(t, err)
+		if err := s.AsError(); harness.IsTrap(err) {
+			harness.Fail(t, err)
 		}
 	}
 	return sched.NewStatus(sched.Code(s.Code()), s.Message())
@@ -239,24 +250,13 @@ func (r *running) hostedNode(t testing.TB, text string) fwk.NodeInfo {
 func (r *running) nativeNode(t testing.TB, text string) sched.NodeInfo {
 	t.Helper()
 	if !isName(text) {
-		return sched.NewNodeInfo(Node(t, text))
+		return sched.NewNodeInfo(guesttest.Node(t, text))
 	}
 	n, ok := sched.SnapshotNode(text)
 	if !ok {
 		t.Fatalf("the scheduler has no node %q: it has those of In", text)
 	}
 	return n
-}
-
-// as returns a plugin as an interface, and fails the test if it does not
-// implement it.
-func as[T any](t testing.TB, plugin any, name string) T {
-	t.Helper()
-	p, ok := plugin.(T)
-	if !ok {
-		t.Fatalf("the plugin does not implement %s", name)
-	}
-	return p
 }
 
 // Filter asks about a node: a manifest of a Node without Pods, or the name of one of
@@ -269,9 +269,9 @@ func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	}
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return as[sched.FilterPlugin](t, n.plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node))
+		return harness.As[sched.FilterPlugin](t, n.Plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := as[fwk.FilterPlugin](t, c.r.loaded, "Filter")
+	p := harness.As[fwk.FilterPlugin](t, c.r.loaded, "Filter")
 	return statusOf(t, p.Filter(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node)))
 }
 
@@ -280,9 +280,9 @@ func (c *Cycle) Score(t testing.TB, node string) (int64, *sched.Status) {
 	t.Helper()
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return as[sched.ScorePlugin](t, n.plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
+		return harness.As[sched.ScorePlugin](t, n.Plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := as[fwk.ScorePlugin](t, c.r.loaded, "Score")
+	p := harness.As[fwk.ScorePlugin](t, c.r.loaded, "Score")
 	score, status := p.Score(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node))
 	return score, statusOf(t, status)
 }
@@ -297,7 +297,7 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	defer c.r.enter(false, scored...)()
 	if n := c.r.native; n != nil {
 		out := append(sched.NodeScoreList(nil), scores...)
-		status := as[sched.ScoreExtensions](t, n.plugin, "NormalizeScore").NormalizeScore(c.state, c.pod, out)
+		status := harness.As[sched.ScoreExtensions](t, n.Plugin, "NormalizeScore").NormalizeScore(c.state, c.pod, out)
 		return out, status
 	}
 	var extensions fwk.ScoreExtensions
@@ -321,7 +321,7 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 
 // Filter begins a cycle for the Pod in a manifest, YAML or JSON, and asks about a
 // node, a manifest too or a name. If PreFilter refuses the Pod, that is the answer.
-func (s *Scheduler) Filter(t testing.TB, pod, node string) *sched.Status {
+func (s *Plugin) Filter(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	c := s.Begin(t, pod)
 	if !c.Status.IsSuccess() && c.Status.Code() != sched.CodeSkip {

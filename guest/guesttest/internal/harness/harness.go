@@ -1,0 +1,178 @@
+//go:build !wasip1
+
+// Package harness compiles, configures and loads the plugins that the packages of
+// guesttest test.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/guest/internal/config"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+// Each runs test in two subtests: "native" on plugin itself, and "wasm" on the
+// guest that is compiled from the package of the test. under makes the plugin under
+// test of one of the two; the other is nil. With -short only the native test runs.
+func Each[P any](t *testing.T, plugin any, under func(testing.TB, *Native, *Module) P, test func(t *testing.T, p P)) {
+	t.Helper()
+	t.Run("native", func(t *testing.T) { test(t, under(t, &Native{plugin}, nil)) })
+	t.Run("wasm", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("compiles a guest")
+		}
+		test(t, under(t, nil, compile(t)))
+	})
+}
+
+// Native is a plugin in this process.
+type Native struct{ Plugin any }
+
+// Configured returns a copy of the plugin with a configuration decoded into it,
+// as a guest does it.
+func (n *Native) Configured(data []byte) (*Native, error) {
+	plugin := n.Plugin
+	if v := reflect.ValueOf(plugin); v.Kind() == reflect.Pointer && !v.IsNil() {
+		fresh := reflect.New(v.Type().Elem())
+		fresh.Elem().Set(v.Elem())
+		plugin = fresh.Interface()
+	}
+	err := config.Decode(data, plugin)
+	if c, ok := plugin.(interface{ Configure() error }); ok && err == nil {
+		err = c.Configure()
+	}
+	return &Native{plugin}, err
+}
+
+// Module is a guest that was compiled.
+type Module struct {
+	Runtime *host.Runtime
+	File    string
+	// Name is what its metadata say.
+	Name string
+}
+
+// compile compiles the guest in the working directory.
+func compile(t testing.TB) *Module {
+	t.Helper()
+	file, err := guestbuild.Build(context.Background(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metadata.Find(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What was compiled to machine code before is used again.
+	cfg := host.RuntimeConfig{}
+	if dir, err := os.UserCacheDir(); err == nil {
+		cfg.CacheDir = filepath.Join(dir, "kubewasm", "compiled")
+	}
+	rt, err := host.NewRuntime(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Module{rt, file, m.Name}
+}
+
+// Config returns what loads the module.
+func (m *Module) Config(guest []byte) host.Config {
+	return host.Config{Name: m.Name, Source: host.File(m.File), Guest: guest, Limits: host.Limits{Instances: 1}}
+}
+
+// JSON returns a configuration as a host hands it to a guest. YAML that is none
+// is a mistake of the test.
+func JSON(t testing.TB, configuration string) []byte {
+	t.Helper()
+	if configuration == "" {
+		return nil
+	}
+	data, err := yaml.YAMLToJSONStrict([]byte(configuration))
+	if err != nil {
+		t.Fatalf("read configuration: %v", err)
+	}
+	return data
+}
+
+// Refusal returns what the plugin said of its configuration: the host's error
+// names the plugin too, which natively nobody knows. Any other err is of the
+// test's setting and fails it.
+func Refusal(t testing.TB, err error) error {
+	t.Helper()
+	var status *host.StatusError
+	if err == nil {
+		return nil
+	} else if !errors.As(err, &status) {
+		Fail(t, err)
+	}
+	return errors.New(status.Reason)
+}
+
+// Fail fails the test with all that is known of err.
+func Fail(t testing.TB, err error) {
+	t.Helper()
+	text := err.Error()
+	var trap *host.TrapError
+	if errors.As(err, &trap) {
+		text = fmt.Sprintf("%s\n%s\n%s", text, trap.Output, trap.Stack)
+	}
+	t.Fatal(text)
+}
+
+// IsTrap reports whether the guest did not return.
+func IsTrap(err error) bool { return errors.As(err, new(*host.TrapError)) }
+
+// As returns a plugin as an interface, and fails the test if it does not
+// implement it.
+func As[T any](t testing.TB, plugin any, name string) T {
+	t.Helper()
+	p, ok := plugin.(T)
+	if !ok {
+		t.Fatalf("the plugin does not implement %s", name)
+	}
+	return p
+}
+
+// ReadPod returns the Pod in manifest, YAML or JSON.
+func ReadPod(t testing.TB, manifest string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+		t.Fatalf("read Pod: %v", err)
+	}
+	return pod
+}
+
+// PodView returns a view of a Pod.
+func PodView(t testing.TB, pod *corev1.Pod) core.Pod {
+	t.Helper()
+	raw, err := codec.Pod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core.PodFromProto(raw)
+}
