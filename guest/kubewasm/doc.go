@@ -24,7 +24,7 @@
 // which Node it is: Nodes that are equal in what it reads are one to it then, and
 // their names read as empty; a plugin of this SDK needs it not, since the host sees what
 // it asks for. What is not declared reads as empty, and the
-// test harness, package guesttest, runs with what is declared. decides names the
+// test harness, guesttest, runs with what is declared. decides names the
 // fields that a hook's decisions set: a node agent whose operator does not grant
 // them refuses the plugin when it is loaded. Then the module is loaded once, so that
 // a plugin that registers nothing fails here.
