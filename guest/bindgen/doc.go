@@ -14,7 +14,12 @@
 //
 // it writes views of the objects' JSON, by the schema of the version that is
 // stored: a type for each object with properties, named after the fields on the
-// way to it.
+// way to it. Objects with the same properties have one type, named after the first
+// of them: in Argo's Rollout the containers, the initContainers and the
+// ephemeralContainers do. Two properties that would have the same accessor, as
+// jwksUri and jwks_uri in Istio, have JwksUri and Jwks_uri. What a schema leaves
+// open is the JSON itself: fields that are preserved though they are unknown,
+// embedded objects, lists in lists.
 //
 // Messages of other .proto files are read by the views of other packages. Bindgen
 // knows those of this SDK; -import names the rest.

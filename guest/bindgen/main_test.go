@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -108,8 +109,8 @@ func TestMistakesAreAllReported(t *testing.T) {
 		"an older CRD":         {"a.yaml", strings.Replace(crd("Tab", "{}"), "/v1", "/v1beta1", 1), nil, []string{`apiVersion is "apiextensions.k8s.io/v1beta1", want apiextensions.k8s.io/v1`}},
 		"three mistakes in two CRDs": {
 			"a.yaml",
-			crd("Tab", "{openAPIV3Schema: {type: object, properties: {foo-bar: {type: strng}, fooBar: {type: string}, has_a: {type: string}, a: {type: string}}}}") + "---\n" + crd(`""`, "{}"), nil,
-			[]string{`g/v1 Tab.foo-bar: there is no type "strng"`, "g/v1 Tab: fields foo-bar and fooBar have the same accessor FooBar", "g/v1 Tab: the accessor of has_a is what tells whether there is a a", "spec.names.kind is empty"},
+			crd("Tab", "{openAPIV3Schema: {type: object, properties: {foo-bar: {type: strng}, a: {type: array, items: {type: list}}}}}") + "---\n" + crd(`""`, "{}"), nil,
+			[]string{`g/v1 Tab.foo-bar: there is no type "strng"`, `g/v1 Tab.a[]: there is no type "list"`, "spec.names.kind is empty"},
 		},
 		"no proto":              {"a.proto", "message {", nil, []string{"compile a.proto"}},
 		"an import of no views": {"a.proto", `syntax = "proto3"; import "google/protobuf/any.proto"; message M { google.protobuf.Any a = 1; }`, nil, []string{"M.a: it has a message of google/protobuf/any.proto: say by -import google/protobuf=…"}},
@@ -137,6 +138,94 @@ func TestMistakesAreAllReported(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// generatedFrom returns the files that are written for a CRD, by name.
+func generatedFrom(t *testing.T, properties string) map[string]string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	text := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: g, names: {kind: Tab}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: {type: object, properties: " + properties + "}}}]}\n"
+	if err := os.WriteFile("tab.yaml", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-package", "views", "tab.yaml"}, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("*.gen.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	return files
+}
+
+// TestAccessorsDiffer holds what properties are called whose accessors would be the
+// same.
+func TestAccessorsDiffer(t *testing.T) {
+	text := generatedFrom(t, `{jwksUri: {type: string}, jwks_uri: {type: string}, jwks-uri: {type: string}, a: {type: string}, has_a: {type: string}, HasA: {type: string}, 2nd: {type: string}, "_": {type: string}, "$ref": {type: string}}`)["types.gen.go"]
+	want := map[string]string{
+		"jwksUri": "JwksUri", "jwks-uri": "Jwks_uri", "jwks_uri": "Jwks_uri2", "a": "A2", "HasA": "HasA", "has_a": "Has_a",
+		"2nd": "X2nd", "_": "X", "$ref": "Ref",
+	}
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?s)// (\w+) returns the field ([^\n]+)\.\nfunc`).FindAllStringSubmatch(text, -1) {
+		got[m[2]] = m[1]
+	}
+	for _, common := range []string{"apiVersion", "kind", "metadata"} {
+		delete(got, common)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("accessors (-want +got):\n%s", diff)
+	}
+}
+
+// TestObjectsOfOneShapeShareAType holds that an object which occurs several times in
+// a resource is generated once, whatever its descriptions say, and another one by
+// itself.
+func TestObjectsOfOneShapeShareAType(t *testing.T) {
+	container := func(description, more string) string {
+		return `{type: array, items: {type: object, description: ` + description + `, required: [name], properties: {name: {type: string, description: ` + description + `}, env: {type: array, items: {type: object, properties: {value: {type: string}}}}` + more + `}}}`
+	}
+	text := generatedFrom(t, `{spec: {type: object, properties: {containers: `+container("one", "")+`, initContainers: `+container("other", "")+`, sidecars: `+container("one", ", port: {type: integer}")+`}}}`)["types.gen.go"]
+	for _, want := range []string{
+		"Containers() []TabSpecContainers {", "InitContainers() []TabSpecContainers {", "Sidecars() []TabSpecSidecars {",
+		"(t TabSpecContainers) Env() []TabSpecContainersEnv {", "(t TabSpecSidecars) Env() []TabSpecContainersEnv {",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestLargeResourcesHaveSeveralFiles holds that a resource of any size is generated.
+func TestLargeResourcesHaveSeveralFiles(t *testing.T) {
+	var b strings.Builder
+	for i := range 1200 {
+		fmt.Fprintf(&b, "f%d: {type: object, properties: {a%[1]d: {type: string}, b%[1]d: {type: integer}}}, ", i)
+	}
+	files := generatedFrom(t, "{"+strings.TrimSuffix(b.String(), ", ")+"}")
+	types := 0
+	for name, text := range files {
+		types += strings.Count(text, "// TypeOf")
+		if len(text) > 400_000 {
+			t.Errorf("%s has %d bytes", name, len(text))
+		}
+	}
+	if len(files) < 2 || types != 1201 {
+		t.Errorf("%d files with %d types", len(files), types)
+	}
+	for _, name := range []string{"types.gen.go", "types2.gen.go"} {
+		if _, ok := files[name]; !ok {
+			t.Errorf("there is no %s", name)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package generate
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -76,7 +80,10 @@ func (s *orBool) UnmarshalJSON(b []byte) error {
 
 // CRD returns the package of views for the objects of a CustomResourceDefinition.
 func CRD(c CRDConfig) (*Package, error) {
-	r := &crdReader{out: &Package{Name: c.Package, Path: c.Path, Source: c.Source}, taken: map[string]bool{}}
+	r := &crdReader{
+		out: &Package{Name: c.Package, Path: c.Path, Source: c.Source}, taken: map[string]bool{},
+		shapes: map[*schema][sha256.Size]byte{}, types: map[[sha256.Size]byte]string{},
+	}
 	found := false
 	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(c.Text))); ; {
 		text, err := documents.Read()
@@ -112,6 +119,10 @@ type crdReader struct {
 	out   *Package
 	taken map[string]bool
 	errs  []error
+	// types are the types by the shapes of their objects, shapes those of the schemas
+	// that were looked at.
+	types  map[[sha256.Size]byte]string
+	shapes map[*schema][sha256.Size]byte
 }
 
 // definition adds the views for one CustomResourceDefinition.
@@ -169,7 +180,7 @@ func (r *crdReader) root(m *Message) {
 func (r *crdReader) message(name string, s *schema, path string) *Message {
 	m := &Message{Name: r.free(name), Doc: s.Description, JSON: true}
 	r.out.Messages = append(r.out.Messages, m)
-	accessors := map[string]string{}
+	names := accessors(s)
 	// The API server sends the fields of custom objects in the order of their
 	// names.
 	for i, property := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -177,22 +188,109 @@ func (r *crdReader) message(name string, s *schema, path string) *Message {
 		if p == nil {
 			p = &schema{}
 		}
-		f := &Field{Name: exported(property), JSONName: property, Doc: p.Description, Number: uint32(i + 1)}
+		f := &Field{Name: names[property], JSONName: property, Doc: p.Description, Number: uint32(i + 1)}
 		f.Presence = p.Nullable || !slices.Contains(s.Required, property)
-		if other, ok := accessors[f.Name]; ok {
-			r.errs = append(r.errs, fmt.Errorf("%s: fields %s and %s have the same accessor %s", path, other, property, f.Name))
-			continue
-		}
-		accessors[f.Name] = property
 		r.property(f, p, m.Name+f.Name, path+"."+property)
 		m.Fields = append(m.Fields, f)
 	}
-	for _, f := range m.Fields {
-		if other, ok := accessors["Has"+f.Name]; ok && f.Presence {
-			r.errs = append(r.errs, fmt.Errorf("%s: the accessor of %s is what tells whether there is a %s", path, other, f.JSONName))
+	return m
+}
+
+// accessors returns the names of an object's accessors, by its properties. Where two
+// properties would have the same, as jwksUri and jwks_uri in Istio, or one is what
+// tells whether there is another, the later keeps its own spelling: Jwks_uri.
+func accessors(s *schema) map[string]string {
+	names, taken := map[string]string{}, map[string]bool{}
+	take := func(property, name string) bool {
+		if taken[name] || taken["Has"+name] {
+			return false
+		}
+		names[property], taken[name], taken["Has"+name] = name, true, true
+		return true
+	}
+	var rest []string
+	// Those that are spelt as accessors are come first.
+	for _, property := range slices.Sorted(maps.Keys(s.Properties)) {
+		if name := exported(property); !strings.EqualFold(name, property) || !take(property, name) {
+			rest = append(rest, property)
 		}
 	}
-	return m
+	for _, property := range rest {
+		if take(property, exported(property)) {
+			continue
+		}
+		spelt := spelling(property)
+		for i, name := 2, spelt; !take(property, name); i++ {
+			name = spelt + strconv.Itoa(i)
+		}
+	}
+	return names
+}
+
+// spelling returns a property as the name of an accessor that differs from it only
+// where it must.
+func spelling(property string) string {
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return '_'
+	}, property)
+	if first, size := utf8.DecodeRuneInString(name); unicode.IsLower(first) {
+		return string(unicode.ToUpper(first)) + name[size:]
+	} else if !unicode.IsUpper(first) {
+		return "X" + name
+	}
+	return name
+}
+
+// shared returns the type of an object, which all objects of the same shape have
+// together: of the templates of Pods within a resource there are often a dozen.
+func (r *crdReader) shared(name string, s *schema, path string) string {
+	shape := r.shape(s)
+	if known, ok := r.types[shape]; ok {
+		return known
+	}
+	m := r.message(name, s, path)
+	r.types[shape] = m.Name
+	return m.Name
+}
+
+// shape returns a digest of what a schema says, but for its descriptions.
+func (r *crdReader) shape(s *schema) (sum [sha256.Size]byte) {
+	if s == nil {
+		return sum
+	}
+	if known, ok := r.shapes[s]; ok {
+		return known
+	}
+	of := func(list ...*schema) (out []string) {
+		for _, s := range list {
+			sum := r.shape(s)
+			out = append(out, hex.EncodeToString(sum[:]))
+		}
+		return out
+	}
+	plain := *s
+	plain.Description, plain.Properties, plain.Items, plain.AdditionalProperties = "", nil, nil, nil
+	said := struct {
+		Plain      schema
+		Properties map[string]string
+		Parts      []string
+	}{Plain: plain, Properties: map[string]string{}, Parts: of(s.Items)}
+	for name, p := range s.Properties {
+		said.Properties[name] = of(p)[0]
+	}
+	if s.AdditionalProperties != nil {
+		said.Parts = append(said.Parts, of(s.AdditionalProperties.schema)...)
+	}
+	text, err := json.Marshal(said) // In the order of the names.
+	if err != nil {
+		panic(err) // It was JSON before.
+	}
+	sum = sha256.Sum256(text)
+	r.shapes[s] = sum
+	return sum
 }
 
 // free returns a name that no other type has.
@@ -242,7 +340,7 @@ func (r *crdReader) single(s *schema, name, path string) Type {
 		if len(s.Properties) == 0 {
 			return raw
 		}
-		return Type{Kind: MessageKind, Name: r.message(name, s, path).Name}
+		return Type{Kind: MessageKind, Name: r.shared(name, s, path)}
 	case "string":
 		switch s.Format {
 		case "byte":

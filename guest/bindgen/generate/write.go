@@ -16,8 +16,8 @@ const viewPackage = "github.com/kubewasm/kubewasm/guest/view"
 
 const abiPackage = "github.com/kubewasm/kubewasm/abi"
 
-// maxFile is the length that no generated file exceeds.
-const maxFile = 300_000
+// maxFile is the length at which the types of a family go on in another file.
+const maxFile = 250_000
 
 // File is a file of Go source.
 type File struct {
@@ -26,8 +26,8 @@ type File struct {
 }
 
 // Write returns the files of a package, one for each family of messages: an
-// object of Kubernetes with what it is made of. It fails if a file grew beyond
-// 300 KB.
+// object of Kubernetes with what it is made of. A family of more than 250 KB has
+// several.
 func Write(p *Package) ([]File, error) {
 	var files []File
 	add := func(w *writer, name string) error {
@@ -35,19 +35,20 @@ func Write(p *Package) ([]File, error) {
 		if err != nil {
 			return fmt.Errorf("format %s: %w", name, err)
 		}
-		if len(text) > maxFile {
-			return fmt.Errorf("%s has %d bytes, more than %d", name, len(text), maxFile)
-		}
 		files = append(files, File{name, text})
 		return nil
 	}
 	for _, f := range families(p.Messages) {
-		w := newWriter(p)
-		for _, m := range f.messages {
-			w.message(m)
-		}
-		if err := add(w, f.name+".gen.go"); err != nil {
-			return nil, err
+		w, name, part := newWriter(p), f.name, 1
+		for i, m := range f.messages {
+			if w.message(m); w.body.Len() < maxFile && i+1 < len(f.messages) {
+				continue
+			}
+			if err := add(w, name+".gen.go"); err != nil {
+				return nil, err
+			}
+			part++
+			w, name = newWriter(p), fmt.Sprintf("%s%d", f.name, part)
 		}
 	}
 	if len(p.Enums) > 0 || len(p.Constants) > 0 {
