@@ -1,40 +1,52 @@
-// Package readme holds that the plugins in README.md compile, pass the tests
-// beside them, and become guests.
+// Package readme holds that what README.md says to paste runs when it is pasted.
 package readme
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// goBlocks returns the blocks of Go in README.md.
-func goBlocks(t *testing.T) []string {
+// block is a block of code whose fence names where it goes after its language: the
+// directory in which a shell runs, or a file.
+type block struct{ language, path, text string }
+
+// blocks returns those blocks of README.md.
+func blocks(t *testing.T) []block {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var blocks []string
-	for rest := string(text); ; {
-		_, after, ok := strings.Cut(rest, "```go\n")
-		if !ok {
-			return blocks
-		}
-		block, after, ok := strings.Cut(after, "```\n")
-		if !ok {
-			t.Fatal("README.md has an open block")
-		}
-		blocks, rest = append(blocks, block), after
+	var out []block
+	for _, m := range regexp.MustCompile("(?ms)^```(\\S+) (\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		out = append(out, block{m[1], m[2], m[3]})
+	}
+	return out
+}
+
+// TestEveryProgramIsPasted holds that no block of Go stands in README.md without the
+// file that it is.
+func TestEveryProgramIsPasted(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loose := regexp.MustCompile("(?m)^```go\\n.*$").FindAllString(string(text), -1); len(loose) != 0 {
+		t.Errorf("blocks of Go without a file: %q", loose)
 	}
 }
 
-func TestPlugins(t *testing.T) {
-	blocks := goBlocks(t)
+// TestPaste pastes the blocks of each directory, in their order, into a shell and an
+// editor. Only the module is taken from here instead of from where it is published.
+func TestPaste(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -42,53 +54,58 @@ func TestPlugins(t *testing.T) {
 	if err := guestbuild.NoteSources(root); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := os.ReadFile("../../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	imports := func(paths ...string) string {
-		text := "import (\n"
-		for _, path := range paths {
-			if path != "testing" {
-				path = "github.com/kubewasm/kubewasm/guest/" + path
+	// owner and share are made in the same way as zone.
+	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get github.com/kubewasm/kubewasm@latest"}
+	last := []string{"go mod tidy", "go test .", "go run github.com/kubewasm/kubewasm/guest/kubewasm build ."}
+	heavy := map[string]bool{"scheduler": true, "agent": true}
+	scripts := map[string]string{}
+	var names []string
+	for _, b := range blocks(t) {
+		name, file, isFile := strings.Cut(b.path, "/")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+			if isFile {
+				scripts[name] = fmt.Sprintf(strings.Join(first, "\n")+"\n", name)
 			}
-			text += "\t\"" + path + "\"\n"
 		}
-		return text + ")\n"
+		switch {
+		case isFile:
+			scripts[name] += "cat > " + file + " <<'END OF FILE'\n" + b.text + "END OF FILE\n"
+		case b.language == "sh":
+			scripts[name] += b.text
+		default:
+			t.Fatalf("a block of %s goes to the directory %s", b.language, name)
+		}
 	}
-	const start, end = "package main\n", "func main() {}\n"
-	// The first plugin stands there whole; the others without what it shows.
-	for i, test := range []struct{ name, main, test string }{
-		{"sched", blocks[0], start + imports("testing", "guesttest/schedtest") + blocks[1]},
-		{"admission", start + imports("admission", "api/core") + blocks[2] + end, start + imports("testing", "guesttest/admissiontest") + blocks[3]},
-		{"hooks", start + imports("hooks") + blocks[4] + end, start + imports("testing", "guesttest/hookstest") + blocks[5]},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			// A module of its own, as an author's.
-			dir := t.TempDir()
-			for name, text := range map[string]string{
-				"main.go": test.main, "main_test.go": test.test, "go.sum": string(sum),
-				"go.mod": "module example.com/plugin\n\ngo 1.26.0\n\n" +
-					"require github.com/kubewasm/kubewasm v0.0.0\n\n" +
-					"replace github.com/kubewasm/kubewasm => " + root + "\n",
-			} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+	if want := []string{"zone", "owner", "share", "scheduler", "webhook", "agent"}; !slices.Equal(names, want) {
+		t.Fatalf("README.md makes %q, want %q", names, want)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			if heavy[name] && testing.Short() {
+				t.Skip("-short: the first build of Kubernetes takes minutes")
 			}
-			run := func(env []string, args ...string) {
-				cmd := exec.CommandContext(t.Context(), "go", args...)
-				cmd.Dir = dir
-				cmd.Env = append(append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false"), env...)
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("block %d: go %s: %v\n%s", 2*i, strings.Join(args, " "), err, out)
-				}
+			script := scripts[name]
+			if !strings.Contains(script, "go mod tidy") {
+				script += strings.Join(last, "\n") + "\n"
 			}
-			run(nil, "test", ".")
-			run([]string{"GOOS=wasip1", "GOARCH=wasm"}, "build", "-buildmode=c-shared", "-o", "guest.wasm", ".")
-			if i == 0 {
-				run(nil, "run", "github.com/kubewasm/kubewasm/guest/kubewasm", "build", ".")
-				run(nil, "run", "github.com/kubewasm/kubewasm/guest/kubewasm", "inspect", "zone.wasm")
+			get := regexp.MustCompile(`(?m)^go get (github\.com/kubewasm/.*)$`)
+			if !get.MatchString(script) {
+				t.Fatal("the module is not fetched")
+			}
+			script = get.ReplaceAllStringFunc(script, func(line string) string {
+				local := ":"
+				for _, module := range strings.Fields(line)[2:] {
+					path := strings.TrimSuffix(module, "@latest")
+					local += fmt.Sprintf(" && go mod edit -require %[1]s@v0.0.0 -replace %[1]s='%[2]s'", path, root+strings.TrimPrefix(path, "github.com/kubewasm/kubewasm"))
+				}
+				return local
+			})
+			cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
