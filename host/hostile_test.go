@@ -241,7 +241,7 @@ func TestHostile(t *testing.T) {
 	}
 	ticker := startTicker()
 	// By the number of instances.
-	baseline := map[int]time.Duration{1: ticker.baseline(1), 4: ticker.baseline(4)}
+	baseline := map[int]time.Duration{1: ticker.baseline(1, 200*time.Millisecond), 4: ticker.baseline(4, 200*time.Millisecond)}
 	longest := map[int]time.Duration{}
 	for _, g := range guests {
 		t.Run(g.name, func(t *testing.T) {
@@ -260,12 +260,16 @@ func TestHostile(t *testing.T) {
 				// it comes back each time, and is longer by far than what the
 				// machine shows meanwhile without guests.
 				limit := func() time.Duration { return tolerated + 2*baseline[instances] }
+				begin := time.Now()
 				pause := ticker.during(run)
 				for range 10 {
 					if pause <= limit() || race.Enabled {
 						break
 					}
-					baseline[instances] = max(baseline[instances], ticker.baseline(instances))
+					// Looked at for as long as the guest ran: the longer, the longer the
+					// longest pause.
+					baseline[instances] = max(baseline[instances], ticker.baseline(instances, time.Since(begin)))
+					begin = time.Now()
 					pause = min(pause, ticker.during(run))
 				}
 				if pause > limit() && !race.Enabled {
@@ -405,11 +409,12 @@ func (p *pauseTicker) during(f func()) time.Duration {
 	return time.Duration(p.longest.Load())
 }
 
-// baseline is the longest pause beside n busy goroutines that run no guest.
-func (p *pauseTicker) baseline(n int) time.Duration {
+// baseline is the longest pause beside n goroutines that are busy for d and run no
+// guest.
+func (p *pauseTicker) baseline(n int, d time.Duration) time.Duration {
 	return p.during(func() {
 		var group sync.WaitGroup
-		end := time.Now().Add(200 * time.Millisecond)
+		end := time.Now().Add(max(d, 200*time.Millisecond))
 		for range n {
 			group.Go(func() {
 				for time.Now().Before(end) {

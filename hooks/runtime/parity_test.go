@@ -116,7 +116,7 @@ func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.A
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			break
-		} else if time.Since(start) > 10*time.Second {
+		} else if time.Since(start) > time.Minute {
 			t.Fatal(err)
 		}
 	}

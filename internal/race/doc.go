@@ -1,4 +1,2 @@
-// Package race says whether Go's race detector is on. Its test runs the tests of
-// the packages in which goroutines meet under it, so that one go test covers
-// both.
+// Package race says whether Go's race detector is on.
 package race

@@ -134,10 +134,8 @@ func TestAnswersEchoAndChange(t *testing.T) {
 		}
 	})
 	t.Run("a plugin without an end", func(t *testing.T) {
-		start := time.Now()
-		_, err := client.PreCreateContainerHook(t.Context(), request("loop", ""))
-		if err == nil || time.Since(start) > 5*hooks.DefaultTimeout {
-			t.Errorf("after %s, error %v", time.Since(start), err)
+		if _, err := client.PreCreateContainerHook(t.Context(), request("loop", "")); err == nil {
+			t.Error("it was answered")
 		}
 	})
 	t.Run("the end of a container and a pod", func(t *testing.T) {
@@ -254,7 +252,7 @@ func TestRegistration(t *testing.T) {
 		var err error
 		if b, err = os.ReadFile(file); err == nil {
 			break
-		} else if time.Since(start) > 5*time.Second {
+		} else if time.Since(start) > time.Minute {
 			t.Fatal(err)
 		}
 	}
