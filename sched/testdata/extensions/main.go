@@ -76,7 +76,7 @@ func (t *trace) add(step string) { t.steps = append(t.steps, step) }
 
 func (t *trace) String() string { return strings.Join(t.steps, " ") }
 
-func (plugin) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (plugin) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	traceOf(state).add("prefilter:" + pod.Metadata().Name())
 	if note(pod, "nodes") == "snapshot" {
 		return &sched.PreFilterResult{NodeNames: sched.SnapshotNodeNames()}, nil

@@ -22,14 +22,10 @@ func (crowd) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterRe
 		return nil, sched.Skip()
 	}
 	n := count{}
-	for _, name := range sched.SnapshotNodeNames() {
-		node, ok := sched.SnapshotNode(name)
-		if !ok {
-			continue
-		}
+	for _, node := range nodes.All {
 		for _, p := range node.Pods() {
 			if counted(p) {
-				n[name]++
+				n[node.Node().Metadata().Name()]++
 			}
 		}
 	}
