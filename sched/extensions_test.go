@@ -63,7 +63,7 @@ var interfaces = []struct {
 // random sets, and holds that the plugin implements the interfaces of these
 // functions and no other.
 func TestInterfaces(t *testing.T) {
-	const functions = abi.Function(24)
+	const functions = abi.Function(25)
 	var masks []abi.Mask
 	for f := range functions {
 		for g := range f + 1 {
@@ -366,10 +366,11 @@ func TestCycleStateOnEveryInstance(t *testing.T) {
 // TestDryRunsDoNotMeet clones a cycle as preemption does and takes different Pods
 // away from each clone at the same time.
 func TestDryRunsDoNotMeet(t *testing.T) {
-	for _, instances := range []int{1, 3} {
-		t.Run(fmt.Sprint(instances, " instances"), func(t *testing.T) {
+	for n := range 4 {
+		instances, kind := []int{1, 3}[n%2], []string{"", "opaque"}[n/2]
+		t.Run(strings.TrimSpace(fmt.Sprint(instances, " instances ", kind)), func(t *testing.T) {
 			w := newWorld(t, instances, "")
-			pod := noted("p", "filter", "trace")
+			pod := noted("p", "filter", "trace", "clone", kind)
 			state := w.start(pod)
 			extensions := w.p.(fwk.PreFilterPlugin).PreFilterExtensions()
 			var wg sync.WaitGroup

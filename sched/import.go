@@ -22,7 +22,7 @@ import (
 // instance is what the plugin knows of an instance of its guest.
 type instance struct {
 	// seen is what happened here of the cycle in each slot.
-	seen [cycleSlots]seen
+	seen [cycleSlots + cloneSlots]seen
 	call call
 	// peer is the call as a guest of package peer knows it.
 	peer peer.Call

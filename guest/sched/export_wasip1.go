@@ -192,6 +192,16 @@ func exportPreFilter(cycle, pod uint64) int32 {
 	return int32(finish(status))
 }
 
+//go:wasmexport clonecycle
+func exportCloneCycle(cycle, from uint64) int32 {
+	calls++
+	original := cycleOf(from)
+	if !cycleOf(cycle).c.clone(original.c) {
+		return int32(finish(NewStatus(CodeSkip)))
+	}
+	return int32(finish(nil))
+}
+
 //go:wasmexport addpod
 func exportAddPod(cycle, pod, added, node uint64) int32 {
 	calls++

@@ -50,7 +50,8 @@ type EnqueueExtensions interface {
 //
 // PreFilter may run more than once in a scheduling cycle, on each instance of
 // the guest that filters nodes; the result of the first run counts. It must
-// depend on nothing but its arguments and the nodes of the snapshot.
+// depend on nothing but its arguments and the nodes of the snapshot. If what it writes to
+// state can be cloned, see [StateData], it does not run again for each dry run.
 type PreFilterPlugin interface {
 	PreFilter(state CycleState, pod core.Pod, nodes NodeInfos) (*PreFilterResult, *Status)
 }
@@ -276,7 +277,7 @@ func register(p any) (mask abi.Mask) {
 	note(p, &registered.preEnqueue, &mask, abi.PreEnqueue)
 	note(p, &registered.queueSort, &mask, abi.QueueSort)
 	note(p, &registered.enqueue, &mask, abi.EventsToRegister, abi.QueueingHint)
-	note(p, &registered.preFilter, &mask, abi.PreFilter)
+	note(p, &registered.preFilter, &mask, abi.PreFilter, abi.CloneCycle)
 	note(p, &registered.pods, &mask, abi.AddPod, abi.RemovePod)
 	note(p, &registered.filter, &mask, abi.Filter)
 	note(p, &registered.postFilter, &mask, abi.PostFilter)

@@ -89,4 +89,5 @@
   (func (export "podgrouppostfilter") (param i64) (result i32) (call $answer))
   (func (export "generateplacements") (param i64) (result i32) (call $answer))
   (func (export "scoreplacement") (param i64) (result i64) (i64.extend_i32_u (call $answer)))
-  (func (export "normalizeplacementscore") (param i64) (result i32) (call $answer)))
+  (func (export "normalizeplacementscore") (param i64) (result i32) (call $answer))
+  (func (export "clonecycle") (param i64) (param i64) (result i32) (call $answer)))

@@ -25,6 +25,7 @@ EXPORT("kubewasm_abi_v1") u64 marker(void) {
   u64 functions = 0;
   for (u32 f = 4; f <= 18; f++) // prefilter to postbind
     if (f != 11) functions |= 1ull << f; // normalizescore
+  functions |= 1ull << 24; // clonecycle
   return functions;
 }
 
@@ -93,11 +94,17 @@ EXPORT("prefilter") u32 prefilter(u64 cycle, u64 pod) {
   cycles[i].version = (u32)(cycle >> 32);
   cycles[i].total = 0;
   keep(&cycles[i].reserved, SPAN("nothing"));
-  while (names.p < names.end) {
-    span n = cut(&names);
-    u64 node = node_by_name(n.p, len(n));
-    if (node) cycles[i].total += here(node, app);
-  }
+  while (nodes.p < nodes.end) cycles[i].total += here(ref(&nodes), app);
+  return 0;
+}
+
+EXPORT("clonecycle") u32 clonecycle(u64 cycle, u64 from) {
+  u32 i = slot(cycle), original = cycle_of(from);
+  cycles[i].version = (u32)(cycle >> 32);
+  cycles[i].total = cycles[original].total;
+  cycles[i].nodes = cycles[original].nodes;
+  keep(&cycles[i].first, kept(&cycles[original].first));
+  keep(&cycles[i].reserved, kept(&cycles[original].reserved));
   return 0;
 }
 

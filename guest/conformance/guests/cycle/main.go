@@ -23,6 +23,11 @@ type memory struct {
 	reserved string
 }
 
+func (m *memory) Clone() sched.StateData {
+	clone := *m
+	return &clone
+}
+
 func memoryOf(state sched.CycleState) *memory {
 	m, _ := state.Read("memory")
 	return m.(*memory)
