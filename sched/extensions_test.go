@@ -105,7 +105,7 @@ type world struct {
 }
 
 // newWorld loads testdata/extensions. args are added to its arguments.
-func newWorld(t testing.TB, instances int, args string) *world {
+func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *world {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
 	if err != nil {
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, instances int, args string) *world {
 	)
 	w.handle = &framework.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
 	raw := fmt.Sprintf(`{"file": %q, "instances": %d, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, instances, args)
-	p, err := sched.New("extensions", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
+	p, err := sched.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
