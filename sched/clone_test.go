@@ -76,7 +76,7 @@ type spreading struct {
 
 // newSpreading makes a cluster of nodes in two zones with a Pod on each, but for the last
 // node, which is in the second zone.
-func newSpreading(t *testing.T, nodes, instances int) *spreading {
+func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spreading {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../examples/sched/topology-spread")
 	if err != nil {
@@ -99,7 +99,7 @@ func newSpreading(t *testing.T, nodes, instances int) *spreading {
 		}
 	}
 	raw := fmt.Sprintf(`{"file": %q, "instances": %d}`, file, instances)
-	p, err := sched.New("spread", shared, sched.WithObserver(&s.calls))(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
+	p, err := sched.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

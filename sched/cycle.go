@@ -29,6 +29,9 @@ type cycle struct {
 	history atomic.Pointer[history]
 	// clone says that the cycle was cloned from another.
 	clone bool
+	// effort is that of the cycle and its clones, nil if the guest need not be shown
+	// anything of a cycle.
+	effort *effort
 }
 
 // history is the calls that a guest must have seen before it can go on with a
@@ -72,7 +75,7 @@ const (
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
 	h.shared.Store(true)
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state, clone: true}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state, clone: true, effort: c.effort}
 	clone.history.Store(h)
 	return clone
 }
@@ -120,6 +123,9 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 		if p.remembers {
 			c.class = p.memory.classOf(c.pinned, p.objects.Projection(), pod)
 		}
+	}
+	if p.functions.Has(abi.PreFilter) && pod != nil && !p.peer {
+		c.effort = &effort{}
 	}
 	c.state = p.newState()
 	c.history.Store(&history{ref: p.cycles.next(false), shared: new(atomic.Bool)})
@@ -286,6 +292,9 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	}
 	if err != nil {
 		return p.failed(s.function, err, nil)
+	}
+	if c.effort != nil && !c.clone {
+		c.effort.replay.Add(inst.FuelUsed())
 	}
 	*p.seenOf(i, h.ref) = seen{h.ref, len(h.steps)}
 	if then != nil {

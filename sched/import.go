@@ -24,6 +24,8 @@ type instance struct {
 	// seen is what happened here of the cycle in each slot.
 	seen [cycleSlots + cloneSlots]seen
 	call call
+	// home is that of the cycle that the call is of, nil if it has none.
+	home *home
 	// peer is the call as a guest of package peer knows it.
 	peer peer.Call
 	// buffer is what the guest reads last: scores, names, messages.
