@@ -287,3 +287,55 @@ func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestAPodCrossesOnce holds that PreFilter fetches of the Pods of nodes what it reads, once
+// for each of their versions, whatever else happens to the nodes.
+func TestAPodCrossesOnce(t *testing.T) {
+	s := newSpreading(t, 100, 1)
+	fetched := func() uint64 {
+		before := sched.Crossings(s.p)
+		s.begin(t)
+		return sched.Crossings(s.p) - before
+	}
+	first := fetched()
+	// The label and the namespace of a Pod, the label and parts of a Node.
+	if most := uint64(100 * 6); first == 0 || first > most {
+		t.Errorf("the first PreFilter fetched %d times, want %d at most", first, most)
+	}
+	if got := fetched(); got != 0 {
+		t.Errorf("the second PreFilter fetched %d times, want 0", got)
+	}
+	n := s.nodes[0].(*framework.NodeInfo)
+	other := s.pod.DeepCopy()
+	other.Name, other.UID = "other", "other"
+	n.AddPodInfo(framework.PodInfo{Pod: other})
+	if got := fetched(); got == 0 || got > 3 {
+		t.Errorf("with one Pod more it fetched %d times, want 1 to 3", got)
+	}
+}
+
+// TestNodesThatAreNotUsedCostNothing holds that PreFilter is handed no more than the way to
+// ask for its nodes.
+func TestNodesThatAreNotUsedCostNothing(t *testing.T) {
+	m := &meter{}
+	w := newWorld(t, 1, "", sched.WithObserver(m))
+	prefilter := func(nodes []fwk.NodeInfo) int64 {
+		before := m.fuel[abi.PreFilter.String()]
+		if _, status := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), noted("p"), nodes); !status.IsSuccess() {
+			t.Fatal(status.AsError())
+		}
+		return m.fuel[abi.PreFilter.String()] - before
+	}
+	many := make([]fwk.NodeInfo, 5000)
+	for i := range many {
+		many[i] = framework.NewNodeInfo(zoned(fmt.Sprint("n", i), "a"))
+	}
+	prefilter(many[:1])
+	least := [2]int64{1 << 62, 1 << 62} // A collection of garbage may come in between.
+	for range 5 {
+		least[0], least[1] = min(least[0], prefilter(many[:1])), min(least[1], prefilter(many))
+	}
+	if least[1] > least[0]+least[0]/4 {
+		t.Errorf("PreFilter takes %d with %d nodes, %d with one", least[1], len(many), least[0])
+	}
+}

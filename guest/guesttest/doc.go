@@ -32,7 +32,8 @@
 //	second.Permit(t, "n1") // Success
 //	first.Outcome()        // allowed
 //
-// [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what preemption calls,
+// [Cycle.Clone], [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what
+// preemption calls,
 // [Scheduler.Less] and [Scheduler.QueueingHint] what the queue does. The extension
 // points of Pod groups are tested natively, by calling them.
 //

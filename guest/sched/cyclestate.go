@@ -40,6 +40,13 @@ func (s CycleState) Write(key string, value any) {
 	s.c.values = append(s.c.values, value)
 }
 
+// Clone returns a copy, and whether there is one, see [StateData]: for native tests of what
+// the scheduler does itself.
+func (s CycleState) Clone() (CycleState, bool) {
+	clone := NewCycleState()
+	return clone, clone.c.clone(s.c)
+}
+
 // Delete forgets what was written under key.
 func (s CycleState) Delete(key string) {
 	for i, k := range s.c.keys {
