@@ -10,8 +10,8 @@ import (
 )
 
 // effort says how much a guest has to do for a cycle and its clones, in fuel, and which
-// instances do it. Another instance must first be shown what happened: that may take longer
-// than all that it then answers, so as many wait for one another instead as pays off.
+// instances do it. Another instance must first be shown what happened, which may take longer
+// than all that it then answers: calls wait for one another instead.
 type effort struct {
 	// replay is what the steps of the cycle took, as far as another instance must be shown
 	// them; spent is what all calls took, these among them.
@@ -25,7 +25,7 @@ type effort struct {
 	next  int
 }
 
-// home is an instance that has seen the cycle. One call has it at a time.
+// home is an instance that has seen the cycle. One call has the home at a time.
 type home struct {
 	mu     sync.Mutex
 	effort *effort
@@ -36,8 +36,8 @@ type home struct {
 // any instance will do.
 const dearReplay = 1 << 18
 
-// dear reports whether calls should go to the homes: also the first one, of which nobody
-// knows yet what it will take.
+// dear reports whether calls should go to the homes: so does the first, whose fuel is not
+// known yet.
 func (e *effort) dear() bool { return e.spent.Load() == 0 || e.replay.Load() >= dearReplay }
 
 // enter locks a home, of limit at most, and takes its instance. There is one home more than
