@@ -88,6 +88,7 @@ const (
 	GeneratePlacements      Function = 21
 	ScorePlacement          Function = 22
 	NormalizePlacementScore Function = 23
+	CloneCycle              Function = 24
 
 	Validate Function = 32
 	Mutate   Function = 33
@@ -132,6 +133,7 @@ var functions = [64]Signature{
 	GeneratePlacements:      {"generateplacements", KindScheduler, []ValueType{I64}, []ValueType{I32}},
 	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}},
 	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}},
+	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
@@ -289,6 +291,8 @@ const (
 	ImportNodeScores = "node_scores"
 	// ImportNodeNames is k8s.io/scheduler.node_names (buf, limit) -> len.
 	ImportNodeNames = "node_names"
+	// ImportNodeRefs is k8s.io/scheduler.node_refs (buf, limit) -> len.
+	ImportNodeRefs = "node_refs"
 	// ImportNodeName is k8s.io/scheduler.node_name (buf, limit) -> len.
 	ImportNodeName = "node_name"
 	// ImportNodeByName is k8s.io/scheduler.node_by_name (ptr, len) -> i64.
@@ -299,8 +303,8 @@ const (
 	ImportNodeInfo = "node_info"
 	// ImportNodeImages is k8s.io/scheduler.node_images (node i64, buf, limit) -> len.
 	ImportNodeImages = "node_images"
-	// ImportNodePod is k8s.io/scheduler.node_pod (node i64, index, buf, limit) -> len.
-	ImportNodePod = "node_pod"
+	// ImportNodePods is k8s.io/scheduler.node_pods (node i64, buf, limit) -> len.
+	ImportNodePods = "node_pods"
 	// ImportNodeStatuses is k8s.io/scheduler.node_statuses (buf, limit) -> len.
 	ImportNodeStatuses = "node_statuses"
 	// ImportPodGroup is k8s.io/scheduler.pod_group (buf, limit) -> len.

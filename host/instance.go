@@ -21,7 +21,9 @@ type Instance struct {
 	plugin  *Plugin
 	version *version
 	// slot is where the instance is while it is idle.
-	slot   *slot
+	slot *slot
+	// gone says that the pool has it no more. It belongs to the pool's mutex.
+	gone   bool
 	module api.Module
 	memory api.Memory
 	// linear is what memory is a view of.
@@ -255,7 +257,7 @@ func (i *Instance) Release() {
 		}
 		if !restored {
 			v.discard(i)
-			v.pool.forget()
+			v.pool.lose(i)
 			return
 		}
 		i.renew()

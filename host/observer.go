@@ -122,7 +122,7 @@ func (p *Plugin) Stats() Stats {
 		s.MemoryBytes = v.snapshot.size
 	}
 	v.pool.mu.Lock()
-	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)
+	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)+len(v.pool.faithful)
 	v.pool.mu.Unlock()
 	p.mu.Lock()
 	s.Retired = len(p.retired)

@@ -1,7 +1,9 @@
 package host_test
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -70,5 +72,120 @@ func TestCloseEndsPins(t *testing.T) {
 			t.Errorf("%s: got error %v, want ErrClosed", name, err)
 		}
 		pin.Release()
+	}
+}
+
+// TestAcquireAgain holds that a caller gets the instance that it had, waits for it while
+// others have it, and takes any if it is gone.
+func TestAcquireAgain(t *testing.T) {
+	p := load(t, config("noop"))
+	pin := p.Pin()
+	defer pin.Release()
+	a, b := acquire(t, p), acquire(t, p)
+	a.Release()
+	b.Release()
+	again := func(inst *host.Instance) *host.Instance {
+		t.Helper()
+		got, err := pin.AcquireAgain(t.Context(), inst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for _, inst := range []*host.Instance{a, b, a} {
+		got := again(inst)
+		if got.Release(); got != inst {
+			t.Error("the caller got another instance")
+		}
+	}
+
+	a = again(a)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pin.AcquireAgain(ctx, a); !errors.Is(err, host.ErrSaturated) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	served := make(chan *host.Instance)
+	go func() {
+		inst, _ := pin.AcquireAgain(context.Background(), a)
+		served <- inst
+	}()
+	for p.Stats().Waiting == 0 {
+		runtime.Gosched()
+	}
+	a.Release() // The other instance has been idle all the time.
+	if got := <-served; got != a {
+		t.Error("the waiter got another instance")
+	}
+
+	if err := p.Swap(t.Context(), testdata("spins"), ""); err != nil {
+		t.Fatal(err)
+	}
+	current := p.Pin()
+	defer current.Release()
+	got, err := current.AcquireAgain(t.Context(), a)
+	if err != nil || got == a {
+		t.Errorf("a version lends the instance of another: error %v", err)
+	}
+	got.Release()
+
+	go func() {
+		_, err := pin.AcquireAgain(context.Background(), a)
+		if !errors.Is(err, host.ErrClosed) {
+			t.Errorf("got %v, want ErrClosed", err)
+		}
+		served <- nil
+	}()
+	closed := make(chan error)
+	go func() { closed <- p.Close(context.Background()) }()
+	<-served
+	a.Release()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnInstanceThatIsGoneIsNotWaitedFor traps a guest while another caller waits for its
+// instance, and afterwards.
+func TestAnInstanceThatIsGoneIsNotWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		reset host.Reset
+		same  bool
+	}{"reset": {host.ResetOnError, true}, "replaced": {host.ResetNever, false}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config("traps")
+			cfg.Reset = test.reset
+			p := load(t, cfg)
+			pin := p.Pin()
+			defer pin.Release()
+			inst := acquire(t, p)
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 1, 0); err == nil {
+				t.Fatal("no trap")
+			}
+			served := make(chan *host.Instance)
+			go func() {
+				got, err := pin.AcquireAgain(context.Background(), inst)
+				if err != nil {
+					t.Error(err)
+				}
+				served <- got
+			}()
+			for p.Stats().Waiting == 0 {
+				runtime.Gosched()
+			}
+			inst.Release()
+			got := <-served
+			if got.Release(); (got == inst) != test.same {
+				t.Errorf("the waiter got the same instance: %v, want %v", !test.same, test.same)
+			}
+			if got, err := pin.AcquireAgain(t.Context(), inst); err != nil {
+				t.Error(err)
+			} else {
+				got.Release()
+			}
+			if s := p.Stats(); s.Waiting != 0 || s.Idle != s.Instances {
+				t.Errorf("got %+v", s)
+			}
+		})
 	}
 }

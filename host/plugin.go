@@ -78,11 +78,11 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // if ctx ends first; [ErrDisabled]; [ErrMemory] if there is no memory for a new
 // instance and no other to wait for. A new instance may also fail as in
 // [Runtime.Load].
-func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil) }
+func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil, nil) }
 
 // acquire takes an instance of the version that is pinned or, if that is nil, of the one
-// that serves new calls.
-func (p *Plugin) acquire(ctx context.Context, pinned *version) (inst *Instance, err error) {
+// that serves new calls: again, unless that is nil or gone.
+func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) (inst *Instance, err error) {
 	if err = p.breaker.allow(); err != nil {
 		err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 	}
@@ -91,7 +91,7 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version) (inst *Instance, 
 		if v == nil {
 			v = p.current.Load()
 		}
-		if inst, err = v.acquire(ctx); err == nil {
+		if inst, err = v.acquire(ctx, again); err == nil {
 			return inst, nil
 		}
 		if pinned == nil && p.current.Load() != v && ctx.Err() == nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrMemory)) {
@@ -105,8 +105,14 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version) (inst *Instance, 
 }
 
 // acquire takes an instance of the version. It makes one if none is idle and the limit
-// allows it, and waits for one otherwise, also if there is no memory for another.
-func (v *version) acquire(ctx context.Context) (*Instance, error) {
+// allows it, and waits for one otherwise, also if there is no memory for another. It takes
+// again, or waits for that, unless that is nil or gone.
+func (v *version) acquire(ctx context.Context, again *Instance) (*Instance, error) {
+	if again != nil && again.version == v {
+		if inst, err := v.pool.acquireAgain(ctx, again); inst != nil || err != nil {
+			return inst, err
+		}
+	}
 	inst, err := v.pool.acquire(ctx)
 	for err == nil && inst == nil {
 		if inst, err = v.instantiate(ctx); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -34,11 +35,20 @@ type pool struct {
 	// waiters are the callers that found no instance, oldest first. Each gets
 	// an instance, or nil for the leave to make one.
 	waiters []chan *Instance
-	closed  bool
+	// faithful are the callers that wait for one instance, and get no other.
+	faithful []faithful
+	closed   bool
 	// discard closes an instance that came back too late to be used.
 	discard func(*Instance)
 	// drained is closed when the pool is closed and the last instance is gone.
 	drained chan struct{}
+}
+
+// faithful is a caller that waits for inst: it gets that, or nil if that is gone or the pool
+// is closed.
+type faithful struct {
+	inst   *Instance
+	served chan *Instance
 }
 
 // slot has room for an idle instance.
@@ -140,6 +150,53 @@ func (p *pool) acquire(ctx context.Context) (*Instance, error) {
 	}
 	p.mu.Unlock()
 	return inst, nil
+}
+
+// takeThis takes inst if it is idle, and reports whether it was.
+func (p *pool) takeThis(inst *Instance) bool {
+	for i := range p.slots {
+		if s := &p.slots[i]; s.idle.Load() == inst && s.idle.CompareAndSwap(inst, nil) {
+			if p.guarded {
+				inst.linear.Show()
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// acquireAgain takes inst, which the caller had before, and waits while others have it. It
+// returns nil if inst is gone, or the pool is closed.
+func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, error) {
+	if p.takeThis(inst) {
+		return inst, nil
+	}
+	p.mu.Lock()
+	p.rare.Add(1) // Whoever puts it back from now on looks for those who wait.
+	if taken := p.takeThis(inst); taken || inst.gone || p.closed {
+		p.rare.Add(-1)
+		p.mu.Unlock()
+		if taken {
+			return inst, nil
+		}
+		return nil, nil
+	}
+	wait := faithful{inst, make(chan *Instance, 1)}
+	p.faithful = append(p.faithful, wait)
+	p.mu.Unlock()
+
+	select {
+	case inst := <-wait.served:
+		return inst, nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	p.release(func(w faithful) bool { return w == wait })
+	p.mu.Unlock()
+	if inst := <-wait.served; inst != nil { // It was served before.
+		p.put(inst)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
 }
 
 // errNobody says that there is no other instance to wait for.
@@ -247,6 +304,7 @@ func (p *pool) move(inst *Instance) {
 func (p *pool) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.serve()
 	for len(p.waiters) > 0 || p.closed {
 		inst := p.take()
 		if inst == nil {
@@ -260,6 +318,40 @@ func (p *pool) settle() {
 		p.count--
 		p.checkDrained()
 	}
+}
+
+// serve gives idle instances to those who wait for them. p.mu is held.
+func (p *pool) serve() {
+	p.faithful = slices.DeleteFunc(p.faithful, func(w faithful) bool {
+		if !p.takeThis(w.inst) {
+			return false
+		}
+		w.served <- w.inst
+		p.rare.Add(-1)
+		return true
+	})
+}
+
+// lose says that inst is gone.
+func (p *pool) lose(inst *Instance) {
+	p.mu.Lock()
+	inst.gone = true
+	p.release(func(w faithful) bool { return w.inst == inst })
+	p.mu.Unlock()
+	p.forget()
+}
+
+// release ends the wait of those callers of acquireAgain that which says: they get nothing.
+// p.mu is held.
+func (p *pool) release(which func(faithful) bool) {
+	p.faithful = slices.DeleteFunc(p.faithful, func(w faithful) bool {
+		if !which(w) {
+			return false
+		}
+		w.served <- nil
+		p.rare.Add(-1)
+		return true
+	})
 }
 
 // forget says that an instance is gone, or was not made after all.
@@ -292,6 +384,7 @@ func (p *pool) close() {
 	for w := p.popWaiter(); w != nil; w = p.popWaiter() {
 		close(w)
 	}
+	p.release(func(faithful) bool { return true })
 	p.checkDrained()
 }
 

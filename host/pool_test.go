@@ -212,18 +212,26 @@ func TestHammer(t *testing.T) {
 	cfg := config("traps")
 	cfg.Limits.Instances = 3
 	p := load(t, cfg)
+	pin := p.Pin()
+	defer pin.Release()
 	var calls, traps, gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(n), 7))
+			var last *host.Instance
 			for range 300 {
 				ctx, cancel := context.WithCancel(t.Context())
 				if r.IntN(4) == 0 {
 					cancel()
 				}
-				inst, err := p.Acquire(ctx)
-				if err != nil {
+				inst, err := last, error(nil)
+				if last != nil && n%2 == 0 {
+					inst, err = pin.AcquireAgain(ctx, last)
+				} else {
+					inst, err = p.Acquire(ctx)
+				}
+				if last = inst; err != nil {
 					if !errors.Is(err, host.ErrSaturated) {
 						t.Error(err)
 					}

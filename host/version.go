@@ -406,10 +406,11 @@ func (v *version) resolve(inst *Instance) {
 	}
 }
 
-// implements says what the guest implements, and in which dialect.
+// implements says what the guest implements that a component may have registered, and in
+// which dialect.
 func (v *version) implements() string {
 	if v.dialect == nil {
-		return v.functions.String()
+		return (v.functions &^ abi.MaskOf(abi.CloneCycle)).String()
 	}
 	names := []string{}
 	for n, e := range v.dialect.Exports {

@@ -27,6 +27,11 @@ type cycle struct {
 	state class
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
+	// clone says that the cycle was cloned from another.
+	clone bool
+	// effort is that of the cycle and its clones, nil if the guest need not be shown
+	// anything of a cycle.
+	effort *effort
 }
 
 // history is the calls that a guest must have seen before it can go on with a
@@ -37,6 +42,9 @@ type history struct {
 	// shared says that a clone of the cycle has the same ref, so that the next
 	// step of either needs another. It belongs to all that have the ref.
 	shared *atomic.Bool
+	// base is the history of the ref that this one took the place of, nil for the first.
+	// Nothing is added to it any more. Its steps are the first ones of this.
+	base *history
 }
 
 // step is a call that left something behind in the guest's cycle state.
@@ -67,23 +75,33 @@ const (
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
 	h.shared.Store(true)
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state, clone: true, effort: c.effort}
 	clone.history.Store(h)
 	return clone
 }
 
-// cycleSlots is how many cycles an instance remembers at the same time: those
-// that wait for their Pods to be bound, for the most part. When more are on
-// their way the older ones are replayed as they go on.
-const cycleSlots = 64
+const (
+	// cycleSlots is how many cycles an instance remembers at the same time: those
+	// that wait for their Pods to be bound, for the most part. When more are on
+	// their way the older ones are replayed as they go on.
+	cycleSlots = 64
+	// cloneSlots is the same for clones that the guest makes, which have slots of their own:
+	// a dry run makes hundreds, and they would take the slot of the cycle that they are
+	// cloned from. Two for each goroutine of the framework are in use.
+	cloneSlots = 32
+)
 
 // cycleCounter gives cycles their refs.
-type cycleCounter struct{ n atomic.Uint64 }
+type cycleCounter struct{ cycles, clones atomic.Uint64 }
 
-func (c *cycleCounter) next() abi.Ref {
-	n := c.n.Add(1) - 1
-	// A version must not be 0. After 2^38 cycles a version comes again.
-	return abi.MakeRef(uint32(n/cycleSlots%(1<<32-1))+1, uint32(n%cycleSlots))
+func (c *cycleCounter) next(clone bool) abi.Ref {
+	counter, first, slots := &c.cycles, uint64(0), uint64(cycleSlots)
+	if clone {
+		counter, first, slots = &c.clones, cycleSlots, cloneSlots
+	}
+	n := counter.Add(1) - 1
+	// A version must not be 0. After 2^37 clones a version comes again.
+	return abi.MakeRef(uint32(n/slots%(1<<32-1))+1, uint32(first+n%slots))
 }
 
 // stateStore is what the framework's kinds of cycle state have in common.
@@ -106,8 +124,11 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 			c.class = p.memory.classOf(c.pinned, p.objects.Projection(), pod)
 		}
 	}
+	if p.functions.Has(abi.PreFilter) && pod != nil && !p.peer {
+		c.effort = &effort{}
+	}
 	c.state = p.newState()
-	c.history.Store(&history{ref: p.cycles.next(), shared: new(atomic.Bool)})
+	c.history.Store(&history{ref: p.cycles.next(false), shared: new(atomic.Bool)})
 	return c, nil
 }
 
@@ -153,9 +174,9 @@ func (p *plugin) newState() class {
 // note adds a step to the history of a cycle.
 func (p *plugin) note(c *cycle, s step) *history {
 	old := c.history.Load()
-	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared}
+	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared, base: old.base}
 	if old.shared.Load() {
-		fresh.ref, fresh.shared = p.cycles.next(), new(atomic.Bool)
+		fresh.ref, fresh.shared, fresh.base = p.cycles.next(c.clone && p.functions.Has(abi.CloneCycle)), new(atomic.Bool), old
 		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
 	}
 	c.history.Store(fresh)
@@ -187,7 +208,10 @@ func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase
 		return nil
 	}
 	if s.ref != h.ref {
-		*s = seen{ref: h.ref}
+		var err error
+		if *s, err = p.cloned(inst, i, h, phase); err != nil {
+			return err
+		}
 	}
 	for ; s.steps < n; s.steps++ {
 		st := &h.steps[s.steps]
@@ -204,6 +228,39 @@ func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase
 		}
 	}
 	return nil
+}
+
+// cloned makes the guest copy the state of the cycle from that which it was cloned from,
+// and returns how much the instance has seen of it then: nothing if there is no other, or
+// the guest cannot copy it.
+func (p *plugin) cloned(inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
+	none := seen{ref: h.ref}
+	if h.base == nil || !inst.Implements(abi.CloneCycle) {
+		return none, nil
+	}
+	// The nearest that the instance has seen; otherwise the first, from which most clones
+	// come.
+	from := h.base
+	for from.base != nil && (from.ref.Slot() == h.ref.Slot() || *p.seenOf(i, from.ref) != seen{from.ref, len(from.steps)}) {
+		from = from.base
+	}
+	if from.ref.Slot() == h.ref.Slot() {
+		return none, nil
+	}
+	if err := p.show(inst, i, from, len(from.steps), phase); err != nil {
+		return none, err
+	}
+	i.call = call{replay: true}
+	result, err := inst.Call(p.ctx, abi.CloneCycle, uint64(h.ref), uint64(from.ref))
+	switch code := abi.Code(int32(result)); {
+	case err != nil:
+		return none, fmt.Errorf("clone: %w", err)
+	case code == abi.Skip:
+		return none, nil
+	case code != abi.Success:
+		return none, fmt.Errorf("clone: %w", status(uint32(result), inst).AsError())
+	}
+	return seen{h.ref, len(from.steps)}, nil
 }
 
 // call is what the guest may ask about during the step.
@@ -235,6 +292,9 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	}
 	if err != nil {
 		return p.failed(s.function, err, nil)
+	}
+	if c.effort != nil && !c.clone {
+		c.effort.replay.Add(inst.FuelUsed())
 	}
 	*p.seenOf(i, h.ref) = seen{h.ref, len(h.steps)}
 	if then != nil {

@@ -63,7 +63,7 @@ var interfaces = []struct {
 // random sets, and holds that the plugin implements the interfaces of these
 // functions and no other.
 func TestInterfaces(t *testing.T) {
-	const functions = abi.Function(24)
+	const functions = abi.Function(25)
 	var masks []abi.Mask
 	for f := range functions {
 		for g := range f + 1 {
@@ -105,7 +105,7 @@ type world struct {
 }
 
 // newWorld loads testdata/extensions. args are added to its arguments.
-func newWorld(t testing.TB, instances int, args string) *world {
+func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *world {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
 	if err != nil {
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, instances int, args string) *world {
 	)
 	w.handle = &framework.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
 	raw := fmt.Sprintf(`{"file": %q, "instances": %d, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, instances, args)
-	p, err := sched.New("extensions", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
+	p, err := sched.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,10 +366,11 @@ func TestCycleStateOnEveryInstance(t *testing.T) {
 // TestDryRunsDoNotMeet clones a cycle as preemption does and takes different Pods
 // away from each clone at the same time.
 func TestDryRunsDoNotMeet(t *testing.T) {
-	for _, instances := range []int{1, 3} {
-		t.Run(fmt.Sprint(instances, " instances"), func(t *testing.T) {
+	for n := range 4 {
+		instances, kind := []int{1, 3}[n%2], []string{"", "opaque"}[n/2]
+		t.Run(strings.TrimSpace(fmt.Sprint(instances, " instances ", kind)), func(t *testing.T) {
 			w := newWorld(t, instances, "")
-			pod := noted("p", "filter", "trace")
+			pod := noted("p", "filter", "trace", "clone", kind)
 			state := w.start(pod)
 			extensions := w.p.(fwk.PreFilterPlugin).PreFilterExtensions()
 			var wg sync.WaitGroup

@@ -66,7 +66,8 @@ type hammer struct {
 func (h *hammer) schedule(i int, binding *sync.WaitGroup) {
 	t, ctx := h.t, h.t.Context()
 	name := fmt.Sprint("p", i)
-	pod := noted(name, "filter", "trace", "permit", "wait", "prebind", "data")
+	// The state of every other Pod can be cloned.
+	pod := noted(name, "filter", "trace", "permit", "wait", "prebind", "data", "clone", []string{"", "opaque"}[i%2])
 	state := h.start(pod)
 	want := "prefilter:" + name
 	infos := make([]fwk.NodeInfo, len(h.nodes))

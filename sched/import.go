@@ -22,8 +22,10 @@ import (
 // instance is what the plugin knows of an instance of its guest.
 type instance struct {
 	// seen is what happened here of the cycle in each slot.
-	seen [cycleSlots]seen
+	seen [cycleSlots + cloneSlots]seen
 	call call
+	// home is that of the cycle that the call is of, nil if it has none.
+	home *home
 	// peer is the call as a guest of package peer knows it.
 	peer peer.Call
 	// buffer is what the guest reads last: scores, names, messages.
@@ -76,8 +78,10 @@ type call struct {
 	snapshot bool
 	// beyond says that the guest asked for more than its arguments.
 	beyond bool
-	// looked are the nodes that the guest looked up by name.
-	looked []lookedUp
+	// looked are the nodes that the guest was given in the call, by their refs, and pods the
+	// Pods of nodes, which may have other versions by now.
+	looked map[abi.Ref]lookedUp
+	pods   []*codec.Object
 	// answers are what the guest was told of things that may change meanwhile.
 	answers map[string][]byte
 
@@ -93,6 +97,21 @@ type call struct {
 type lookedUp struct {
 	object *codec.Object
 	info   fwk.NodeInfo
+	// pods are those of the node, nil before the guest asked for them.
+	pods []*codec.Object
+}
+
+// look gives the guest a node for the rest of the call.
+func (c *call) look(object *codec.Object, info fwk.NodeInfo) {
+	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
+		return // It has it.
+	}
+	if _, ok := c.looked[object.Ref]; !ok {
+		if c.looked == nil {
+			c.looked = make(map[abi.Ref]lookedUp, len(c.nodes))
+		}
+		c.looked[object.Ref] = lookedUp{object: object, info: info}
+	}
 }
 
 // scheduler returns an import of the module k8s.io/scheduler.
@@ -135,7 +154,8 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 
 var (
 	scored    = abi.MaskOf(abi.NormalizeScore, abi.NormalizePlacementScore)
-	withNodes = scored | abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.PodGroupPostFilter, abi.GeneratePlacements)
+	withRefs  = abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.PodGroupPostFilter, abi.GeneratePlacements)
+	withNodes = scored | withRefs
 	withName  = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBindPreFlight, abi.PreBind, abi.Bind, abi.PostBind)
 	withGroup = abi.MaskOf(abi.PodGroupPostFilter, abi.GeneratePlacements, abi.ScorePlacement, abi.NormalizePlacementScore)
 )
@@ -210,6 +230,7 @@ func (p *plugin) imports() []host.Import {
 		},
 		reads(abi.ImportNodeScores, scored, nodeScores),
 		reads(abi.ImportNodeNames, withNodes, p.nodeNames),
+		reads(abi.ImportNodeRefs, withRefs, p.nodeRefs),
 		reads(abi.ImportNodeName, withName, func(_ *host.Instance, i *instance, b []byte) []byte {
 			return append(b, i.call.nodeName...)
 		}),
@@ -262,16 +283,17 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
 		}
 	}
 	c.beyond = true
-	for _, l := range c.looked {
-		if l.object.Ref == ref {
-			return l.object
-		}
+	if object, ok := p.objects.Lookup(ref); ok {
+		return object
 	}
-	object, ok := p.objects.Lookup(ref)
-	if !ok {
+	if l, ok := c.looked[ref]; ok {
+		return l.object
+	}
+	n := slices.IndexFunc(c.pods, func(o *codec.Object) bool { return o.Ref == ref })
+	if n < 0 {
 		inst.Violate(fmt.Errorf("slot %d has no version %d: a view must be read during the call that it was passed to, or while its object stays as it is", ref.Slot(), ref.Version()))
 	}
-	return object
+	return c.pods[n]
 }
 
 // nodeScores gives the scores as 64-bit little-endian numbers.
@@ -292,14 +314,37 @@ func (p *plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
 			b = append(append(b, s.Name...), 0)
 		}
 		return b
-	case c.nodes != nil || !c.snapshot || p.handle == nil:
-		return names(b, c.nodes)
+	}
+	return names(b, p.passed(inst, c))
+}
+
+// passed returns the nodes that were handed over to the function, or all of the snapshot.
+func (p *plugin) passed(inst *host.Instance, c *call) []fwk.NodeInfo {
+	if c.nodes != nil || !c.snapshot || p.handle == nil {
+		return c.nodes
 	}
 	all, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		inst.Violate(err)
 	}
-	return names(b, all)
+	return all
+}
+
+// nodeRefs gives the refs of the same nodes, as 64-bit little-endian numbers.
+func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
+	for _, info := range p.passed(inst, &i.call) {
+		node := info.Node()
+		if node == nil {
+			continue // It has no name either.
+		}
+		object, err := p.objects.Node(node)
+		if err != nil {
+			inst.Violate(err)
+		}
+		i.call.look(object, info)
+		b = binary.LittleEndian.AppendUint64(b, uint64(object.Ref))
+	}
+	return b
 }
 
 // resultScores takes the normalized scores.

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -54,12 +56,10 @@ func nodeOf(inst *host.Instance, ref abi.Ref) fwk.NodeInfo {
 	if c.info != nil && c.node != nil && c.node.Ref == ref {
 		return c.info
 	}
-	for _, l := range c.looked {
-		if l.object.Ref == ref {
-			return l.info
-		}
+	if l, ok := c.looked[ref]; ok {
+		return l.info
 	}
-	inst.Violate(fmt.Errorf("slot %d, version %d is neither the node of this call nor one that was looked up in it", ref.Slot(), ref.Version()))
+	inst.Violate(fmt.Errorf("slot %d, version %d is neither the node of this call nor one that the guest was given in it", ref.Slot(), ref.Version()))
 	return nil
 }
 
@@ -82,20 +82,44 @@ func (p *plugin) nodeImports() []host.Import {
 			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedpb.AppendNodeImages(nil, n.GetImageStates()) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
-		scheduler(abi.ImportNodePod, []abi.ValueType{i64, i32, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
-			pods := nodeOf(inst, abi.Ref(stack[0])).GetPods()
-			n := uint32(stack[1])
-			if uint64(n) >= uint64(len(pods)) {
-				inst.Violate(fmt.Errorf("the node has %d Pods, no number %d", len(pods), n))
+		scheduler(abi.ImportNodePods, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
+			i := inst.State().(*instance)
+			i.buffer = i.buffer[:0]
+			for _, pod := range p.podsOn(inst, abi.Ref(stack[0])) {
+				i.buffer = binary.LittleEndian.AppendUint64(i.buffer, uint64(pod.Ref))
 			}
-			object, err := p.objects.Pod(pods[n].GetPod())
-			if err != nil {
-				inst.Violate(err)
-			}
-			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), object.Bytes()))
+			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
 		scheduler(abi.ImportNodeByName, []abi.ValueType{i32, i32}, []abi.ValueType{i64}, p.nodeByName),
 	}
+}
+
+// podsOn returns the Pods of the node that ref names, which are the same until the call
+// ends.
+func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*codec.Object {
+	c := &inst.State().(*instance).call
+	info := nodeOf(inst, ref)
+	l, ok := c.looked[ref]
+	if l.pods != nil {
+		return l.pods
+	}
+	if !ok { // It is the node that the call is about.
+		l = lookedUp{object: c.node, info: info}
+	}
+	first := len(c.pods)
+	for _, pod := range info.GetPods() {
+		object, err := p.objects.Pod(pod.GetPod())
+		if err != nil {
+			inst.Violate(err)
+		}
+		c.pods = append(c.pods, object)
+	}
+	l.pods = c.pods[first:len(c.pods):len(c.pods)]
+	if c.looked == nil {
+		c.looked = map[abi.Ref]lookedUp{}
+	}
+	c.looked[ref] = l
+	return l.pods
 }
 
 // nodeByName finds a node of the snapshot: its ref, 0 if there is none, or if
@@ -113,19 +137,7 @@ func (p *plugin) nodeByName(inst *host.Instance, stack []uint64) {
 		inst.Violate(err)
 	}
 	stack[0] = uint64(object.Ref)
-	if nodeKnown(c, object.Ref) {
-		return
-	}
-	c.looked = append(c.looked, lookedUp{object, info})
-}
-
-func nodeKnown(c *call, ref abi.Ref) bool {
-	for _, l := range c.looked {
-		if l.object.Ref == ref {
-			return true
-		}
-	}
-	return c.node != nil && c.info != nil && c.node.Ref == ref
+	c.look(object, info)
 }
 
 // findNode looks among the nodes of the call, then in the snapshot.

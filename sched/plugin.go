@@ -96,7 +96,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if err != nil {
 		return nil, err
 	}
-	p.guest, p.functions = guest, guest.Functions()
+	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.functions = peer.Functions(guest.Exports)
 	}
@@ -117,12 +117,14 @@ type plugin struct {
 	// functions are those of the guest, in every dialect.
 	functions abi.Mask
 	// peer says that the guest is of package peer.
-	peer   bool
-	config []byte
-	handle fwk.Handle
-	ctx    context.Context
-	key    fwk.StateKey
-	policy FailurePolicy
+	peer bool
+	// instances is how many there may be.
+	instances int
+	config    []byte
+	handle    fwk.Handle
+	ctx       context.Context
+	key       fwk.StateKey
+	policy    FailurePolicy
 	// sign says that Pods are signed by what the guest reads of them.
 	sign bool
 	// remembers says that answers are remembered for other Pods, each that not even
@@ -182,11 +184,12 @@ func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Re
 
 // acquire takes an instance that has seen the first n steps of h.
 func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, err := p.instance(c.pinned.pin)
+	inst, home, err := p.instanceOf(c)
 	if err != nil {
 		return nil, nil, err
 	}
 	i := inst.State().(*instance)
+	i.home = home
 	if err := p.show(inst, i, h, n, phase); err != nil {
 		p.leave(inst, i)
 		return nil, nil, err
@@ -200,7 +203,11 @@ func (p *plugin) leave(inst *host.Instance, i *instance) {
 	if p.peer {
 		i.peer = peer.Call{}
 	}
-	inst.Release()
+	home, fuel := i.home, inst.FuelUsed()
+	i.home = nil
+	if inst.Release(); home != nil {
+		home.left(fuel)
+	}
 }
 
 // failed decides what becomes of a request whose guest did not answer. neutral

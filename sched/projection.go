@@ -63,7 +63,7 @@ func (p *plugin) projecting(paths []string, then func(context.Context, *host.Ins
 // about the node of a ref: it must know, or finds out, which Node it is that it sees.
 func byNode(inst *host.Instance) (names []string) {
 	for _, name := range []string{
-		abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePod,
+		abi.ImportNodeRefs, abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePods,
 	} {
 		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
 			names = append(names, name)

@@ -179,7 +179,7 @@ func TestGuestsThatNeedNames(t *testing.T) {
 	}
 	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "projection": ["node.spec.taints", "-node.metadata"]}`, file)
 	_, err = sched.New("extensions", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
-	for _, want := range []string{"node_by_name", "node_info_version", "node_info", "node_images", "node_pod"} {
+	for _, want := range []string{"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods"} {
 		if want = "the guest imports " + want + ", which must know which Node it is"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

@@ -6,8 +6,9 @@
 //
 //	scheduler  configure, prefilter, filter, score, normalizescore
 //	queue      preenqueue, queuesort, eventstoregister, queueinghint, signpod
-//	cycle      prefilter, addpod, removepod, filter, postfilter, prescore, score,
-//	           reserve, unreserve, permit, prebindpreflight, prebind, bind, postbind
+//	cycle      prefilter, clonecycle, addpod, removepod, filter, postfilter, prescore,
+//	           score, reserve, unreserve, permit, prebindpreflight, prebind, bind,
+//	           postbind
 //	group      podgrouppostfilter, generateplacements, scoreplacement,
 //	           normalizeplacementscore
 //	admission  validate, mutate
@@ -93,6 +94,7 @@
 //
 // prefilter counts the Pods of all nodes that are of the Pod's app, and remembers
 // how many there are. addpod adds 1 for a Pod of the app, removepod takes 1 away.
+// clonecycle copies all that it remembers of a cycle.
 //
 // filter returns Unschedulable with the reason "total=T here=H cpu=R/A image=S": T
 // is what it remembers, H the number of Pods of the app on the node, R and A the

@@ -40,6 +40,13 @@ func (s CycleState) Write(key string, value any) {
 	s.c.values = append(s.c.values, value)
 }
 
+// Clone returns a copy, and whether there is one, see [StateData]: for native tests of what
+// the scheduler does itself.
+func (s CycleState) Clone() (CycleState, bool) {
+	clone := NewCycleState()
+	return clone, clone.c.clone(s.c)
+}
+
 // Delete forgets what was written under key.
 func (s CycleState) Delete(key string) {
 	for i, k := range s.c.keys {
@@ -49,6 +56,34 @@ func (s CycleState) Delete(key string) {
 			return
 		}
 	}
+}
+
+// StateData is implemented by values of a CycleState that can be copied, as those of the
+// framework are. The scheduler tries out on copies what would be if Pods came or went:
+// hundreds of them in a preemption, and one for each node with nominated Pods. If a
+// CycleState has only such values, strings, numbers and bools, each copy has their clones.
+// Otherwise PreFilter runs again for it.
+type StateData interface {
+	// Clone returns a copy: what AddPod, RemovePod, PreScore and Reserve change in one must
+	// not be seen in the other. What none of them changes may be shared.
+	Clone() StateData
+}
+
+// clone makes c a copy of another, and reports whether it can: otherwise it is empty.
+func (c *cycle) clone(from *cycle) bool {
+	c.reset()
+	for i, v := range from.values {
+		switch data := v.(type) {
+		case StateData:
+			v = data.Clone()
+		case nil, bool, string, int, int32, int64, uint32, uint64, float64:
+		default:
+			c.reset()
+			return false
+		}
+		c.keys, c.values = append(c.keys, from.keys[i]), append(c.values, v)
+	}
+	return true
 }
 
 // reset forgets everything.

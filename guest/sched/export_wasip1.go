@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -184,11 +185,21 @@ func exportPreFilter(cycle, pod uint64) int32 {
 	calls++
 	state := cycleOf(cycle)
 	state.c.reset()
-	result, status := registered.preFilter.PreFilter(state, podOf(pod))
+	result, status := registered.preFilter.PreFilter(state, podOf(pod), NodeInfos{&nodeInfos{call: calls}})
 	if result != nil {
 		hostResultNodeNames(appendNames(nil, result.NodeNames))
 	}
 	return int32(finish(status))
+}
+
+//go:wasmexport clonecycle
+func exportCloneCycle(cycle, from uint64) int32 {
+	calls++
+	original := cycleOf(from)
+	if !cycleOf(cycle).c.clone(original.c) {
+		return int32(finish(NewStatus(CodeSkip)))
+	}
+	return int32(finish(nil))
 }
 
 //go:wasmexport addpod
@@ -291,6 +302,31 @@ func namesOf(call uint32) []string {
 		passedNames, passedTo = SnapshotNodeNames(), calls
 	}
 	return passedNames
+}
+
+// countOf returns how many nodes were passed to a call, which runs.
+func countOf(call uint32) int {
+	if call == uint32(calls) && passedTo != calls {
+		return bytes.Count(hostNodeNames(), []byte{0})
+	}
+	return len(namesOf(call))
+}
+
+var (
+	passedRefs []uint64
+	// refsPassedTo is the call that passedRefs were passed to.
+	refsPassedTo uint64
+)
+
+// refsOf returns the refs of the nodes that were passed to a call, which runs.
+func refsOf(call uint32) []uint64 {
+	if call != uint32(calls) {
+		panic("kubewasm: nodes were asked for after the call that they were passed to")
+	}
+	if refsPassedTo != calls {
+		passedRefs, refsPassedTo = append(passedRefs[:0], refs(hostNodeRefs())...), calls
+	}
+	return passedRefs
 }
 
 //go:wasmexport normalizescore

@@ -24,6 +24,12 @@ func hostRejectWaitingPod(request string) bool { return scheduler.Current().Reje
 
 func namesOf(uint32) []string { return nil }
 
+func countOf(uint32) int { return 0 }
+
+func refsOf(uint32) []uint64 { return nil }
+
+func nodeOf(uint64, uint32) NodeInfo { return NodeInfo{} }
+
 func hostNodeNames() []byte { return scheduler.Current().NodeNames() }
 
 func hostNodeByName(name string) (NodeInfo, bool) {
@@ -34,9 +40,15 @@ func hostNodeByName(name string) (NodeInfo, bool) {
 	return NodeInfo{&nodeInfo{node: core.NodeFromProto(b), ref: ref}}, true
 }
 
-func hostNodeInfoVersion(abi.Ref) uint64        { return 0 }
-func hostNodeInfo(ref abi.Ref) []byte           { return scheduler.Current().NodeInfo(ref) }
-func hostNodeImages(ref abi.Ref) []byte         { return scheduler.Current().NodeImages(ref) }
-func hostNodePod(ref abi.Ref, index int) []byte { return scheduler.Current().NodePod(ref, index) }
-func hostPodGroupPod(int) []byte                { return nil }
-func hostTryPodGroup(string) []byte             { return nil }
+func hostNodeInfoVersion(abi.Ref) uint64 { return 0 }
+func hostNodeInfo(ref abi.Ref) []byte    { return scheduler.Current().NodeInfo(ref) }
+func hostNodeImages(ref abi.Ref) []byte  { return scheduler.Current().NodeImages(ref) }
+func hostPodGroupPod(int) []byte         { return nil }
+func hostTryPodGroup(string) []byte      { return nil }
+
+func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
+	for _, b := range scheduler.Current().NodePods(ref) {
+		list = append(list, core.PodFromProto(b))
+	}
+	return list
+}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
 // The host functions of a scheduler. One that a guest does not use is not
@@ -28,6 +29,18 @@ func importNodeNames(buf unsafe.Pointer, limit uint32) uint32
 
 func hostNodeNames() []byte {
 	return buffer.Fill(func(b []byte) uint32 { return importNodeNames(at(b), uint32(len(b))) })
+}
+
+//go:wasmimport k8s.io/scheduler node_refs
+func importNodeRefs(buf unsafe.Pointer, limit uint32) uint32
+
+func hostNodeRefs() []byte {
+	return buffer.Fill(func(b []byte) uint32 { return importNodeRefs(at(b), uint32(len(b))) })
+}
+
+// refs are those that the host has answered with. A guest has the byte order of the answer.
+func refs(b []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
 //go:wasmimport k8s.io/scheduler node_name
@@ -172,13 +185,15 @@ func hostNodeImages(ref abi.Ref) []byte {
 	return buffer.Fill(func(b []byte) uint32 { return importNodeImages(uint64(ref), at(b), uint32(len(b))) })
 }
 
-//go:wasmimport k8s.io/scheduler node_pod
-func importNodePod(ref uint64, index uint32, buf unsafe.Pointer, limit uint32) uint32
+//go:wasmimport k8s.io/scheduler node_pods
+func importNodePods(ref uint64, buf unsafe.Pointer, limit uint32) uint32
 
-func hostNodePod(ref abi.Ref, index int) []byte {
-	return buffer.Fill(func(b []byte) uint32 {
-		return importNodePod(uint64(ref), uint32(index), at(b), uint32(len(b)))
-	})
+// appendPods appends the Pods of a node.
+func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
+	for _, pod := range refs(buffer.Fill(func(b []byte) uint32 { return importNodePods(uint64(ref), at(b), uint32(len(b))) })) {
+		list = append(list, otherPod(pod))
+	}
+	return list
 }
 
 //go:wasmimport k8s.io/scheduler pod_group_pod

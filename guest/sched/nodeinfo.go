@@ -30,7 +30,9 @@ type moreInfo struct {
 	usage            NodeUsage
 	podCount         int
 	images           []ImageState
-	pods             []core.Pod
+	// pods are those that the node had in a call, from which on they may be others.
+	pods   []core.Pod
+	podsIn uint64
 }
 
 // NodeUsage is what the Pods of a node use.
@@ -136,14 +138,20 @@ func (n NodeInfo) NumPods() int {
 	return n.d.fill().podCount
 }
 
-// Pods returns the Pods of the node.
+// Pods returns the Pods of the node, for the rest of the call. What is not read of them is
+// not fetched.
 func (n NodeInfo) Pods() []core.Pod {
 	if n.d == nil {
 		return nil
 	}
-	m := n.d.fill()
-	for i := len(m.pods); i < m.podCount; i++ {
-		m.pods = append(m.pods, core.PodFromProto(append([]byte(nil), hostNodePod(n.d.ref, i)...)))
+	if n.d.more == nil {
+		n.d.more = &moreInfo{}
+	}
+	// Their refs say which versions the host has now, so that they are asked for in each
+	// call. What is known of a version stays.
+	m := n.d.more
+	if in := calls + 1; n.d.ref != 0 && m.podsIn != in {
+		m.pods, m.podsIn = appendPods(m.pods[:0], n.d.ref), in
 	}
 	return m.pods
 }
@@ -164,8 +172,6 @@ func (d *nodeInfo) check() *moreInfo {
 	m.checked = calls
 	if version := hostNodeInfoVersion(d.ref); version != m.version {
 		m.version, m.read, m.imagesRead = version, false, false
-		clear(m.pods)
-		m.pods = m.pods[:0]
 	}
 	return m
 }
@@ -273,8 +279,8 @@ func readImages(images []ImageState, b []byte) []ImageState {
 	return images
 }
 
-// NodeInfos are nodes that were passed to a function, by their names. The names, and
-// what is known about each, are asked for when they are needed, in the same call.
+// NodeInfos are nodes that were passed to a function. They, their names, and what is known
+// about each are asked for when they are needed, in the same call: all nodes at once.
 type NodeInfos struct{ d *nodeInfos }
 
 type nodeInfos struct {
@@ -306,7 +312,12 @@ func (l NodeInfos) list() []string {
 }
 
 // Len returns how many nodes there are.
-func (l NodeInfos) Len() int { return len(l.list()) }
+func (l NodeInfos) Len() int {
+	if l.d != nil && l.d.call != 0 {
+		return countOf(uint32(l.d.call))
+	}
+	return len(l.list())
+}
 
 // Name returns the name of a node.
 func (l NodeInfos) Name(i int) string { return l.list()[i] }
@@ -316,8 +327,24 @@ func (l NodeInfos) At(i int) NodeInfo {
 	if l.d != nil && l.d.infos != nil {
 		return l.d.infos[i]
 	}
-	n, _ := SnapshotNode(l.list()[i])
-	return n
+	ref := refsOf(uint32(l.d.call))[i]
+	return nodeOf(ref, uint32(ref))
+}
+
+// All calls yield with each node and its number, in their order, until it returns false.
+func (l NodeInfos) All(yield func(int, NodeInfo) bool) {
+	if l.d == nil {
+		return
+	}
+	n := len(l.d.infos)
+	if l.d.call != 0 {
+		n = len(refsOf(uint32(l.d.call)))
+	}
+	for i := range n {
+		if !yield(i, l.At(i)) {
+			return
+		}
+	}
 }
 
 // NodeToStatus is why a Pod does not fit on which node.

@@ -46,11 +46,14 @@ type EnqueueExtensions interface {
 // are filtered: to compute once what Filter needs for each node, and to refuse
 // the Pod or narrow the nodes down.
 //
+// nodes are those that the scheduler looks at, all that it knows for the most part.
+//
 // PreFilter may run more than once in a scheduling cycle, on each instance of
 // the guest that filters nodes; the result of the first run counts. It must
-// depend on nothing but its arguments and the nodes of the snapshot.
+// depend on nothing but its arguments and the nodes of the snapshot. If what it writes to
+// state can be cloned, see [StateData], it does not run again for each dry run.
 type PreFilterPlugin interface {
-	PreFilter(state CycleState, pod core.Pod) (*PreFilterResult, *Status)
+	PreFilter(state CycleState, pod core.Pod, nodes NodeInfos) (*PreFilterResult, *Status)
 }
 
 // PreFilterResult narrows the nodes down.
@@ -274,7 +277,7 @@ func register(p any) (mask abi.Mask) {
 	note(p, &registered.preEnqueue, &mask, abi.PreEnqueue)
 	note(p, &registered.queueSort, &mask, abi.QueueSort)
 	note(p, &registered.enqueue, &mask, abi.EventsToRegister, abi.QueueingHint)
-	note(p, &registered.preFilter, &mask, abi.PreFilter)
+	note(p, &registered.preFilter, &mask, abi.PreFilter, abi.CloneCycle)
 	note(p, &registered.pods, &mask, abi.AddPod, abi.RemovePod)
 	note(p, &registered.filter, &mask, abi.Filter)
 	note(p, &registered.postFilter, &mask, abi.PostFilter)
@@ -291,6 +294,11 @@ func register(p any) (mask abi.Mask) {
 	note(p, &registered.generate, &mask, abi.GeneratePlacements)
 	note(p, &registered.scorePlacement, &mask, abi.ScorePlacement)
 	note(p, &registered.normalizePlacement, &mask, abi.NormalizePlacementScore)
+	if _, ok := p.(interface {
+		PreFilter(CycleState, core.Pod) (*PreFilterResult, *Status)
+	}); ok {
+		panic("kubewasm: sched.Register: PreFilter has the nodes as its third argument, a sched.NodeInfos")
+	}
 	switch {
 	case mask == 0:
 		panic("kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?")

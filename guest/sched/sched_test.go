@@ -104,7 +104,9 @@ type (
 	normalizes struct{}
 )
 
-func (preFilters) PreFilter(CycleState, core.Pod) (*PreFilterResult, *Status) { return nil, nil }
+func (preFilters) PreFilter(CycleState, core.Pod, NodeInfos) (*PreFilterResult, *Status) {
+	return nil, nil
+}
 func (filters) Filter(CycleState, core.Pod, NodeInfo) *Status                 { return nil }
 func (scores) Score(CycleState, core.Pod, NodeInfo) (int64, *Status)          { return 0, nil }
 func (normalizes) NormalizeScore(CycleState, core.Pod, NodeScoreList) *Status { return nil }

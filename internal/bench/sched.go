@@ -88,6 +88,9 @@ func benchSched(b *bench) error {
 	if err := benchHostShare(b, rt); err != nil {
 		return err
 	}
+	if err := benchSpreading(b, rt); err != nil {
+		return err
+	}
 	if err := benchCycles(b, rt); err != nil {
 		return err
 	}

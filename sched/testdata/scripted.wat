@@ -89,4 +89,9 @@
   (func (export "podgrouppostfilter") (param i64) (result i32) (call $answer))
   (func (export "generateplacements") (param i64) (result i32) (call $answer))
   (func (export "scoreplacement") (param i64) (result i64) (i64.extend_i32_u (call $answer)))
-  (func (export "normalizeplacementscore") (param i64) (result i32) (call $answer)))
+  (func (export "normalizeplacementscore") (param i64) (result i32) (call $answer))
+  (func (export "clonecycle") (param i64) (param i64) (result i32)
+    (if (call $does (i32.const 30)) (then
+      (call $status_reason (i32.const 64) (i32.const 7))
+      (return (i32.const 1))))
+    (call $answer)))

@@ -27,7 +27,7 @@ const (
 )
 
 // PreFilter refuses a Pod whose annotations make no sense.
-func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	annotations := pod.Metadata().Annotations()
 	if annotations.Get(nameKey) == "" {
 		return nil, nil

@@ -63,7 +63,7 @@ func TestConfiguration(t *testing.T) {
 
 func TestPreFilter(t *testing.T) {
 	pod := guesttest.Pod(t, `metadata: {name: p, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: many}}`)
-	_, status := (&gang{}).PreFilter(sched.NewCycleState(), pod)
+	_, status := (&gang{}).PreFilter(sched.NewCycleState(), pod, sched.NodeInfos{})
 	if want := `UnschedulableAndUnresolvable: annotation kubewasm.dev/gang-size is "many", not a number above 0`; status.String() != want {
 		t.Errorf("got %s, want %s", status, want)
 	}

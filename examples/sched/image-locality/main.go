@@ -22,8 +22,8 @@ const (
 )
 
 // PreFilter notes what is the same for every node.
-func (imageLocality) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
-	w := &wanted{nodes: int64(len(sched.SnapshotNodeNames()))}
+func (imageLocality) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+	w := &wanted{nodes: int64(nodes.Len())}
 	for _, c := range pod.Spec().InitContainers() {
 		w.images = append(w.images, normalizedName(c.Image()))
 	}

@@ -30,7 +30,7 @@ type want struct {
 	images []string
 }
 
-func (z *zone) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (z *zone) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	w := &want{zones: z.DefaultZones}
 	if list, ok := pod.Metadata().Annotations().Lookup(zonesAnnotation); ok {
 		w.zones = nil

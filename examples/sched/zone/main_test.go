@@ -16,7 +16,7 @@ metadata: {name: web, annotations: {kubewasm.dev/zones: "`+zones+`"}}
 spec: {containers: [{name: web, image: "web:1"}, {name: agent, image: "agent:2"}]}
 `)
 	state := sched.NewCycleState()
-	if _, s := z.PreFilter(state, pod); !s.IsSuccess() {
+	if _, s := z.PreFilter(state, pod, sched.NodeInfos{}); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	return state, pod

@@ -116,6 +116,58 @@ func TestLabelSelectorsAsApimachinery(t *testing.T) {
 	}
 }
 
+// TestSpreadingSelectorsAsTheScheduler compares them with what PodTopologySpread makes of a
+// constraint: the labels of matchLabelKeys beside the selector's requirements.
+func TestSpreadingSelectorsAsTheScheduler(t *testing.T) {
+	s := newSource()
+	matched, narrowed := 0, 0
+	for range 10_000 {
+		c := corev1.TopologySpreadConstraint{MatchLabelKeys: []string{"zone", "disk", "none"}[:s.IntN(4)]}
+		if s.IntN(8) > 0 {
+			c.LabelSelector = &metav1.LabelSelector{}
+		}
+		if c.LabelSelector != nil && s.IntN(2) == 0 {
+			c.LabelSelector.MatchLabels = map[string]string{"example.com/gen": s.pick("5", "7")}
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: s.set()}, Spec: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{c}}}
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: s.set()}}
+		if s.IntN(2) == 0 {
+			other.Labels = p.Labels
+		}
+		want, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := want.Matches(labels.Set(other.Labels))
+		if requirements, selectable := want.Requirements(); selectable {
+			same := labels.Set{}
+			for _, key := range c.MatchLabelKeys {
+				if value, ok := p.Labels[key]; ok {
+					same[key] = value
+				}
+			}
+			want = labels.SelectorFromSet(same).Add(requirements...)
+		}
+		v := s.pod(t, p)
+		got, err := v.Spec().TopologySpreadConstraints()[0].ParseSelector(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches := got.Matches(s.pod(t, other).Metadata().Labels())
+		if matches != want.Matches(labels.Set(other.Labels)) || got.Empty() != want.Empty() {
+			t.Fatalf("%+v of %v on %v: %v, empty %v, want %v, %v", c, p.Labels, other.Labels, matches, got.Empty(), !matches, want.Empty())
+		}
+		if matches {
+			matched++
+		} else if plain {
+			narrowed++
+		}
+	}
+	if matched < 1000 || narrowed < 500 {
+		t.Errorf("only %d matched, and %d would have without matchLabelKeys", matched, narrowed)
+	}
+}
+
 func (s source) requirements(field bool) (list []corev1.NodeSelectorRequirement) {
 	for range s.IntN(3) {
 		r := corev1.NodeSelectorRequirement{Key: s.key(), Operator: corev1.NodeSelectorOperator(s.pick("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "In", "NotIn", "Other")), Values: s.values()}

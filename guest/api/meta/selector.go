@@ -167,6 +167,16 @@ func (l LabelSelector) Parse() (Selector, error) {
 	return s, nil
 }
 
+// Add returns a selector that wants more: valid requirements beside those of s. One that
+// selects nothing stays so.
+func (s Selector) Add(requirements ...Requirement) Selector {
+	s.requirements = append(s.requirements[:len(s.requirements):len(s.requirements)], requirements...)
+	return s
+}
+
+// Empty reports whether the selector selects everything.
+func (s Selector) Empty() bool { return s.selects && len(s.requirements) == 0 }
+
 // Matches reports whether the selector selects an object with the labels.
 func (s Selector) Matches(labels StringMap) bool {
 	for _, r := range s.requirements {

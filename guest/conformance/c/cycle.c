@@ -3,11 +3,11 @@
 
 IMPORT("k8s.io/api", "object") u32 object(u64 ref, void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_names") u32 node_names(void *buf, u32 limit);
-IMPORT("k8s.io/scheduler", "node_by_name") u64 node_by_name(const void *ptr, u32 len);
+IMPORT("k8s.io/scheduler", "node_refs") u32 node_refs(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_info_version") u64 node_info_version(u64 node);
 IMPORT("k8s.io/scheduler", "node_info") u32 node_info(u64 node, void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_images") u32 node_images(u64 node, void *buf, u32 limit);
-IMPORT("k8s.io/scheduler", "node_pod") u32 node_pod(u64 node, u32 index, void *buf, u32 limit);
+IMPORT("k8s.io/scheduler", "node_pods") u32 node_pods(u64 node, void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_name") u32 node_name(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_statuses") u32 node_statuses(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "result_nominated_node_name") void result_nominated_node_name(const void *ptr, u32 len);
@@ -25,6 +25,7 @@ EXPORT("kubewasm_abi_v1") u64 marker(void) {
   u64 functions = 0;
   for (u32 f = 4; f <= 18; f++) // prefilter to postbind
     if (f != 11) functions |= 1ull << f; // normalizescore
+  functions |= 1ull << 24; // clonecycle
   return functions;
 }
 
@@ -40,7 +41,7 @@ static span kept(const name *n) { return (span){n->bytes, n->bytes + n->n}; }
 
 // What is remembered of cycles, and of nodes by the versions that it was told in.
 static struct { u32 version, nodes; i32 total; name first, reserved; } cycles[SLOTS];
-static struct { u64 ref, version; u32 pods; i64 requested, allocatable, image; } infos[SLOTS];
+static struct { u64 ref, version; i64 requested, allocatable, image; } infos[SLOTS];
 
 static u32 slot(u64 ref) {
   if ((u32)ref >= SLOTS) __builtin_trap();
@@ -52,6 +53,14 @@ static u32 cycle_of(u64 cycle) {
   u32 i = slot(cycle);
   if (cycles[i].version != (u32)(cycle >> 32)) __builtin_trap();
   return i;
+}
+
+// ref cuts the first ref off a list.
+static u64 ref(span *list) {
+  u64 first;
+  __builtin_memcpy(&first, list->p, sizeof first);
+  list->p += sizeof first;
+  return first;
 }
 
 static span metadata(u64 ref) { return field(READ(object(ref, buf, limit)), 1); }
@@ -66,7 +75,6 @@ static u32 look(u64 node) {
   infos[i].ref = node, infos[i].version = version, infos[i].image = 0;
   infos[i].requested = number(field(info, 1), 1);
   infos[i].allocatable = number(field(info, 3), 1);
-  infos[i].pods = number(info, 6);
   for (u32 n; (n = next(&images, &image));)
     if (n == 1 && IS(field(image, 1), "web:1")) infos[i].image = number(image, 2);
   return i;
@@ -74,23 +82,29 @@ static u32 look(u64 node) {
 
 // here counts the Pods of an app on a node.
 static u32 here(u64 node, span app) {
-  u32 pods = infos[look(node)].pods, n = 0;
-  for (u32 i = 0; i < pods; i++) n += same(app, LABEL(field(READ(node_pod(node, i, buf, limit)), 1), "app"));
+  u32 n = 0;
+  for (span pods = READ(node_pods(node, buf, limit)); pods.p < pods.end;) n += same(app, LABEL(metadata(ref(&pods)), "app"));
   return n;
 }
 
 EXPORT("prefilter") u32 prefilter(u64 cycle, u64 pod) {
   begin();
-  span app = LABEL(metadata(pod), "app"), names = READ(node_names(buf, limit));
+  span app = LABEL(metadata(pod), "app"), nodes = READ(node_refs(buf, limit));
   u32 i = slot(cycle);
   cycles[i].version = (u32)(cycle >> 32);
   cycles[i].total = 0;
   keep(&cycles[i].reserved, SPAN("nothing"));
-  while (names.p < names.end) {
-    span n = cut(&names);
-    u64 node = node_by_name(n.p, len(n));
-    if (node) cycles[i].total += here(node, app);
-  }
+  while (nodes.p < nodes.end) cycles[i].total += here(ref(&nodes), app);
+  return 0;
+}
+
+EXPORT("clonecycle") u32 clonecycle(u64 cycle, u64 from) {
+  u32 i = slot(cycle), original = cycle_of(from);
+  cycles[i].version = (u32)(cycle >> 32);
+  cycles[i].total = cycles[original].total;
+  cycles[i].nodes = cycles[original].nodes;
+  keep(&cycles[i].first, kept(&cycles[original].first));
+  keep(&cycles[i].reserved, kept(&cycles[original].reserved));
   return 0;
 }
 

@@ -44,6 +44,23 @@ func (c *Cycle) RemovePod(t testing.TB, pod, node string) *sched.Status {
 	return c.change(t, "RemovePod", pod, node, sched.PreFilterExtensions.RemovePod, fwk.PreFilterExtensions.RemovePod)
 }
 
+// Clone returns a copy of the cycle, as the scheduler makes it to try something out: what
+// AddPod and RemovePod do to the one is not seen by the other. In a native test the state
+// of the cycle must be one that can be cloned, see [sched.StateData].
+func (c *Cycle) Clone(t testing.TB) *Cycle {
+	t.Helper()
+	clone := *c
+	if c.hosted != nil {
+		clone.hosted = c.hosted.Clone()
+		return &clone
+	}
+	ok := false
+	if clone.state, ok = c.state.Clone(); !ok {
+		t.Fatal("the state of the cycle cannot be cloned: a value in it has no method Clone() sched.StateData")
+	}
+	return &clone
+}
+
 func (c *Cycle) change(t testing.TB, name, pod, node string,
 	native func(sched.PreFilterExtensions, sched.CycleState, core.Pod, core.Pod, sched.NodeInfo) *sched.Status,
 	hosted func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status,

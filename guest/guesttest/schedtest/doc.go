@@ -12,7 +12,7 @@
 //	second.Permit(t, "n1") // Success
 //	first.Outcome()        // allowed
 //
-// [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what preemption calls,
-// [Plugin.Less] and [Plugin.QueueingHint] what the queue does. The extension points
-// of Pod groups are tested natively, by calling them.
+// [Cycle.Clone], [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what
+// preemption calls, [Plugin.Less] and [Plugin.QueueingHint] what the queue does. The
+// extension points of Pod groups are tested natively, by calling them.
 package schedtest

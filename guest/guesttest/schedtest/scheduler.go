@@ -196,7 +196,7 @@ func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 		c.state, c.pod = sched.NewCycleState(), harness.PodView(t, c.of)
 		if p, ok := r.native.Plugin.(sched.PreFilterPlugin); ok {
 			var result *sched.PreFilterResult
-			if result, c.Status = p.PreFilter(c.state, c.pod); result != nil {
+			if result, c.Status = p.PreFilter(c.state, c.pod, nativeNodes()); result != nil {
 				c.NodeNames = result.NodeNames
 			}
 		}
@@ -224,6 +224,17 @@ func statusOf(t testing.TB, s *fwk.Status) *sched.Status {
 		}
 	}
 	return sched.NewStatus(sched.Code(s.Code()), s.Message())
+}
+
+// nativeNodes returns what a native plugin gets as all nodes, in a call.
+func nativeNodes() sched.NodeInfos {
+	var infos []sched.NodeInfo
+	for _, name := range sched.SnapshotNodeNames() {
+		if n, ok := sched.SnapshotNode(name); ok {
+			infos = append(infos, n)
+		}
+	}
+	return sched.NodeInfosOf(infos...)
 }
 
 // isName reports whether what says which node is meant is a name, and no manifest.

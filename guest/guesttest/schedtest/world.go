@@ -153,8 +153,11 @@ func (w *world) NodeImages(ref abi.Ref) []byte {
 	return schedpb.AppendNodeImages(nil, w.of(ref).GetImageStates())
 }
 
-func (w *world) NodePod(ref abi.Ref, index int) []byte {
-	return must(codec.Pod(w.of(ref).GetPods()[index].GetPod()))
+func (w *world) NodePods(ref abi.Ref) (pods [][]byte) {
+	for _, info := range w.of(ref).GetPods() {
+		pods = append(pods, must(codec.Pod(info.GetPod())))
+	}
+	return pods
 }
 
 func (w *world) Event(message []byte) {

@@ -16,7 +16,8 @@ type Host interface {
 	NodeByName(name string) (abi.Ref, []byte)
 	NodeInfo(abi.Ref) []byte
 	NodeImages(abi.Ref) []byte
-	NodePod(ref abi.Ref, index int) []byte
+	// NodePods returns the bytes of the Pods of a Node.
+	NodePods(abi.Ref) [][]byte
 
 	Event(message []byte)
 	WaitingPods() []byte
@@ -53,7 +54,7 @@ func (nobody) NodeNames() []byte                   { return nil }
 func (nobody) NodeByName(string) (abi.Ref, []byte) { return 0, nil }
 func (nobody) NodeInfo(abi.Ref) []byte             { return nil }
 func (nobody) NodeImages(abi.Ref) []byte           { return nil }
-func (nobody) NodePod(abi.Ref, int) []byte         { return nil }
+func (nobody) NodePods(abi.Ref) [][]byte           { return nil }
 func (nobody) Event([]byte)                        {}
 func (nobody) WaitingPods() []byte                 { return nil }
 func (nobody) WaitingPod(string) []byte            { return nil }

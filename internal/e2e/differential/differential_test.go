@@ -41,6 +41,7 @@ const clusters = 1000
 var inTree = map[string]string{
 	"NodeName": "nodename", "NodePorts": "nodeports", "TaintToleration": "tainttoleration",
 	"NodeAffinity": "nodeaffinity", "NodeResourcesFit": "noderesourcesfit", "ImageLocality": "imagelocality",
+	"PodTopologySpread": "../../../../examples/sched/topology-spread",
 }
 
 // snapshot is the lister of a framework, whose content changes.
@@ -71,6 +72,8 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 		}}
 	case name == "NodeAffinity":
 		args = &schedconfig.NodeAffinityArgs{}
+	case name == "PodTopologySpread":
+		args = &schedconfig.PodTopologySpreadArgs{DefaultingType: schedconfig.ListDefaulting}
 	}
 	one := func(name string) schedconfig.PluginSet {
 		return schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: name}}}
@@ -287,7 +290,7 @@ func newNode(r *rand.Rand, name string) *corev1.Node {
 	quantity := resource.MustParse
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			"zone": pick(r, "a", "b", "c"), "disk": pick(r, "ssd", "hdd", ""), "gen": strconv.Itoa(r.IntN(5)),
+			"zone": pick(r, "a", "b", "c"), "disk": pick(r, "ssd", "hdd", ""), "gen": strconv.Itoa(r.IntN(5)), "kubernetes.io/hostname": name,
 		}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: quantity(pick(r, "1", "2500m", "8", "0")), corev1.ResourceMemory: quantity(pick(r, "512Mi", "4Gi", "16Gi")),
@@ -360,7 +363,32 @@ func newPod(r *rand.Rand, name string) *corev1.Pod {
 	if r.IntN(2) == 0 {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: newAffinity(r)}
 	}
+	p.Labels = map[string]string{"app": pick(r, "web", "db"), "tier": pick(r, "front", "back")}
+	if r.IntN(8) == 0 {
+		p.Namespace = "other"
+	}
+	if r.IntN(16) == 0 {
+		p.DeletionTimestamp = &metav1.Time{}
+	}
+	for _, key := range []string{"zone", "disk", "kubernetes.io/hostname", "none"}[:r.IntN(4)+r.IntN(9)/8] {
+		if r.IntN(2) == 0 {
+			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, newSpreading(r, key))
+		}
+	}
 	return p
+}
+
+func newSpreading(r *rand.Rand, key string) corev1.TopologySpreadConstraint {
+	honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
+	few, many := int32(1), int32(4)
+	return corev1.TopologySpreadConstraint{
+		TopologyKey: key, MaxSkew: 1 + r.Int32N(3), WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: pick(r, nil, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"db"}}},
+		}),
+		MatchLabelKeys: pick(r, nil, []string{"tier"}, []string{"tier", "none"}),
+		MinDomains:     pick(r, nil, &few, &many), NodeAffinityPolicy: pick(r, nil, &honor, &ignore), NodeTaintsPolicy: pick(r, nil, &honor, &ignore),
+	}
 }
 
 func newAffinity(r *rand.Rand) *corev1.NodeAffinity {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,11 +62,27 @@ func podHint(pod core.Pod, oldObj, newObj sched.EventObject) (sched.QueueingHint
 }
 
 // trace is what happened in a cycle.
-type trace struct{ steps []string }
+type trace struct {
+	steps []string
+	trap  bool // When it is cloned.
+}
+
+func (t *trace) Clone() sched.StateData {
+	if t.trap {
+		panic("Clone fails")
+	}
+	return &trace{steps: slices.Clone(t.steps)}
+}
+
+// opaque is a trace that cannot be cloned.
+type opaque struct{ of *trace }
 
 func traceOf(state sched.CycleState) *trace {
-	if v, ok := state.Read("trace"); ok {
-		return v.(*trace)
+	switch v, _ := state.Read("trace"); v := v.(type) {
+	case *trace:
+		return v
+	case opaque:
+		return v.of
 	}
 	t := &trace{}
 	state.Write("trace", t)
@@ -76,8 +93,15 @@ func (t *trace) add(step string) { t.steps = append(t.steps, step) }
 
 func (t *trace) String() string { return strings.Join(t.steps, " ") }
 
-func (plugin) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
-	traceOf(state).add("prefilter:" + pod.Metadata().Name())
+func (plugin) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+	t := traceOf(state)
+	t.add("prefilter:" + pod.Metadata().Name())
+	switch note(pod, "clone") {
+	case "opaque":
+		state.Write("trace", opaque{t})
+	case "panic":
+		t.trap = true
+	}
 	if note(pod, "nodes") == "snapshot" {
 		return &sched.PreFilterResult{NodeNames: sched.SnapshotNodeNames()}, nil
 	}

@@ -47,7 +47,7 @@ func say(pod core.Pod, n core.Node) string {
 	return strings.Join(words, " ")
 }
 
-func (picky) PreFilter(sched.CycleState, core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (picky) PreFilter(sched.CycleState, core.Pod, sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	return nil, nil
 }
 

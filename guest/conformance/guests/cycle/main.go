@@ -23,6 +23,11 @@ type memory struct {
 	reserved string
 }
 
+func (m *memory) Clone() sched.StateData {
+	clone := *m
+	return &clone
+}
+
 func memoryOf(state sched.CycleState) *memory {
 	m, _ := state.Read("memory")
 	return m.(*memory)
@@ -40,12 +45,10 @@ func here(node sched.NodeInfo, app string) (n int) {
 	return n
 }
 
-func (guest) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (guest) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	m := &memory{reserved: "nothing"}
-	for _, name := range sched.SnapshotNodeNames() {
-		if node, ok := sched.SnapshotNode(name); ok {
-			m.total += here(node, app(pod))
-		}
+	for _, node := range nodes.All {
+		m.total += here(node, app(pod))
 	}
 	state.Write("memory", m)
 	return nil, nil

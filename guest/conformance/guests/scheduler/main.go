@@ -23,7 +23,7 @@ func (g *guest) Configure() error {
 	return nil
 }
 
-func (g *guest) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (g *guest) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	labels := pod.Metadata().Labels()
 	if labels.Has("skip") {
 		return nil, sched.Skip()

@@ -11,7 +11,7 @@ import (
 
 type cycle struct{}
 
-func (cycle) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (cycle) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	zones := strings.Split(pod.Metadata().Annotations().Get("kubewasm.dev/zones"), ", ")
 	state.Write("zones", &zones)
 	return nil, nil

@@ -43,7 +43,7 @@ func (preemptor) SignPod(pod core.Pod) ([]sched.SignFragment, *sched.Status) {
 	return []sched.SignFragment{{Key: "team", Value: `{ "name": ` + strconv.Quote(team(pod)) + ` }`}}, nil
 }
 
-func (preemptor) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (preemptor) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	state.Write("there", map[string]int{})
 	return nil, nil
 }

@@ -24,7 +24,7 @@ func (z *zone) Configure() error {
 	return nil
 }
 
-func (z *zone) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (z *zone) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	switch pod.Metadata().Labels().Get("zone") {
 	case "":
 		return nil, sched.Skip()

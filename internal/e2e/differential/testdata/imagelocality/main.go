@@ -40,8 +40,8 @@ func (imageLocality) PreScore(state sched.CycleState, pod core.Pod, _ sched.Node
 }
 
 // PreFilter counts the nodes, which PreScore does not see.
-func (imageLocality) PreFilter(state sched.CycleState, _ core.Pod) (*sched.PreFilterResult, *sched.Status) {
-	state.Write("nodes", len(sched.SnapshotNodeNames()))
+func (imageLocality) PreFilter(state sched.CycleState, _ core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+	state.Write("nodes", nodes.Len())
 	return nil, nil
 }
 

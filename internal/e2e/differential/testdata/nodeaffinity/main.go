@@ -9,7 +9,7 @@ import (
 type nodeAffinity struct{}
 
 // PreFilter narrows the nodes down if every term names some.
-func (nodeAffinity) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (nodeAffinity) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	affinity := pod.Spec().Affinity().NodeAffinity()
 	if !affinity.HasRequiredDuringSchedulingIgnoredDuringExecution() {
 		for range pod.Spec().NodeSelector().All {

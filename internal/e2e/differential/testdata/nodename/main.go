@@ -8,7 +8,7 @@ import (
 
 type nodeName struct{}
 
-func (nodeName) PreFilter(_ sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (nodeName) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	if name := pod.Spec().NodeName(); name != "" {
 		return &sched.PreFilterResult{NodeNames: []string{name}}, nil
 	}

@@ -13,7 +13,7 @@ type port struct {
 	number       int32
 }
 
-func (nodePorts) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (nodePorts) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	var ports []port
 	for _, p := range pod.HostPorts() {
 		w := port{p.HostIP(), p.Protocol(), p.HostPort()}

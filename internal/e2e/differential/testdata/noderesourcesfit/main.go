@@ -31,7 +31,7 @@ const (
 	defaultMemory = 200 << 20
 )
 
-func (fit) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (fit) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	r := &request{}
 	for name, q := range pod.Requests() {
 		switch name {

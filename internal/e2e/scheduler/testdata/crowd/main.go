@@ -4,6 +4,8 @@
 package main
 
 import (
+	"maps"
+
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -15,21 +17,19 @@ const most = 2
 // count is how many Pods of the crowd each node has.
 type count map[string]int
 
+func (c count) Clone() sched.StateData { return maps.Clone(c) }
+
 func counted(pod core.Pod) bool { return pod.Metadata().Labels().Has("crowd") }
 
-func (crowd) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
+func (crowd) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	if !counted(pod) && !pod.Metadata().Annotations().Has("loop") {
 		return nil, sched.Skip()
 	}
 	n := count{}
-	for _, name := range sched.SnapshotNodeNames() {
-		node, ok := sched.SnapshotNode(name)
-		if !ok {
-			continue
-		}
+	for _, node := range nodes.All {
 		for _, p := range node.Pods() {
 			if counted(p) {
-				n[name]++
+				n[node.Node().Metadata().Name()]++
 			}
 		}
 	}

@@ -1,0 +1,268 @@
+// The topology-spread guest keeps Pods spread over zones, nodes, or whatever else a label of
+// nodes says, by the rules of the scheduler's own plugin PodTopologySpread: those of the
+// Pod's constraints that must be met (DoNotSchedule).
+package main
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+// topologySpread has no configuration.
+type topologySpread struct{}
+
+const key = "spread"
+
+// spread is what is known in a cycle.
+type spread struct {
+	affinity    core.RequiredNodeAffinity
+	constraints []constraint
+	counts      []counts // One for each constraint.
+}
+
+// Clone implements sched.StateData: what is counted changes, what the Pod wants does not.
+func (s *spread) Clone() sched.StateData {
+	clone := *s
+	clone.counts = slices.Clone(s.counts)
+	for i := range clone.counts {
+		clone.counts[i].pods = slices.Clone(clone.counts[i].pods)
+	}
+	return &clone
+}
+
+// constraint is one of the Pod's, with defaults for what it does not say.
+type constraint struct {
+	maxSkew, minDomains           int
+	topologyKey                   string
+	selector                      meta.Selector
+	ignoresAffinity, honorsTaints bool
+	// self is 1 if the Pod is one of those that are counted.
+	self int
+}
+
+// counts says how many Pods run in each domain.
+type counts struct {
+	// numbers are those of the domains, which are shared by all clones.
+	numbers map[string]int
+	pods    []int
+	// least are two domains with few Pods, the first with the fewest. A dry run changes
+	// one domain only, so that two are enough.
+	least [2]domain
+}
+
+type domain struct{ number, pods int }
+
+// add adds Pods to a domain.
+func (c *counts) add(name string, pods int) {
+	number, ok := c.numbers[name]
+	if !ok {
+		number = len(c.pods)
+		c.numbers[name] = number
+		c.pods = append(c.pods, 0)
+	}
+	c.pods[number] += pods
+}
+
+// rank finds the domains with the fewest Pods.
+func (c *counts) rank() {
+	c.least = [2]domain{{-1, math.MaxInt32}, {-1, math.MaxInt32}}
+	for number, pods := range c.pods {
+		c.update(number, pods)
+	}
+}
+
+// update notes that a domain has so many Pods now.
+func (c *counts) update(number, pods int) {
+	l := &c.least
+	switch {
+	case number == l[0].number:
+		l[0].pods = pods
+	case number == l[1].number:
+		l[1].pods = pods
+	case pods < l[0].pods:
+		l[0], l[1] = domain{number, pods}, l[0]
+	case pods < l[1].pods:
+		l[1] = domain{number, pods}
+	}
+	if l[0].pods > l[1].pods {
+		l[0], l[1] = l[1], l[0]
+	}
+}
+
+// PreFilter counts the Pods in each domain.
+func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+	constraints, err := constraintsOf(pod)
+	if err != nil {
+		return nil, sched.AsStatus(err)
+	}
+	if len(constraints) == 0 {
+		return nil, sched.NewStatus(sched.CodeSkip)
+	}
+	s := &spread{affinity: pod.RequiredNodeAffinity(), constraints: constraints, counts: make([]counts, len(constraints))}
+	for i := range s.counts {
+		s.counts[i].numbers = map[string]int{}
+	}
+	namespace := pod.Metadata().Namespace()
+	for _, node := range nodes.All {
+		if !s.has(node.Node()) {
+			continue
+		}
+		for i := range s.constraints {
+			c := &s.constraints[i]
+			if c.includes(s, pod, node.Node()) {
+				s.counts[i].add(c.domainOf(node.Node()), c.count(node, namespace))
+			}
+		}
+	}
+	for i := range s.counts {
+		s.counts[i].rank()
+	}
+	state.Write(key, s)
+	return nil, nil
+}
+
+// constraintsOf returns the constraints that must be met.
+func constraintsOf(pod core.Pod) (list []constraint, err error) {
+	for _, t := range pod.Spec().TopologySpreadConstraints() {
+		if t.WhenUnsatisfiable() != core.DoNotSchedule {
+			continue
+		}
+		c := constraint{maxSkew: int(t.MaxSkew()), minDomains: 1, topologyKey: t.TopologyKey()}
+		if t.HasMinDomains() {
+			c.minDomains = int(t.MinDomains())
+		}
+		c.ignoresAffinity = t.NodeAffinityPolicy() == core.NodeInclusionPolicyIgnore
+		c.honorsTaints = t.NodeTaintsPolicy() == core.NodeInclusionPolicyHonor
+		if c.selector, err = t.ParseSelector(pod); err != nil {
+			return nil, err
+		}
+		if c.selector.Matches(pod.Metadata().Labels()) {
+			c.self = 1
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// has reports whether a node is in a domain of each constraint.
+func (s *spread) has(node core.Node) bool {
+	labels := node.Metadata().Labels()
+	for i := range s.constraints {
+		if !labels.Has(s.constraints[i].topologyKey) {
+			return false
+		}
+	}
+	return true
+}
+
+// includes reports whether what runs on a node counts.
+func (c *constraint) includes(s *spread, pod core.Pod, node core.Node) bool {
+	if !c.ignoresAffinity {
+		// Terms that make no sense match no node, as in the scheduler.
+		if matches, _ := s.affinity.Matches(node); !matches {
+			return false
+		}
+	}
+	if c.honorsTaints {
+		if _, found := core.FindUntolerated(node.Spec().Taints(), pod.Spec().Tolerations()); found {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *constraint) domainOf(node core.Node) string {
+	return node.Metadata().Labels().Get(c.topologyKey)
+}
+
+// count counts the Pods of a node that the constraint is about.
+func (c *constraint) count(node sched.NodeInfo, namespace string) (n int) {
+	if c.selector.Empty() {
+		return 0 // As in the scheduler.
+	}
+	for _, pod := range node.Pods() {
+		m := pod.Metadata()
+		if c.selector.Matches(m.Labels()) && m.Namespace() == namespace && !m.HasDeletionTimestamp() {
+			n++
+		}
+	}
+	return n
+}
+
+// AddPod counts one Pod more.
+func (topologySpread) AddPod(state sched.CycleState, pod, added core.Pod, node sched.NodeInfo) *sched.Status {
+	return change(state, pod, added, node.Node(), 1)
+}
+
+// RemovePod counts one Pod less.
+func (topologySpread) RemovePod(state sched.CycleState, pod, removed core.Pod, node sched.NodeInfo) *sched.Status {
+	return change(state, pod, removed, node.Node(), -1)
+}
+
+func change(state sched.CycleState, pod, changed core.Pod, node core.Node, by int) *sched.Status {
+	s, status := of(state)
+	if status != nil || changed.Metadata().Namespace() != pod.Metadata().Namespace() || !s.has(node) {
+		return status
+	}
+	for i := range s.constraints {
+		c, counts := &s.constraints[i], &s.counts[i]
+		if !c.selector.Matches(changed.Metadata().Labels()) || !c.includes(s, pod, node) {
+			continue
+		}
+		name := c.domainOf(node)
+		number, ok := counts.numbers[name]
+		if !ok { // Of a node that PreFilter has not seen. Clones share the numbers.
+			counts.numbers, number = maps.Clone(counts.numbers), len(counts.pods)
+			counts.numbers[name] = number
+			counts.pods = append(counts.pods, 0)
+		}
+		counts.pods[number] += by
+		counts.update(number, counts.pods[number])
+	}
+	return nil
+}
+
+func of(state sched.CycleState) (*spread, *sched.Status) {
+	v, ok := state.Read(key)
+	if !ok {
+		return nil, sched.NewStatus(sched.CodeError, "PreFilter has not run")
+	}
+	return v.(*spread), nil
+}
+
+// Filter refuses nodes of domains that have too many Pods already.
+func (topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
+	s, status := of(state)
+	if status != nil {
+		return status
+	}
+	labels := node.Node().Metadata().Labels()
+	for i := range s.constraints {
+		c, counts := &s.constraints[i], &s.counts[i]
+		name, ok := labels.Lookup(c.topologyKey)
+		if !ok {
+			return sched.UnschedulableAndUnresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
+		}
+		least := counts.least[0].pods
+		if len(counts.pods) < c.minDomains {
+			least = 0
+		}
+		pods := 0
+		if number, ok := counts.numbers[name]; ok {
+			pods = counts.pods[number]
+		}
+		if pods+c.self-least > c.maxSkew {
+			return sched.Unschedulable("node(s) didn't match pod topology spread constraints")
+		}
+	}
+	return nil
+}
+
+func init() { sched.Register(topologySpread{}) }
+
+func main() {}
