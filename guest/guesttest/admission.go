@@ -7,11 +7,13 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	adapter "github.com/kubewasm/kubewasm/admission"
@@ -60,10 +62,12 @@ type Verdict struct {
 	// Failed says that the plugin could not decide; Message says why.
 	Failed bool
 	// Code and Reason are those of a denial, with what the host fills in: 403
-	// Forbidden, or 422 Invalid for field errors.
+	// Forbidden, or 422 without a reason for field errors. With the reason Invalid,
+	// kubectl would hide who denied; the host says 422 instead.
 	Code   int
 	Reason string
-	// Message is the plugin's own, without its field errors.
+	// Message is the plugin's own, without its field errors; empty if one of them
+	// says the same.
 	Message string
 	// FieldErrors are as users see them: "spec.replicas: Required value: …".
 	FieldErrors      []string
@@ -181,15 +185,23 @@ func verdictOf(r *admission.Response) Verdict {
 	}
 	for _, e := range r.FieldErrors() {
 		v.FieldErrors = append(v.FieldErrors, e.Error())
+		if e.Detail == v.Message {
+			v.Message = ""
+		}
 	}
+	const invalid = string(metav1.StatusReasonInvalid)
+	v.Reason = string(r.Reason())
 	if v.Code = r.Code(); v.Code == 0 {
 		v.Code = http.StatusForbidden
-		if len(v.FieldErrors) != 0 {
+		if len(v.FieldErrors) != 0 || v.Reason == invalid {
 			v.Code = http.StatusUnprocessableEntity
 		}
 	}
-	if v.Reason = string(r.Reason()); v.Reason == "" {
+	if v.Reason == "" {
 		v.Reason = string(apierrors.NewGenericServerResponse(v.Code, "", schema.GroupResource{}, "", "", 0, false).ErrStatus.Reason)
+	}
+	if v.Reason == invalid {
+		v.Reason = ""
 	}
 	return v
 }
@@ -211,21 +223,24 @@ func (a *Admission) hosted(r *admissionv1.AdmissionResponse) Verdict {
 		v.Failed, v.Message = true, strings.TrimPrefix(message, "could not decide: ")
 		return v
 	}
-	v.Code, v.Reason, v.Message = int(r.Result.Code), string(r.Result.Reason), r.Result.Message
+	v.Code, v.Reason, v.Message = int(r.Result.Code), string(r.Result.Reason), strings.TrimPrefix(r.Result.Message, a.module.name+": ")
 	if r.Result.Details != nil {
 		for _, cause := range r.Result.Details.Causes {
-			text := cause.Message
+			text := strings.TrimSuffix(cause.Message, " (policy "+a.module.name+")")
 			if cause.Field != "" {
 				text = cause.Field + ": " + text
 			}
 			v.FieldErrors = append(v.FieldErrors, text)
 		}
 	}
-	switch all := strings.Join(v.FieldErrors, "; "); {
-	case v.Message == all, v.Message == "no reason given":
+	for _, text := range slices.Backward(v.FieldErrors) {
+		if v.Message == text {
+			v.Message = ""
+		}
+		v.Message = strings.TrimSuffix(v.Message, "; "+text)
+	}
+	if v.Message == "no reason given" {
 		v.Message = ""
-	case all != "":
-		v.Message = strings.TrimSuffix(v.Message, "; "+all)
 	}
 	return v
 }
