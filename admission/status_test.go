@@ -68,4 +68,3 @@ func TestDenialsNameTheirPolicy(t *testing.T) {
 		})
 	}
 }
-

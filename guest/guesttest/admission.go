@@ -25,7 +25,9 @@ import (
 type Admission struct {
 	native *native
 	module *module
-	loaded *adapter.Engine
+	// loaded is the guest in a host, and engine asks it.
+	loaded *adapter.Plugin
+	engine *adapter.Engine
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
@@ -53,7 +55,7 @@ func (a *Admission) TryConfigure(t testing.TB, configuration string) (*Admission
 		return nil, refusal(t, err)
 	}
 	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Admission{nil, a.module, adapter.NewEngine(p)}, nil
+	return &Admission{module: a.module, loaded: p, engine: adapter.NewEngine(p)}, nil
 }
 
 // Verdict is what becomes of a request.
@@ -78,27 +80,33 @@ type Verdict struct {
 	Object string
 }
 
-// Create asks about the creation of the object in manifest, YAML or JSON with
-// apiVersion and kind.
+// Create asks Validate about the creation of the object in manifest, YAML or JSON with
+// apiVersion and kind. The test fails if the plugin does not validate: [Admission.Mutate]
+// is for one that only mutates.
 func (a *Admission) Create(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	return a.validate(t, reviewOf(t, manifest))
 }
 
-// Review asks about an AdmissionReview, as the API server sends it.
+// Review asks Validate about an AdmissionReview, as the API server sends it. The test
+// fails if the plugin does not validate.
 func (a *Admission) Review(t testing.TB, review string) Verdict {
 	t.Helper()
 	return a.validate(t, []byte(review))
 }
 
 // Mutate lets the plugin change the object in manifest, YAML or JSON with apiVersion
-// and kind, that is to be created.
+// and kind, that is to be created. The test fails if the plugin does not mutate.
 func (a *Admission) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, reviewOf(t, manifest))
 	if a.native != nil {
 		patch := admission.NewPatch(native.Object())
-		response := as[admission.Mutator](t, a.native.plugin, "Mutate").Mutate(native, patch)
+		mutator, ok := a.native.plugin.(admission.Mutator)
+		if !ok {
+			t.Fatal(noMutator)
+		}
+		response := mutator.Mutate(native, patch)
 		if err := patch.Err(); err != nil && response.Allowed() {
 			response = admission.Errored(err)
 		}
@@ -108,7 +116,10 @@ func (a *Admission) Mutate(t testing.TB, manifest string) Verdict {
 		}
 		return v
 	}
-	response := a.loaded.Mutate(context.Background(), hosted)
+	if !a.loaded.Mutates() {
+		t.Fatal(noMutator)
+	}
+	response := a.engine.Mutate(context.Background(), hosted)
 	v := a.hosted(response)
 	if len(response.Patch) != 0 {
 		object, err := jsonpatch.Apply(hosted.Object.Raw, response.Patch)
@@ -146,10 +157,23 @@ func (a *Admission) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
-		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(native))
+		validator, ok := a.native.plugin.(admission.Validator)
+		if !ok {
+			t.Fatal(noValidator)
+		}
+		return verdictOf(validator.Validate(native))
 	}
-	return a.hosted(a.loaded.Validate(context.Background(), hosted))
+	if !a.loaded.Validates() {
+		t.Fatal(noValidator)
+	}
+	return a.hosted(a.engine.Validate(context.Background(), hosted))
 }
+
+// A host does not ask a plugin for what it does not implement, and the request passes.
+const (
+	noValidator = "the plugin does not validate, it only mutates: ask it by Mutate"
+	noMutator   = "the plugin does not mutate, it only validates: ask it by Create or Review"
+)
 
 // request reads a review for the plugin, which it configures if nobody did: for
 // the native one or for the one in a host.
