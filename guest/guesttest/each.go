@@ -11,12 +11,11 @@ import (
 	"reflect"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // Plugin is a plugin under test, by the kind of what it extends.
@@ -130,12 +129,15 @@ func json(t testing.TB, configuration string) []byte {
 	if configuration == "" {
 		return nil
 	}
-	data, err := yaml.YAMLToJSONStrict([]byte(configuration))
+	data, err := manifest.JSON([]byte(configuration))
 	if err != nil {
 		t.Fatalf("read configuration: %v", err)
 	}
 	return data
 }
+
+// decode decodes the object in a manifest strictly.
+func decode(text string, to any) error { return manifest.Decode([]byte(text), to) }
 
 // refusal returns what the plugin said of its configuration: the host's error
 // names the plugin too, which natively nobody knows. Any other err is of the

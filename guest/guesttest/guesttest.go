@@ -9,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/admission"
@@ -38,7 +37,7 @@ func viewOf(t testing.TB, pod *corev1.Pod) core.Pod {
 func Node(t testing.TB, manifest string) core.Node {
 	t.Helper()
 	var node corev1.Node
-	if err := yaml.UnmarshalStrict([]byte(manifest), &node); err != nil {
+	if err := decode(manifest, &node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
 	raw, err := codec.Node(&node)

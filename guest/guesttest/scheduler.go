@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -195,7 +194,7 @@ func (s *Scheduler) Begin(t testing.TB, manifest string) *Cycle {
 func readPod(t testing.TB, manifest string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+	if err := decode(manifest, pod); err != nil {
 		t.Fatalf("read Pod: %v", err)
 	}
 	return pod
@@ -229,7 +228,7 @@ func (r *running) hostedNode(t testing.TB, text string) fwk.NodeInfo {
 		return n
 	}
 	node := &corev1.Node{}
-	if err := yaml.UnmarshalStrict([]byte(text), node); err != nil {
+	if err := decode(text, node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
 	return framework.NewNodeInfo(node)
