@@ -33,6 +33,26 @@ func goBlocks(t *testing.T) []string {
 	}
 }
 
+// deleteTest asks the admission plugin about a Pod that goes: a request of that kind has
+// no object, and whoever copies the plugin would not get rid of a Pod again.
+const deleteTest = `package main
+
+import (
+	"testing"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest"
+)
+
+func TestDelete(t *testing.T) {
+	guesttest.Each(t, owner{}, func(t *testing.T, p *guesttest.Admission) {
+		got := p.Review(t, "{\"apiVersion\": \"admission.k8s.io/v1\", \"kind\": \"AdmissionReview\", \"request\": {\"uid\": \"1\", \"operation\": \"DELETE\", \"object\": null, \"oldObject\": {\"metadata\": {\"name\": \"web\"}}}}")
+		if !got.Allowed {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+`
+
 func TestPlugins(t *testing.T) {
 	blocks := goBlocks(t)
 	root, err := filepath.Abs("../..")
@@ -73,6 +93,11 @@ func TestPlugins(t *testing.T) {
 					"replace github.com/kubewasm/kubewasm => " + root + "\n",
 			} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.name == "admission" {
+				if err := os.WriteFile(filepath.Join(dir, "delete_test.go"), []byte(deleteTest), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
