@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -88,6 +89,8 @@ type BodyError struct {
 	// client has too many, and 503 if all clients together have.
 	Code    int
 	message string
+	// beginning is how a body that is too long begins.
+	beginning []byte
 }
 
 // Error implements error.
@@ -105,7 +108,7 @@ func (e *BodyError) Answer(w http.ResponseWriter, contentType, text string) {
 }
 
 func bodyError(code int, format string, args ...any) *BodyError {
-	return &BodyError{code, fmt.Sprintf(format, args...)}
+	return &BodyError{Code: code, message: fmt.Sprintf(format, args...)}
 }
 
 // DropBody makes the answer to a request the last of its connection, and ends the wait
@@ -136,18 +139,48 @@ func (b *Body) Release() { b.free(b.mine) }
 // releases the body when the request is answered. If there is an error, the answer is
 // that of [BodyError.Answer].
 func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (*Body, *BodyError) {
-	if r.ContentLength > limit {
-		return nil, bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
-	}
-	if r.ContentLength >= b.limits.Bytes {
-		return nil, bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
-	}
 	body := &Body{bodies: b, connection: r.RemoteAddr, address: addressOf(r.RemoteAddr)}
-	if err := body.read(ctx, w, r, limit); err != nil {
+	var err *BodyError
+	switch {
+	case r.ContentLength > limit:
+		err = bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
+	case r.ContentLength >= b.limits.Bytes:
+		err = bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
+	default:
+		err = body.read(ctx, w, r, limit)
+		if err == nil {
+			return body, nil
+		}
+		if err.Code == http.StatusRequestEntityTooLarge {
+			err.beginning = bytes.Clone(body.Bytes[:min(len(body.Bytes), beginningBytes)])
+		}
 		body.Release()
 		return nil, err
 	}
-	return body, nil
+	if r.Header.Get("Expect") == "" { // The rest would be on its way, too.
+		err.beginning = body.begin(ctx, w, r)
+		body.Release()
+	}
+	return nil, err
+}
+
+// beginningBytes is how much of a body that is too long is looked at: in a review, what
+// it is about comes first, and then the user's groups.
+const beginningBytes = 16 << 10
+
+// begin returns how a body begins: what has come of it when beginningBytes have, or the
+// time that a body waits for memory is over.
+func (b *Body) begin(ctx context.Context, w http.ResponseWriter, r *http.Request) []byte {
+	if b.hold(ctx, beginningBytes, true) != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.bodies.limits.Wait)
+	defer cancel()
+	from, stop := limitTime(ctx, w, r.Body)
+	defer stop()
+	beginning := make([]byte, beginningBytes)
+	n, _ := io.ReadFull(from, beginning) // What has come is all there is to tell by.
+	return beginning[:n]
 }
 
 // addressOf returns what the connections from one host have in common.
@@ -165,10 +198,8 @@ func addressOf(remote string) netip.Prefix {
 }
 
 func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) *BodyError {
-	deadline := time.Now().Add(b.bodies.limits.Timeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
+	arriving, cancel := context.WithTimeout(ctx, b.bodies.limits.Timeout)
+	defer cancel()
 	// All of a body that says how long it is, and one byte to find its end.
 	most := limit
 	if r.ContentLength >= 0 {
@@ -177,10 +208,9 @@ func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	if err := b.hold(ctx, min(most+1, firstRead), true); err != nil {
 		return err
 	}
-	// A writer that is no connection has no deadline.
-	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(deadline)
-	from := http.MaxBytesReader(w, r.Body, limit)
+	timed, stop := limitTime(arriving, w, r.Body)
+	defer stop()
+	from := http.MaxBytesReader(w, timed, limit)
 	for {
 		if have := int64(len(b.Bytes)); have > most {
 			return bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
@@ -195,8 +225,6 @@ func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 		case err == nil:
 			continue
 		case err == io.EOF:
-			// What comes after it is not of the body.
-			_ = connection.SetReadDeadline(time.Time{})
 			return nil
 		}
 		var tooLarge *http.MaxBytesError
@@ -210,6 +238,73 @@ func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 		}
 		return bodyError(http.StatusBadRequest, "read body: %v", err)
 	}
+}
+
+// limitTime returns a body whose Read ends with ctx, by [os.ErrDeadlineExceeded]. stop is
+// called when no more is read of it.
+func limitTime(ctx context.Context, w http.ResponseWriter, body io.ReadCloser) (_ io.ReadCloser, stop func()) {
+	deadline, _ := ctx.Deadline()
+	connection := http.NewResponseController(w)
+	if connection.SetReadDeadline(deadline) == nil {
+		// What comes after the body is not of it.
+		return body, func() { _ = connection.SetReadDeadline(time.Time{}) }
+	}
+	// The writer hides the connection: that of a middleware without Unwrap, or of a
+	// test. Whatever becomes of the read, the request ends in time.
+	t := &timedBody{ctx: ctx, ReadCloser: body, reads: make(chan timedRead), stopped: make(chan struct{})}
+	go t.run()
+	return t, func() { close(t.stopped) }
+}
+
+// timedBody is a body that another goroutine reads.
+type timedBody struct {
+	io.ReadCloser
+	ctx     context.Context
+	reads   chan timedRead
+	stopped chan struct{}
+	// rest is what has come and was not read from here.
+	rest timedRead
+}
+
+type timedRead struct {
+	bytes []byte
+	err   error
+}
+
+// timedReadBytes is the memory of such a body beside its own.
+const timedReadBytes = 16 << 10
+
+func (t *timedBody) run() {
+	// Two buffers: the reader may have one of them.
+	var buffers [2][timedReadBytes]byte
+	for i := 0; ; i++ {
+		buffer := buffers[i%2][:]
+		n, err := t.ReadCloser.Read(buffer)
+		select {
+		case t.reads <- timedRead{buffer[:n], err}:
+		case <-t.stopped:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader.
+func (t *timedBody) Read(p []byte) (int, error) {
+	if len(t.rest.bytes) == 0 && t.rest.err == nil {
+		select {
+		case t.rest = <-t.reads:
+		case <-t.ctx.Done():
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	n := copy(p, t.rest.bytes)
+	if t.rest.bytes = t.rest.bytes[n:]; len(t.rest.bytes) != 0 {
+		return n, nil
+	}
+	return n, t.rest.err
 }
 
 // hold gives the body memory for n bytes instead of what it has, when that is within

@@ -419,7 +419,7 @@ func TestRego(t *testing.T) {
 		want := allowed()
 		want.Warnings = []string{"container a: the tag latest may be another image tomorrow"}
 		compare(t, want, e.Validate(t.Context(), pod(`{"team":"a"}`, `[{"name":"a","image":"registry.example.com/a:latest"}]`)))
-		compare(t, denied(422, "Invalid", `container 0: image nginx comes from nowhere, missing label "team"`), e.Validate(t.Context(), pod(`{}`, `[{"image":"nginx"}]`)))
+		compare(t, denied(422, "", `container 0: image nginx comes from nowhere, missing label "team"`), e.Validate(t.Context(), pod(`{}`, `[{"image":"nginx"}]`)))
 	})
 	t.Run("OPA, a set of messages", func(t *testing.T) {
 		e := policy("deny", "kubernetes/admission/deny", "", false)
@@ -552,7 +552,7 @@ func TestDialectsGetWholeRequests(t *testing.T) {
 	var got struct {
 		Request admissionv1.AdmissionRequest `json:"request"`
 	}
-	if err := json.Unmarshal([]byte(e.Validate(t.Context(), r).Result.Message), &got); err != nil {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(e.Validate(t.Context(), r).Result.Message, "policy: ")), &got); err != nil {
 		t.Fatal(err)
 	}
 	want, err := json.Marshal(r)

@@ -236,9 +236,10 @@ func (r *pooledRequest) free() {
 //
 // The answer's status has the code and the reason of the first policy that
 // denies, in the order of the engine, or 500 InternalError if none denies and
-// one fails; it has the messages of all, and, when the engine has several
-// policies, the policy's name before each. Field errors are the causes of the
-// status. Warnings and audit annotations of all policies are kept, also of those
+// one fails; it has the messages of all, with the policy's name before each. Field
+// errors are the causes of the status; they are in the message, too, which is what
+// kubectl prints. A code of 422 has no reason: with reason Invalid, kubectl would print
+// the causes alone. Warnings and audit annotations of all policies are kept, also of those
 // that allow, within what an API server takes: each warning once, without
 // control characters, cut at 256 runes and 4,096 in all; each annotation under
 // "<policy>.<key>", with "_" for what a qualified name may not have, cut at 63
@@ -260,9 +261,9 @@ func validate(ctx context.Context, request *admissionv1.AdmissionRequest, polici
 		if !asked || v.failure == nil && v.Allowed && v.Result == nil {
 			return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 		}
-		return answer(request, false, []said{{policies[0], v}})
+		return answer(request, []said{{policies[0], v}})
 	}
-	return answer(request, len(policies) > 1, askAll(ctx, policies, &req.Request))
+	return answer(request, askAll(ctx, policies, &req.Request))
 }
 
 // said is the verdict of a policy.
@@ -312,9 +313,8 @@ func askAll(ctx context.Context, policies []Policy, req *dialect.Request) []said
 	return slices.DeleteFunc(verdicts, func(s said) bool { return s.policy == nil })
 }
 
-// answer makes one answer of the policies' verdicts. several says that messages
-// need the name of their policy.
-func answer(request *admissionv1.AdmissionRequest, several bool, verdicts []said) *admissionv1.AdmissionResponse {
+// answer makes one answer of the policies' verdicts.
+func answer(request *admissionv1.AdmissionRequest, verdicts []said) *admissionv1.AdmissionResponse {
 	var (
 		messages []string
 		status   *metav1.Status // Of the first denial.
@@ -336,12 +336,9 @@ func answer(request *admissionv1.AdmissionRequest, several bool, verdicts []said
 			if status == nil {
 				status = denial(v)
 			}
-			causes = append(causes, causesOf(v)...)
-			message := messageOf(v)
-			if several {
-				message = name + ": " + message
-			}
-			messages = append(messages, message)
+			causes = append(causes, causesOf(name, v)...)
+			// A cluster's user does not know how many policies a webhook has.
+			messages = append(messages, name+": "+messageOf(v))
 		}
 		if v.Result != nil {
 			for _, w := range v.Result.Warnings {

@@ -65,12 +65,11 @@ func Example() {
 	// "allowed":false,
 	// "status":{"metadata":{},
 	// "status":"Failure",
-	// "message":"metadata.labels[owner]: Required value: every Pod must have it",
-	// "reason":"Invalid",
+	// "message":"required-labels: metadata.labels[owner]: Required value: every Pod must have it",
 	// "details":{"name":"web",
 	// "kind":"Pod",
 	// "causes":[{"reason":"FieldValueRequired",
-	// "message":"Required value: every Pod must have it",
+	// "message":"Required value: every Pod must have it (policy required-labels)",
 	// "field":"metadata.labels[owner]"}]},
 	// "code":422}}}
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"mime"
@@ -11,16 +12,17 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Handler serves a [Validator] or a [Mutator] as an admission webhook of
 // admission.k8s.io/v1: POST of an AdmissionReview in JSON, whatever the path.
 //
 // A review is answered with 200 and a review, whether it is admitted or not.
-// Anything else gets one line of text: 405 for another method, 415 for another
-// media type, 413 for a body that is too long, 408 for one that does not come in
-// time, 429 or 503 with Retry-After if others have the memory for bodies, 400 for
-// one that is not a review with a request and a uid.
+// Anything else gets a Status, see [WriteStatus]: 405 for another method, 415 for
+// another media type or an encoded body, 413 for a body that is too long, 408 for one
+// that does not come in time, 429 or 503 with Retry-After if others have the memory
+// for bodies, 400 for one that is not a review with a request and a uid.
 //
 // The query's timeout, which the API server sends, becomes the context's
 // deadline, less a tenth of it for the way back, 50 ms at least and 500 ms at
@@ -37,18 +39,33 @@ type Handler struct {
 	// Bodies bounds the memory of bodies over all requests. nil is one that all
 	// handlers without one share, with the default limits.
 	Bodies *Bodies
-	// Logger receives panics and answers that could not be written; nil drops
-	// them.
+	// Logger receives panics, answers that could not be written, and which objects
+	// are in reviews that are too long; nil drops them.
 	Logger *slog.Logger
 	// Panicked is called after a panic, to count it; nil is not called.
 	Panicked func()
 }
 
+// What a review may hold of objects that an API server can store.
+const (
+	// storedBytes is the longest message that an API server sends to etcd, whatever
+	// etcd's own limit is (1.5 MiB by default): go.etcd.io/etcd/client/v3 has it as
+	// defaultMaxCallSendMsgSize, and k8s.io/apiserver's storage/storagebackend/factory
+	// sets no other.
+	storedBytes = 2 << 20
+	// expansion is how many bytes of JSON one that is stored may become: encoding/json
+	// writes '<', '>', '&', control characters and bytes that are no UTF-8 as \u003c.
+	expansion = 6
+	// envelopeBytes is room for the rest: users with their groups come in headers, of
+	// which an API server reads 1 MiB.
+	envelopeBytes = 1 << 20
+)
+
 const (
 	// DefaultMaxBodyBytes is what a review may have unless the Handler says
-	// otherwise: the API server takes objects of 3 MiB, and a review may hold
-	// two of them.
-	DefaultMaxBodyBytes = 7 << 20
+	// otherwise, 25 MiB: any object that an API server can store fits, and so does
+	// the one before it, which an update sends along.
+	DefaultMaxBodyBytes = 2*expansion*storedBytes + envelopeBytes
 	// DefaultTimeout is how long a request may take that says nothing of a
 	// timeout: the API server's default.
 	DefaultTimeout = 10 * time.Second
@@ -66,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	timeout, refused := h.check(w, r)
 	if refused != nil {
 		DropBody(w)
-		http.Error(w, refused.message, refused.code)
+		WriteStatus(w, refused.code, refused.message)
 		return
 	}
 	// The time that the body takes counts too.
@@ -76,16 +93,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if bodies == nil {
 		bodies = sharedBodies
 	}
-	body, unread := bodies.Read(ctx, w, r, cmp.Or(h.MaxBodyBytes, DefaultMaxBodyBytes))
+	limit := cmp.Or(h.MaxBodyBytes, DefaultMaxBodyBytes)
+	body, unread := bodies.Read(ctx, w, r, limit)
 	if unread != nil {
-		unread.Answer(w, "text/plain; charset=utf-8", unread.Error()+"\n")
+		message := unread.Error()
+		if unread.Code == http.StatusRequestEntityTooLarge {
+			message = h.tooLong(unread, r.ContentLength, limit)
+		}
+		unread.Answer(w, jsonContent[0], string(statusBody(unread.Code, message)))
 		return
 	}
 	// The request refers to the body.
 	defer body.Release()
 	request, layout, err := decodeReview(body.Bytes)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	ctx = layoutContext{ctx, &layout}
@@ -100,7 +122,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if marshalErr != nil {
 		// Only strings and numbers are in it, so this is not for the client.
 		h.log("encode admission review", "uid", request.UID, "err", marshalErr)
-		http.Error(w, "encode admission review: "+marshalErr.Error(), http.StatusInternalServerError)
+		WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
 		return
 	}
 	w.Header()["Content-Type"] = jsonContent
@@ -116,6 +138,38 @@ func (h *Handler) log(msg string, args ...any) {
 	if h.Logger != nil {
 		h.Logger.Error(msg, args...)
 	}
+}
+
+// WriteStatus answers a request about which there is no review: with the code and a
+// Status of the Kubernetes API in JSON, on one line. An API server drops a text, and
+// tells its client that there was no more information; of a Status it hands the message
+// on: failed calling webhook "…": failed to call webhook: <message>.
+func WriteStatus(w http.ResponseWriter, code int, message string) {
+	w.Header()["Content-Type"] = jsonContent
+	w.WriteHeader(code)
+	_, _ = w.Write(statusBody(code, message)) // The client is gone, and there is no other to tell.
+}
+
+func statusBody(code int, message string) []byte {
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Message: message, Reason: reasons[int32(code)], Code: int32(code),
+	})
+	if err != nil {
+		panic(err) // It has strings and numbers.
+	}
+	return append(text, '\n')
+}
+
+// tooLong notes that a review is too long, and returns what to tell of it. length is
+// what was announced.
+func (h *Handler) tooLong(e *BodyError, length, limit int64) string {
+	about := subjectOf(e.beginning)
+	if h.Logger != nil {
+		h.Logger.Error("review is too long", "uid", about.uid, "kind", about.kind, "namespace", about.namespace, "name", about.name,
+			"operation", about.operation, "bytes", length, "limit", limit, "err", e)
+	}
+	return fmt.Sprintf("the review of %s is too long: %s; make the object smaller, or raise the webhook's limits for reviews", about, e)
 }
 
 // httpError is an answer that is not a review.
@@ -138,6 +192,10 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 		if media, _, err := mime.ParseMediaType(contentType); err != nil || media != jsonContent[0] {
 			return 0, refuse(http.StatusUnsupportedMediaType, "content type is %q, want application/json", contentType)
 		}
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		w.Header().Set("Accept-Encoding", "identity")
+		return 0, refuse(http.StatusUnsupportedMediaType, "content encoding is %q, want none", encoding)
 	}
 	timeout, err := timeoutOf(r)
 	if err != nil {

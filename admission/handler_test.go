@@ -93,7 +93,7 @@ func TestHandlerServesAGuest(t *testing.T) {
 
 	got = postReview(t, url, review("uid-2", `{"metadata":{},"spec":{"containers":[{"image":"nginx"}]}}`))
 	const label, image = "metadata.labels[owner]: Required value: every Pod must have it", `spec.containers[0].image: Invalid value: "nginx": must come from registry.example.com/`
-	if got.UID != "uid-2" || got.Allowed || got.Result.Code != 422 || got.Result.Message != label+"; "+image || len(got.Result.Details.Causes) != 2 {
+	if got.UID != "uid-2" || got.Allowed || got.Result.Code != 422 || got.Result.Message != "labels: "+label+"; "+image || len(got.Result.Details.Causes) != 2 {
 		t.Errorf("answer is %+v", got)
 	}
 
@@ -106,7 +106,8 @@ func TestHandlerServesAGuest(t *testing.T) {
 func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 	handler := &admission.Handler{Validator: allowAll}
 	url := serve(t, handler)
-	eightMiB := review("uid-1", `"`+strings.Repeat("x", 8<<20)+`"`)
+	long := review("uid-1", `"`+strings.Repeat("x", admission.DefaultMaxBodyBytes)+`"`)
+	const tooLong = "the review of Pod shop/web (CREATE) is too long: %s; make the object smaller, or raise the webhook's limits for reviews"
 	tests := []struct {
 		name        string
 		contentType string
@@ -117,8 +118,8 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 		{"other media type", "application/yaml", strings.NewReader("{}"), 415, `content type is "application/yaml", want application/json`},
 		{"no media type", "", strings.NewReader("{}"), 415, `content type is "", want application/json`},
 		{"malformed media type", "application/json;;", strings.NewReader("{}"), 415, `content type is "application/json;;", want application/json`},
-		{"8 MiB, announced", "application/json", strings.NewReader(eightMiB), 413, fmt.Sprintf("body has %d bytes, more than 7340032", len(eightMiB))},
-		{"8 MiB, in chunks", "application/json", io.MultiReader(strings.NewReader(eightMiB)), 413, "body has more than 7340032 bytes"},
+		{"too long, announced", "application/json", strings.NewReader(long), 413, fmt.Sprintf(tooLong, fmt.Sprintf("body has %d bytes, more than 26214400", len(long)))},
+		{"too long, in chunks", "application/json", io.MultiReader(strings.NewReader(long)), 413, fmt.Sprintf(tooLong, "body has more than 26214400 bytes")},
 		{"nothing", "application/json", strings.NewReader(""), 400, "decode admission review: unexpected end of JSON input"},
 		{"no JSON", "application/json", strings.NewReader("hello"), 400, "decode admission review: invalid character 'h' looking for beginning of value"},
 		{"cut off", "application/json", strings.NewReader(review("u", "{}")[:50]), 400, "decode admission review: unexpected end of JSON input"},
@@ -136,8 +137,8 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			code, out := post(t, url, test.contentType, test.body)
-			if code != test.wantCode || out != test.want+"\n" {
-				t.Errorf("answer is %d %q, want %d %q", code, out, test.wantCode, test.want)
+			if got := statusOf(t, code, out); code != test.wantCode || got != test.want {
+				t.Errorf("answer is %d %q, want %d %q", code, got, test.wantCode, test.want)
 			}
 		})
 	}
@@ -151,24 +152,44 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 			t.Errorf("answer is %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
 		}
 	})
+	t.Run("encoded body", func(t *testing.T) {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("\x1f\x8b"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if got := statusOf(t, w.Code, w.Body.String()); w.Code != 415 || got != `content encoding is "gzip", want none` || w.Header().Get("Accept-Encoding") != "identity" {
+			t.Errorf("answer is %d %q, %v", w.Code, got, w.Header())
+		}
+	})
 	t.Run("body that ends early", func(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), &failingReader{}))
 		r.Header.Set("Content-Type", "application/json")
 		r.ContentLength = 9
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if w.Code != 400 || w.Body.String() != "body is cut off after 1 of 9 bytes\n" {
-			t.Errorf("answer is %d %q", w.Code, w.Body)
+		if got := statusOf(t, w.Code, w.Body.String()); w.Code != 400 || got != "body is cut off after 1 of 9 bytes" {
+			t.Errorf("answer is %d %q", w.Code, got)
 		}
 	})
 	t.Run("bad timeout", func(t *testing.T) {
 		for _, timeout := range []string{"soon", "-1s", "0s", "10"} {
 			code, out := post(t, url+"?timeout="+timeout, "application/json", strings.NewReader(review("u", "{}")))
-			if want := fmt.Sprintf("timeout is %q, want a duration such as 10s\n", timeout); code != 400 || out != want {
+			if want := fmt.Sprintf("timeout is %q, want a duration such as 10s", timeout); code != 400 || statusOf(t, code, out) != want {
 				t.Errorf("answer is %d %q, want 400 %q", code, out, want)
 			}
 		}
 	})
+}
+
+// statusOf returns the message of an answer that is a Status with its code.
+func statusOf(t testing.TB, code int, answer string) string {
+	t.Helper()
+	var s metav1.Status
+	if err := json.Unmarshal([]byte(answer), &s); err != nil || s.Kind != "Status" || s.APIVersion != "v1" || s.Status != "Failure" || int(s.Code) != code {
+		t.Errorf("answer is no Status with code %d: %s", code, answer)
+	}
+	return s.Message
 }
 
 // failingReader is a connection that is gone.

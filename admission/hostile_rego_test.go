@@ -52,13 +52,14 @@ func TestHostileRego(t *testing.T) {
 	cfg := config(t, "hostile", regoSource(t, "p/main", source.String()))
 	// The fuel ends a call, also where all takes ten times as long.
 	cfg.Module.Limits.Instances, cfg.Module.Limits.Timeout = 1, 5*time.Minute
+	cfg.Module.Limits.ResultBytes = 8 << 20
 	e := admission.NewEngine(load(t, cfg))
 	ask := func(i int) string {
 		r := e.Validate(t.Context(), requestOf(fmt.Sprintf(`{"case":%d,"one":1,"text":%q}`, i, strings.Repeat("a", 1<<20))))
 		if r.Allowed {
 			return "allowed"
 		}
-		return r.Result.Message
+		return strings.TrimPrefix(r.Result.Message, "hostile: ")
 	}
 	if got, want := ask(-2), `plugin "hostile": its message, warnings and annotations have 1048576 bytes, more than 262144`; got != want {
 		t.Errorf("answer is %.300s\nwant %s", got, want)

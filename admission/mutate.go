@@ -54,7 +54,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			break
 		}
 	}
-	response := answer(request, len(policies) > 1, verdicts)
+	response := answer(request, verdicts)
 	if response.Allowed && patches.object != nil {
 		patch, err := patches.join(ctx, request.Object.Raw)
 		if err != nil {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,9 @@ type Plugin struct {
 // PluginConfig says which module a plugin is, when it is asked, and what its
 // failures mean.
 type PluginConfig struct {
-	// Module is the plugin's module, name, configuration and limits. Its Kind,
-	// Imports, NewState, Dialects and Probe belong to this package and must be
-	// empty.
+	// Module is the plugin's module, name, configuration and limits. The default
+	// of Limits.ResultBytes is DefaultResultBytes. Its Kind, Imports, NewState,
+	// Dialects and Probe belong to this package and must be empty.
 	Module host.Config
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
 	PolicyRules
@@ -74,6 +75,11 @@ type Cluster interface {
 // have Limits.ResultBytes.
 const maxResultBytes = 256 << 10
 
+// DefaultResultBytes is how much a guest may hand to the host unless
+// Limits.ResultBytes says otherwise, 16 MiB: the largest object that a review may hold,
+// and 4 MiB that a mutator adds or a request of its own has beside it.
+const DefaultResultBytes = expansion*storedBytes + 4<<20
+
 // Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
 // package admission serves as they are, which it tells by the module's imports and
 // exports. Its settings are checked with it, as far as the guest can check them.
@@ -97,6 +103,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	module.Kind = abi.KindAdmission
 	module.Imports = imports
 	module.NewState = func() any { return new(dialect.Call) }
+	module.Limits.ResultBytes = cmp.Or(module.Limits.ResultBytes, DefaultResultBytes)
 	for _, d := range dialects {
 		module.Dialects = append(module.Dialects, d.Host)
 	}

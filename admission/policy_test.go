@@ -392,11 +392,14 @@ func TestGroup(t *testing.T) {
 		return metav1.StatusCause{Field: "spec.policies." + name, Message: name + " says no"}
 	}
 	deny := func(names ...string) *admissionv1.AdmissionResponse {
-		r := denied(403, "Forbidden", "not fit for release")
+		r := denied(403, "Forbidden", "")
 		r.Result.Details = &metav1.StatusDetails{Name: "web", Kind: "Pod"}
+		var members []string
 		for _, name := range names {
 			r.Result.Details.Causes = append(r.Result.Details.Causes, cause(name))
+			members = append(members, name+": "+name+" says no")
 		}
+		r.Result.Message = "not fit for release (" + strings.Join(members, "; ") + ")"
 		return r
 	}
 	e := group("signed() || (reviewed() && !experimental())", "signed", "reviewed", "experimental")

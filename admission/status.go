@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,9 @@ import (
 type result = admissionpb.Result
 
 // reasons are the reasons that belong to HTTP codes, as in
-// k8s.io/apimachinery/pkg/api/errors.
+// k8s.io/apimachinery/pkg/api/errors. 422 has none: of a status whose reason is Invalid
+// kubectl prints the causes instead of the message, in which the API server names the
+// webhook and we the policy. Clients know that the object is invalid by the code.
 var reasons = map[int32]metav1.StatusReason{
 	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
 	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
@@ -25,7 +28,6 @@ var reasons = map[int32]metav1.StatusReason{
 	http.StatusConflict:              metav1.StatusReasonConflict,
 	http.StatusGone:                  metav1.StatusReasonGone,
 	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
-	http.StatusUnprocessableEntity:   metav1.StatusReasonInvalid,
 	http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
 	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
 	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
@@ -39,7 +41,7 @@ var reasons = map[int32]metav1.StatusReason{
 func denial(v *verdict) *metav1.Status {
 	status := &metav1.Status{Code: http.StatusForbidden}
 	switch {
-	case v.Code == 0 && v.Result != nil && len(v.Result.FieldErrors) != 0:
+	case v.Code == 0 && v.Result != nil && (len(v.Result.FieldErrors) != 0 || v.Result.Reason == string(metav1.StatusReasonInvalid)):
 		status.Code = http.StatusUnprocessableEntity
 	case v.Code == 0:
 	case v.Code < 400 || v.Code > 599:
@@ -48,37 +50,59 @@ func denial(v *verdict) *metav1.Status {
 		status.Code = int32(v.Code)
 	}
 	status.Reason = reasons[status.Code]
-	if v.Result != nil && v.Result.Reason != "" {
+	if v.Result != nil && v.Result.Reason != "" && v.Result.Reason != string(metav1.StatusReasonInvalid) {
 		status.Reason = metav1.StatusReason(v.Result.Reason)
 	}
 	return status
 }
 
-// messageOf returns the message of a denial: what the plugin says, and its field
-// errors.
+// messageOf returns the message of a denial: what the plugin says, its field errors,
+// and what the members of a group say. What one of them says already is not repeated.
 func messageOf(v *verdict) string {
 	var parts []string
-	if v.Message != "" {
+	var errors []admissionpb.FieldError
+	if v.Result != nil {
+		errors = v.Result.FieldErrors
+	}
+	if v.Message != "" && !slices.ContainsFunc(errors, func(e admissionpb.FieldError) bool { return e.Message == v.Message }) {
 		parts = append(parts, v.Message)
 	}
-	for _, c := range fieldCauses(v.Result) {
+	for i, c := range fieldCauses(v.Result) {
+		if e := &errors[i]; e.Message != "" && e.Message != v.Message && strings.Contains(v.Message, e.Message) && strings.Contains(v.Message, e.Field) {
+			continue
+		}
 		if c.Field != "" {
 			c.Message = c.Field + ": " + c.Message
 		}
-		parts = append(parts, c.Message)
+		if !slices.Contains(parts, c.Message) {
+			parts = append(parts, c.Message)
+		}
 	}
 	if len(parts) == 0 {
-		return "no reason given"
+		parts = append(parts, "no reason given")
 	}
-	return strings.Join(parts, "; ")
+	message := strings.Join(parts, "; ")
+	if len(v.causes) == 0 {
+		return message
+	}
+	members := make([]string, len(v.causes))
+	for i, c := range v.causes {
+		if members[i] = c.name; c.message != v.Message {
+			members[i] += ": " + c.message
+		}
+	}
+	return message + " (" + strings.Join(members, "; ") + ")"
 }
 
 // causesOf returns the causes of a status: field errors, and the members of a
-// group that deny.
-func causesOf(v *verdict) []metav1.StatusCause {
+// group that deny. Each names its policy: kubectl edit shows nothing else.
+func causesOf(policy string, v *verdict) []metav1.StatusCause {
 	causes := fieldCauses(v.Result)
 	for _, c := range v.causes {
 		causes = append(causes, metav1.StatusCause{Message: c.message, Field: "spec.policies." + c.name})
+	}
+	for i := range causes {
+		causes[i].Message += " (policy " + policy + ")"
 	}
 	return causes
 }

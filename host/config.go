@@ -133,8 +133,7 @@ type Limits struct {
 	// 16 KiB.
 	OutputBytes int
 	// ResultBytes is the longest result that a guest may hand to the host.
-	// Default 8 MiB, above the 7 MiB that an AdmissionReview of two large
-	// objects needs.
+	// Default 8 MiB; package admission has its own.
 	ResultBytes int
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -37,10 +38,54 @@ type Metadata struct {
 	// "cpu_shares" and "container_envs[GOGC]"; none says nothing about them. A host
 	// refuses a guest that names what it does not grant.
 	Decides []string `json:"decides,omitempty"`
+	// Matches says which operations on which resources an admission plugin is for;
+	// none says nothing about them. A host that is configured to ask it about others,
+	// or not about all of these, warns.
+	Matches []Rule `json:"matches,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`
 	// ABI is the version of the ABI, 1.
 	ABI int `json:"abi"`
+}
+
+// Rule is some operations on some resources, with the names and the meaning that it has
+// in a webhook configuration. No list is empty.
+type Rule struct {
+	Operations  []string `json:"operations"`
+	APIGroups   []string `json:"apiGroups"`
+	APIVersions []string `json:"apiVersions"`
+	Resources   []string `json:"resources"`
+}
+
+var (
+	operations = []string{"*", "CREATE", "UPDATE", "DELETE", "CONNECT"}
+	groupRE    = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?)$`)
+	versionRE  = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
+	resourceRE = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)(/(\*|[-a-zA-Z0-9./]+))?$`)
+)
+
+// validate returns every mistake of a rule.
+func (r *Rule) validate() (errs []error) {
+	for _, list := range []struct {
+		what   string
+		values []string
+		right  func(string) bool
+	}{
+		{"operations", r.Operations, func(s string) bool { return slices.Contains(operations, s) }},
+		{"apiGroups", r.APIGroups, groupRE.MatchString},
+		{"apiVersions", r.APIVersions, versionRE.MatchString},
+		{"resources", r.Resources, resourceRE.MatchString},
+	} {
+		if len(list.values) == 0 {
+			errs = append(errs, fmt.Errorf("matches: %s is empty", list.what))
+		}
+		for _, value := range list.values {
+			if !list.right(value) || len(value) > 253 {
+				errs = append(errs, fmt.Errorf("matches: %s has %.40q", list.what, value))
+			}
+		}
+	}
+	return errs
 }
 
 // Parse reads the contents of the section. Fields that this version does not
@@ -63,7 +108,7 @@ func Parse(section []byte) (*Metadata, error) {
 var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String()}
 
 // Validate returns every mistake: an ABI that is not 1, a kind that there is not,
-// text with control characters or of more than 253 bytes.
+// text with control characters or of more than 253 bytes, a rule that matches nothing.
 func (m *Metadata) Validate() error {
 	var errs []error
 	if m.ABI != 1 {
@@ -87,6 +132,9 @@ func (m *Metadata) Validate() error {
 	}
 	for _, field := range m.Decides {
 		text("decides", field)
+	}
+	for i := range m.Matches {
+		errs = append(errs, m.Matches[i].validate()...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("metadata: %w", err)

@@ -26,7 +26,8 @@ func TestAddAndFind(t *testing.T) {
 	if m, err := metadata.Find(plain); m != nil || err != nil {
 		t.Errorf("a module that says nothing: %v, %v", m, err)
 	}
-	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Projection: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1}
+	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Projection: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1,
+		Matches: []metadata.Rule{{Operations: []string{"CREATE"}, APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods", "pods/ephemeralcontainers"}}}}
 	with, err := metadata.Add(plain, first)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +59,9 @@ func TestMistakes(t *testing.T) {
 		`[]`:                                     "metadata: json: cannot unmarshal array",
 		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook",
 		`{"abi": 1, "name": "a\nb"}`:             `metadata: name "a\nb" has more than 253 bytes, or some that are no text`,
+		`{"abi": 1, "matches": [{"operations": ["*"], "apiGroups": ["", "*", "apps"], "apiVersions": ["*", "v1"], "resources": ["*", "*/*", "pods/*", "pods/status"]}]}`: "",
+		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\"\nmatches: apiGroups has \"Apps\"\nmatches: apiVersions has \"apps/v1\"\nmatches: resources has \"Pods\"",
+		`{"abi": 1, "matches": [{}]}`:            "metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty",
 		strings.Repeat(" ", metadata.MaxBytes+1): "metadata: 65537 bytes are more than 65536",
 	} {
 		_, err := metadata.Parse([]byte(text))

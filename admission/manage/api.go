@@ -74,7 +74,10 @@ const (
 //	{"metadata": {"name": "…", "version": "1.0.0", "sha256": "…", "limits": {"timeoutMs": 500}},
 //	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
 //
-// and, beyond what the Stellar operator's API has, settings, match, mode, order,
+// wasm_binary may be compressed by gzip, in base64 as well; the digest is that of the
+// module itself. A request whose own Content-Encoding is gzip gets 415.
+//
+// And, beyond what the Stellar operator's API has: settings, match, mode, order,
 // allowedToMutate, gatekeeper and contextAwareResources as in [PluginSpec].
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
@@ -88,6 +91,12 @@ func (m *Manager) API(auth Auth) http.Handler {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
 				admission.DropBody(w)
 				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
+				return
+			}
+			if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+				w.Header().Set("Accept-Encoding", "identity")
+				admission.DropBody(w)
+				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
 				return
 			}
 			request, refused := bodies.Read(r.Context(), w, r, maxLoadBytes)

@@ -2,8 +2,10 @@ package manage_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 )
@@ -59,6 +62,94 @@ func TestAPIBoundsBodies(t *testing.T) {
 		t.Errorf("answer is %d %v", code, answer)
 	}
 	c.want("POST", "/plugins", loadBody("p", "1", says("p"), nil), 201, map[string]any{"status": "created"})
+}
+
+// A module may come compressed, as from every other source.
+func TestAPITakesCompressedModules(t *testing.T) {
+	state := t.TempDir()
+	f := start(t, func(c *manage.Config) { c.Directory = state })
+	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
+	defer server.Close()
+	c := &client{t, server.URL, "secret", server.Client()}
+	metadata := func(module []byte) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": "p", "sha256": digest(module)}}
+	}
+	c.want("POST", "/plugins", loadBody("p", "1", compressed(t, says("small")), metadata(says("small"))), 201, map[string]any{"status": "created"})
+	if got := f.ask("Pod"); got != "small" || f.List()[0].Digest != digest(says("small")) {
+		t.Errorf("message is %q, %+v", got, f.List())
+	}
+	for name, test := range map[string]struct {
+		module []byte
+		want   string
+	}{
+		"one that becomes too long":        {compressed(t, make([]byte, 65<<20)), `plugin "p": decompress module: it has more than 67108864 bytes`},
+		"one that is cut off":              {compressed(t, says("small"))[:30], `plugin "p": decompress module: unexpected EOF`},
+		"one with something behind it":     {append(compressed(t, says("small")), "more"...), `plugin "p": decompress module: `},
+		"one that is compressed twice":     {compressed(t, compressed(t, says("small"))), "load module"},
+		"one with the digest of its bytes": {compressed(t, says("other")), "sha256 of the module is"},
+	} {
+		body := loadBody("p", "2", test.module, nil)
+		if strings.Contains(name, "digest") {
+			body = loadBody("p", "2", test.module, metadata(test.module))
+		}
+		code, answer := c.do("POST", "/plugins", body)
+		if text, _ := answer["error"].(string); code != 400 || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %d %v, want 400 %s", name, code, answer, test.want)
+		}
+	}
+	restarted(t, state, func(_ *manage.Manager, ask func() string) {
+		if got := ask(); got != "small" {
+			t.Errorf("after a restart, message is %q", got)
+		}
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/plugins", strings.NewReader("\x1f\x8b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer secret")
+	r.Header.Set("Content-Encoding", "gzip")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "compress wasm_binary instead") {
+		t.Errorf("answer is %s %s", resp.Status, text)
+	}
+}
+
+// What a policy is asked about beside what it is for is logged, and listed.
+func TestMatchThatDiffersIsTold(t *testing.T) {
+	var log bytes.Buffer
+	f := start(t, func(c *manage.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	module, err := metadata.Add(says("p"), &metadata.Metadata{ABI: 1, Matches: []metadata.Rule{{Operations: []string{"CREATE"}, APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(operations string) manage.PluginSpec {
+		file, err := manage.ParseFile([]byte("plugins: [{name: p, source: {bytes: AAAA}, match: {rules: [{operations: [" + operations + "], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Plugins[0].Source = nil
+		return file.Plugins[0]
+	}
+	if err := f.Load(t.Context(), spec("CREATE"), module); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.List()[0].Warnings; len(got) != 0 || strings.Contains(log.String(), "differs") {
+		t.Errorf("warnings are %q, log is %s", got, &log)
+	}
+	if err := f.Load(t.Context(), spec("CREATE, DELETE"), module); err != nil {
+		t.Fatal(err)
+	}
+	const want = "match has what the module is not for: DELETE pods.v1"
+	if got := f.List()[0].Warnings; len(got) != 1 || got[0] != want || !strings.Contains(log.String(), `level=WARN msg="match differs from what the module is for" policy=p warning="`+want+`"`) {
+		t.Errorf("warnings are %q, log is %s", got, &log)
+	}
+	if got := f.ask("Pod"); got != "p" {
+		t.Errorf("message is %q", got)
+	}
 }
 
 // A request means what it says, or is refused.

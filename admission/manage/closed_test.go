@@ -396,7 +396,7 @@ func TestNamespaceSelector(t *testing.T) {
 		r.Object.Raw = []byte(`{}`)
 		response, got := f.engine.Validate(t.Context(), r), ""
 		if !response.Allowed {
-			got = response.Result.Message
+			got = said(f.engine, response)
 		}
 		if got != want {
 			t.Errorf("in %s: %q, want %q", namespace, got, want)

@@ -32,6 +32,9 @@
 // nothing guards, are dealt with by its failure policy, with the reason, and others
 // pass: see admission.Unavailable and admission.Uncovered.
 //
+// A policy whose match has other operations or resources than its module is for, as far
+// as that says so, is in service all the same: see Info.Warnings.
+//
 // What the API loaded is kept in a directory that belongs to the user of the process
 // alone. A record that is lost, damaged, or not private is a policy that
 // guards every request until it is loaded anew or removed, and Ready names it.

@@ -109,7 +109,16 @@ func (f *fixture) ask(kind string) string {
 	if response.Allowed {
 		return strings.Join(response.Warnings, "; ")
 	}
-	return response.Result.Message
+	return said(f.engine, response)
+}
+
+// said returns the message of a denial, without its name if there is only one policy.
+func said(e *admission.Engine, denial *admissionv1.AdmissionResponse) string {
+	message := denial.Result.Message
+	if policies := e.Policies(); len(policies) == 1 {
+		message = strings.TrimPrefix(message, policies[0].Name()+": ")
+	}
+	return message
 }
 
 // until waits for a message.
@@ -178,7 +187,7 @@ groups:
   members:
     x: {name: one.x, source: {file: `+f.dir+`/a.wasm}}
 `)
-	f.until(t, "Node", "one: refused")
+	f.until(t, "Node", "one: refused (x: other)")
 }
 
 func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
@@ -286,7 +295,7 @@ func (f *fixture) untilCause(t *testing.T, want string) {
 		if response.Allowed || len(response.Result.Details.Causes) == 0 {
 			t.Fatalf("answer is %+v", response)
 		}
-		got = response.Result.Details.Causes[0].Message
+		got = strings.TrimSuffix(response.Result.Details.Causes[0].Message, " (policy g)")
 	}
 }
 
@@ -603,7 +612,7 @@ func TestAPI(t *testing.T) {
 
 	t.Run("what was loaded is there after a restart", func(t *testing.T) {
 		again := start(t, withState)
-		if got := again.ask("Pod"); got != "two" {
+		if got := again.ask("Pod"); got != "p: two" {
 			t.Errorf("message is %q", got)
 		}
 		if got := again.List(); len(got) != 2 || got[0].Version != "2.0.0" || got[1].Enabled {
@@ -612,7 +621,7 @@ func TestAPI(t *testing.T) {
 		if v, err := again.Rollback(t.Context(), "p", "1.0.0"); err != nil || v.Digest != digest(says("one")) {
 			t.Errorf("rolled back to %+v, %v", v, err)
 		}
-		if got := again.ask("Pod"); got != "one" {
+		if got := again.ask("Pod"); got != "p: one" {
 			t.Errorf("message is %q", got)
 		}
 	})

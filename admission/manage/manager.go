@@ -157,6 +157,7 @@ func (m *Manager) restore(ctx context.Context, k kept) {
 		m.refuse(e, e, err)
 		return
 	}
+	m.warn(e.policy)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.add(e)
@@ -320,6 +321,7 @@ func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err er
 // install puts a policy into the place of the one that an entry has. It counts
 // with the next publish; what it returns is to be closed after that.
 func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old admission.Policy) {
+	m.warn(policy)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, e.policy, e.err, e.loadedAt = e.policy, policy, nil, time.Now()
@@ -330,6 +332,13 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 	}
 	m.add(e)
 	return old
+}
+
+// warn logs what is odd about a policy that comes into service.
+func (m *Manager) warn(policy admission.Policy) {
+	for _, warning := range admission.MatchWarnings(policy) {
+		m.log(slog.LevelWarn, "match differs from what the module is for", "policy", policy.Name(), "warning", warning)
+	}
 }
 
 // remember adds the version in service to those of an entry. mu is held.

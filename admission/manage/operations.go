@@ -31,6 +31,8 @@ type Info struct {
 	Mode          string    `json:"mode"`
 	FailurePolicy string    `json:"failurePolicy"`
 	LoadedAt      time.Time `json:"loadedAt"`
+	// Warnings are what is odd about match, see admission.MatchWarnings.
+	Warnings []string `json:"warnings,omitempty"`
 	// Error is why what was asked for last is not in service.
 	Error string `json:"error,omitempty"`
 }
@@ -77,6 +79,7 @@ func (e *entry) info() Info {
 	if p, ok := e.policy.(*admission.Plugin); ok {
 		i.Dialect = p.Dialect()
 	}
+	i.Warnings = admission.MatchWarnings(e.policy)
 	if e.err != nil {
 		i.Error = e.err.Error()
 	}
@@ -94,14 +97,14 @@ func (m *Manager) find(name string) (*entry, error) {
 	return e, nil
 }
 
-// Load loads a plugin from the bytes of its module, in place of an earlier one of
-// the same name. spec has no source. When it returns an error, what there was is
+// Load loads a plugin from the bytes of its module, which may be compressed by gzip, in
+// place of an earlier one of the same name. spec has no source. When it returns an error, what there was is
 // in service.
 func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) error {
-	spec.Source = &Source{Bytes: module}
 	if len(module) == 0 {
 		return fmt.Errorf("plugin %q: the module is empty", spec.Name)
 	}
+	spec.Source = &Source{Bytes: module}
 	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces)...); err != nil {
 		return err
 	}
@@ -114,6 +117,10 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		e = &entry{name: spec.Name, origin: fromAPI}
 	case e.origin == fromFile:
 		return fmt.Errorf("plugin %q: %w", spec.Name, ErrDeclared)
+	}
+	// One at a time: it may be many times longer than it came.
+	if module, err = unpack(module); err != nil {
+		return fmt.Errorf("plugin %q: %w", spec.Name, err)
 	}
 	policy, err := m.loadPlugin(ctx, &spec, module)
 	if err != nil {

@@ -255,7 +255,7 @@ func (s *Server) Handler() http.Handler {
 			policy, ok := c.Engine.Only(r.PathValue("name"))
 			if !ok {
 				admission.DropBody(w)
-				http.Error(w, "there is no such policy", http.StatusNotFound)
+				admission.WriteStatus(w, http.StatusNotFound, "there is no such policy")
 				return
 			}
 			h := &admission.Handler{Validator: policy}
@@ -322,13 +322,13 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 		}
 		if s.Config.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 			admission.DropBody(w)
-			http.Error(w, "a client certificate is required", http.StatusUnauthorized)
+			admission.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
 				admission.DropBody(w)
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				admission.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
 				return
 			}
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
@@ -175,6 +176,16 @@ func post(t *testing.T, c *http.Client, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// messageOf returns the message of an answer that is a Status.
+func messageOf(t *testing.T, answer string) string {
+	t.Helper()
+	var s metav1.Status
+	if err := json.Unmarshal([]byte(answer), &s); err != nil || s.Kind != "Status" {
+		t.Errorf("answer is no Status: %s", answer)
+	}
+	return s.Message
+}
+
 func unavailable(t *testing.T, name string, mutates bool, observer admission.Observer) admission.Policy {
 	t.Helper()
 	p, err := admission.Unavailable(name, admission.PolicyRules{Observer: observer}, mutates, context.Canceled)
@@ -210,7 +221,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s answers %d %q", path, code, body)
 		}
 	}
-	if code, body := post(t, c, s.url+"/validate"); code != 503 || body != "policies are being loaded\n" {
+	if code, body := post(t, c, s.url+"/validate"); code != 503 || messageOf(t, body) != "policies are being loaded" {
 		t.Errorf("a webhook without policies answers %d %q", code, body)
 	}
 	<-ready
@@ -236,7 +247,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s answers %d %s", path, code, body)
 		}
 	}
-	if code, body := post(t, c, s.url+"/validate/x"); code != 404 || body != "there is no such policy\n" {
+	if code, body := post(t, c, s.url+"/validate/x"); code != 404 || messageOf(t, body) != "there is no such policy" {
 		t.Errorf("an unknown policy answers %d %q", code, body)
 	}
 	if code, _ := get(t, c, s.url+"/validate"); code != 405 {
@@ -270,7 +281,7 @@ func TestClientCertificates(t *testing.T) {
 	if code, _ := get(t, s.client(t, nil), s.url+"/healthz"); code != 200 {
 		t.Errorf("a probe gets %d", code)
 	}
-	if code, body := post(t, s.client(t, nil), s.url+"/validate"); code != 401 || body != "a client certificate is required\n" {
+	if code, body := post(t, s.client(t, nil), s.url+"/validate"); code != 401 || messageOf(t, body) != "a client certificate is required" {
 		t.Errorf("no certificate gets %d %q", code, body)
 	}
 	apiserver := issue(t, "apiserver", trusted)

@@ -57,7 +57,7 @@ func showAdmission(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 		var read []string
 		verdict := "allowed"
 		if !response.Allowed {
-			verdict = fmt.Sprintf("denied, %d %s", response.Result.Code, response.Result.Reason)
+			verdict = fmt.Sprintf("denied, %d %s", response.Result.Code, http.StatusText(int(response.Result.Code)))
 			read = append(read, response.Result.Message)
 		}
 		for _, warning := range response.Warnings {

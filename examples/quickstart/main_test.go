@@ -36,7 +36,7 @@ func TestBuiltinManifests(t *testing.T) {
 		"node is cordoned",
 		"No node fits: the Pod stays pending.",
 		"shop/web       allowed",
-		"default/miner  denied, 422 Invalid",
+		"default/miner  denied, 422 Unprocessable Entity",
 		"metadata.labels[team]: Required value",
 		"Warning: container miner: the tag latest may be another image tomorrow",
 		"container-0/cpu.shares        512   1536",

@@ -76,6 +76,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
 	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
+	flags.Int64Var(&o.server.MaxBodyBytes, "review-bytes", admission.DefaultMaxBodyBytes, "the most `bytes` that one such request may have; the default is enough for any object that an API server can store")
 	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -83,8 +84,11 @@ func parse(args []string) (*options, error) {
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
 		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
 	}
-	if o.bodyBytes < 2*admission.DefaultMaxBodyBytes {
-		return nil, fmt.Errorf("-body-memory is %d, less than two of the longest reviews: %d", o.bodyBytes, 2*admission.DefaultMaxBodyBytes)
+	if o.server.MaxBodyBytes <= 0 {
+		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
+	}
+	if o.bodyBytes/2 < o.server.MaxBodyBytes {
+		return nil, fmt.Errorf("-body-memory is %d, less than two of the longest reviews, which may have -review-bytes: %d", o.bodyBytes, o.server.MaxBodyBytes)
 	}
 	if len(o.clients) != 0 && o.server.ClientCAFile == "" {
 		return nil, errors.New("-api-clients needs -client-ca, to verify them by")

@@ -321,7 +321,7 @@ func TestPoliciesThatAreLost(t *testing.T) {
 	until("/validate", 503, lost)
 	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}\n")
 	until("/readyz", 503, `plugin "p": match.rules[0].operations has "CREAT"`)
-	until("/mutate", 503, `"CREAT"`)
+	until("/mutate", 503, `\"CREAT\"`)
 	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {namespaceSelector: {matchLabels: {a: b}}}\n")
 	until("/readyz", 503, `plugin "p": match.namespaceSelector needs the labels of namespaces`)
 	put("plugins:\n- name: p\n  source: {file: none.wasm}\n")
@@ -340,6 +340,46 @@ func TestFlagsThatLetEverythingPass(t *testing.T) {
 	} {
 		if err := run(t.Context(), test.args); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: error is %v, want %s", test.args, err, test.want)
+		}
+	}
+}
+
+// The longest review is a flag, which must fit twice into the memory for reviews.
+func TestReviewBytes(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                     "",
+		"-review-bytes=67108864":               "",
+		"-review-bytes=1000 -body-memory=2000": "",
+		"-review-bytes=0":                      "-review-bytes is 0, want more than 0",
+		"-review-bytes=9223372036854775807":    "-body-memory is 268435456, less than two of the longest reviews, which may have -review-bytes: 9223372036854775807",
+		"-body-memory=52428799":                "-body-memory is 52428799, less than two of the longest reviews, which may have -review-bytes: 26214400",
+		"-body-memory=52428800 -review-bytes=26214400": "",
+	} {
+		o, err := parse(append([]string{"-policies", "p.yaml"}, strings.Fields(args)...))
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: error is %v, want %q", args, err, want)
+		}
+		if args == "" && o.server.MaxBodyBytes != 26214400 {
+			t.Errorf("the default is %d", o.server.MaxBodyBytes)
+		}
+	}
+
+	dir, addr := t.TempDir(), freeAddress(t)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}}
+	t.Cleanup(client.CloseIdleConnections)
+	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte("plugins: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, client, addr, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"), "-review-bytes=300")
+	for bytes, want := range map[int]int{100: http.StatusOK, 400: http.StatusRequestEntityTooLarge} {
+		body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":"` + strings.Repeat("x", bytes) + `"}}`
+		resp, err := client.Post("https://"+addr+"/validate", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("a review with %d bytes gets %s, want %d", len(body), resp.Status, want)
 		}
 	}
 }

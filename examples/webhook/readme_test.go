@@ -77,7 +77,7 @@ func TestREADME(t *testing.T) {
 	for _, want := range []string{
 		`spec.containers[0].image: Invalid value: "nginx": must come from registry.example.com/`,
 		"\ncode 1\n",
-		`"message":"metadata.labels[team]: Required value: every Pod must have it"`,
+		`"message":"required-labels: metadata.labels[team]: Required value: every Pod must have it"`,
 		`{"status":"created"}`,
 		`"name":"owner","version":"1.0.0"`,
 		`there is no earlier version`,

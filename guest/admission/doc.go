@@ -11,11 +11,16 @@
 //		"github.com/kubewasm/kubewasm/guest/api/core"
 //	)
 //
+//	//kubewasm:matches CREATE,UPDATE pods
+//
 //	type owner struct {
 //		Label string `json:"label"` // Filled from the plugin's configuration.
 //	}
 //
 //	func (o *owner) Validate(req *admission.Request) *admission.Response {
+//		if req.Operation() == admission.Delete {
+//			return admission.Allow() // The object is nil, and OldObject is what goes.
+//		}
 //		pod := core.PodFromJSON(req.Object())
 //		if _, ok := pod.Metadata().Labels().Lookup(o.Label); !ok {
 //			return admission.Deny("the Pod has no label ", o.Label)
@@ -25,6 +30,9 @@
 //
 //	func init() { admission.Register(&owner{Label: "owner"}) }
 //	func main() {}
+//
+// matches says which operations on which resources the plugin is for: a server that is
+// configured to ask it about others warns.
 //
 // It is built with the Go toolchain alone, by the command kubewasm:
 //

@@ -285,7 +285,7 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 		got.Annotations = map[string]string{strings.TrimPrefix(key, "guest."): value}
 	}
 	if !response.Allowed {
-		got.Want, got.Code, got.Message = "deny", response.Result.Code, response.Result.Message
+		got.Want, got.Code, got.Message = "deny", response.Result.Code, strings.TrimPrefix(response.Result.Message, "guest: ")
 	}
 	if diff := cmp.Diff(c, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)

@@ -8,7 +8,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -26,7 +25,7 @@ func Pod(t testing.TB, manifest string) core.Pod {
 func Node(t testing.TB, manifest string) core.Node {
 	t.Helper()
 	var node corev1.Node
-	if err := yaml.UnmarshalStrict([]byte(manifest), &node); err != nil {
+	if err := harness.Decode(manifest, &node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
 	raw, err := codec.Node(&node)

@@ -48,7 +48,13 @@ func TestBadManifests(t *testing.T) {
 		"no YAML":                             func(t testing.TB) { admissiontest.Create(t, "\t: {") },
 		"a key twice in an object":            func(t testing.TB) { admissiontest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
 		"a key twice in a Pod":                func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
-		"a Pod that is a list of it":          func(t testing.TB) { guesttest.Pod(t, "[]") },
+		"an object behind an object": func(t testing.TB) {
+			admissiontest.Create(t, `{"apiVersion":"v1","kind":"Pod"}{"apiVersion":"v1","kind":"Node"}`)
+		},
+		"a Pod behind a Pod":               func(t testing.TB) { guesttest.Pod(t, "{kind: Pod}\n---\n{kind: Pod}") },
+		"something behind a Node":          func(t testing.TB) { guesttest.Node(t, `{"kind":"Node"} x`) },
+		"something behind a configuration": func(t testing.TB) { new(admissiontest.Plugin).Configure(t, `{"a":1}{"b":2}`) },
+		"a Pod that is a list of it":       func(t testing.TB) { guesttest.Pod(t, "[]") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := &failing{TB: t}

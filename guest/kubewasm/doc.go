@@ -16,6 +16,7 @@
 //	//kubewasm:version 1.2.0
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //	//kubewasm:decides cpu_shares container_envs[GOGC]
+//	//kubewasm:matches CREATE,UPDATE pods deployments.apps
 //
 // reads names the fields of Pods and Nodes that the plugin reads, or those of a
 // hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
@@ -26,7 +27,10 @@
 // it asks for. What is not declared reads as empty, and the
 // test harness, guesttest, runs with what is declared. decides names the
 // fields that a hook's decisions set: a node agent whose operator does not grant
-// them refuses the plugin when it is loaded. Then the module is loaded once, so that
+// them refuses the plugin when it is loaded. matches names the operations and the
+// resources that an admission plugin is for, resources as kubectl does (with a version,
+// stellarnodes.v1alpha1.stellar.org): a server that is configured to ask it about
+// others, or not about all of them, warns. Then the module is loaded once, so that
 // a plugin that registers nothing fails here.
 //
 // # inspect

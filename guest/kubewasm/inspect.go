@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,14 +16,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -120,7 +120,7 @@ func readConfig(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if data, err = yaml.YAMLToJSONStrict(data); err != nil {
+	if data, err = manifest.JSON(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return data, nil
@@ -391,6 +391,9 @@ func (r *examination) print(out io.Writer) error {
 			reads = strings.Join(m.Projection, ", ")
 		}
 		line("reads", reads)
+		for _, r := range m.Matches {
+			line("matches", fmt.Sprintf("%s of %s in %s %s", strings.Join(r.Operations, ", "), strings.Join(r.Resources, ", "), cmp.Or(strings.Join(r.APIGroups, ", "), "core"), strings.Join(r.APIVersions, ", ")))
+		}
 		if len(m.Decides) != 0 {
 			line("decides", strings.Join(m.Decides, ", "))
 		}

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,9 +29,14 @@ import (
 //
 // reads may occur several times; a hook names fields of its request and entries
 // of their maps: pod_annotations[kubewasm.dev/cpu]. So may decides, which is for
-// hooks and names what their decisions set: container_envs[GOGC]. Without a name it
-// is that of the directory.
-var Directives = []string{"name", "version", "reads", "decides"}
+// hooks and names what their decisions set: container_envs[GOGC]. So may matches, which
+// is for admission plugins: the operations, and the resources as kubectl names them, in
+// all versions unless one is there:
+//
+//	//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers deployments.apps stellarnodes.v1alpha1.stellar.org
+//
+// Without a name it is that of the directory.
+var Directives = []string{"name", "version", "reads", "decides", "matches"}
 
 const directivePrefix = "//kubewasm:"
 
@@ -51,6 +57,7 @@ type source struct {
 	name, version string
 	reads         []paths
 	decides       []paths
+	matches       []paths
 }
 
 // paths is a directive that lists some.
@@ -123,6 +130,12 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 	case directive == "decides":
 		s.decides = append(s.decides, paths{pos, words})
 		return nil
+	case directive == "matches":
+		if len(words) == 1 {
+			return fmt.Errorf("%smatches is operations and resources, as in CREATE,UPDATE pods; %q is one of them", directivePrefix, words[0])
+		}
+		s.matches = append(s.matches, paths{pos, words})
+		return nil
 	case len(words) > 1:
 		return fmt.Errorf("%s%s is one word, not %q", directivePrefix, directive, strings.TrimSpace(rest))
 	case seen[directive]:
@@ -184,7 +197,41 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	}
 	slices.Sort(m.Decides)
 	m.Decides = slices.Compact(m.Decides)
+	for _, d := range s.matches {
+		rules := rulesOf(d.paths)
+		if err := (&metadata.Metadata{Matches: rules, ABI: 1}).Validate(); err != nil {
+			errs = append(errs, &DirectiveError{d.pos, err})
+		}
+		if !slices.Equal(m.Kinds, []string{abi.KindAdmission.String()}) {
+			errs = append(errs, &DirectiveError{d.pos, fmt.Errorf("%smatches is for admission plugins; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+		}
+		m.Matches = append(m.Matches, rules...)
+	}
 	return m, errors.Join(errs...)
+}
+
+var versionRE = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// rulesOf returns the rules of a directive: one for each group and version.
+func rulesOf(words []string) (rules []metadata.Rule) {
+	operations := strings.Split(words[0], ",")
+	for _, word := range words[1:] {
+		name, sub, hasSub := strings.Cut(word, "/")
+		resource, group, _ := strings.Cut(name, ".")
+		version := "*"
+		if first, rest, _ := strings.Cut(group, "."); versionRE.MatchString(first) {
+			version, group = first, rest
+		}
+		if hasSub {
+			resource += "/" + sub
+		}
+		if i := slices.IndexFunc(rules, func(r metadata.Rule) bool { return r.APIGroups[0] == group && r.APIVersions[0] == version }); i >= 0 {
+			rules[i].Resources = append(rules[i].Resources, resource)
+			continue
+		}
+		rules = append(rules, metadata.Rule{Operations: operations, APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}})
+	}
+	return rules
 }
 
 // checkPaths reports the paths that a guest of these kinds cannot read.

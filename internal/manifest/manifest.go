@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,7 @@ func Read(data []byte) (*Objects, error) {
 			break
 		}
 		if err == nil {
-			document, err = yaml.YAMLToJSONStrict(document)
+			document, err = JSON(document)
 		}
 		if err == nil {
 			err = o.add(document)
@@ -67,6 +68,34 @@ func Read(data []byte) (*Objects, error) {
 		return nil, errors.New("no objects in it")
 	}
 	return o, nil
+}
+
+// JSON returns a document of YAML or JSON as JSON, "null" if there are only comments. What
+// follows the document is an error, which package yaml passes over: two objects of JSON
+// in a row would be one.
+func JSON(document []byte) ([]byte, error) {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	decoder := goyaml.NewDecoder(bytes.NewReader(document))
+	var v any
+	if err = decoder.Decode(&v); err == nil {
+		err = decoder.Decode(&v)
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, errors.New(`something follows the document; a line "---" separates two`)
+	}
+	return text, nil
+}
+
+// Decode decodes the only document of YAML or JSON strictly.
+func Decode(document []byte, to any) error {
+	text, err := JSON(document)
+	if err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(text, to)
 }
 
 // add takes a document, in JSON.

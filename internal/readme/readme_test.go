@@ -44,6 +44,26 @@ func TestEveryProgramIsPasted(t *testing.T) {
 	}
 }
 
+// deleteTest asks the admission plugin about a Pod that goes: a request of that kind has
+// no object, and whoever copies the plugin would not get rid of a Pod again.
+const deleteTest = `package main
+
+import (
+	"testing"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
+)
+
+func TestDelete(t *testing.T) {
+	admissiontest.Each(t, owner{}, func(t *testing.T, p *admissiontest.Plugin) {
+		got := p.Review(t, "{\"apiVersion\": \"admission.k8s.io/v1\", \"kind\": \"AdmissionReview\", \"request\": {\"uid\": \"1\", \"operation\": \"DELETE\", \"object\": null, \"oldObject\": {\"metadata\": {\"name\": \"web\"}}}}")
+		if !got.Allowed {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+`
+
 // TestPaste pastes the blocks of each directory, in their order, into a shell and an
 // editor. Only the module is taken from here instead of from where it is published.
 func TestPaste(t *testing.T) {
@@ -86,6 +106,9 @@ func TestPaste(t *testing.T) {
 				t.Skip("-short: the first build of Kubernetes takes minutes")
 			}
 			script := scripts[name]
+			if name == "owner" {
+				script += "cat > delete_test.go <<'END OF FILE'\n" + deleteTest + "END OF FILE\n"
+			}
 			if !strings.Contains(script, "go mod tidy") {
 				script += strings.Join(last, "\n") + "\n"
 			}

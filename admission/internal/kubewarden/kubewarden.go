@@ -34,6 +34,9 @@ const MetadataSection = "io.kubewarden.metadata"
 type Metadata struct {
 	ExecutionMode string `json:"executionMode"`
 	Mutating      bool   `json:"mutating"`
+	// Rules are the operations and resources that the policy is for, as in a
+	// webhook configuration.
+	Rules json.RawMessage `json:"rules"`
 }
 
 // MetadataOf returns what a module says of itself, nothing if it does not.

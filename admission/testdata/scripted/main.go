@@ -90,6 +90,10 @@ func (s *scripted) Mutate(req *admission.Request, patch *admission.Patch) *admis
 	if text, ok := script.Lookup("set-object"); ok {
 		patch.SetObject([]byte(text))
 	}
+	if _, ok := script.Lookup("whole"); ok {
+		object := req.Object()
+		patch.SetObject(append(object[:len(object)-1:len(object)-1], `,"whole":true}`...))
+	}
 	if _, ok := script.Lookup("bad-patch"); ok {
 		patch.Set(field.NewPath("metadata", "name", "x"), 1)
 	}

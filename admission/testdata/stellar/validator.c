@@ -65,6 +65,12 @@ EXPORT("validate") int validate(void) {
         "{\"field\":\"spec.replicas\",\"message\":\"must be at most 5\",\"errorType\":\"TooLarge\",\"invalidValue\":7},"
         "{\"field\":\"spec.name\",\"message\":\"odd\",\"errorType\":\"Peculiar\"}],"
         "\"warnings\":[\"careful\"],\"auditAnnotations\":{\"checked\":\"yes\"}}");
+  } else if (has("mode-same")) {
+    say("{\"allowed\":false,\"message\":\"must be odd\",\"errors\":["
+        "{\"field\":\"spec.replicas\",\"message\":\"must be odd\",\"errorType\":\"Invalid\"}]}");
+  } else if (has("mode-repeat")) {
+    say("{\"allowed\":false,\"message\":\"1 error: spec.replicas: must be odd\",\"errors\":["
+        "{\"field\":\"spec.replicas\",\"message\":\"must be odd\",\"errorType\":\"Invalid\"}]}");
   } else {
     write_output("{\"allowed\":false}", 17); // The last write counts.
     say("{\"allowed\":true,\"message\":\"Validation complete\",\"errors\":[],\"warnings\":[\"fine\"]}");

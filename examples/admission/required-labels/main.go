@@ -12,6 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
+//kubewasm:matches CREATE,UPDATE pods
+
 type policy struct {
 	Labels     []string `json:"labels"`     // Keys that every Pod must have.
 	Registries []string `json:"registries"` // Where images may come from: "registry.example.com/".

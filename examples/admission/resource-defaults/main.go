@@ -11,6 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
+//kubewasm:matches CREATE,UPDATE pods
+
 type defaults struct {
 	CPU    string `json:"cpu"`    // What a container requests that says nothing: "100m".
 	Memory string `json:"memory"` // Likewise: "128Mi".

@@ -12,6 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission/field"
 )
 
+//kubewasm:matches CREATE,UPDATE stellarnodes.stellar.org
+
 //go:generate go run github.com/kubewasm/kubewasm/guest/bindgen -package main stellarnodes.yaml
 
 type policy struct {

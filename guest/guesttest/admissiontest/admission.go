@@ -7,21 +7,20 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
-	"github.com/kubewasm/kubewasm/internal/manifest"
-
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	adapter "github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/guest/admission"
+	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
@@ -45,7 +44,9 @@ func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 type Plugin struct {
 	native *harness.Native
 	module *harness.Module
-	loaded *adapter.Engine
+	// loaded is the guest in a host, and engine asks it.
+	loaded *adapter.Plugin
+	engine *adapter.Engine
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
@@ -73,7 +74,7 @@ func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 		return nil, harness.Refusal(t, err)
 	}
 	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Plugin{nil, a.module, adapter.NewEngine(p)}, nil
+	return &Plugin{module: a.module, loaded: p, engine: adapter.NewEngine(p)}, nil
 }
 
 // Verdict is what becomes of a request.
@@ -82,10 +83,12 @@ type Verdict struct {
 	// Failed says that the plugin could not decide; Message says why.
 	Failed bool
 	// Code and Reason are those of a denial, with what the host fills in: 403
-	// Forbidden, or 422 Invalid for field errors.
+	// Forbidden, or 422 without a reason for field errors. With the reason Invalid,
+	// kubectl would hide who denied; the host says 422 instead.
 	Code   int
 	Reason string
-	// Message is the plugin's own, without its field errors.
+	// Message is the plugin's own, without its field errors; empty if one of them
+	// says the same.
 	Message string
 	// FieldErrors are as users see them: "spec.replicas: Required value: …".
 	FieldErrors      []string
@@ -96,27 +99,33 @@ type Verdict struct {
 	Object string
 }
 
-// Create asks about the creation of the object in manifest, YAML or JSON with
-// apiVersion and kind.
+// Create asks Validate about the creation of the object in manifest, YAML or JSON with
+// apiVersion and kind. The test fails if the plugin does not validate: [Plugin.Mutate]
+// is for one that only mutates.
 func (a *Plugin) Create(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	return a.validate(t, reviewOf(t, manifest))
 }
 
-// Review asks about an AdmissionReview, as the API server sends it.
+// Review asks Validate about an AdmissionReview, as the API server sends it. The test
+// fails if the plugin does not validate.
 func (a *Plugin) Review(t testing.TB, review string) Verdict {
 	t.Helper()
 	return a.validate(t, []byte(review))
 }
 
 // Mutate lets the plugin change the object in manifest, YAML or JSON with apiVersion
-// and kind, that is to be created.
+// and kind, that is to be created. The test fails if the plugin does not mutate.
 func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, reviewOf(t, manifest))
 	if a.native != nil {
 		patch := admission.NewPatch(native.Object())
-		response := harness.As[admission.Mutator](t, a.native.Plugin, "Mutate").Mutate(native, patch)
+		mutator, ok := a.native.Plugin.(admission.Mutator)
+		if !ok {
+			t.Fatal(noMutator)
+		}
+		response := mutator.Mutate(native, patch)
 		if err := patch.Err(); err != nil && response.Allowed() {
 			response = admission.Errored(err)
 		}
@@ -126,7 +135,10 @@ func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 		}
 		return v
 	}
-	response := a.loaded.Mutate(context.Background(), hosted)
+	if !a.loaded.Mutates() {
+		t.Fatal(noMutator)
+	}
+	response := a.engine.Mutate(context.Background(), hosted)
 	v := a.hosted(response)
 	if len(response.Patch) != 0 {
 		object, err := jsonpatch.Apply(hosted.Object.Raw, response.Patch)
@@ -164,10 +176,23 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
-		return verdictOf(harness.As[admission.Validator](t, a.native.Plugin, "Validate").Validate(native))
+		validator, ok := a.native.Plugin.(admission.Validator)
+		if !ok {
+			t.Fatal(noValidator)
+		}
+		return verdictOf(validator.Validate(native))
 	}
-	return a.hosted(a.loaded.Validate(context.Background(), hosted))
+	if !a.loaded.Validates() {
+		t.Fatal(noValidator)
+	}
+	return a.hosted(a.engine.Validate(context.Background(), hosted))
 }
+
+// A host does not ask a plugin for what it does not implement, and the request passes.
+const (
+	noValidator = "the plugin does not validate, it only mutates: ask it by Mutate"
+	noMutator   = "the plugin does not mutate, it only validates: ask it by Create or Review"
+)
 
 // request reads a review for the plugin, which it configures if nobody did: for
 // the native one or for the one in a host.
@@ -203,15 +228,23 @@ func verdictOf(r *admission.Response) Verdict {
 	}
 	for _, e := range r.FieldErrors() {
 		v.FieldErrors = append(v.FieldErrors, e.Error())
+		if e.Detail == v.Message {
+			v.Message = ""
+		}
 	}
+	const invalid = string(metav1.StatusReasonInvalid)
+	v.Reason = string(r.Reason())
 	if v.Code = r.Code(); v.Code == 0 {
 		v.Code = http.StatusForbidden
-		if len(v.FieldErrors) != 0 {
+		if len(v.FieldErrors) != 0 || v.Reason == invalid {
 			v.Code = http.StatusUnprocessableEntity
 		}
 	}
-	if v.Reason = string(r.Reason()); v.Reason == "" {
+	if v.Reason == "" {
 		v.Reason = string(apierrors.NewGenericServerResponse(v.Code, "", schema.GroupResource{}, "", "", 0, false).ErrStatus.Reason)
+	}
+	if v.Reason == invalid {
+		v.Reason = ""
 	}
 	return v
 }
@@ -233,21 +266,24 @@ func (a *Plugin) hosted(r *admissionv1.AdmissionResponse) Verdict {
 		v.Failed, v.Message = true, strings.TrimPrefix(message, "could not decide: ")
 		return v
 	}
-	v.Code, v.Reason, v.Message = int(r.Result.Code), string(r.Result.Reason), r.Result.Message
+	v.Code, v.Reason, v.Message = int(r.Result.Code), string(r.Result.Reason), strings.TrimPrefix(r.Result.Message, a.module.Name+": ")
 	if r.Result.Details != nil {
 		for _, cause := range r.Result.Details.Causes {
-			text := cause.Message
+			text := strings.TrimSuffix(cause.Message, " (policy "+a.module.Name+")")
 			if cause.Field != "" {
 				text = cause.Field + ": " + text
 			}
 			v.FieldErrors = append(v.FieldErrors, text)
 		}
 	}
-	switch all := strings.Join(v.FieldErrors, "; "); {
-	case v.Message == all, v.Message == "no reason given":
+	for _, text := range slices.Backward(v.FieldErrors) {
+		if v.Message == text {
+			v.Message = ""
+		}
+		v.Message = strings.TrimSuffix(v.Message, "; "+text)
+	}
+	if v.Message == "no reason given" {
 		v.Message = ""
-	case all != "":
-		v.Message = strings.TrimSuffix(v.Message, "; "+all)
 	}
 	return v
 }

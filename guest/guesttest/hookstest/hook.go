@@ -11,7 +11,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/guest/hooks"
@@ -88,7 +87,7 @@ type Decision = hookpb.Decision
 func (h *Plugin) Decide(t testing.TB, pod, container string) (*Decision, error) {
 	t.Helper()
 	object := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(pod), object); err != nil {
+	if err := harness.Decode(pod, object); err != nil {
 		t.Fatalf("read Pod: %v", err)
 	}
 	for _, request := range manifest.HookRequests(object) {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/internal/framework"
@@ -150,7 +149,7 @@ func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 		return nil
 	case event.Resource == sched.EventNode:
 		node := &corev1.Node{}
-		if err := yaml.UnmarshalStrict([]byte(manifest), node); err != nil {
+		if err := harness.Decode(manifest, node); err != nil {
 			t.Fatalf("read Node: %v", err)
 		}
 		return node

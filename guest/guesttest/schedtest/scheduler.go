@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -251,7 +250,7 @@ func (r *running) hostedNode(t testing.TB, text string) fwk.NodeInfo {
 		return n
 	}
 	node := &corev1.Node{}
-	if err := yaml.UnmarshalStrict([]byte(text), node); err != nil {
+	if err := harness.Decode(text, node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
 	return framework.NewNodeInfo(node)

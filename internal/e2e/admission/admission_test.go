@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ import (
 	arv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/admission/manage"
 )
@@ -47,7 +51,7 @@ func TestAPIServer(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "not today")
 		})
 		_, err := f.create(t, pod("second", "deny", "not today", "code", "429", "reason", "TooManyRequests"))
-		if want := `admission webhook "validate.kubewasm.dev" denied the request: not today`; err == nil || err.Error() != want || !apierrors.IsTooManyRequests(err) {
+		if want := `admission webhook "validate.kubewasm.dev" denied the request: scripted: not today`; err == nil || err.Error() != want || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("error is %v\nwant %s", err, want)
 		}
 		_, err = f.create(t, pod("third", "fields", ""))
@@ -106,7 +110,7 @@ plugins:
 			t.Errorf("asked %v, want first twice", got)
 		}
 		_, err = f.create(t, pod("denied", "label", "team=shop", "deny", "no"))
-		if err == nil || !strings.Contains(err.Error(), `admission webhook "mutatefirst.kubewasm.dev" denied the request: no`) {
+		if err == nil || !strings.Contains(err.Error(), `admission webhook "mutatefirst.kubewasm.dev" denied the request: first: no`) {
 			t.Errorf("error is %v", err)
 		}
 	})
@@ -120,6 +124,35 @@ plugins:
 		// A request without an object is not patched.
 		if err := f.Client.CoreV1().Pods("shop").Delete(t.Context(), "changed", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("the largest object that can be stored", f.testLargestObject)
+	t.Run("what kubectl prints", func(t *testing.T) {
+		if _, err := exec.LookPath("kubectl"); err != nil {
+			t.Skip("kubectl is not installed")
+		}
+		f.policies(t, "plugins: [{name: labels, settings: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+		f.validating(t, "/validate", nil)
+		const want = `admission webhook "validate.kubewasm.dev" denied the request: labels: metadata.labels[team]: Required value: every Pod must have it`
+		eventually(t, "a denial", func() bool {
+			_, err := f.create(t, pod("told"), metav1.DryRunAll)
+			return err != nil && err.Error() == want
+		})
+		kubectl := func(stdin string, args ...string) string {
+			cmd := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", f.Kubeconfig, "-n", "shop"}, args...)...)
+			cmd.Stdin = strings.NewReader(stdin)
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Errorf("kubectl %s: %s", args, out)
+			}
+			return strings.TrimSpace(string(out))
+		}
+		if got := kubectl("", "run", "told", "--image=web"); got != "Error from server: "+want {
+			t.Errorf("kubectl run prints %s", got)
+		}
+		const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: told}\nspec: {containers: [{name: web, image: web}]}\n"
+		if got := kubectl(manifest, "apply", "-f", "-"); got != `Error from server: error when creating "STDIN": `+want {
+			t.Errorf("kubectl apply prints %s", got)
 		}
 	})
 	t.Run("timeouts", func(t *testing.T) {
@@ -191,6 +224,48 @@ plugins:
 	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }
 
+// testLargestObject stores a Pod that is as large as the API server can send to etcd,
+// and whose bytes become six each on the way to the webhook; then it updates it, so that
+// there are two.
+func (f *fixture) testLargestObject(t *testing.T) {
+	f.policies(t, "plugins: [{name: labels, settings: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+	f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) {
+		timeout := int32(30)
+		w.TimeoutSeconds = &timeout
+	})
+	config := rest.CopyConfig(f.Config)
+	config.ContentType = runtime.ContentTypeProtobuf // JSON would be more than an API server reads.
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := client.CoreV1().Pods("shop")
+	eventually(t, "a denial", func() bool {
+		_, err := f.create(t, pod("largest"), metav1.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "metadata.labels[team]")
+	})
+	p := pod("largest")
+	p.Labels = map[string]string{"team": "shop"}
+	const limit = 2 << 20
+	p.Spec.Containers[0].Args = []string{strings.Repeat("<", limit)}
+	if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "message larger than max") {
+		t.Errorf("an object of 2 MiB was stored: %v", err)
+	}
+	p.Spec.Containers[0].Args = []string{strings.Repeat("<", limit-4<<10)}
+	stored, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Labels["tier"] = "web"
+	if stored, err = pods.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(stored.Labels, "team")
+	if _, err := pods.Update(t.Context(), stored, metav1.UpdateOptions{}); err == nil || !strings.HasSuffix(err.Error(), "denied the request: labels: metadata.labels[team]: Required value: every Pod must have it") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 // audited returns the annotations of the audit events about a Pod.
 func (f *fixture) audited(t *testing.T, name string) map[string]string {
 	t.Helper()
@@ -249,7 +324,7 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 	f.validating(t, "", func(w *arv1.ValidatingWebhook) { w.ClientConfig.URL = &url })
 	eventually(t, "a denial", func() bool {
 		_, err := f.create(t, pod("load"), metav1.DryRunAll)
-		return err != nil && strings.HasSuffix(err.Error(), "denied the request: ver0")
+		return err != nil && strings.HasSuffix(err.Error(), "denied the request: denier: ver0")
 	})
 	var asked atomic.Int64
 	seen := sync.Map{}
@@ -264,11 +339,11 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 				default:
 				}
 				_, err := f.create(t, pod("load"), metav1.DryRunAll)
-				if err == nil || !strings.Contains(err.Error(), `webhook "validate.kubewasm.dev" denied the request: ver`) {
+				if err == nil || !strings.Contains(err.Error(), `webhook "validate.kubewasm.dev" denied the request: denier: ver`) {
 					t.Errorf("a request failed: %v", err)
 					return
 				}
-				_, version, _ := strings.Cut(err.Error(), "denied the request: ")
+				_, version, _ := strings.Cut(err.Error(), "denied the request: denier: ")
 				seen.Store(version, true)
 				asked.Add(1)
 			}

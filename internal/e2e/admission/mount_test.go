@@ -62,7 +62,7 @@ func TestControllerRuntime(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		t.Fatal(err)
 	}
-	if r := answer.Response; r == nil || r.UID != "u" || r.Allowed || r.Result.Message != "nope" {
+	if r := answer.Response; r == nil || r.UID != "u" || r.Allowed || r.Result.Message != "denier: nope" {
 		t.Errorf("answer is %+v", r)
 	}
 }

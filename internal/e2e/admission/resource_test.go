@@ -71,7 +71,7 @@ func (f *fixture) testCustomResource(t *testing.T) {
 		_, err = nodes.Create(t.Context(), node("two", 2, ""), metav1.CreateOptions{})
 		return apierrors.IsInvalid(err)
 	})
-	want := `admission webhook "validate.kubewasm.dev" denied the request: spec.validatorConfig.seedSecretRef: Required value; ` +
+	want := `admission webhook "validate.kubewasm.dev" denied the request: stellar-node: spec.validatorConfig.seedSecretRef: Required value; ` +
 		"spec.replicas: Invalid value: 2: two Pods with one seed vote against each other"
 	if err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)

@@ -35,6 +35,8 @@ func Start(t testing.TB, flags map[string][]string) *Cluster {
 	env := &envtest.Environment{}
 	plane := &env.ControlPlane
 	plane.Etcd = &envtest.Etcd{Path: Build(t, module, "go.etcd.io/etcd/server/v3", "etcd")}
+	// etcd takes whatever the API server sends, which is 2 MiB at most.
+	plane.Etcd.Configure().Set("max-request-bytes", "10485760")
 	plane.APIServer = &envtest.APIServer{Path: Build(t, module, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver")}
 	args := plane.APIServer.Configure().
 		Set("disable-admission-plugins", "ServiceAccount", "TaintNodesByCondition").

@@ -18,12 +18,11 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // Each runs test in two subtests: "native" on plugin itself, and "wasm" on the
@@ -111,12 +110,15 @@ func JSON(t testing.TB, configuration string) []byte {
 	if configuration == "" {
 		return nil
 	}
-	data, err := yaml.YAMLToJSONStrict([]byte(configuration))
+	data, err := manifest.JSON([]byte(configuration))
 	if err != nil {
 		t.Fatalf("read configuration: %v", err)
 	}
 	return data
 }
+
+// Decode decodes the object in a manifest strictly.
+func Decode(text string, to any) error { return manifest.Decode([]byte(text), to) }
 
 // Refusal returns what the plugin said of its configuration: the host's error
 // names the plugin too, which natively nobody knows. Any other err is of the
@@ -161,7 +163,7 @@ func As[T any](t testing.TB, plugin any, name string) T {
 func ReadPod(t testing.TB, manifest string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), pod); err != nil {
+	if err := Decode(manifest, pod); err != nil {
 		t.Fatalf("read Pod: %v", err)
 	}
 	return pod

@@ -9,6 +9,7 @@ import (
 //kubewasm:reads node.metadata.label
 //kubewasm:reads pod.spec.containers.imgae node.spec
 //kubewasm:decides cpu_shares
+//kubewasm:matches CREATE pods
 
 type zone struct{}
 

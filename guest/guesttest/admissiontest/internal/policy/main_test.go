@@ -17,8 +17,8 @@ func TestPolicy(t *testing.T) {
 			"conflict": {Code: 409, Reason: "Conflict", Message: "busy"},
 			"reason":   {Code: 429, Reason: "Slow", Message: "busy"},
 			"nothing":  {Code: 403, Reason: "Forbidden"},
-			"field":    {Code: 422, Reason: "Invalid", FieldErrors: []string{"metadata.labels[team]: Required value: every Pod has one"}},
-			"fields":   {Code: 422, Reason: "Invalid", Message: "wrong", FieldErrors: []string{"metadata.labels[team]: Required value", `metadata.labels[case]: Invalid value: "fields": is odd`}},
+			"field":    {Code: 422, FieldErrors: []string{"metadata.labels[team]: Required value: every Pod has one"}},
+			"fields":   {Code: 422, Message: "wrong", FieldErrors: []string{"metadata.labels[team]: Required value", `metadata.labels[case]: Invalid value: "fields": is odd`}},
 			"warn":     {Allowed: true, Warnings: []string{"old"}, AuditAnnotations: map[string]string{"who": "kubernetes-admin"}},
 			"fail":     {Failed: true, Message: "no data"},
 		} {

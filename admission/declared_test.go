@@ -1,0 +1,119 @@
+package admission_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	arv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// withSection returns a module with a custom section behind it.
+func withSection(module []byte, name, contents string) []byte {
+	body := append(binary.AppendUvarint(nil, uint64(len(name))), name+contents...)
+	return append(binary.AppendUvarint(append(module[:len(module):len(module)], 0), uint64(len(body))), body...)
+}
+
+// rule is a rule of a configuration, of operations and resources with commas.
+func rule(operations, group, version, resources string) arv1.RuleWithOperations {
+	r := arv1.RuleWithOperations{Rule: arv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: strings.Split(resources, ",")}}
+	for _, o := range strings.Split(operations, ",") {
+		r.Operations = append(r.Operations, arv1.OperationType(o))
+	}
+	return r
+}
+
+func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
+	plain, err := os.ReadFile(rulebreaker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := os.ReadFile(buildC(t, "testdata/kubewarden/policy.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	matches := func(rules ...arv1.RuleWithOperations) (m []metadata.Rule) {
+		for _, r := range rules {
+			d := metadata.Rule{APIGroups: r.APIGroups, APIVersions: r.APIVersions, Resources: r.Resources}
+			for _, o := range r.Operations {
+				d.Operations = append(d.Operations, string(o))
+			}
+			m = append(m, d)
+		}
+		return m
+	}
+	ours := func(rules ...arv1.RuleWithOperations) []byte {
+		module, err := metadata.Add(plain, &metadata.Metadata{Matches: matches(rules...), ABI: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return module
+	}
+	pods := rule("CREATE,UPDATE", "", "v1", "pods")
+	many := rule("CREATE", "", "v1", "pods")
+	for i := range 2000 {
+		many.Resources = append(many.Resources, fmt.Sprintf("r%d", i))
+	}
+	const kubewarden = `[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE","UPDATE"]}]`
+	for _, test := range []struct {
+		name   string
+		module []byte
+		match  []arv1.RuleWithOperations
+		want   []string
+	}{
+		{"the same", ours(pods), []arv1.RuleWithOperations{pods}, nil},
+		{"the same, in other words", ours(rule("*", "", "v1", "pods,services")), []arv1.RuleWithOperations{rule("CREATE,CONNECT", "", "v1", "services,pods"), rule("DELETE,UPDATE", "", "v1", "pods"), rule("UPDATE,DELETE", "", "v1", "services")}, nil},
+		{"a module that says nothing", plain, []arv1.RuleWithOperations{pods}, nil},
+		{"more operations", ours(pods), []arv1.RuleWithOperations{rule("*", "", "v1", "pods")}, []string{"match has what the module is not for: DELETE,CONNECT pods.v1"}},
+		{"more resources", ours(pods), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "", "v1", "pods,pods/status"), rule("CREATE", "apps", "*", "deployments")},
+			[]string{"match has what the module is not for: CREATE,UPDATE pods.v1/status; CREATE deployments.apps"}},
+		{"no rules, which is everything", ours(pods), nil, []string{"match has what the module is not for: CREATE,UPDATE,DELETE,CONNECT *.*/*"}},
+		{"no rules, and a module for everything", ours(rule("*", "*", "*", "*/*")), nil, nil},
+		{"fewer operations", ours(pods), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods")}, []string{"match leaves out what the module is for: UPDATE pods.v1"}},
+		{"a version where the module leaves it open", ours(rule("CREATE", "stellar.org", "*", "stellarnodes")), []arv1.RuleWithOperations{rule("CREATE", "stellar.org", "v1", "stellarnodes")}, nil},
+		{"all versions, and a module for one", ours(pods), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "", "*", "pods")}, nil},
+		{"another version", ours(rule("CREATE", "stellar.org", "v1alpha1", "stellarnodes")), []arv1.RuleWithOperations{rule("CREATE", "stellar.org", "v1", "stellarnodes")},
+			[]string{"match has what the module is not for: CREATE stellarnodes.v1.stellar.org", "match leaves out what the module is for: CREATE stellarnodes.v1alpha1.stellar.org"}},
+		{"others", ours(pods), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "services")},
+			[]string{"match has what the module is not for: CREATE services.v1", "match leaves out what the module is for: CREATE,UPDATE pods.v1"}},
+		{"subresources by a wildcard", ours(rule("CREATE", "", "v1", "pods/*")), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods,pods/exec")}, []string{"match leaves out what the module is for: CREATE pods.v1/*"}},
+		{"more than are named", ours(rule("CREATE", "", "v1", "a,b,c,d,e,f,g,h,i,j")), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "a")},
+			[]string{"match leaves out what the module is for: CREATE b.v1; CREATE c.v1; CREATE d.v1; CREATE e.v1; CREATE f.v1; CREATE g.v1; CREATE h.v1; CREATE i.v1; and 1 more"}},
+		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
+		{"what is no metadata", withSection(plain, metadata.Section, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
+			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty"}},
+		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
+			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1"}},
+		{"a Kubewarden policy with rules of another form", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":"all"}`), []arv1.RuleWithOperations{pods},
+			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(test.module)}}
+			cfg.Match.Rules = test.match
+			if got := admission.MatchWarnings(load(t, cfg)); strings.Join(got, "|") != strings.Join(test.want, "|") {
+				t.Errorf("warnings are %q\nwant %q", got, test.want)
+			}
+		})
+	}
+	t.Run("a group", func(t *testing.T) {
+		cfg := admission.GroupConfig{Name: "g", Members: map[string]*admission.Plugin{}, Expression: "b() && a() && c()", Message: "no"}
+		cfg.Match.Rules = []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods")}
+		for name, module := range map[string][]byte{"a": plain, "b": ours(pods), "c": ours(rule("CREATE,DELETE", "", "*", "pods"))} {
+			cfg.Members[name] = load(t, admission.PluginConfig{Module: host.Config{Name: name, Source: host.Bytes(module)}})
+		}
+		g, err := admission.NewGroup(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(admission.MatchWarnings(g), "|")
+		if want := "member b: match leaves out what the module is for: UPDATE pods.v1|member c: match leaves out what the module is for: DELETE pods"; got != want {
+			t.Errorf("warnings are %s\nwant %s", got, want)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package guestbuild
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+)
+
+func TestRulesOfMatches(t *testing.T) {
+	for text, want := range map[string]string{
+		"CREATE pods": `[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["*"],"resources":["pods"]}]`,
+		"CREATE,UPDATE pods pods/ephemeralcontainers pods.v1":  `[{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["*"],"resources":["pods","pods/ephemeralcontainers"]},{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]`,
+		"* deployments.apps stellarnodes.v1alpha1.stellar.org": `[{"operations":["*"],"apiGroups":["apps"],"apiVersions":["*"],"resources":["deployments"]},{"operations":["*"],"apiGroups":["stellar.org"],"apiVersions":["v1alpha1"],"resources":["stellarnodes"]}]`,
+		"DELETE *.*/* ingresses.networking.k8s.io/status":      `[{"operations":["DELETE"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"]},{"operations":["DELETE"],"apiGroups":["networking.k8s.io"],"apiVersions":["*"],"resources":["ingresses/status"]}]`,
+		"create Pods":  "metadata: matches: operations has \"create\"\nmatches: resources has \"Pods\"",
+		"CREATE, pods": `metadata: matches: operations has ""`,
+		"CREATE pods/": "",
+		"CREATE .apps": `metadata: matches: resources has ""`,
+	} {
+		rules := rulesOf(strings.Fields(text))
+		got, err := json.Marshal(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&metadata.Metadata{Matches: rules, ABI: 1}).Validate(); err != nil {
+			got = []byte(err.Error())
+		}
+		if want == "" {
+			want = `metadata: matches: resources has "pods/"`
+		}
+		if string(got) != want {
+			t.Errorf("%s: got %s\nwant %s", text, got, want)
+		}
+	}
+}
