@@ -6,6 +6,9 @@ import "github.com/kubewasm/kubewasm/abi"
 // PreFilter writes, Filter and Score of the same cycle read. It is empty when
 // PreFilter begins. The host sees none of it.
 //
+// Values that implement [StateData] spare the plugin PreFilter for each dry run of a
+// preemption.
+//
 // What Filter or Score write is seen by later calls on the same instance of the
 // guest only: write in PreFilter what others need.
 type CycleState struct{ c *cycle }

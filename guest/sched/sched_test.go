@@ -73,6 +73,59 @@ func TestCycleState(t *testing.T) {
 	}
 }
 
+// counted is a state that can be cloned.
+type counted struct{ n int }
+
+func (c *counted) Clone() StateData { return &counted{c.n} }
+
+func TestClonesOfACycleState(t *testing.T) {
+	s := NewCycleState()
+	s.Write("count", &counted{1})
+	s.Write("name", "a")
+	s.Write("found", true)
+	clone, ok := s.Clone()
+	if !ok {
+		t.Fatal("it cannot be cloned")
+	}
+	v, _ := clone.Read("count")
+	v.(*counted).n = 2
+	clone.Write("name", "b")
+	clone.Delete("found")
+	clone.Write("more", 1)
+	if v, _ := s.Read("count"); v.(*counted).n != 1 {
+		t.Error("the count of the original changed")
+	}
+	if diff := cmp.Diff([]string{"count", "name", "found"}, s.c.keys); diff != "" {
+		t.Errorf("the keys of the original changed (-want +got):\n%s", diff)
+	}
+	if v, _ := s.Read("name"); v != "a" {
+		t.Errorf("the name of the original is %v", v)
+	}
+	s.Write("list", []int{1}) // Which of the two may change it?
+	if clone, ok := s.Clone(); ok || len(clone.c.keys) != 0 {
+		t.Errorf("a list was cloned: %v", clone.c.values)
+	}
+}
+
+func TestNodesInTheirOrder(t *testing.T) {
+	named := func(name string) NodeInfo {
+		return NewNodeInfo(core.NodeFromJSON([]byte(`{"metadata": {"name": "` + name + `"}}`)))
+	}
+	var got []string
+	for i, n := range NodeInfosOf(named("b"), named("a"), named("c")).All {
+		if i == 2 {
+			break
+		}
+		got = append(got, n.Node().Metadata().Name())
+	}
+	if diff := cmp.Diff([]string{"b", "a"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for range (NodeInfos{}).All {
+		t.Error("no nodes has a node")
+	}
+}
+
 func TestSlots(t *testing.T) {
 	var s slots[string]
 	at := func(version, number uint32) (*slot[string], bool) { return s.at(abi.MakeRef(version, number)) }
