@@ -41,7 +41,7 @@ func (z *zone) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilter
 			w.zones = append(w.zones, name)
 		}
 	}
-	for _, c := range pod.Spec().Containers() {
+	for c := range pod.Spec().AllContainers() {
 		w.images = append(w.images, c.Image())
 	}
 	state.Write("want", w)
