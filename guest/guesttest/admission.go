@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,14 +17,45 @@ import (
 
 	adapter "github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/guest/admission"
+	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// Admission is an admission plugin under test, see [Each].
+// Admission is an admission plugin under test, see [Each]. It may look up everything that
+// there is.
 type Admission struct {
 	native *native
 	module *module
 	loaded *adapter.Engine
+	// cluster has the objects of In, none if it is nil, and config is the configuration.
+	cluster *manifest.Cluster
+	config  []byte
+}
+
+// In returns the plugin in a cluster that has the objects of manifests, one or more
+// documents of YAML or JSON with apiVersion, kind and name each: they are what it gets and
+// lists. Of the kinds of Kubernetes all are known, and custom resources that are among the
+// objects. Without In there are no objects.
+func (a *Admission) In(t testing.TB, manifests string) *Admission {
+	t.Helper()
+	cluster, err := clusterOf(manifests)
+	if err != nil {
+		t.Fatalf("read objects: %v", err)
+	}
+	return &Admission{native: a.native, module: a.module, cluster: cluster, config: a.config}
+}
+
+func clusterOf(manifests string) (*manifest.Cluster, error) {
+	objects := &manifest.Objects{}
+	if manifests != "" {
+		var err error
+		if objects, err = manifest.Read([]byte(manifests)); err != nil {
+			return nil, err
+		}
+	}
+	return manifest.NewCluster(objects)
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
@@ -41,17 +73,64 @@ func (a *Admission) Configure(t testing.TB, configuration string) *Admission {
 // error is what it says.
 func (a *Admission) TryConfigure(t testing.TB, configuration string) (*Admission, error) {
 	t.Helper()
-	data := json(t, configuration)
-	if a.native != nil {
-		n, err := a.native.configured(data)
-		return &Admission{native: n}, err
+	return a.load(t, json(t, configuration), true)
+}
+
+// load returns the plugin with a configuration. A native one that a test made is as it is
+// unless it gets one.
+func (a *Admission) load(t testing.TB, config []byte, configure bool) (*Admission, error) {
+	t.Helper()
+	fresh := &Admission{native: a.native, module: a.module, cluster: a.cluster, config: config}
+	var err error
+	if fresh.cluster == nil {
+		if fresh.cluster, err = clusterOf(""); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{Module: a.module.config(data), AllowedToMutate: true})
+	if a.native != nil {
+		if configure {
+			fresh.native, err = a.native.configured(config)
+		}
+		return fresh, err
+	}
+	p, err := adapter.Load(context.Background(), a.module.rt, adapter.PluginConfig{
+		Module: a.module.config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
+	})
 	if err != nil {
 		return nil, refusal(t, err)
 	}
 	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Admission{nil, a.module, adapter.NewEngine(p)}, nil
+	fresh.loaded = adapter.NewEngine(p)
+	return fresh, nil
+}
+
+// objects answers a native plugin that looks objects up.
+type objects struct{ *manifest.Cluster }
+
+func (o objects) of(resource string) []*adapter.Object {
+	list, err := o.Of(resource)
+	if err != nil {
+		panic(err)
+	}
+	return list
+}
+
+func (o objects) GetObject(question string) []byte {
+	parts := strings.Split(question, "\x00")
+	list := o.of(parts[0])
+	if i, ok := lookup.Find(list, parts[1], parts[2]); ok {
+		return list[i].JSON
+	}
+	return nil
+}
+
+func (o objects) ListObjects(question string) []byte {
+	q, err := lookup.ParseList(question, free)
+	if err != nil {
+		panic(err)
+	}
+	encode := func(o *adapter.Object) ([]byte, error) { return o.JSON, nil }
+	return must(lookup.Append(nil, q, o.of(q.Resource), encode, free, math.MaxInt32))
 }
 
 // Verdict is what becomes of a request.
@@ -93,6 +172,7 @@ func (a *Admission) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, reviewOf(t, manifest))
 	if a.native != nil {
+		defer guestlookup.Use(objects{a.cluster})()
 		patch := admission.NewPatch(native.Object())
 		response := as[admission.Mutator](t, a.native.plugin, "Mutate").Mutate(native, patch)
 		if err := patch.Err(); err != nil && response.Allowed() {
@@ -142,6 +222,7 @@ func (a *Admission) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
+		defer guestlookup.Use(objects{a.cluster})()
 		return verdictOf(as[admission.Validator](t, a.native.plugin, "Validate").Validate(native))
 	}
 	return a.hosted(a.loaded.Validate(context.Background(), hosted))
@@ -151,8 +232,12 @@ func (a *Admission) validate(t testing.TB, review []byte) Verdict {
 // the native one or for the one in a host.
 func (a *Admission) request(t testing.TB, review []byte) (*Admission, *admission.Request, *admissionv1.AdmissionRequest) {
 	t.Helper()
-	if a.native == nil && a.loaded == nil {
-		a = a.Configure(t, "")
+	if a.cluster == nil || a.native == nil && a.loaded == nil {
+		loaded, err := a.load(t, a.config, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a = loaded
 	}
 	if a.native != nil {
 		request, err := admission.RequestFromReview(review)

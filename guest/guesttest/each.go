@@ -52,7 +52,7 @@ func under[P Plugin](t testing.TB, n *native, m *module) P {
 	case **Scheduler:
 		*out = &Scheduler{native: n, module: m, owner: t}
 	case **Admission:
-		*out = &Admission{n, m, nil}
+		*out = &Admission{native: n, module: m}
 	case **Hook:
 		*out = &Hook{n, m, nil}
 	}

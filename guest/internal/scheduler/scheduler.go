@@ -23,8 +23,6 @@ type Host interface {
 	WaitingPod(uid string) []byte
 	AllowWaitingPod(uid string) bool
 	RejectWaitingPod(request string) bool
-	GetObject(request string) []byte
-	ListObjects(request string) []byte
 }
 
 var (
@@ -59,5 +57,3 @@ func (nobody) WaitingPods() []byte                 { return nil }
 func (nobody) WaitingPod(string) []byte            { return nil }
 func (nobody) AllowWaitingPod(string) bool         { return false }
 func (nobody) RejectWaitingPod(string) bool        { return false }
-func (nobody) GetObject(string) []byte             { return nil }
-func (nobody) ListObjects(string) []byte           { return nil }
