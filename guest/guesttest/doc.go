@@ -36,6 +36,10 @@
 // [Scheduler.Less] and [Scheduler.QueueingHint] what the queue does. The extension
 // points of Pod groups are tested natively, by calling them.
 //
+// An admission plugin that looks objects up gets them by [Admission.In]:
+//
+//	got := p.In(t, ingresses).Create(t, ingress)
+//
 // [Pod], [Node] and [Create] make the arguments of a plugin's methods, for tests
 // that call them directly; the views that they make read the same bytes as in
 // WebAssembly.
