@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/kubewasm/kubewasm/guest/internal/lookup"
+	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Get returns an object of the cluster as of reads it, and whether there is one:
@@ -37,12 +38,19 @@ func Get[V any](of func(json []byte) V, resource, namespace, name string) (objec
 //	}
 //
 // Of them it returns those that selector chooses by their labels, written as for kubectl's
-// -l: "app=web,tier in (a, b)"; all if it is empty. They come from the host a page at a
-// time, so that a long list needs little memory, as long as the views of it are not kept.
-// Otherwise it is as [Get].
+// -l: "app=web,tier in (a, b)"; all if it is empty. Otherwise it is as [Get].
+//
+// They come from the host a page at a time, and a view is for its turn of the loop, in
+// whose memory the next one's lie: to read an earlier one panics. Strings of views may be
+// kept. So a long list needs little memory, and fuel for what is read of it. A function
+// that returns the bytes, func(b []byte) []byte { return b }, lists what can be kept, and
+// viewed as often as one likes.
 func List[V any](of func(json []byte) V, resource, namespace, selector string) iter.Seq[V] {
 	return func(yield func(V) bool) {
+		var turns view.Turns
+		defer turns.End()
 		for b := range lookup.List(resource, namespace, selector) {
+			turns.Next(b)
 			if !yield(of(b)) {
 				return
 			}
