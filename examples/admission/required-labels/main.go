@@ -8,6 +8,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
@@ -25,9 +26,9 @@ func (p *policy) Validate(req *admission.Request) *admission.Response {
 		return admission.Errored(errors.New("a " + req.Kind().Kind + " is no Pod and has no template of one"))
 	}
 	old, updated := admission.OldPodOf(req)
-	had := map[string]bool{}
+	var had []string
 	for container := range old.AllContainers() {
-		had[container.Image()] = true
+		had = append(had, container.Image())
 	}
 	response := admission.Allow()
 	for _, key := range p.Labels {
@@ -38,7 +39,7 @@ func (p *policy) Validate(req *admission.Request) *admission.Response {
 	}
 	for container := range pod.AllContainers() {
 		image := container.Image()
-		if !hasPrefix(image, p.Registries) && !had[image] {
+		if !hasPrefix(image, p.Registries) && !slices.Contains(had, image) {
 			response = response.WithFieldErrors(field.Invalid(container.Path().Child("image"), image, "must come from "+strings.Join(p.Registries, " or ")))
 		}
 		if strings.HasSuffix(image, ":latest") {
