@@ -24,7 +24,10 @@ const (
 // PreFilter notes what is the same for every node.
 func (imageLocality) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilterResult, *sched.Status) {
 	w := &wanted{nodes: int64(len(sched.SnapshotNodeNames()))}
-	for c := range pod.Spec().AllContainers() {
+	for _, c := range pod.Spec().InitContainers() {
+		w.images = append(w.images, normalizedName(c.Image()))
+	}
+	for _, c := range pod.Spec().Containers() {
 		w.images = append(w.images, normalizedName(c.Image()))
 	}
 	state.Write(key, w)

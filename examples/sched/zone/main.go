@@ -41,7 +41,7 @@ func (z *zone) PreFilter(state sched.CycleState, pod core.Pod) (*sched.PreFilter
 			w.zones = append(w.zones, name)
 		}
 	}
-	for c := range pod.Spec().AllContainers() {
+	for _, c := range pod.Spec().Containers() {
 		w.images = append(w.images, c.Image())
 	}
 	state.Write("want", w)
