@@ -527,6 +527,25 @@ func TestListsAreOfTheirCall(t *testing.T) {
 	}
 }
 
+// TestLookupsByTheSchedulersModule holds that a guest which was built before look-ups were of
+// k8s.io/api goes on.
+func TestLookupsByTheSchedulersModule(t *testing.T) {
+	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}})
+	handle := &framework.Handle{Informers: informers.NewSharedInformerFactory(client, 0)}
+	args := `{"file": "testdata/earlylookup.wasm", "grants": ["objects"], "objects": ["v1/persistentvolumeclaims"]}`
+	p, err := sched.New("early", shared)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.(sched.Plugin).Close(context.Background())
+	handle.Informers.Start(t.Context().Done())
+	handle.Informers.WaitForCacheSync(t.Context().Done())
+	status := p.(fwk.PreBindPlugin).PreBind(t.Context(), framework.NewCycleState(), noted("p"), "n1")
+	if got := status.Message(); status.Code() != fwk.Unschedulable || strings.Count(got, "data") != 2 {
+		t.Errorf("got %s, want the claim twice", text(status))
+	}
+}
+
 // group is a fwk.PodGroupInfo.
 type group struct {
 	fwk.PodGroupInfo
