@@ -286,6 +286,10 @@ const (
 	ImportObjectEntry = "object_entry"
 	// ImportByParts is k8s.io/api.by_parts (ref i64) -> i32.
 	ImportByParts = "by_parts"
+	// ImportGetObject is k8s.io/api.get_object (ptr, len, buf, limit) -> len.
+	ImportGetObject = "get_object"
+	// ImportListObjects is k8s.io/api.list_objects (ptr, len, buf, limit) -> len.
+	ImportListObjects = "list_objects"
 
 	// ImportNodeScores is k8s.io/scheduler.node_scores (buf, limit) -> len.
 	ImportNodeScores = "node_scores"
@@ -340,10 +344,6 @@ const (
 	ImportAllowWaitingPod = "allow_waiting_pod"
 	// ImportRejectWaitingPod is k8s.io/scheduler.reject_waiting_pod (ptr, len) -> i32.
 	ImportRejectWaitingPod = "reject_waiting_pod"
-	// ImportGetObject is k8s.io/scheduler.get_object (ptr, len, buf, limit) -> len.
-	ImportGetObject = "get_object"
-	// ImportListObjects is k8s.io/scheduler.list_objects (ptr, len, buf, limit) -> len.
-	ImportListObjects = "list_objects"
 
 	// ImportRequest is k8s.io/admission.request and k8s.io/hooks.request
 	// (buf, limit) -> len.

@@ -191,6 +191,8 @@ func (c cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace
 	return nil, errors.New("not this")
 }
 
+func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
+
 func (c cluster) Review(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: spec.User == "alice" && spec.ResourceAttributes.Verb == "create"}, nil
 }

@@ -26,7 +26,10 @@
 // Package webhook is a whole server with TLS, package manage keeps the policies of
 // an engine by a configuration file and a management API, and package
 // admissionmetrics counts verdicts. Package clustercache lets policies look at
-// objects in informers.
+// objects in informers: a guest of our own ABI at those that PluginConfig.Objects name.
+// They cost no call of the API server, and a verdict is never remembered: the same request
+// is decided anew by the objects as they are then. A plugin that asks about objects that
+// are not known yet has failed, and its failure policy says what becomes of the request.
 //
 // Only the envelope of an AdmissionReview is decoded. The object goes to the
 // guest as the bytes that came in, and a guest sees nothing but the request: it

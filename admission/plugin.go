@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -30,6 +31,8 @@ type Plugin struct {
 	functions abi.Mask
 	// dialect is what the guest speaks, nil for our own ABI.
 	dialect *dialect.Dialect
+	// kept is what a guest of our own ABI may look up.
+	kept kept
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -49,10 +52,15 @@ type PluginConfig struct {
 	// known without it if the entrypoint of the module is called violation, or if
 	// Kubewarden's metadata in the module say so.
 	Gatekeeper bool
-	// Cluster is where a Kubewarden policy looks objects up; nil if it cannot.
+	// Cluster is where a guest looks objects up; nil if it cannot.
 	Cluster Cluster
-	// ContextAwareResources are the kinds that it may see. A guest of another ABI
-	// sees none: to give it some is a mistake.
+	// Objects are what a guest of package abi may look up; nothing if there are none.
+	// Load waits a few seconds for the cluster to know them. As long as it does not,
+	// the plugin fails when it looks one up. For a guest of another ABI they are a
+	// mistake.
+	Objects []ObjectGrant
+	// ContextAwareResources are the kinds that a Kubewarden policy may see. Any other
+	// guest sees none: to give it some is a mistake.
 	ContextAwareResources []schema.GroupVersionKind
 }
 
@@ -66,6 +74,9 @@ type Cluster interface {
 	// List returns the objects that the selectors choose, in JSON, of all
 	// namespaces if namespace is empty.
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
+	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
+	// empty, until the Objects are closed. It does not wait for them.
+	Keep(resource schema.GroupVersionResource, namespace string) Objects
 	// Review asks whether somebody may do something, as a SubjectAccessReview.
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
@@ -95,13 +106,23 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err != nil {
 		errs = append(errs, err)
 	}
+	if err := CheckObjects(cfg.Objects); err != nil {
+		errs = append(errs, err)
+	}
+	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
+		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Module.Name, err)
 	}
+	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects)}
 	dialects := dialectsFor(&cfg)
 	module := cfg.Module
 	module.Kind = abi.KindAdmission
-	module.Imports = imports
+	module.Imports = p.imports()
+	if len(cfg.Objects) != 0 && !slices.Contains(module.Grants, GrantObjects) {
+		module.Grants = append(slices.Clone(module.Grants), GrantObjects)
+	}
 	module.NewState = func() any { return new(dialect.Call) }
 	module.Limits.ResultBytes = cmp.Or(module.Limits.ResultBytes, DefaultResultBytes)
 	for _, d := range dialects {
@@ -115,17 +136,23 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	guest, err := rt.Load(ctx, module)
 	if err != nil {
+		p.kept.close()
 		return nil, err
 	}
-	p := &Plugin{guest: guest, cfg: cfg, match: match, functions: guest.Functions()}
+	p.guest, p.functions = guest, guest.Functions()
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
 	}
 	if n := guest.Dialect(); len(cfg.ContextAwareResources) != 0 && n != kubewarden.Name && n != kubewarden.NameWASI {
 		// Such a policy would find nothing, and decide by that.
 		err := fmt.Errorf("plugin %q: configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none", p.Name())
-		return nil, errors.Join(err, guest.Close(ctx))
+		return nil, errors.Join(err, p.Close(ctx))
 	}
+	if len(cfg.Objects) != 0 && p.dialect != nil {
+		err := fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect())
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	p.kept.wait(ctx)
 	return p, nil
 }
 
@@ -175,7 +202,10 @@ func (p *Plugin) Validates() bool { return p.validates() }
 func (p *Plugin) Mutates() bool { return p.mutates() }
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
-func (p *Plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }
+func (p *Plugin) Close(ctx context.Context) error {
+	defer p.kept.close()
+	return p.guest.Close(ctx)
+}
 
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
 func (p *Plugin) matcher() *matcher    { return p.match }

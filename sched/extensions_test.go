@@ -506,6 +506,47 @@ func TestWaitingPodsAndEvents(t *testing.T) {
 	}
 }
 
+// TestListsAreOfTheirCall holds that a call sees a list as it is then, and not as an
+// earlier call of the instance has seen it, and that a long one comes whole.
+func TestListsAreOfTheirCall(t *testing.T) {
+	w := newWorld(t, 1, "")
+	claims := w.handle.Informers.Core().V1().PersistentVolumeClaims().Informer().GetStore()
+	pod := noted("p", "filter", "claims")
+	state, node := w.start(pod), framework.NewNodeInfo(zoned("n1", "a"))
+	for i, size := range []int{10, 10, 300 << 10} {
+		if got, want := w.filter(state, pod, node), fmt.Sprintf("Unschedulable: %d", i+1); got != want {
+			t.Errorf("there are %s, want %s", got, want)
+		}
+		if err := claims.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: fmt.Sprint("more-", i), Annotations: map[string]string{"pad": strings.Repeat("x", size)},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.filter(state, pod, node); got != "Unschedulable: 4" {
+		t.Errorf("there are %s, want 4 on several pages", got)
+	}
+}
+
+// TestLookupsByTheSchedulersModule holds that a guest which was built before look-ups were of
+// k8s.io/api goes on.
+func TestLookupsByTheSchedulersModule(t *testing.T) {
+	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}})
+	handle := &framework.Handle{Informers: informers.NewSharedInformerFactory(client, 0)}
+	args := `{"file": "testdata/earlylookup.wasm", "grants": ["objects"], "objects": ["v1/persistentvolumeclaims"]}`
+	p, err := sched.New("early", shared)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.(sched.Plugin).Close(context.Background())
+	handle.Informers.Start(t.Context().Done())
+	handle.Informers.WaitForCacheSync(t.Context().Done())
+	status := p.(fwk.PreBindPlugin).PreBind(t.Context(), framework.NewCycleState(), noted("p"), "n1")
+	if got := status.Message(); status.Code() != fwk.Unschedulable || strings.Count(got, "data") != 2 {
+		t.Errorf("got %s, want the claim twice", text(status))
+	}
+}
+
 // group is a fwk.PodGroupInfo.
 type group struct {
 	fwk.PodGroupInfo

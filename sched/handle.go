@@ -3,13 +3,13 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // What a guest may do with the scheduler beyond its arguments, if it is granted.
@@ -28,7 +29,7 @@ const (
 	// Permit. It allows in its own name only.
 	GrantWaitingPods = "waiting-pods"
 	// GrantObjects lets a guest get and list the objects that Args.Objects name.
-	GrantObjects = "objects"
+	GrantObjects = lookup.Grant
 )
 
 // errNoHandle ends the call of a guest that wants something from a scheduler
@@ -52,7 +53,7 @@ func (p *plugin) handleImports() []host.Import {
 		return string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 	}
 	pair, pairs, one := []abi.ValueType{i32, i32}, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}
-	return []host.Import{
+	list := []host.Import{
 		granted(GrantEvents, abi.ImportEvent, pair, nil, func(inst *host.Instance, stack []uint64) {
 			e, err := schedpb.ParseEvent([]byte(read(inst, stack)))
 			if err != nil {
@@ -101,17 +102,16 @@ func (p *plugin) handleImports() []host.Import {
 				stack[0] = 1
 			}
 		}),
-		granted(GrantObjects, abi.ImportGetObject, pairs, one, func(inst *host.Instance, stack []uint64) {
-			request := read(inst, stack)
-			b := remember(inst, request, func() []byte { return p.getObject(inst, request) })
-			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
-		}),
-		granted(GrantObjects, abi.ImportListObjects, pairs, one, func(inst *host.Instance, stack []uint64) {
-			request := read(inst, stack)
-			b := remember(inst, request, func() []byte { return p.listObjects(inst, request) })
-			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
-		}),
 	}
+	// Modules that were built when only schedulers had look-ups import them from the
+	// scheduler's module.
+	for _, module := range []string{abi.ModuleObjects, abi.ModuleScheduler} {
+		for _, im := range lookup.Imports[metav1.Object](module, lookups{p}) {
+			im.Func = beyond(im.Func)
+			list = append(list, im)
+		}
+	}
+	return list
 }
 
 // remember returns the answer of a host function to a question, which stays the
@@ -151,9 +151,6 @@ func (p *plugin) report(c *call, e *schedpb.Event) {
 	p.handle.EventRecorder().Eventf(regarding, related, e.Type, e.Reason, e.Action, "%s", e.Note)
 }
 
-// lister is where the objects of one resource are.
-type lister struct{ cache.GenericLister }
-
 // inform makes informers of resources, which are named as in a URL of the API:
 // "v1/persistentvolumeclaims", "apps/v1/replicasets". It must run before the
 // scheduler starts its informers.
@@ -164,10 +161,10 @@ func (p *plugin) inform(resources []string) error {
 	if p.handle == nil {
 		return errNoHandle
 	}
-	p.informers = map[string]lister{}
+	p.informers = map[string]cache.GenericLister{}
 	var errs []error
 	for _, name := range resources {
-		gvr, err := parseResource(name)
+		gvr, err := lookup.ParseResource(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -178,82 +175,82 @@ func (p *plugin) inform(resources []string) error {
 			continue
 		}
 		informer.Informer() // Registers it with the factory.
-		p.informers[name] = lister{informer.Lister()}
+		p.informers[name] = informer.Lister()
 	}
 	return errors.Join(errs...)
 }
 
-func parseResource(name string) (schema.GroupVersionResource, error) {
-	parts := strings.Split(name, "/")
-	switch len(parts) {
-	case 2:
-		return schema.GroupVersionResource{Version: parts[0], Resource: parts[1]}, nil
-	case 3:
-		return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, nil
-	}
-	return schema.GroupVersionResource{}, fmt.Errorf("objects: %q is not version/resource or group/version/resource", name)
-}
+// lookups answers guests that look objects up.
+type lookups struct{ *plugin }
 
-// listerOf finds the lister of a resource that the configuration names.
-func (p *plugin) listerOf(inst *host.Instance, resource string) lister {
-	l, ok := p.informers[resource]
+// lister finds the lister of a resource that the configuration names.
+func (l lookups) lister(resource string) (cache.GenericLister, error) {
+	if l.handle == nil {
+		return nil, errNoHandle
+	}
+	lister, ok := l.informers[resource]
 	if !ok {
-		inst.Violate(fmt.Errorf("the plugin's configuration does not name the objects %q", resource))
+		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q", resource)
 	}
-	return l
+	return lister, nil
 }
 
-// getObject answers "resource NUL namespace NUL name": nothing if there is no
-// such object.
-func (p *plugin) getObject(inst *host.Instance, request string) []byte {
-	parts := strings.Split(request, "\x00")
-	if len(parts) != 3 {
-		inst.Violate(fmt.Errorf("%.80q is not a resource, a namespace and a name", request))
-	}
-	l := p.listerOf(inst, parts[0])
-	key := parts[2]
-	if parts[1] != "" {
-		key = parts[1] + "/" + key
+func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b []byte, err error) {
+	lister, err := l.lister(resource)
+	if err != nil {
+		return nil, err
 	}
 	// The lister of all namespaces takes the key of its index.
-	object, err := l.Get(key)
-	if err != nil {
-		return nil
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
 	}
-	return encode(inst, object)
-}
-
-// listObjects answers "resource NUL namespace": those of all namespaces if it is
-// empty.
-func (p *plugin) listObjects(inst *host.Instance, request string) []byte {
-	resource, namespace, _ := strings.Cut(request, "\x00")
-	objects, err := p.listerOf(inst, resource).List(labels.Everything())
-	if err != nil {
-		inst.Violate(err)
-	}
-	byName := map[string]runtime.Object{}
-	for _, object := range objects {
-		m, err := meta.Accessor(object)
-		if err != nil || namespace != "" && m.GetNamespace() != namespace {
-			continue
+	b = remember(inst, resource+"\x00"+key, func() []byte {
+		object, notFound := lister.Get(key)
+		if notFound != nil {
+			return nil
 		}
-		byName[m.GetNamespace()+"/"+m.GetName()] = object
-	}
-	var b []byte
-	for _, name := range sortedKeys(byName) {
-		b = schedpb.AppendObject(b, encode(inst, byName[name]))
-	}
-	return b
+		var m metav1.Object
+		if m, err = meta.Accessor(object); err == nil {
+			b, err = l.Encode(m)
+		}
+		return b
+	})
+	return b, err
 }
 
-func encode(inst *host.Instance, object runtime.Object) []byte {
-	m, ok := object.(metav1.Object)
-	if !ok {
-		inst.Violate(fmt.Errorf("%T is no object", object))
-	}
-	b, err := codec.Encode(m)
+func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1.Object, error) {
+	lister, err := l.lister(resource)
 	if err != nil {
-		inst.Violate(err)
+		return nil, err
 	}
-	return b
+	c := &inst.State().(*instance).call
+	for i := range c.listed {
+		if c.listed[i].resource == resource {
+			return c.listed[i].objects, nil
+		}
+	}
+	objects, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	inst.Spend(sortWork * int64(len(objects)))
+	list := make([]metav1.Object, len(objects))
+	for i, object := range objects {
+		if list[i], err = meta.Accessor(object); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(list, lookup.Compare[metav1.Object])
+	c.listed = append(c.listed, listed{resource, list})
+	return list, nil
+}
+
+// sortWork is the price of an object that is put into a sorted list, in fuel.
+const sortWork = 1000
+
+func (lookups) Encode(object metav1.Object) ([]byte, error) { return codec.Encode(object) }
+
+func (lookups) Last(inst *host.Instance) *lookup.Last {
+	return &inst.State().(*instance).call.lastList
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/sched/internal/peer"
 )
 
@@ -82,6 +84,9 @@ type call struct {
 	// Pods of nodes, which may have other versions by now.
 	looked map[abi.Ref]lookedUp
 	pods   []*codec.Object
+	// listed are the objects that the guest listed, and lastList the last answer.
+	listed   []listed
+	lastList lookup.Last
 	// answers are what the guest was told of things that may change meanwhile.
 	answers map[string][]byte
 
@@ -114,12 +119,24 @@ func (c *call) look(object *codec.Object, info fwk.NodeInfo) {
 	}
 }
 
+// listed are the objects of a resource, sorted by namespace and then by name.
+type listed struct {
+	resource string
+	objects  []metav1.Object
+}
+
 // scheduler returns an import of the module k8s.io/scheduler.
 func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
-	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: func(inst *host.Instance, stack []uint64) {
+	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: beyond(f)}
+}
+
+// beyond returns a host function that notes that the guest asks for more than its
+// arguments.
+func beyond(f func(inst *host.Instance, stack []uint64)) func(inst *host.Instance, stack []uint64) {
+	return func(inst *host.Instance, stack []uint64) {
 		inst.State().(*instance).call.beyond = true
 		f(inst, stack)
-	}}
+	}
 }
 
 // reads returns an import (buf, limit) -> len that belongs to the functions of a

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // Args are the arguments of a plugin in KubeSchedulerConfiguration:
@@ -250,7 +251,7 @@ func (args *Args) validate(hasSource bool) error {
 		mistake(varies(grant) && args.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
 	}
 	for _, name := range args.Objects {
-		_, err := parseResource(name)
+		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
 	_, err := codec.ParseProjection(args.Projection)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -146,7 +147,7 @@ type plugin struct {
 	// pinned is the version that cycles began on last.
 	pinned atomic.Pointer[pinned]
 	// informers are those of the objects that the guest may get and list.
-	informers map[string]lister
+	informers map[string]cache.GenericLister
 
 	// unsorted says that Less failed: the order of a queue must not change
 	// while Pods are in it, so the scheduler's own is used from then on.

@@ -48,7 +48,8 @@ func ofProjection(inst *host.Instance, projection *codec.Projection, what error)
 		refuse(inst.Implements(f), "the guest has %s: what it says about a Pod depends on others", f)
 	}
 	for _, name := range elsewhere {
-		refuse(inst.Module().Import(abi.ModuleScheduler, name) != "", "the guest imports %s: what it says about a Pod depends on more than the Pod and the node", name)
+		imported := inst.Module().Import(abi.ModuleScheduler, name) + inst.Module().Import(abi.ModuleObjects, name)
+		refuse(imported != "", "the guest imports %s: what it says about a Pod depends on more than the Pod and the node", name)
 	}
 	_, named, _ := projection.DeclaredPod(&corev1.Pod{})
 	refuse(!named, "the projection names no field of Pods, so no two Pods are alike")

@@ -1,11 +1,14 @@
 // Package clustercache lets policies look objects up in informers: an
 // admission.Cluster whose answers cost no call of the API server.
 //
-// There is an informer for each kind that a policy has asked for, which begins
-// with the first question. Which kinds a policy may ask for is for the
-// contextAwareResources of its configuration to say, so their number is bounded by
-// it. An object is kept as its JSON, encoded once for each version, without
-// managedFields.
+// There is an informer for each resource that a policy may look up: of the objects of a
+// plugin's configuration from when it is loaded, and of the kinds of a Kubewarden policy
+// from its first question. Which those are is for the configuration to say, so their
+// number is bounded by it. An object is kept as its JSON, encoded once for each version,
+// without managedFields.
+//
+// The server needs the verbs list and watch for each resource, in all namespaces or, if
+// the configuration names namespaces, in those.
 package clustercache
 
 import (
@@ -14,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -25,9 +27,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewasm/kubewasm/admission"
 )
 
 // Cluster implements admission.Cluster. It is safe for use by several goroutines.
@@ -39,26 +42,32 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]*kind
+	kept  map[scope]*resource
 }
 
-// kind is an informer.
+// scope is what an informer watches: a resource in a namespace, or in all if that is
+// empty.
+type scope struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// kind is a resource as Kubewarden policies know it.
 type kind struct {
-	informer   cache.SharedIndexInformer
+	*resource
 	namespaced bool
-	// failed is the last error of its list or watch, nil if there was none.
-	failed atomic.Pointer[error]
 }
 
 // New returns a Cluster whose informers run until ctx ends. reviews answer
 // can_i; nil answers none.
 func New(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
-	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, kinds: map[schema.GroupVersionKind]*kind{}}
+	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, kinds: map[schema.GroupVersionKind]*kind{}, kept: map[scope]*resource{}}
 }
 
 // object is what is kept of an object.
 type object struct {
 	metav1.PartialObjectMetadata
-	raw []byte
+	kept admission.Object
 }
 
 // keep makes an object what is kept of it.
@@ -72,8 +81,9 @@ func keep(from any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &object{raw: raw}
+	o := &object{}
 	o.Name, o.Namespace, o.UID, o.ResourceVersion, o.Labels = u.GetName(), u.GetNamespace(), u.GetUID(), u.GetResourceVersion(), u.GetLabels()
+	o.kept = admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, JSON: raw}
 	return o, nil
 }
 
@@ -87,19 +97,29 @@ func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, e
 	if err != nil {
 		return nil, err
 	}
-	for !k.informer.HasSynced() {
-		if err := k.failed.Load(); err != nil {
-			return nil, fmt.Errorf("list %s: %w", gvk.Kind, *err)
+	if err := c.wait(ctx, k.resource, k.informer.HasSynced); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	return k, nil
+}
+
+var errNotFilled = errors.New("the cache is not filled yet")
+
+// wait waits until a resource is synced, and no longer than until its list has failed.
+func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) error {
+	for !synced() {
+		if err := r.failed.Load(); err != nil {
+			return *err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("list %s: the cache is not filled yet: %w", gvk.Kind, ctx.Err())
+			return fmt.Errorf("%w: %w", errNotFilled, ctx.Err())
 		case <-c.ctx.Done():
-			return nil, fmt.Errorf("list %s: %w", gvk.Kind, c.ctx.Err())
+			return c.ctx.Err()
 		case <-time.After(syncPoll):
 		}
 	}
-	return k, nil
+	return nil
 }
 
 func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
@@ -115,19 +135,12 @@ func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kind{
-		informer: dynamicinformer.NewFilteredDynamicInformer(c.client, mapping.Resource, metav1.NamespaceAll, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer(),
-		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
-	}
-	if err := k.informer.SetTransform(keep); err != nil {
+	r, err := c.use(scope{resource: mapping.Resource})
+	if err != nil {
 		return nil, err
 	}
-	if err := k.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { k.failed.Store(&err) }); err != nil {
-		return nil, err
-	}
+	k := &kind{r, mapping.Scope.Name() == meta.RESTScopeNameNamespace}
 	c.kinds[gvk] = k
-	go k.informer.Run(c.ctx.Done())
 	return k, nil
 }
 
@@ -148,7 +161,7 @@ func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if err != nil || !exists {
 		return nil, err
 	}
-	return found.(*object).raw, nil
+	return found.(*object).kept.JSON, nil
 }
 
 // List returns the objects that the selectors choose, in JSON. Of fields, those of
@@ -170,7 +183,7 @@ func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespa
 	err = cache.ListAllByNamespace(k.informer.GetIndexer(), namespace, l, func(item any) {
 		o := item.(*object)
 		if f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
-			list = append(list, o.raw)
+			list = append(list, o.kept.JSON)
 		}
 	})
 	return list, err

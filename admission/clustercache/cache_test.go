@@ -155,6 +155,150 @@ func TestKindsThatCannotBeListed(t *testing.T) {
 	}
 }
 
+// snapshot returns the names of what is kept, in its order.
+func snapshot(t *testing.T, o admission.Objects) string {
+	t.Helper()
+	list, err := o.Snapshot()
+	if err != nil {
+		return err.Error()
+	}
+	var names []string
+	for _, o := range list {
+		names = append(names, o.Namespace+"/"+o.Name+"="+o.Labels["team"])
+	}
+	return strings.Join(names, " ")
+}
+
+// until waits until f returns want.
+func until(t *testing.T, want string, f func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); f() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is %q, want %q", f(), want)
+		}
+	}
+}
+
+// What is kept is sorted, changes with the cluster, and never under the hands of those who
+// have it.
+func TestKeep(t *testing.T) {
+	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"), object("Pod", "shop", "db", "b"), object("Pod", "bank", "web", "a"), object("Namespace", "", "shop", "a"))
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	all, shop := c.Keep(pods, ""), c.Keep(pods, "shop")
+	defer all.Close()
+	defer shop.Close()
+	for _, o := range []admission.Objects{all, shop} {
+		if err := o.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const before = "bank/web=a shop/db=b shop/web=a"
+	if got := snapshot(t, all); got != before {
+		t.Errorf("all are %s", got)
+	}
+	if got := snapshot(t, shop); got != "shop/db=b shop/web=a" {
+		t.Errorf("those of a namespace are %s", got)
+	}
+	held, err := all.Snapshot()
+	if err != nil || strings.Contains(string(held[0].JSON), "managedFields") || !strings.Contains(string(held[0].JSON), `"namespace":"bank"`) {
+		t.Fatalf("%s, %v", held[0].JSON, err)
+	}
+	namesOf := func(list []*admission.Object) (names string) {
+		for _, o := range list {
+			names += o.Namespace + "/" + o.Name + "=" + o.Labels["team"] + " "
+		}
+		return strings.TrimSpace(names)
+	}
+	if _, err := client.Resource(pods).Namespace("shop").Create(t.Context(), object("Pod", "shop", "a", "c"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "bank/web=a shop/a=c shop/db=b shop/web=a", func() string { return snapshot(t, all) })
+	if _, err := client.Resource(pods).Namespace("shop").Update(t.Context(), object("Pod", "shop", "db", "d"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Resource(pods).Namespace("bank").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "shop/a=c shop/db=d shop/web=a", func() string { return snapshot(t, all) })
+	until(t, "shop/a=c shop/db=d shop/web=a", func() string { return snapshot(t, shop) })
+	if got := namesOf(held); got != before {
+		t.Errorf("a snapshot has become %s", got)
+	}
+}
+
+// Those that keep the same share an informer, also with Kubewarden policies. It ends with
+// the last of them.
+func TestKeepIsShared(t *testing.T) {
+	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"))
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	lists := func() (n int) {
+		for _, action := range client.Actions() {
+			if action.GetVerb() == "list" && action.GetResource() == pods {
+				n++
+			}
+		}
+		return n
+	}
+	keep := func() admission.Objects {
+		o := c.Keep(pods, "")
+		if err := o.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	first := keep()
+	second := keep()
+	first.Close()
+	first.Close() // It is closed already.
+	third := keep()
+	if got := snapshot(t, third); got != "shop/web=a" || lists() > 1 {
+		t.Errorf("%d lists, there is %s", lists(), got)
+	}
+	second.Close()
+	third.Close()
+	before := lists()
+	fourth := keep()
+	if lists() == before {
+		t.Error("the informer went on when nobody used it")
+	}
+	fourth.Close()
+	if _, err := c.Get(t.Context(), podKind, "shop", "web"); err != nil {
+		t.Fatal(err)
+	}
+	kubewarden := lists()
+	keep().Close()
+	if _, err := c.Get(t.Context(), podKind, "shop", "web"); err != nil || lists() != kubewarden {
+		t.Errorf("%v, %d lists more", err, lists()-kubewarden)
+	}
+}
+
+// What may not be listed is an error that says so, and there as soon as it may be.
+func TestKeepWhatCannotBeListed(t *testing.T) {
+	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"))
+	var allowed atomic.Bool
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if allowed.Load() {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no rule"))
+	})
+	o := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "")
+	defer o.Close()
+	if err := o.Wait(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("waited for: %v", err)
+	}
+	if _, err := o.Snapshot(); !apierrors.IsForbidden(err) {
+		t.Errorf("asked for: %v", err)
+	}
+	allowed.Store(true)
+	until(t, "shop/web=a", func() string { return snapshot(t, o) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := o.Wait(ctx); err != nil {
+		t.Errorf("what is there is waited for: %v", err)
+	}
+}
+
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -194,13 +194,14 @@ type loadRequest struct {
 	Enabled    *bool    `json:"enabled"`
 	FailOpen   bool     `json:"fail_open"`
 
-	Settings              json.RawMessage  `json:"settings"`
-	Match                 *admission.Match `json:"match"`
-	Mode                  string           `json:"mode"`
-	Order                 int              `json:"order"`
-	AllowedToMutate       bool             `json:"allowedToMutate"`
-	Gatekeeper            bool             `json:"gatekeeper"`
-	ContextAwareResources []Resource       `json:"contextAwareResources"`
+	Settings              json.RawMessage         `json:"settings"`
+	Match                 *admission.Match        `json:"match"`
+	Mode                  string                  `json:"mode"`
+	Order                 int                     `json:"order"`
+	AllowedToMutate       bool                    `json:"allowedToMutate"`
+	Gatekeeper            bool                    `json:"gatekeeper"`
+	Objects               []admission.ObjectGrant `json:"objects"`
+	ContextAwareResources []Resource              `json:"contextAwareResources"`
 }
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
@@ -211,7 +212,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 	md := &body.Metadata
 	spec := PluginSpec{
 		Name: md.Name, Version: md.Version, Description: md.Description, SHA256: md.SHA256, Enabled: body.Enabled,
-		Settings: body.Settings, AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, ContextAwareResources: body.ContextAwareResources,
+		Settings: body.Settings, AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects, ContextAwareResources: body.ContextAwareResources,
 		Rules:  Rules{Mode: body.Mode, Order: body.Order},
 		Limits: Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: metav1.Duration{Duration: time.Duration(md.Limits.TimeoutMs) * time.Millisecond}},
 	}

@@ -12,11 +12,17 @@
 //	  source: {file: /plugins/required-labels.wasm}
 //	  settings: {labels: [team]}
 //	  match:
-//	    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+//	    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers]}]
 //	- name: defaults
 //	  source: {https: "https://example.com/defaults.wasm"}
 //	  sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //	  allowedToMutate: true
+//	- name: unique-hosts
+//	  source: {file: /plugins/unique-hosts.wasm}
+//	  objects: [{resource: networking.k8s.io/v1/ingresses}]
+//
+// The last one looks objects up: it sees those that its objects name, in the namespaces
+// that they name or in all, and the server must be allowed to list and watch them.
 //
 // # What goes wrong
 //

@@ -341,7 +341,7 @@ plugins:
 - {name: A, source: {file: x}}
 - {name: b, mode: Hope, failurePolicy: Pray}
 - {name: b, source: {file: x, https: y}}
-- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}]}
+- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
 groups:
 - {name: g}
 `))
@@ -353,6 +353,8 @@ groups:
 		`there are two policies "b"`,
 		`plugin "b": source has 2 of file, bytes, https, configMap and secret, want one`,
 		`plugin "c": source https needs sha256`,
+		`plugin "c": objects: "pods" is not version/resource or group/version/resource`,
+		`objects[1].namespaces is empty: leave it out for all`,
 		`plugin "c": contextAwareResources has apiVersion "", kind "Pod"`,
 		`group "g": has no members`,
 	}

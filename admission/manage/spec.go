@@ -52,11 +52,12 @@ type PluginSpec struct {
 	// Settings are the configuration of the guest.
 	Settings json.RawMessage `json:"settings,omitempty"`
 	Rules    `json:",inline"`
-	// AllowedToMutate, Gatekeeper and ContextAwareResources are those of
+	// AllowedToMutate, Gatekeeper, Objects and ContextAwareResources are those of
 	// admission.PluginConfig.
-	AllowedToMutate       bool       `json:"allowedToMutate,omitempty"`
-	Gatekeeper            bool       `json:"gatekeeper,omitempty"`
-	ContextAwareResources []Resource `json:"contextAwareResources,omitempty"`
+	AllowedToMutate       bool                    `json:"allowedToMutate,omitempty"`
+	Gatekeeper            bool                    `json:"gatekeeper,omitempty"`
+	Objects               []admission.ObjectGrant `json:"objects,omitempty"`
+	ContextAwareResources []Resource              `json:"contextAwareResources,omitempty"`
 	// Limits bound what the guest may use.
 	Limits Limits `json:"limits,omitempty"`
 	// Grants are those of host.Config.
@@ -178,6 +179,9 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := s.Rules.check(namespaces); err != nil {
 		fail("%v", err)
 	}
+	if err := admission.CheckObjects(s.Objects); err != nil {
+		fail("%v", err)
+	}
 	for _, r := range s.ContextAwareResources {
 		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.Kind == "" || r.APIVersion == "" {
 			fail("contextAwareResources has apiVersion %q, kind %q", r.APIVersion, r.Kind)
@@ -287,7 +291,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) (admission.PluginCo
 				Compile: s.Limits.Compile.Duration,
 			},
 		},
-		PolicyRules: m.complete(rules), AllowedToMutate: s.AllowedToMutate, Gatekeeper: s.Gatekeeper, Cluster: m.cfg.Cluster,
+		PolicyRules: m.complete(rules), AllowedToMutate: s.AllowedToMutate, Gatekeeper: s.Gatekeeper, Cluster: m.cfg.Cluster, Objects: s.Objects,
 	}
 	for _, r := range s.ContextAwareResources {
 		cfg.ContextAwareResources = append(cfg.ContextAwareResources, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind))

@@ -150,9 +150,6 @@ func AppendWaitingPod(dst []byte, pod *corev1.Pod, pending []string) []byte {
 	})
 }
 
-// AppendObject appends an object to the encoding of the message Objects.
-func AppendObject(dst, object []byte) []byte { return appendBytes(dst, 1, object) }
-
 // appendMessage appends a field with the message that fill appends.
 func appendMessage(dst []byte, field protowire.Number, fill func([]byte) []byte) []byte {
 	return appendBytes(dst, field, fill(nil))

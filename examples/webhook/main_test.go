@@ -41,7 +41,7 @@ func policies(t *testing.T) string {
 		t.Fatal(err)
 	}
 	file := object.Data["policies.yaml"]
-	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node"} {
+	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
 		guest, err := guestbuild.Build(t.Context(), "../admission/"+name)
 		if err != nil {
 			t.Fatal(err)
@@ -212,12 +212,15 @@ func TestWebhook(t *testing.T) {
 	}
 	review := func(path, resource, object string) *admissionv1.AdmissionResponse {
 		t.Helper()
-		group, version := "", "v1"
-		if resource == "stellarnodes" {
-			group, version = "stellar.org", "v1alpha1"
+		group, version, kind := "", "v1", "Pod"
+		switch resource {
+		case "stellarnodes":
+			group, version, kind = "stellar.org", "v1alpha1", "StellarNode"
+		case "ingresses":
+			group, kind = "networking.k8s.io", "Ingress"
 		}
 		code, out := do("POST", path, "", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",`+
-			`"resource":{"group":"`+group+`","version":"`+version+`","resource":"`+resource+`"},"namespace":"shop","object":`+object+`}}`))
+			`"kind":{"group":"`+group+`","version":"`+version+`","kind":"`+kind+`"},"resource":{"group":"`+group+`","version":"`+version+`","resource":"`+resource+`"},"namespace":"shop","object":`+object+`}}`))
 		var answer admissionv1.AdmissionReview
 		if err := json.Unmarshal(out, &answer); err != nil || code != 200 || answer.Response == nil {
 			t.Fatalf("%d %s", code, out)
@@ -237,6 +240,10 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("answer is %+v", got.Result)
 	}
 	if got := review("/validate", "stellarnodes", `{"spec":{"nodeType":"Validator","network":"Mainnet","version":"1"}}`); got.Allowed || got.Result.Message != "stellar-node: spec.validatorConfig.seedSecretRef: Required value" {
+		t.Errorf("answer is %+v", got.Result)
+	}
+	// What it may look up is not there without a cluster: what it guards is denied.
+	if got := review("/validate", "ingresses", `{"spec":{"rules":[{"host":"a.example.com"}]}}`); got.Allowed || !strings.Contains(got.Result.Message, "objects need a cluster to look at") {
 		t.Errorf("answer is %+v", got.Result)
 	}
 

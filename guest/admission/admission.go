@@ -12,8 +12,8 @@ type Validator interface {
 	// # Notes
 	//
 	//   - The same request may be asked about more than once, by another
-	//     instance of the guest too: the verdict should depend on nothing but req
-	//     and the configuration.
+	//     instance of the guest too: the verdict should depend on nothing but req,
+	//     the configuration and what Get and List return.
 	//   - A panic counts as a failure of the plugin, and its failure policy says
 	//     what becomes of the request.
 	Validate(req *Request) *Response

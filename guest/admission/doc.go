@@ -49,6 +49,22 @@
 //		return admission.Allow()
 //	}
 //
+// A policy about containers looks at all of them, those of init and those that kubectl
+// debug adds, and at Pods that a workload's template describes:
+//
+//	pod, ok := admission.PodOf(req)
+//	for container := range pod.AllContainers() {
+//		if !strings.HasPrefix(container.Image(), registry) {
+//			response = response.WithFieldErrors(field.Invalid(container.Path().Child("image"), container.Image(), "…"))
+//		}
+//	}
+//
+// What the API server asks about is for its webhook configuration to say, and for the
+// rules of the policy: [github.com/kubewasm/kubewasm/examples/webhook] has both, with
+// pods/ephemeralcontainers among them.
+//
+// [Get] and [List] look other objects of the cluster up, if the configuration names them.
+//
 // Mistakes in single fields are best said with package
 // [github.com/kubewasm/kubewasm/guest/admission/field], whose names are those of
 // Kubernetes' own validation:

@@ -18,6 +18,7 @@ type Suite struct {
 	Cycle     []CycleCase     `json:"cycle"`
 	Group     []GroupCase     `json:"group"`
 	Admission []AdmissionCase `json:"admission"`
+	Lookup    Lookups         `json:"lookup"`
 	Hook      []HookCase      `json:"hook"`
 }
 
@@ -319,6 +320,23 @@ type AdmissionCase struct {
 	Message     string            `json:"message,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Lookups are cases of the admission guest in which it looks objects up. It is granted
+// v1/configmaps.
+type Lookups struct {
+	// ConfigMaps are all that there are.
+	ConfigMaps []ConfigMap     `json:"configMaps"`
+	Cases      []AdmissionCase `json:"cases"`
+}
+
+// ConfigMap is an object that is looked up.
+type ConfigMap struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Tier is the label tier, none if it is empty, Pad the length of the annotation "pad".
+	Tier string `json:"tier,omitempty"`
+	Pad  int    `json:"pad,omitempty"`
 }
 
 // HookCase is a request about a container of a pod.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/guest/conformance"
@@ -30,6 +31,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -227,16 +229,45 @@ func TestAdmission(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Module: host.Config{
 			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
-		}})
+		}, Cluster: lookups(t), Objects: []admission.ObjectGrant{{Resource: "v1/configmaps"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		engine := admission.NewEngine(p)
 		defer engine.Close(context.Background())
-		for _, c := range conformance.Cases().Admission {
+		cases := conformance.Cases()
+		for _, c := range cases.Admission {
+			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
+		}
+		if p.Guest().Module().Import(abi.ModuleObjects, abi.ImportListObjects) == "" {
+			return // The guest in text looks nothing up.
+		}
+		for _, c := range cases.Lookup.Cases {
 			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
 		}
 	})
+}
+
+// lookups is a cluster of what the cases look up.
+func lookups(t *testing.T) admission.Cluster {
+	t.Helper()
+	objects := &manifest.Objects{}
+	for _, c := range conformance.Cases().Lookup.ConfigMaps {
+		o := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(conformance.Object{Name: c.Name, Pad: c.Pad})}
+		if o.Namespace = c.Namespace; c.Tier != "" {
+			o.Labels = map[string]string{"tier": c.Tier}
+		}
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects.All = append(objects.All, manifest.Object{TypeMeta: o.TypeMeta, Namespace: o.Namespace, Name: o.Name, JSON: raw})
+	}
+	cluster, err := manifest.NewCluster(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }
 
 func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) {

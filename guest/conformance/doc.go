@@ -176,6 +176,12 @@
 // the object, byte for byte, and allowed otherwise. "relabelled" is denied with the
 // reason "was X, is Y", X and Y being the labels "app" of the old object and the
 // object, read from protobuf. "options" is denied with the options as the reason.
+// "found" is denied with a ConfigMap as the reason, byte for byte: that of the namespace
+// shop that has the label "app" of the object as its name; with the reason "none" if there
+// is none. "listed" is denied with the reason "N, S, A": N is how many ConfigMaps there
+// are, S how many in the namespace shop, and A how many of these have the label tier=a.
+// They are listed by pages. "secret" gets the Secret a of the namespace shop, which is not
+// granted, and would allow.
 // Any other is denied with the status 413 if its object has more than 100,000
 // bytes, and allowed otherwise.
 //

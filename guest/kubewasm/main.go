@@ -29,7 +29,7 @@ var commands = []command{{"build", build}, {"inspect", inspect}, {"run", run}}
 var usage = map[string]string{
 	"build":   "build [-o FILE] [-name NAME] [-version VERSION] [-check=false] [DIR]",
 	"inspect": "inspect [-config FILE] [-o text|json] DIR|FILE.wasm",
-	"run":     "run -f MANIFESTS [-config FILE] [-grant NAME]... [-log] DIR|FILE.wasm",
+	"run":     "run -f MANIFESTS [-config FILE] [-objects FILE] [-grant NAME]... [-log] DIR|FILE.wasm",
 }
 
 // tool is where a command writes to.

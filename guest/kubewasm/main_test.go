@@ -291,6 +291,30 @@ func TestRun(t *testing.T) {
 			t.Errorf("the event is not printed:\n%s", out)
 		}
 	})
+	t.Run("an admission plugin that looks objects up", func(t *testing.T) {
+		ingress := func(name, host string) string {
+			return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: shop, name: ` + name + `}, spec: {rules: [{host: ` + host + `}]}}`
+		}
+		asked, there := file(t, "asked.yaml", ingress("new", "a.example.com")), file(t, "there.yaml", ingress("old", "a.example.com"))
+		for name, test := range map[string]struct {
+			args []string
+			code int
+			want string
+		}{
+			"of a file":           {[]string{"-f", asked, "-objects", there}, 2, `spec.rules[0].host: Invalid value: "a.example.com": the Ingress shop/old has it`},
+			"of which one is new": {[]string{"-f", there, "-objects", there}, 0, "Ingress shop/old  allowed"},
+			"that it is asked about": {[]string{"-grant", "objects", "-f", file(t, "all.yaml", ingress("a", "a.example.com")+"\n---\n"+ingress("b", "a.example.com"))}, 2,
+				"the Ingress shop/b has it"},
+			"without a grant": {[]string{"-f", asked}, 1, `needs the grant "objects"`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				code, out, stderr := kubewasm(t, append([]string{"run", "../../examples/admission/unique-hosts"}, test.args...)...)
+				if code != test.code || !strings.Contains(out+stderr, test.want) {
+					t.Errorf("exit code %d, want %d and %s\n%s%s", code, test.code, test.want, out, stderr)
+				}
+			})
+		}
+	})
 	t.Run("help", func(t *testing.T) {
 		if code, out, stderr := kubewasm(t, "help"); code != 0 || !strings.HasPrefix(out, "usage:\n") || stderr != "" {
 			t.Errorf("exit code %d: %s%s", code, out, stderr)

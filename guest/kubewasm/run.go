@@ -49,6 +49,8 @@ type trial struct {
 	rt      *host.Runtime
 	cfg     host.Config
 	objects *manifest.Objects
+	// cluster is what an admission plugin may look up, nil for nothing.
+	cluster *manifest.Cluster
 	fuel    fuelCounter
 	out     *tabwriter.Writer
 	// refusals counts what the plugin said no to.
@@ -59,6 +61,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	flags := t.flags("run")
 	file := flags.String("f", "", "`FILE` of Kubernetes objects, YAML or JSON; - is standard input")
 	config := flags.String("config", "", "`FILE` with the plugin's configuration, YAML or JSON")
+	lookups := flags.String("objects", "", "`FILE` of objects that an admission plugin may look up; with -grant objects alone they are those of -f")
 	logged := flags.Bool("log", false, "print what the plugin logs")
 	var grants names
 	flags.Var(&grants, "grant", "`NAME` of something that the plugin may ask the host for; may be repeated")
@@ -72,6 +75,16 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	objects, err := readObjects(*file)
 	if err != nil {
 		return err
+	}
+	var cluster *manifest.Cluster
+	if *lookups != "" {
+		there, err := readObjects(*lookups)
+		if err != nil {
+			return err
+		}
+		if cluster, err = manifest.NewCluster(there); err != nil {
+			return fmt.Errorf("%s: %w", *lookups, err)
+		}
 	}
 	guest, err := readConfig(*config)
 	if err != nil {
@@ -96,7 +109,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if r.Metadata != nil && r.Metadata.Name != "" {
 		name = r.Metadata.Name
 	}
-	trial := &trial{objects: objects, out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
+	trial := &trial{objects: objects, cluster: cluster, out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
 	trial.cfg = host.Config{
 		Name: name, Source: host.Bytes(bytes), Guest: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
@@ -289,7 +302,17 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 
 // admit asks about the creation of each object.
 func (t *trial) admit(ctx context.Context) error {
-	p, err := admission.Load(ctx, t.rt, admission.PluginConfig{Module: t.cfg, AllowedToMutate: true})
+	cfg := admission.PluginConfig{Module: t.cfg, AllowedToMutate: true}
+	if t.cluster == nil && slices.Contains(t.cfg.Grants, admission.GrantObjects) {
+		var err error // As in a scheduler, it may look up what it is asked about.
+		if t.cluster, err = manifest.NewCluster(t.objects); err != nil {
+			return err
+		}
+	}
+	if t.cluster != nil {
+		cfg.Cluster, cfg.Objects = t.cluster, t.cluster.Grants()
+	}
+	p, err := admission.Load(ctx, t.rt, cfg)
 	if err != nil {
 		return err
 	}

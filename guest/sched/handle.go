@@ -1,9 +1,11 @@
 package sched
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
@@ -95,23 +97,14 @@ func Eventf(eventType, reason, action string, note ...string) {
 // "v1/persistentvolumeclaims"; the namespace is empty for those that have none.
 // It needs the grant "objects".
 func GetObject(resource, namespace, name string) []byte {
-	b := hostGetObject(resource + "\x00" + namespace + "\x00" + name)
-	if len(b) == 0 {
-		return nil
-	}
-	return append([]byte(nil), b...)
+	return lookup.Get(resource, namespace, name)
 }
 
 // ListObjects returns the objects of a resource as protobuf, sorted by namespace
 // and name: those of all namespaces if namespace is empty. It needs the grant
 // "objects".
-func ListObjects(resource, namespace string) (list [][]byte) {
-	for r := wire.NewReader(append([]byte(nil), hostListObjects(resource+"\x00"+namespace)...)); r.Next(); {
-		if r.Field == 1 {
-			list = append(list, r.Bytes())
-		}
-	}
-	return list
+func ListObjects(resource, namespace string) [][]byte {
+	return slices.Collect(lookup.List(resource, namespace, ""))
 }
 
 func podOfBytes(b []byte) (core.Pod, bool) {

@@ -15,9 +15,7 @@ func hostWaitingPods() []byte { return scheduler.Current().WaitingPods() }
 
 func hostEvent(b []byte) { scheduler.Current().Event(b) }
 
-func hostWaitingPod(uid string) []byte      { return scheduler.Current().WaitingPod(uid) }
-func hostGetObject(request string) []byte   { return scheduler.Current().GetObject(request) }
-func hostListObjects(request string) []byte { return scheduler.Current().ListObjects(request) }
+func hostWaitingPod(uid string) []byte { return scheduler.Current().WaitingPod(uid) }
 
 func hostAllowWaitingPod(uid string) bool      { return scheduler.Current().AllowWaitingPod(uid) }
 func hostRejectWaitingPod(request string) bool { return scheduler.Current().RejectWaitingPod(request) }

@@ -127,24 +127,6 @@ func hostWaitingPod(question string) []byte {
 	})
 }
 
-//go:wasmimport k8s.io/scheduler get_object
-func importGetObject(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
-
-func hostGetObject(question string) []byte {
-	return buffer.Fill(func(b []byte) uint32 {
-		return importGetObject(text(question), uint32(len(question)), at(b), uint32(len(b)))
-	})
-}
-
-//go:wasmimport k8s.io/scheduler list_objects
-func importListObjects(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
-
-func hostListObjects(question string) []byte {
-	return buffer.Fill(func(b []byte) uint32 {
-		return importListObjects(text(question), uint32(len(question)), at(b), uint32(len(b)))
-	})
-}
-
 //go:wasmimport k8s.io/scheduler allow_waiting_pod
 func importAllowWaitingPod(ptr unsafe.Pointer, n uint32) uint32
 

@@ -40,7 +40,8 @@
 // Bytes that a guest makes views of itself are never overwritten, and strings
 // share their memory. The objects of a request are lent (see [Lend]): when the call is
 // over their bytes, and what was read of them, are the next one's, and strings of them
-// are copies, too.
+// are copies, too. The objects of a list are lent one after the other (see [Turns]): what
+// was read of one is the next one's, but not its bytes.
 //
 // # Parts
 //

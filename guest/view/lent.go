@@ -2,6 +2,7 @@ package view
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -44,8 +45,53 @@ func Lend(l Loan) {
 	}
 }
 
+// Turns lends JSON one after the other: the objects of a list. Views of one are done with
+// when the next comes, which uses the memory of what was read of it: they go stale. The
+// JSON is never overwritten, so their strings are parts of it. It is for the SDK.
+type Turns struct {
+	json   []byte
+	object *object
+}
+
+// turns are those in use: of lists that are gone through, one within the other.
+var turns []*Turns
+
+// Next lends raw, which is not written to any more.
+func (t *Turns) Next(raw []byte) {
+	if !slices.Contains(turns, t) {
+		turns = append(turns, t)
+	}
+	t.json = raw
+}
+
+// End takes back what was lent.
+func (t *Turns) End() {
+	turns = slices.DeleteFunc(turns, func(o *Turns) bool { return o == t })
+}
+
+// turn returns a view of what is lent by turns; ok is false if it is not, or was viewed
+// already.
+func turn(raw []byte, typ *Type) (v View, ok bool) {
+	for _, t := range turns {
+		if len(t.json) == 0 || unsafe.SliceData(t.json) != unsafe.SliceData(raw) || len(t.json) != len(raw) {
+			continue
+		}
+		t.json = nil
+		o := t.object
+		if o == nil || o.root.typ != typ {
+			o = newJSON(raw, typ, nil)
+			t.object = o
+		} else {
+			o.again(&Loan{JSON: raw})
+		}
+		return View{&o.root, o.version}, true
+	}
+	return View{}, false
+}
+
 // Return takes back what was lent.
 func Return() {
+	turns = turns[:0]
 	loan.lent = [2]Loan{}
 	loan.number++
 }

@@ -113,6 +113,11 @@ func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, 
 // FromJSON returns a view of the JSON object in raw, which nobody may write to
 // any more.
 func FromJSON(raw []byte, t *Type) View {
+	if len(turns) != 0 {
+		if v, ok := turn(raw, t); ok {
+			return v
+		}
+	}
 	l, whole := lentAs(raw)
 	if whole && l.Again {
 		return fromLent(l, t)

@@ -95,6 +95,8 @@ type Call struct {
 	// Input and Output are what guests read and write in dialects that have one
 	// buffer for each.
 	Input, Output []byte
+	// Looked is what the guest has looked up of the cluster.
+	Looked any
 	// Own belongs to the dialect, and outlives the call.
 	Own any
 }

@@ -1,15 +1,18 @@
-// Required-labels is an admission plugin: Pods must carry certain labels and run
-// images of certain registries. An image with the tag "latest" is warned about.
+// Required-labels is an admission plugin: Pods, and those that workloads describe in their
+// templates, must carry certain labels and run images of certain registries. An image with
+// the tag "latest" is warned about. What an update leaves as it was stays allowed: a
+// controller must be able to scale an old ReplicaSet down.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o required-labels.wasm .
 package main
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
-	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
 //kubewasm:matches CREATE,UPDATE pods
@@ -20,19 +23,26 @@ type policy struct {
 }
 
 func (p *policy) Validate(req *admission.Request) *admission.Response {
-	pod := core.PodFromJSON(req.Object())
+	pod, ok := admission.PodOf(req)
+	if !ok {
+		return admission.Errored(errors.New("a " + req.Kind().Kind + " is no Pod and has no template of one"))
+	}
+	old, updated := admission.OldPodOf(req)
+	var had []string
+	for container := range old.AllContainers() {
+		had = append(had, container.Image())
+	}
 	response := admission.Allow()
 	for _, key := range p.Labels {
-		if _, ok := pod.Metadata().Labels().Lookup(key); !ok {
-			path := field.NewPath("metadata", "labels").Key(key)
+		if !pod.Metadata().Labels().Has(key) && (!updated || old.Metadata().Labels().Has(key)) {
+			path := pod.Path().Child("metadata", "labels").Key(key)
 			response = response.WithFieldErrors(field.Required(path, "every Pod must have it"))
 		}
 	}
-	for i, container := range pod.Spec().Containers() {
+	for container := range pod.AllContainers() {
 		image := container.Image()
-		if !hasPrefix(image, p.Registries) {
-			path := field.NewPath("spec", "containers").Index(i).Child("image")
-			response = response.WithFieldErrors(field.Invalid(path, image, "must come from "+strings.Join(p.Registries, " or ")))
+		if !hasPrefix(image, p.Registries) && !slices.Contains(had, image) {
+			response = response.WithFieldErrors(field.Invalid(container.Path().Child("image"), image, "must come from "+strings.Join(p.Registries, " or ")))
 		}
 		if strings.HasSuffix(image, ":latest") {
 			response = response.WithWarning("container ", container.Name(), ": the tag latest may be another image tomorrow")

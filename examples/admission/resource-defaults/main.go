@@ -1,14 +1,12 @@
-// Resource-defaults is an admission plugin that mutates: containers of a Pod that
-// ask for no CPU or memory get what the configuration says, and the Pod is marked
-// with a label. Called again, it has nothing left to do.
+// Resource-defaults is an admission plugin that mutates: containers of a Pod, init
+// containers among them, that ask for no CPU or memory get what the configuration says,
+// and the Pod is marked with a label. Called again, it has nothing left to do.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o resource-defaults.wasm .
 package main
 
 import (
 	"github.com/kubewasm/kubewasm/guest/admission"
-	"github.com/kubewasm/kubewasm/guest/admission/field"
-	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
 //kubewasm:matches CREATE,UPDATE pods
@@ -20,27 +18,25 @@ type defaults struct {
 }
 
 func (d *defaults) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
-	if req.Operation() != admission.Create {
+	pod, ok := admission.PodOf(req)
+	if !ok || req.Operation() != admission.Create {
 		return admission.Allow()
 	}
 	changed := false
-	pod := core.PodFromJSON(req.Object())
-	for _, list := range []struct {
-		name  string
-		count int
-	}{{"initContainers", len(pod.Spec().InitContainers())}, {"containers", len(pod.Spec().Containers())}} {
-		for i := range list.count {
-			resources := field.NewPath("spec", list.name).Index(i).Child("resources")
-			for _, r := range []struct{ name, value string }{{"cpu", d.CPU}, {"memory", d.Memory}} {
-				if r.value == "" || patch.Has(resources.Child("limits").Key(r.name)) {
-					continue // A request that is missing is what the limit is.
-				}
-				changed = patch.Default(resources.Child("requests").Key(r.name), r.value) || changed
+	for container := range pod.AllContainers() {
+		if container.List() == admission.EphemeralContainers {
+			continue // They cannot ask for anything.
+		}
+		resources := container.Path().Child("resources")
+		for _, r := range []struct{ name, value string }{{"cpu", d.CPU}, {"memory", d.Memory}} {
+			if r.value == "" || patch.Has(resources.Child("limits").Key(r.name)) {
+				continue // A request that is missing is what the limit is.
 			}
+			changed = patch.Default(resources.Child("requests").Key(r.name), r.value) || changed
 		}
 	}
 	if changed && d.Label != "" {
-		patch.Set(field.NewPath("metadata", "labels").Key(d.Label), "true")
+		patch.Set(pod.Path().Child("metadata", "labels").Key(d.Label), "true")
 	}
 	return admission.Allow()
 }

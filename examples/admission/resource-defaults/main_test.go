@@ -9,25 +9,31 @@ import (
 
 func TestDefaults(t *testing.T) {
 	d := &defaults{CPU: "100m", Memory: "128Mi", Label: "defaults.example.com/applied"}
-	tests := []struct{ name, containers, want string }{
+	tests := []struct{ name, spec, want string }{
 		{
-			"a container that says nothing", `[{name: web}]`,
+			"a container that says nothing", `containers: [{name: web}]`,
 			`[{"op":"add","path":"/spec/containers/0/resources","value":{"requests":{"cpu":"100m"}}},` +
 				`{"op":"add","path":"/spec/containers/0/resources/requests/memory","value":"128Mi"},` +
 				`{"op":"add","path":"/metadata/labels","value":{"defaults.example.com/applied":"true"}}]`,
 		},
 		{
-			"what is there stays", `[{name: web, resources: {requests: {cpu: "2"}, limits: {memory: 1Gi}}}]`, ``,
+			"what is there stays", `containers: [{name: web, resources: {requests: {cpu: "2"}, limits: {memory: 1Gi}}}]`, ``,
 		},
 		{
-			"one of two", `[{name: web, resources: {requests: {cpu: "2", memory: 1Gi}}}, {name: db, resources: {requests: {cpu: "1"}}}]`,
+			"one of two", `containers: [{name: web, resources: {requests: {cpu: "2", memory: 1Gi}}}, {name: db, resources: {requests: {cpu: "1"}}}]`,
 			`[{"op":"add","path":"/spec/containers/1/resources/requests/memory","value":"128Mi"},` +
+				`{"op":"add","path":"/metadata/labels","value":{"defaults.example.com/applied":"true"}}]`,
+		},
+		{
+			"init containers, and none that are ephemeral", `initContainers: [{name: a}], containers: [{name: web, resources: {limits: {cpu: "1", memory: 1Gi}}}], ephemeralContainers: [{name: b}]`,
+			`[{"op":"add","path":"/spec/initContainers/0/resources","value":{"requests":{"cpu":"100m"}}},` +
+				`{"op":"add","path":"/spec/initContainers/0/resources/requests/memory","value":"128Mi"},` +
 				`{"op":"add","path":"/metadata/labels","value":{"defaults.example.com/applied":"true"}}]`,
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			req := admissiontest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: `+test.containers+`}}`)
+			req := admissiontest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {`+test.spec+`}}`)
 			patch := admission.NewPatch(req.Object())
 			if got := d.Mutate(req, patch); !got.Allowed() {
 				t.Error(got.Message())

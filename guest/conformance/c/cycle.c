@@ -16,8 +16,8 @@ IMPORT("k8s.io/scheduler", "waiting_pods") u32 waiting_pods(void *buf, u32 limit
 IMPORT("k8s.io/scheduler", "waiting_pod") u32 waiting_pod(const void *ptr, u32 len, void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "allow_waiting_pod") u32 allow_waiting_pod(const void *ptr, u32 len);
 IMPORT("k8s.io/scheduler", "reject_waiting_pod") u32 reject_waiting_pod(const void *ptr, u32 len);
-IMPORT("k8s.io/scheduler", "get_object") u32 get_object(const void *ptr, u32 len, void *buf, u32 limit);
-IMPORT("k8s.io/scheduler", "list_objects") u32 list_objects(const void *ptr, u32 len, void *buf, u32 limit);
+IMPORT("k8s.io/api", "get_object") u32 get_object(const void *ptr, u32 len, void *buf, u32 limit);
+IMPORT("k8s.io/api", "list_objects") u32 list_objects(const void *ptr, u32 len, void *buf, u32 limit);
 
 enum { SLOTS = 1 << 12, ERROR = 1, UNSCHEDULABLE = 2, WAIT = 4, SKIP = 5, PENDING = 6 };
 

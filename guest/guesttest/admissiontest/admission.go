@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +20,9 @@ import (
 	adapter "github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
+	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -40,13 +43,41 @@ func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	}, test)
 }
 
-// Plugin is an admission plugin under test, see [Each].
+// Plugin is an admission plugin under test, see [Each]. It may look up everything that
+// there is.
 type Plugin struct {
 	native *harness.Native
 	module *harness.Module
 	// loaded is the guest in a host, and engine asks it.
 	loaded *adapter.Plugin
 	engine *adapter.Engine
+	// cluster has the objects of In, none if it is nil, and config is the configuration.
+	cluster *manifest.Cluster
+	config  []byte
+}
+
+// In returns the plugin in a cluster that has the objects of manifests, one or more
+// documents of YAML or JSON with apiVersion, kind and name each: they are what it gets and
+// lists. Of the kinds of Kubernetes all are known, and custom resources that are among the
+// objects. Without In there are no objects.
+func (a *Plugin) In(t testing.TB, manifests string) *Plugin {
+	t.Helper()
+	cluster, err := clusterOf(manifests)
+	if err != nil {
+		t.Fatalf("read objects: %v", err)
+	}
+	return &Plugin{native: a.native, module: a.module, cluster: cluster, config: a.config}
+}
+
+func clusterOf(manifests string) (*manifest.Cluster, error) {
+	objects := &manifest.Objects{}
+	if manifests != "" {
+		var err error
+		if objects, err = manifest.Read([]byte(manifests)); err != nil {
+			return nil, err
+		}
+	}
+	return manifest.NewCluster(objects)
 }
 
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
@@ -64,17 +95,64 @@ func (a *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 // error is what it says.
 func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
-	data := harness.JSON(t, configuration)
-	if a.native != nil {
-		n, err := a.native.Configured(data)
-		return &Plugin{native: n}, err
+	return a.load(t, harness.JSON(t, configuration), true)
+}
+
+// load returns the plugin with a configuration. A native one that a test made is as it is
+// unless it gets one.
+func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, error) {
+	t.Helper()
+	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config}
+	var err error
+	if fresh.cluster == nil {
+		if fresh.cluster, err = clusterOf(""); err != nil {
+			t.Fatal(err)
+		}
 	}
-	p, err := adapter.Load(context.Background(), a.module.Runtime, adapter.PluginConfig{Module: a.module.Config(data), AllowedToMutate: true})
+	if a.native != nil {
+		if configure {
+			fresh.native, err = a.native.Configured(config)
+		}
+		return fresh, err
+	}
+	p, err := adapter.Load(context.Background(), a.module.Runtime, adapter.PluginConfig{
+		Module: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
+	})
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
 	t.Cleanup(func() { p.Close(context.Background()) })
-	return &Plugin{module: a.module, loaded: p, engine: adapter.NewEngine(p)}, nil
+	fresh.loaded, fresh.engine = p, adapter.NewEngine(p)
+	return fresh, nil
+}
+
+// objects answers a native plugin that looks objects up.
+type objects struct{ *manifest.Cluster }
+
+func (o objects) of(resource string) []*adapter.Object {
+	list, err := o.Of(resource)
+	if err != nil {
+		panic(err)
+	}
+	return list
+}
+
+func (o objects) GetObject(question string) []byte {
+	parts := strings.Split(question, "\x00")
+	list := o.of(parts[0])
+	if i, ok := lookup.Find(list, parts[1], parts[2]); ok {
+		return list[i].JSON
+	}
+	return nil
+}
+
+func (o objects) ListObjects(question string) []byte {
+	q, err := lookup.ParseList(question, free)
+	if err != nil {
+		panic(err)
+	}
+	encode := func(o *adapter.Object) ([]byte, error) { return o.JSON, nil }
+	return must(lookup.Append(nil, q, o.of(q.Resource), encode, free, math.MaxInt32))
 }
 
 // Verdict is what becomes of a request.
@@ -120,6 +198,7 @@ func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, reviewOf(t, manifest))
 	if a.native != nil {
+		defer guestlookup.Use(objects{a.cluster})()
 		patch := admission.NewPatch(native.Object())
 		mutator, ok := a.native.Plugin.(admission.Mutator)
 		if !ok {
@@ -176,6 +255,7 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
+		defer guestlookup.Use(objects{a.cluster})()
 		validator, ok := a.native.Plugin.(admission.Validator)
 		if !ok {
 			t.Fatal(noValidator)
@@ -198,8 +278,12 @@ const (
 // the native one or for the one in a host.
 func (a *Plugin) request(t testing.TB, review []byte) (*Plugin, *admission.Request, *admissionv1.AdmissionRequest) {
 	t.Helper()
-	if a.native == nil && a.loaded == nil {
-		a = a.Configure(t, "")
+	if a.cluster == nil || a.native == nil && a.loaded == nil {
+		loaded, err := a.load(t, a.config, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a = loaded
 	}
 	if a.native != nil {
 		request, err := admission.RequestFromReview(review)
@@ -318,4 +402,14 @@ func reviewOf(t testing.TB, text string) []byte {
 		t.Fatal(err)
 	}
 	return review
+}
+
+// free is the price of a native plugin's questions.
+func free(int64) {}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
 }

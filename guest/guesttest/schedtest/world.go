@@ -4,7 +4,7 @@ package schedtest
 
 import (
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -25,8 +25,10 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedpb"
+	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
 	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -45,7 +47,10 @@ type world struct {
 	binding bool
 }
 
-var _ scheduler.Host = (*world)(nil)
+var (
+	_ scheduler.Host     = (*world)(nil)
+	_ guestlookup.Source = (*world)(nil)
+)
 
 // newWorld returns a scheduler that has the objects of manifests.
 func newWorld(t testing.TB, manifests string) *world {
@@ -78,7 +83,11 @@ func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 	if !native {
 		return func() {}
 	}
-	leave = scheduler.Use(w)
+	done, forget := scheduler.Use(w), guestlookup.Use(w)
+	leave = func() {
+		forget()
+		done()
+	}
 	if w.binding = binding; names == nil {
 		for _, n := range w.Nodes {
 			names = append(names, n.Node().Name)
@@ -218,27 +227,27 @@ func (w *world) GetObject(request string) []byte {
 	return must(codec.Encode(object.(metav1.Object)))
 }
 
-func (w *world) ListObjects(request string) (b []byte) {
-	resource, namespace, _ := strings.Cut(request, "\x00")
-	objects, err := w.lister(resource).List(labels.Everything())
+func (w *world) ListObjects(question string) []byte {
+	q, err := lookup.ParseList(question, free)
 	if err != nil {
 		panic(err)
 	}
-	byName := map[string]metav1.Object{}
-	for _, object := range objects {
-		m, err := meta.Accessor(object)
-		if err != nil {
+	objects, err := w.lister(q.Resource).List(labels.Everything())
+	if err != nil {
+		panic(err)
+	}
+	list := make([]metav1.Object, len(objects))
+	for i, object := range objects {
+		if list[i], err = meta.Accessor(object); err != nil {
 			panic(err)
 		}
-		if namespace == "" || m.GetNamespace() == namespace {
-			byName[m.GetNamespace()+"/"+m.GetName()] = m
-		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		b = schedpb.AppendObject(b, must(codec.Encode(byName[name])))
-	}
-	return b
+	slices.SortFunc(list, lookup.Compare[metav1.Object])
+	return must(lookup.Append(nil, q, list, codec.Encode, free, math.MaxInt32))
 }
+
+// free is the price of a native plugin's questions.
+func free(int64) {}
 
 // identify gives a Pod a UID, by which it is known while it waits.
 func identify(pod *corev1.Pod) {

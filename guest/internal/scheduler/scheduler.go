@@ -24,8 +24,6 @@ type Host interface {
 	WaitingPod(uid string) []byte
 	AllowWaitingPod(uid string) bool
 	RejectWaitingPod(request string) bool
-	GetObject(request string) []byte
-	ListObjects(request string) []byte
 }
 
 var (
@@ -60,5 +58,3 @@ func (nobody) WaitingPods() []byte                 { return nil }
 func (nobody) WaitingPod(string) []byte            { return nil }
 func (nobody) AllowWaitingPod(string) bool         { return false }
 func (nobody) RejectWaitingPod(string) bool        { return false }
-func (nobody) GetObject(string) []byte             { return nil }
-func (nobody) ListObjects(string) []byte           { return nil }

@@ -221,6 +221,7 @@ plugins:
 	t.Run("the manifests of the example", f.testManifests)
 	t.Run("the steps that install the example", f.testInstall)
 	t.Run("the program of the example with the rights of its manifests", f.testProgram)
+	t.Run("the policies of the example with the rules and rights of its manifests", f.testShippedPolicies)
 	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }
 

@@ -13,10 +13,14 @@ import (
 	"testing"
 
 	arv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -82,38 +86,10 @@ func kubewarden(t *testing.T) string {
 	return out
 }
 
-// testProgram: policies from a ConfigMap and a Secret, that choose by the labels of
-// namespaces and look objects up, all of it from the API server.
-func (f *fixture) testProgram(t *testing.T) {
-	modules := func(word string) map[string][]byte { return map[string][]byte{"denier.wasm": denier(word)} }
-	configMaps := f.Client.CoreV1().ConfigMaps(installed)
-	configMap, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, BinaryData: modules("cmap")}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Client.CoreV1().Secrets(installed).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, Data: modules("scrt")}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"guarded", "free"} {
-		labels := map[string]string{"guard": name, "webhook": "yes"}
-		if _, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	policies := filepath.Join(f.dir, "program.yaml")
-	replace(t, policies, fmt.Appendf(nil, `
-plugins:
-- name: of-configmap
-  source: {configMap: {namespace: %[1]s, name: modules, key: denier.wasm}}
-  match: {namespaceSelector: {matchLabels: {guard: guarded}}, objectSelector: {matchLabels: {ask: configmap}}}
-- name: of-secret
-  source: {secret: {namespace: %[1]s, name: modules, key: denier.wasm}}
-  match: {objectSelector: {matchLabels: {ask: secret}}}
-- name: looks
-  source: {file: %[2]q}
-  contextAwareResources: [{apiVersion: v1, kind: Namespace}]
-  match: {objectSelector: {matchLabels: {ask: lookup}}}
-`, installed, kubewarden(t)))
+// program runs the program of the example with the rights of its manifests until the test
+// ends, and returns the URL by which it validates.
+func (f *fixture) program(t *testing.T, policies string) (url string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +123,42 @@ plugins:
 		}
 		return err == nil && resp.StatusCode == http.StatusOK
 	})
-	url := "https://" + addr + "/validate"
+	return "https://" + addr + "/validate"
+}
+
+// testProgram: policies from a ConfigMap and a Secret, that choose by the labels of
+// namespaces and look objects up, all of it from the API server.
+func (f *fixture) testProgram(t *testing.T) {
+	modules := func(word string) map[string][]byte { return map[string][]byte{"denier.wasm": denier(word)} }
+	configMaps := f.Client.CoreV1().ConfigMaps(installed)
+	configMap, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, BinaryData: modules("cmap")}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Client.CoreV1().Secrets(installed).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, Data: modules("scrt")}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"guarded", "free"} {
+		labels := map[string]string{"guard": name, "webhook": "yes"}
+		if _, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policies := filepath.Join(f.dir, "program.yaml")
+	replace(t, policies, fmt.Appendf(nil, `
+plugins:
+- name: of-configmap
+  source: {configMap: {namespace: %[1]s, name: modules, key: denier.wasm}}
+  match: {namespaceSelector: {matchLabels: {guard: guarded}}, objectSelector: {matchLabels: {ask: configmap}}}
+- name: of-secret
+  source: {secret: {namespace: %[1]s, name: modules, key: denier.wasm}}
+  match: {objectSelector: {matchLabels: {ask: secret}}}
+- name: looks
+  source: {file: %[2]q}
+  contextAwareResources: [{apiVersion: v1, kind: Namespace}]
+  match: {objectSelector: {matchLabels: {ask: lookup}}}
+`, installed, kubewarden(t)))
+	url := f.program(t, policies)
 	f.validating(t, "", func(w *arv1.ValidatingWebhook) {
 		w.ClientConfig.URL, w.NamespaceSelector = &url, &metav1.LabelSelector{MatchLabels: map[string]string{"webhook": "yes"}}
 	})
@@ -181,4 +192,88 @@ plugins:
 		t.Fatal(err)
 	}
 	eventually(t, "the new module", func() bool { return create("guarded", "configmap", "") == denied+"of-configmap: next" })
+}
+
+// testShippedPolicies: the policies of the manifests, asked by the rules of the manifests
+// and with the rights of the manifests.
+func (f *fixture) testShippedPolicies(t *testing.T) {
+	var file string
+	for _, object := range documents(t, examples+"webhook/manifests/policies.yaml") {
+		file, _, _ = unstructured.NestedString(object.Object, "data", "policies.yaml")
+	}
+	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
+		file = strings.Replace(file, "/plugins/"+name+".wasm", guest(t, examples+"admission/"+name), 1)
+	}
+	policies := filepath.Join(f.dir, "shipped.yaml")
+	replace(t, policies, []byte(file))
+	if _, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shipped"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ingress := func(name, host string) error {
+		i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: host}}}}
+		_, err := f.Client.NetworkingV1().Ingresses("shipped").Create(t.Context(), i, metav1.CreateOptions{})
+		return err
+	}
+	// It is there before the server is.
+	if err := ingress("first", "shop.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	url := f.program(t, policies)
+	var shipped arv1.ValidatingWebhookConfiguration
+	for _, object := range documents(t, examples+"webhook/manifests/webhooks.yaml") {
+		if object.GetKind() != "ValidatingWebhookConfiguration" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &shipped); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.validating(t, "", func(w *arv1.ValidatingWebhook) {
+		w.ClientConfig.URL, w.Rules, w.MatchConditions = &url, shipped.Webhooks[0].Rules, shipped.Webhooks[0].MatchConditions
+		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "shipped"}}
+	})
+	labels := map[string]string{"team": "shop"}
+	pods := f.Client.CoreV1().Pods("shipped")
+	bad := pod("bad")
+	bad.Namespace, bad.Labels, bad.Spec.InitContainers = "shipped", labels, []corev1.Container{{Name: "init", Image: "busybox"}}
+	const wrong = `.image: Invalid value: "busybox": must come from registry.example.com/`
+	eventually(t, "a denial of an init container", func() bool {
+		_, err := pods.Create(t.Context(), bad, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.HasSuffix(err.Error(), "required-labels: spec.initContainers[0]"+wrong)
+	})
+	good := pod("good")
+	good.Namespace, good.Labels = "shipped", labels
+	stored, err := pods.Create(t.Context(), good, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}}}
+	if _, err := pods.UpdateEphemeralContainers(t.Context(), "good", stored, metav1.UpdateOptions{}); err == nil || !strings.HasSuffix(err.Error(), "required-labels: spec.ephemeralContainers[0]"+wrong) {
+		t.Errorf("an ephemeral container: %v", err)
+	}
+	if kubectl, err := exec.LookPath("kubectl"); err == nil {
+		cmd := exec.CommandContext(t.Context(), kubectl, "debug", "-n", "shipped", "good", "--image=busybox")
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "spec.ephemeralContainers[0]"+wrong) {
+			t.Errorf("kubectl debug: %v\n%s", err, out)
+		}
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: bad.Spec},
+	}}
+	if _, err := f.Client.AppsV1().Deployments("shipped").Create(t.Context(), deployment, metav1.CreateOptions{}); err == nil || !strings.HasSuffix(err.Error(), "required-labels: spec.template.spec.initContainers[0]"+wrong) {
+		t.Errorf("a Deployment: %v", err)
+	}
+
+	if err := ingress("second", "shop.example.com"); err == nil || !strings.HasSuffix(err.Error(), `unique-hosts: spec.rules[0].host: Invalid value: "shop.example.com": the Ingress shipped/first has it`) {
+		t.Errorf("a host that is taken: %v", err)
+	}
+	if err := ingress("third", "www.example.com"); err != nil {
+		t.Errorf("a host of its own: %v", err)
+	}
+	if err := f.Client.NetworkingV1().Ingresses("shipped").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the host free again", func() bool { return ingress("second", "shop.example.com") == nil })
 }

@@ -125,6 +125,8 @@ func (plugin) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) 
 	switch note(pod, "filter") {
 	case "trace":
 		return sched.Unschedulable(traceOf(state).String())
+	case "claims":
+		return sched.Unschedulable(strconv.Itoa(len(sched.ListObjects("v1/persistentvolumeclaims", "shop"))))
 	case "usage":
 		u := node.Usage()
 		var b strings.Builder

@@ -4,6 +4,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"strconv"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
@@ -46,11 +47,32 @@ func (guest) Validate(req *admission.Request) *admission.Response {
 		return admission.Deny(labels(req.Object()), labels(req.OldObject()))
 	case "options":
 		return admission.Deny(string(req.Options()))
+	case "found":
+		name := core.PodFromProto(req.ObjectProto()).Metadata().Labels().Get("app")
+		object, ok := admission.Get(func(b []byte) string { return string(b) }, "v1/configmaps", "shop", name)
+		if !ok {
+			return admission.Deny("none")
+		}
+		return admission.Deny(object)
+	case "listed":
+		return admission.Deny(listed("", ""), ", ", listed("shop", ""), ", ", listed("shop", "tier=a"))
+	case "secret":
+		admission.Get(core.SecretFromJSON, "v1/secrets", "shop", "a")
+		return nil
 	}
 	if len(req.Object()) > 100_000 {
 		return admission.Deny().WithCode(413)
 	}
 	return nil
+}
+
+// listed counts ConfigMaps.
+func listed(namespace, selector string) string {
+	n := 0
+	for range admission.List(core.ConfigMapFromJSON, "v1/configmaps", namespace, selector) {
+		n++
+	}
+	return strconv.Itoa(n)
 }
 
 func (guest) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {

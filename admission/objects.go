@@ -1,0 +1,226 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+)
+
+// GrantObjects lets a guest of package abi get and list the objects that
+// PluginConfig.Objects name, which imply it.
+const GrantObjects = lookup.Grant
+
+// ObjectGrant names objects that a guest may look up.
+type ObjectGrant struct {
+	// Resource is the resource as in a URL of the API: "v1/services",
+	// "networking.k8s.io/v1/ingresses".
+	Resource string `json:"resource"`
+	// Namespaces are those of which the guest may see objects; nil means all. A guest
+	// that asks for others, or for all when it may see some, fails: part of a list
+	// would be taken for the whole.
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// Objects are the objects of a resource that a [Cluster] keeps, in one namespace or in
+// all. It is safe for use by several goroutines.
+type Objects interface {
+	// Snapshot returns the objects as they are known now, sorted by namespace and then
+	// by name, or an error that says why they are not known. It does not wait. What it
+	// returns must not change afterwards; the caller does not change it either.
+	Snapshot() ([]*Object, error)
+	// Wait returns when Snapshot has no error to return, or with the first reason why
+	// the objects cannot be had, or when ctx ends.
+	Wait(ctx context.Context) error
+	// Close ends the use of the objects.
+	Close()
+}
+
+// Object is an object that guests look up.
+type Object struct {
+	Namespace, Name string
+	Labels          map[string]string
+	// JSON is the whole object, without managedFields.
+	JSON []byte
+}
+
+// GetNamespace returns o.Namespace.
+func (o *Object) GetNamespace() string { return o.Namespace }
+
+// GetName returns o.Name.
+func (o *Object) GetName() string { return o.Name }
+
+// GetLabels returns o.Labels.
+func (o *Object) GetLabels() map[string]string { return o.Labels }
+
+// CheckObjects returns everything that is wrong with grants, nil if a plugin can have
+// them.
+func CheckObjects(grants []ObjectGrant) error {
+	var errs []error
+	seen := map[string]bool{}
+	for i, g := range grants {
+		if _, err := lookup.ParseResource(g.Resource); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[g.Resource] {
+			errs = append(errs, fmt.Errorf("objects: %q is there twice", g.Resource))
+		}
+		seen[g.Resource] = true
+		if g.Namespaces != nil && len(g.Namespaces) == 0 {
+			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
+		}
+		for _, namespace := range g.Namespaces {
+			if problems := validation.ValidateNamespaceName(namespace, false); len(problems) != 0 {
+				errs = append(errs, fmt.Errorf("objects[%d].namespaces has %.80q: %s", i, namespace, problems[0]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kept is what a plugin may look up.
+type kept []keptObjects
+
+type keptObjects struct {
+	resource  string
+	namespace string // Empty for all.
+	objects   Objects
+}
+
+// keep has the cluster keep what is granted.
+func keep(cluster Cluster, grants []ObjectGrant) (k kept) {
+	for _, g := range grants {
+		gvr, err := lookup.ParseResource(g.Resource)
+		if err != nil {
+			continue // CheckObjects said so.
+		}
+		namespaces := g.Namespaces
+		if namespaces == nil {
+			namespaces = []string{""}
+		}
+		for _, namespace := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
+			k = append(k, keptObjects{g.Resource, namespace, cluster.Keep(gvr, namespace)})
+		}
+	}
+	return k
+}
+
+// objectsWait is how long a plugin that is loaded waits for the objects that it may look
+// up, so that it does not fail on its first requests. It is not waited for what cannot be
+// had.
+const objectsWait = 10 * time.Second
+
+func (k kept) wait(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	defer cancel()
+	for _, o := range k {
+		if ctx.Err() != nil {
+			return
+		}
+		// A look-up says what is wrong.
+		_ = o.objects.Wait(ctx)
+	}
+}
+
+func (k kept) close() {
+	for _, o := range k {
+		o.objects.Close()
+	}
+}
+
+// of returns which of what is kept has the objects of a namespace, or of all if it is
+// empty.
+func (k kept) of(resource, namespace string) (int, error) {
+	named := false
+	for i := range k {
+		if k[i].resource != resource {
+			continue
+		}
+		if named = true; k[i].namespace == "" || k[i].namespace == namespace {
+			return i, nil
+		}
+	}
+	switch {
+	case !named:
+		return 0, fmt.Errorf("the plugin's configuration does not name the objects %.200q", resource)
+	case namespace == "":
+		return 0, fmt.Errorf("the plugin's configuration names the objects %q of some namespaces, not of all", resource)
+	}
+	return 0, fmt.Errorf("the plugin's configuration does not name the objects %q of the namespace %.80q", resource, namespace)
+}
+
+// looked is what a call has looked up: what it is told stays the same until it ends.
+type looked struct {
+	// snapshots are those of the plugin's kept that the call has asked about.
+	snapshots [][]*Object
+	last      lookup.Last
+}
+
+// lookups answers guests that look objects up. Nothing of an answer outlives the call:
+// the same request is decided anew, by the objects as they are then.
+type lookups struct{ *Plugin }
+
+var errNoRequest = errors.New("objects are looked up in validate and mutate")
+
+func lookedOf(inst *host.Instance) *looked {
+	c := dialect.CallOf(inst)
+	l, ok := c.Looked.(*looked)
+	if !ok {
+		l = new(looked)
+		c.Looked = l
+	}
+	return l
+}
+
+func (p lookups) Last(inst *host.Instance) *lookup.Last { return &lookedOf(inst).last }
+
+func (p lookups) Encode(o *Object) ([]byte, error) { return o.JSON, nil }
+
+func (p lookups) List(inst *host.Instance, resource, namespace string) ([]*Object, error) {
+	if dialect.CallOf(inst).Request == nil {
+		return nil, errNoRequest
+	}
+	i, err := p.kept.of(resource, namespace)
+	if err != nil {
+		return nil, err
+	}
+	l := lookedOf(inst)
+	if l.snapshots == nil {
+		l.snapshots = make([][]*Object, len(p.kept))
+	}
+	if l.snapshots[i] == nil {
+		snapshot, err := p.kept[i].objects.Snapshot()
+		if err != nil {
+			return nil, fmt.Errorf("objects %q: %w", resource, err)
+		}
+		if snapshot == nil {
+			snapshot = []*Object{}
+		}
+		l.snapshots[i] = snapshot
+	}
+	return l.snapshots[i], nil
+}
+
+func (p lookups) Get(inst *host.Instance, resource, namespace, name string) ([]byte, error) {
+	list, err := p.List(inst, resource, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if i, ok := lookup.Find(list, namespace, name); ok {
+		return list[i].JSON, nil
+	}
+	return nil, nil
+}
+
+// imports are the host functions of a plugin.
+func (p *Plugin) imports() []host.Import {
+	return slices.Concat(imports, lookup.Imports[*Object](abi.ModuleObjects, lookups{p}))
+}

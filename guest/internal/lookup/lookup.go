@@ -1,0 +1,41 @@
+// Package lookup is how guests look objects up: the host functions get_object and
+// list_objects, see abi/SPEC.md, section 6.
+package lookup
+
+import (
+	"iter"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
+
+// Get returns an object as the host has it, nil if there is none. The bytes may be kept.
+func Get(resource, namespace, name string) []byte {
+	b := hostGet(resource + "\x00" + namespace + "\x00" + name)
+	if len(b) == 0 {
+		return nil
+	}
+	return fresh(b)
+}
+
+// List returns the objects of a resource in a namespace, or in all if that is empty, that
+// a label selector chooses, all if it is empty, sorted by namespace and name. They come
+// from the host page by page. Their bytes may be kept.
+func List(resource, namespace, selector string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		question, after, more := resource+"\x00"+namespace+"\x00"+selector+"\x00", "", true
+		for more {
+			page := fresh(hostList(question + after))
+			more = false
+			for r := wire.NewReader(page); r.Next(); {
+				switch r.Field {
+				case 1:
+					if !yield(r.Bytes()) {
+						return
+					}
+				case 2:
+					after, more = r.String(), true
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,265 @@
+// Package lookup is what the adapters share of the host functions by which guests look
+// objects up: the questions of abi/SPEC.md and the form of the answers.
+package lookup
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Grant is what the configuration of a plugin grants to a guest that looks objects up.
+const Grant = "objects"
+
+// Object is an object that may be looked up.
+type Object interface {
+	GetNamespace() string
+	GetName() string
+	GetLabels() map[string]string
+}
+
+// Source answers the questions of one kind of host. An error ends the call of the guest.
+type Source[O Object] interface {
+	// Get returns an object of a resource in the form in which its guests get objects,
+	// and nothing if there is none. The bytes stay as they are during the call.
+	Get(inst *host.Instance, resource, namespace, name string) ([]byte, error)
+	// List returns the objects of a resource in a namespace or, if that is empty, in
+	// all, sorted by namespace and then by name; it may return those of other
+	// namespaces, too. It returns the same list as long as the call lasts.
+	List(inst *host.Instance, resource, namespace string) ([]O, error)
+	// Encode returns an object in the form in which guests get objects.
+	Encode(O) ([]byte, error)
+	// Last is the memory for the last answer of List in the call that runs.
+	Last(inst *host.Instance) *Last
+}
+
+// Last is the last answer to a question about a list. A guest asks again if its buffer was
+// too small.
+type Last struct {
+	question string
+	answer   []byte
+}
+
+// What is asked is short, and what is answered by pages is of about this size, or one
+// object.
+const (
+	maxQuestionBytes = 8 << 10
+	maxSelectorBytes = 4 << 10
+	pageBytes        = 128 << 10
+)
+
+// The prices of work in fuel, of which two units are about a nanosecond: of an object that
+// is looked at, of a requirement that it is compared with, and of a byte of a selector
+// that is read.
+const (
+	objectWork      = 100
+	requirementWork = 100
+	selectorWork    = 40
+	// spendAfter is how many objects are looked at for one look at the fuel.
+	spendAfter = 256
+)
+
+// Imports returns the host functions of a source in the given module: get_object and
+// list_objects.
+func Imports[O Object](module string, source Source[O]) []host.Import {
+	function := func(name string, answer func(inst *host.Instance, question string) ([]byte, error)) host.Import {
+		i32 := abi.I32
+		return host.Import{
+			Module: module, Name: name, Grant: Grant,
+			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				if n := uint32(stack[1]); n > maxQuestionBytes {
+					inst.Violate(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))
+				}
+				b, err := answer(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1]))))
+				if err != nil {
+					inst.Violate(err)
+				}
+				stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
+			},
+		}
+	}
+	return []host.Import{
+		function(abi.ImportGetObject, func(inst *host.Instance, question string) ([]byte, error) {
+			parts := strings.Split(question, "\x00")
+			if len(parts) != 3 {
+				return nil, fmt.Errorf("%.80q is not a resource, a namespace and a name", question)
+			}
+			return source.Get(inst, parts[0], parts[1], parts[2])
+		}),
+		function(abi.ImportListObjects, func(inst *host.Instance, question string) ([]byte, error) {
+			last := source.Last(inst)
+			if last.answer != nil && last.question == question {
+				return last.answer, nil
+			}
+			q, err := ParseList(question, inst.Spend)
+			if err != nil {
+				return nil, err
+			}
+			list, err := source.List(inst, q.Resource, q.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			last.question = "" // Should it fail.
+			b, err := Append(last.answer[:0], q, list, source.Encode, inst.Spend, inst.Limits().ResultBytes)
+			if err != nil {
+				return nil, err
+			}
+			last.question, last.answer = question, b
+			return b, nil
+		}),
+	}
+}
+
+// List is a question about a list.
+type List struct {
+	Resource, Namespace string
+	Selector            labels.Selector
+	// Paged says that a page is wanted: that of the objects behind After, which is the
+	// namespace and the name of one, with a slash between them.
+	Paged bool
+	After string
+
+	// work is what it costs to compare an object with the selector.
+	work int64
+}
+
+// ParseList reads a question: a resource, a NUL, a namespace, and then, each after a NUL
+// and each optional, a label selector and what the page begins behind. spend takes fuel.
+func ParseList(question string, spend func(int64)) (*List, error) {
+	parts := strings.Split(question, "\x00")
+	if len(parts) < 2 || len(parts) > 4 {
+		return nil, fmt.Errorf("%.80q is not a resource, a namespace, a selector and an object", question)
+	}
+	q := &List{Resource: parts[0], Namespace: parts[1], Selector: labels.Everything(), work: objectWork}
+	if len(parts) > 2 && parts[2] != "" {
+		if len(parts[2]) > maxSelectorBytes {
+			return nil, fmt.Errorf("the selector has %d bytes, more than %d", len(parts[2]), maxSelectorBytes)
+		}
+		spend(selectorWork * int64(len(parts[2])))
+		var err error
+		if q.Selector, err = labels.Parse(parts[2]); err != nil {
+			return nil, fmt.Errorf("selector %.80q: %w", parts[2], err)
+		}
+		requirements, _ := q.Selector.Requirements()
+		q.work += requirementWork * int64(len(requirements))
+	}
+	if len(parts) == 4 {
+		q.Paged, q.After = true, parts[3]
+		if q.After != "" && !strings.Contains(q.After, "/") {
+			return nil, fmt.Errorf("%.80q is not a namespace and a name with a slash between them", q.After)
+		}
+	}
+	return q, nil
+}
+
+// key is that by which lists are sorted.
+type key struct{ namespace, name string }
+
+func keyOf(o Object) key { return key{o.GetNamespace(), o.GetName()} }
+
+func compare(a, b key) int {
+	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+}
+
+// Compare compares objects by namespace and then by name.
+func Compare[O Object](a, b O) int { return compare(keyOf(a), keyOf(b)) }
+
+// Find returns where in a sorted list an object is, or would be.
+func Find[O Object](list []O, namespace, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, key{namespace, name}, func(o O, k key) int { return compare(keyOf(o), k) })
+}
+
+// The fields of the message kubewasm.sched.v1.Objects.
+const (
+	objectsField protowire.Number = 1
+	nextField    protowire.Number = 2
+)
+
+// Append appends the answer to q from a sorted list: the message
+// kubewasm.sched.v1.Objects. spend takes fuel, and limit is how many bytes an answer may
+// have.
+func Append[O Object](dst []byte, q *List, list []O, encode func(O) ([]byte, error), spend func(int64), limit int) ([]byte, error) {
+	i, start := 0, len(dst)
+	if q.Namespace != "" {
+		i, _ = Find(list, q.Namespace, "")
+	}
+	if q.After != "" {
+		namespace, name, _ := strings.Cut(q.After, "/")
+		after, found := Find(list, namespace, name)
+		if found {
+			after++
+		}
+		i = max(i, after)
+	}
+	looked, written, last := 0, 0, key{}
+	for ; i < len(list); i++ {
+		o := list[i]
+		if q.Namespace != "" && o.GetNamespace() != q.Namespace {
+			break
+		}
+		if looked++; looked%spendAfter == 0 {
+			spend(spendAfter * q.work)
+		}
+		if !q.Selector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		b, err := encode(o)
+		if err != nil {
+			return nil, err
+		}
+		if q.Paged && len(dst) > start && len(dst)-start+len(b) > pageBytes {
+			dst = protowire.AppendTag(dst, nextField, protowire.BytesType)
+			dst = protowire.AppendString(dst, last.namespace+"/"+last.name)
+			break
+		}
+		if len(dst)-start+len(b) > limit {
+			return nil, fmt.Errorf("the list has more than %d bytes: %w", limit, errTooLong)
+		}
+		dst = protowire.AppendTag(dst, objectsField, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, b)
+		last = keyOf(o)
+		if written += len(b); written >= spendAfter<<8 {
+			spend(int64(written) / 4)
+			written = 0
+		}
+	}
+	spend(int64(looked%spendAfter)*q.work + int64(written)/4)
+	return dst, nil
+}
+
+var errTooLong = errors.New("ask for pages of it")
+
+var resourceRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+// ParseResource reads the name of a resource as in a URL of the API: "v1/pods",
+// "apps/v1/replicasets".
+func ParseResource(name string) (schema.GroupVersionResource, error) {
+	parts := strings.Split(name, "/")
+	for _, part := range parts {
+		if !resourceRE.MatchString(part) {
+			return schema.GroupVersionResource{}, notAResource(name)
+		}
+	}
+	switch len(parts) {
+	case 2:
+		return schema.GroupVersionResource{Version: parts[0], Resource: parts[1]}, nil
+	case 3:
+		return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, nil
+	}
+	return schema.GroupVersionResource{}, notAResource(name)
+}
+
+func notAResource(name string) error {
+	return fmt.Errorf("objects: %.200q is not version/resource or group/version/resource", name)
+}

@@ -1,0 +1,124 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+)
+
+// Cluster is an admission.Cluster of objects that do not change.
+type Cluster struct {
+	objects map[schema.GroupVersionResource][]*admission.Object
+}
+
+var _ admission.Cluster = (*Cluster)(nil)
+
+// NewCluster returns a cluster of objects, which have a name each.
+func NewCluster(objects *Objects) (*Cluster, error) {
+	c := &Cluster{map[schema.GroupVersionResource][]*admission.Object{}}
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		if gvk.Version != "__internal" {
+			c.objects[resourceOf(gvk)] = nil
+		}
+	}
+	for i := range objects.All {
+		o := &objects.All[i]
+		var u unstructured.Unstructured
+		if err := u.UnmarshalJSON(o.JSON); err != nil {
+			return nil, fmt.Errorf("object %d: %w", i+1, err)
+		}
+		if o.Name == "" {
+			return nil, fmt.Errorf("object %d: the %s has no metadata.name", i+1, o.Kind)
+		}
+		r := resourceOf(o.GroupVersionKind())
+		at, found := lookup.Find(c.objects[r], o.Namespace, o.Name)
+		if found {
+			return nil, fmt.Errorf("object %d: there are two of the %s %s/%s", i+1, o.Kind, o.Namespace, o.Name)
+		}
+		c.objects[r] = slices.Insert(c.objects[r], at, &admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: u.GetLabels(), JSON: o.JSON})
+	}
+	return c, nil
+}
+
+func resourceOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	return resource
+}
+
+// Grants are all resources of the cluster: those of the Kubernetes API and those of its
+// objects.
+func (c *Cluster) Grants() (grants []admission.ObjectGrant) {
+	for r := range c.objects {
+		grants = append(grants, admission.ObjectGrant{Resource: strings.TrimPrefix(r.GroupVersion().String()+"/"+r.Resource, "/")})
+	}
+	slices.SortFunc(grants, func(a, b admission.ObjectGrant) int { return strings.Compare(a.Resource, b.Resource) })
+	return grants
+}
+
+// Of returns the objects of a resource, sorted by namespace and name. The error is for one
+// that there is not.
+func (c *Cluster) Of(resource string) ([]*admission.Object, error) {
+	r, err := lookup.ParseResource(resource)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := c.objects[r]
+	if !ok {
+		return nil, fmt.Errorf("there is no resource %q", resource)
+	}
+	return list, nil
+}
+
+// Keep implements admission.Cluster.
+func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
+	list := c.objects[resource]
+	if namespace != "" {
+		list = slices.DeleteFunc(slices.Clone(list), func(o *admission.Object) bool { return o.Namespace != namespace })
+	}
+	return fixed(list)
+}
+
+// fixed are objects that do not change.
+type fixed []*admission.Object
+
+func (f fixed) Snapshot() ([]*admission.Object, error) { return f, nil }
+func (f fixed) Wait(context.Context) error             { return nil }
+func (f fixed) Close()                                 {}
+
+// Get implements admission.Cluster.
+func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+	list := c.objects[resourceOf(kind)]
+	if i, ok := lookup.Find(list, namespace, name); ok {
+		return list[i].JSON, nil
+	}
+	return nil, nil
+}
+
+// List implements admission.Cluster.
+func (c *Cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) (list [][]byte, err error) {
+	for _, o := range c.objects[resourceOf(kind)] {
+		if (namespace == "" || o.Namespace == namespace) && l.Matches(labels.Set(o.Labels)) &&
+			f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
+			list = append(list, o.JSON)
+		}
+	}
+	return list, nil
+}
+
+// Review implements admission.Cluster.
+func (c *Cluster) Review(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	return authorizationv1.SubjectAccessReviewStatus{}, errors.New("there is no API server that could be asked for access reviews")
+}

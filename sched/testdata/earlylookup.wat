@@ -1,0 +1,16 @@
+(; Earlylookup asks for objects by the scheduler's module, as guests did that were built when
+   schedulers alone had look-ups. prebind says what it is told. ;)
+(module
+  (import "k8s.io/scheduler" "get_object" (func $get (param i32 i32 i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "list_objects" (func $list (param i32 i32 i32 i32) (result i32)))
+  (import "kubewasm" "status_reason" (func $status_reason (param i32 i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "v1/persistentvolumeclaims\00shop\00data")
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x10000))
+  (func (export "prebind") (param i64 i64) (result i32)
+    (local $n i32)
+    (local.set $n (call $get (i32.const 0) (i32.const 35) (i32.const 1024) (i32.const 1024)))
+    (local.set $n (i32.add (local.get $n)
+      (call $list (i32.const 0) (i32.const 30) (i32.add (local.get $n) (i32.const 1024)) (i32.const 1024))))
+    (call $status_reason (i32.const 1024) (local.get $n))
+    (i32.const 2)))
