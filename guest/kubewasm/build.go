@@ -38,6 +38,9 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := t.check(ctx, dir); err != nil {
+		return fmt.Errorf("build %s: %w", dir, err)
+	}
 	module, err := os.ReadFile(staged.Name())
 	if err != nil {
 		return err

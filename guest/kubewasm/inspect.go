@@ -90,7 +90,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := module(ctx, path)
+	file, err := t.module(ctx, path)
 	if err != nil {
 		return err
 	}

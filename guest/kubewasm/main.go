@@ -126,15 +126,29 @@ func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
 
 // module returns the file of a module: path itself or, for a directory, what is
 // built of it.
-func module(ctx context.Context, path string) (string, error) {
+func (t *tool) module(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if info.IsDir() {
-		return guestbuild.Build(ctx, path)
+	if !info.IsDir() {
+		return path, nil
 	}
-	return path, nil
+	file, err := guestbuild.Build(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	return file, t.check(ctx, path)
+}
+
+// check prints what build warns of about the guest in a directory that compiles, and
+// returns what it refuses.
+func (t *tool) check(ctx context.Context, dir string) error {
+	warnings, err := guestbuild.Check(ctx, dir)
+	for _, warning := range warnings {
+		fmt.Fprintln(t.err, "kubewasm: warning:", warning)
+	}
+	return err
 }
 
 // newRuntime keeps compiled guests in the user's cache directory, so that only

@@ -77,7 +77,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	wasm, err := module(ctx, path)
+	wasm, err := t.module(ctx, path)
 	if err != nil {
 		return err
 	}
