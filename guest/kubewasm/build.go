@@ -47,7 +47,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	}
 	functions := "not checked"
 	if *check {
-		r, err := examine(ctx, module, nil)
+		r, err := examine(ctx, trying{module: module})
 		if err != nil {
 			return fmt.Errorf("build %s: %w", dir, err)
 		}

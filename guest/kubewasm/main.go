@@ -28,15 +28,16 @@ var commands = []command{{"build", build}, {"inspect", inspect}, {"run", run}}
 // usage is what the commands take.
 var usage = map[string]string{
 	"build":   "build [-o FILE] [-name NAME] [-version VERSION] [-check=false] [DIR]",
-	"inspect": "inspect [-config FILE] [-o text|json] DIR|FILE.wasm",
-	"run":     "run -f MANIFESTS [-config FILE] [-grant NAME]... [-log] DIR|FILE.wasm",
+	"inspect": "inspect [-config FILE] [-gatekeeper] [-o text|json] DIR|FILE.wasm",
+	"run":     "run -f MANIFESTS [-config FILE] [-grant NAME]... [-log] [FLAGS OF REQUESTS] DIR|FILE.wasm",
 }
 
 // tool is where a command writes to.
 type tool struct{ out, err io.Writer }
 
-// errRefused says that a plugin said no to something: the exit code tells.
-var errRefused = errors.New("the plugin refuses")
+// errRefused says that a plugin said no to something, or that no host takes a module: the
+// exit code tells.
+var errRefused = errors.New("refused")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -45,7 +46,7 @@ func main() {
 }
 
 // dispatch runs a command and returns the exit code: 0, 1 after an error, 2 if
-// the plugin refuses.
+// the plugin refuses something, or is refused itself.
 func dispatch(ctx context.Context, t *tool, args []string) int {
 	for _, c := range commands {
 		if len(args) == 0 || args[0] != c.name {
@@ -89,6 +90,9 @@ func report(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintln(w, "kubewasm:", err)
+	for _, line := range frames(err) {
+		fmt.Fprintln(w, line)
+	}
 }
 
 // flags returns the flags of a command.

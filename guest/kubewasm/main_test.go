@@ -216,7 +216,7 @@ func TestInspectWhatCannotRun(t *testing.T) {
 		"wrongexports": `want (i64, i64, i64) -> i32`,
 	} {
 		code, out, stderr := kubewasm(t, "inspect", "../../host/testdata/"+module+".wasm")
-		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "sha256 ") {
+		if code != 2 || !strings.Contains(out, want) || !strings.Contains(out, "sha256 ") {
 			t.Errorf("%s: exit code %d, not printed: %s\n%s%s", module, code, want, out, stderr)
 		}
 	}
@@ -305,4 +305,63 @@ func TestRun(t *testing.T) {
 			t.Errorf("logged %s", stderr)
 		}
 	})
+}
+
+// TestRunTellsWhatFailed holds that what a plugin gave no answer to is told with the
+// plugin, the extension point and what it was asked about, and where it was; and that the
+// others are asked all the same.
+func TestRunTellsWhatFailed(t *testing.T) {
+	tests := map[string]struct {
+		args        []string
+		out, stderr []string
+	}{
+		"a panic in Go": {
+			[]string{"-f", "testdata/cluster.yaml", "testdata/panics"},
+			[]string{"shop/web n1 Success 1 ", "shop/web n2 Error "},
+			[]string{
+				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
+				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:28\n" +
+					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:15\n",
+			},
+		},
+		"an error in the place of a score": {
+			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
+			[]string{"default/odd n1 Error ", "default/even n1 Success 1 "},
+			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
+		},
+		"a trap in another language": {
+			[]string{"-f", file(t, "trap.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-trap}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}}"), policy(t, "stellar/validator.c", "")},
+			[]string{"Pod default/web failed ", "Service web allowed "},
+			[]string{`CREATE of Pod default/web: plugin "validator": validate trapped: wasm error: unreachable` + "\n\tat "},
+		},
+		"an answer that is none": {
+			[]string{"-f", file(t, "bad.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-bad}}}"), policy(t, "stellar/validator.c", "")},
+			[]string{"Pod default/web failed "},
+			[]string{`CREATE of Pod default/web: plugin "validator": read its output: allowed is missing` + "\n"},
+		},
+		"a hook": {
+			[]string{"-f", file(t, "hook.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {scripted: panic no}}, spec: {containers: [{name: a}]}}"), "../../hooks/testdata/scripted"},
+			[]string{"Pod default/a failed ", "Pod default/a container a failed "},
+			[]string{`decide PreRunPodSandbox of pod default/a: plugin "scripted": hook trapped: `, "panic: no\n", `decide PreCreateContainer of container default/a/a: `, "\n\tat main.", "hooks/testdata/scripted/main.go:151\n"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, append([]string{"run"}, test.args...)...)
+			if code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			out = strings.Join(strings.Fields(out), " ") + " "
+			for _, want := range test.out {
+				if !strings.Contains(out, want) {
+					t.Errorf("not printed: %s\n%s", want, out)
+				}
+			}
+			for _, want := range test.stderr {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("not told: %s\n%s", want, stderr)
+				}
+			}
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,7 +19,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,13 +49,17 @@ func (n *names) Set(s string) error {
 
 // trial is a run of a plugin on objects.
 type trial struct {
-	rt      *host.Runtime
-	cfg     host.Config
-	objects *manifest.Objects
-	fuel    fuelCounter
-	out     *tabwriter.Writer
-	// refusals counts what the plugin said no to.
+	rt       *host.Runtime
+	cfg      host.Config
+	try      trying
+	objects  *manifest.Objects
+	requests requests
+	fuel     fuelCounter
+	out      *tabwriter.Writer
+	// refusals counts what the plugin said no to, failures are what it gave no answer
+	// to, and why.
 	refusals int
+	failures []error
 }
 
 func run(ctx context.Context, t *tool, args []string) (err error) {
@@ -62,6 +69,11 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	logged := flags.Bool("log", false, "print what the plugin logs")
 	var grants names
 	flags.Var(&grants, "grant", "`NAME` of something that the plugin may ask the host for; may be repeated")
+	var sees names
+	flags.Var(&sees, "see", "`KIND` of objects of the file that a policy may look up, as in v1/Namespace; those that its metadata declare need no flag; may be repeated")
+	gatekeeper := flags.Bool("gatekeeper", false, gatekeeperUsage)
+	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
+	trial.requests.flags(flags)
 	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
@@ -69,8 +81,10 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if *file == "" {
 		return errors.New("run: name a file of objects with -f")
 	}
-	objects, err := readObjects(*file)
-	if err != nil {
+	if err := trial.requests.read(flags); err != nil {
+		return err
+	}
+	if trial.objects, err = trial.requests.objects(*file); err != nil {
 		return err
 	}
 	guest, err := readConfig(*config)
@@ -85,18 +99,28 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := examine(ctx, bytes, guest)
+	trial.try = trying{module: bytes, config: guest, gatekeeper: *gatekeeper}
+	for _, kind := range sees {
+		gvk, err := parseKind(kind)
+		if err != nil {
+			return fmt.Errorf("run: -see: %w", err)
+		}
+		trial.try.sees = append(trial.try.sees, gvk)
+	}
+	r, err := examine(ctx, trial.try)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
 	if r.mask == 0 {
 		return fmt.Errorf("run %s: %w", path, r.err)
 	}
-	name := pluginName
+	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
+		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
+	}
+	name := strings.TrimSuffix(filepath.Base(wasm), ".wasm")
 	if r.Metadata != nil && r.Metadata.Name != "" {
 		name = r.Metadata.Name
 	}
-	trial := &trial{objects: objects, out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
 	trial.cfg = host.Config{
 		Name: name, Source: host.Bytes(bytes), Guest: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
@@ -114,17 +138,29 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		if r.mask.Of(kind.kind) == 0 {
 			continue
 		}
-		if err := kind.run(ctx); err != nil {
-			return err
-		}
-		if err := trial.out.Flush(); err != nil {
-			return err
+		// What was printed before an error stands.
+		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
+			return errors.Join(append(trial.failures, err)...)
 		}
 	}
-	if trial.refusals > 0 {
+	switch {
+	case len(trial.failures) != 0:
+		return fmt.Errorf("run %s: %w", path, errors.Join(trial.failures...))
+	case trial.refusals > 0:
 		return errRefused
 	}
 	return nil
+}
+
+// parseKind reads a kind with its group and version, as in v1/Namespace or
+// apps/v1/Deployment.
+func parseKind(text string) (schema.GroupVersionKind, error) {
+	i := strings.LastIndexByte(text, '/')
+	gv, err := schema.ParseGroupVersion(text[:max(i, 0)])
+	if i <= 0 || err != nil || text[i+1:] == "" {
+		return schema.GroupVersionKind{}, fmt.Errorf("%q is no kind with its version, such as v1/Namespace or apps/v1/Deployment", text)
+	}
+	return gv.WithKind(text[i+1:]), nil
 }
 
 func readObjects(file string) (*manifest.Objects, error) {
@@ -174,9 +210,7 @@ func (t *trial) schedule(ctx context.Context) error {
 	t.fuel.take()
 	fmt.Fprintln(t.out, "POD\tNODE\tVERDICT\tSCORE\tTIME\tFUEL\tREASON")
 	for _, pod := range pods {
-		if err := t.schedulePod(ctx, p, cluster, pod); err != nil {
-			return err
-		}
+		t.schedulePod(ctx, p, cluster, pod)
 	}
 	return nil
 }
@@ -219,7 +253,7 @@ type candidate struct {
 	score      string
 }
 
-func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) error {
+func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) {
 	podName := pod.Namespace + "/" + pod.Name
 	state := framework.NewCycleState()
 	infos := make([]fwk.NodeInfo, len(cluster.Nodes))
@@ -235,10 +269,11 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 		case status.IsSkip():
 			skip = true
 		case status.Code() == fwk.Error:
-			return status.AsError()
+			t.failed(status.AsError(), "PreFilter of the Pod %s", podName)
+			return
 		case !status.IsSuccess():
 			t.refusals++
-			return nil
+			return
 		}
 		only = result
 	}
@@ -256,12 +291,13 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 			c.status = filter.Filter(ctx, state, pod, info)
 		}
 		if c.status.Code() == fwk.Error {
-			return c.status.AsError()
+			t.failed(c.status.AsError(), "Filter of the Pod %s for the Node %s", podName, c.name)
 		}
 		if scorer, ok := p.(fwk.ScorePlugin); ok && c.status.IsSuccess() {
 			score, status := scorer.Score(ctx, state, pod, info)
 			if !status.IsSuccess() {
-				return fmt.Errorf("score Node %s: %w", c.name, status.AsError())
+				c.status = status
+				t.failed(status.AsError(), "Score of the Pod %s for the Node %s", podName, c.name)
 			}
 			passed, scores = append(passed, c), append(scores, fwk.NodeScore{Name: c.name, Score: score})
 		}
@@ -269,7 +305,7 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 	}
 	if scorer, ok := p.(fwk.ScorePlugin); ok && scorer.ScoreExtensions() != nil && len(scores) > 0 {
 		if status := scorer.ScoreExtensions().NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
-			return fmt.Errorf("normalize scores: %w", status.AsError())
+			t.failed(status.AsError(), "NormalizeScore of the Pod %s", podName)
 		}
 		t.fuel.take()
 	}
@@ -279,17 +315,25 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 	fits := false
 	for _, c := range candidates {
 		fits = fits || c.status.IsSuccess()
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, c.cost, c.status.Message())
+		reason := c.status.Message()
+		if c.status.Code() == fwk.Error {
+			reason = c.status.AsError().Error() // Where it was is told at the end.
+		}
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, c.cost, reason)
 	}
 	if !fits {
 		t.refusals++
 	}
-	return nil
+}
+
+// failed notes that the plugin gave no answer, and what it was asked.
+func (t *trial) failed(err error, format string, args ...any) {
+	t.failures = append(t.failures, fmt.Errorf(format+": %w", append(args, err)...))
 }
 
 // admit asks about the creation of each object.
 func (t *trial) admit(ctx context.Context) error {
-	p, err := admission.Load(ctx, t.rt, admission.PluginConfig{Module: t.cfg, AllowedToMutate: true})
+	p, err := t.try.policy(ctx, t.rt, t.cfg, t.objects)
 	if err != nil {
 		return err
 	}
@@ -298,22 +342,29 @@ func (t *trial) admit(ctx context.Context) error {
 	t.fuel.take()
 	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range t.objects.All {
-		object, request := &t.objects.All[i], t.objects.All[i].Admission()
+		request, err := t.requests.of(&t.objects.All[i])
+		if err != nil {
+			return err
+		}
 		if p.Mutates() {
 			response := engine.Mutate(ctx, request)
-			if !t.admitted(object, response, "mutated") {
+			word := "mutated"
+			if p.Dialect() != "" && len(response.Patch) == 0 {
+				word = "allowed" // It may be a policy that changes nothing ever.
+			}
+			if !t.admitted(request, response, word) {
 				continue
 			}
 			if len(response.Patch) != 0 {
 				changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
 				if err != nil {
-					return fmt.Errorf("patch %s: %w", describe(object), err)
+					return fmt.Errorf("patch %s: %w", about(request), err)
 				}
 				request.Object.Raw = changed
 			}
 		}
 		if p.Validates() {
-			t.admitted(object, engine.Validate(ctx, request), "allowed")
+			t.admitted(request, engine.Validate(ctx, request), "allowed")
 		}
 	}
 	return nil
@@ -321,9 +372,16 @@ func (t *trial) admit(ctx context.Context) error {
 
 // admitted prints the answer to a request, which is word if the plugin allows it,
 // and returns whether it does.
-func (t *trial) admitted(object *manifest.Object, response *admissionv1.AdmissionResponse, word string) bool {
+func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, word string) bool {
 	text := message(response)
 	switch {
+	case !response.Allowed && response.Result.Reason == metav1.StatusReasonInternalError:
+		word = "failed"
+		err := t.fuel.failed()
+		if err == nil {
+			err = errors.New(text)
+		}
+		t.failed(err, "%s of %s", request.Operation, about(request))
 	case !response.Allowed:
 		word = fmt.Sprintf("denied %d", response.Result.Code)
 		t.refusals++
@@ -332,7 +390,7 @@ func (t *trial) admitted(object *manifest.Object, response *admissionv1.Admissio
 	case word == "mutated":
 		text = "nothing changes"
 	}
-	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", describe(object), word, t.cost(), text)
+	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", about(request), word, t.cost(), text)
 	for _, warning := range response.Warnings {
 		fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
 	}
@@ -384,6 +442,9 @@ func (t *trial) hook(ctx context.Context) error {
 			decision, err := engine.Decide(ctx, request)
 			for _, refused := range never {
 				err = errors.Join(err, refused)
+			}
+			if trap := (*host.TrapError)(nil); errors.As(err, &trap) {
+				t.failures = append(t.failures, err)
 			}
 			if err != nil {
 				t.refusals++
