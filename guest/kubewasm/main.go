@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // command is a subcommand.
@@ -67,7 +68,11 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		return 0
 	}
 	if len(args) > 0 {
-		fmt.Fprintf(t.err, "kubewasm: there is no command %q\n", args[0])
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.name)
+		}
+		fmt.Fprintf(t.err, "kubewasm: there is no command %q%s\n", args[0], nearest.Hint("; ", args[0], names))
 	}
 	printUsage(t.err)
 	return 1

@@ -89,7 +89,7 @@ func TestMistakes(t *testing.T) {
 		want []string
 	}{
 		"no command":        {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
-		"unknown command":   {[]string{"bulid"}, []string{`there is no command "bulid"`, "usage:"}},
+		"unknown command":   {[]string{"bulid"}, []string{`there is no command "bulid"; did you mean "build"?`, "usage:"}},
 		"unknown flag":      {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
 		"two directories":   {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
 		"no such directory": {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
@@ -201,8 +201,14 @@ func TestInspectNamesGrants(t *testing.T) {
 		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
 	}
 	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
-	if want := `needs the grant "waiting-pods", which the configuration does not give`; code != 1 || !strings.Contains(stderr, want) {
-		t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
+	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\nrun gives what is missing by -grant waiting-pods\n"} {
+		if code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
+		}
+	}
+	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "-grant", "waiting-pod", "testdata/grants")
+	if want := `grant "waiting-pod" is unknown; did you mean "waiting-pods"?`; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("run with another grant: exit code %d, %s; want %s", code, stderr, want)
 	}
 }
 
@@ -363,5 +369,50 @@ func TestRunTellsWhatFailed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWorld holds what docs/guests.md says that a guest has, and that build warns of it.
+func TestWorld(t *testing.T) {
+	code, _, stderr := kubewasm(t, "build", "-o", filepath.Join(t.TempDir(), "world.wasm"), "testdata/world")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		`main.go:19: time.Now: the clock begins in 2022 in each instance and follows its instructions, unless the grant "clock" is given`,
+		`main.go:21: time.Sleep: it returns at once; with the grant "clock" it is busy until the time has passed`,
+		`main.go:24: os.ReadFile: a guest has no files`,
+		`main.go:25: net.Dial: a guest has no network: connections are refused`,
+		`main.go:27: rand.Text: the numbers are the same in each instance, unless the grant "random" is given`,
+		`main.go:27: os.Environ: a guest has no environment`,
+		`the guest links net: `, `the guest links os/exec: a guest can start no processes`,
+	} {
+		if !strings.Contains(stderr, "kubewasm: warning: "+want) {
+			t.Errorf("not warned: %s\n%s", want, stderr)
+		}
+	}
+	run := func(grants ...string) string {
+		args := []string{"run", "-f", "testdata/cluster.yaml", "testdata/world"}
+		for _, grant := range grants {
+			args = append(args, "-grant", grant)
+		}
+		code, out, stderr := kubewasm(t, args...)
+		if code != 2 {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		return out
+	}
+	fake := run()
+	const rest = `, 0 variables, arguments ["world"], open /etc/hostname: Bad file number, dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused, ls: `
+	if !strings.Contains(fake, "year 2022, slept true, random ") || !strings.Contains(fake, rest) {
+		t.Errorf("without grants it has: %s", fake)
+	}
+	random := regexp.MustCompile(`random \w+`)
+	if again := run(); random.FindString(again) != random.FindString(fake) {
+		t.Errorf("without the grant two runs differ: %s%s", fake, again)
+	}
+	granted := run("clock", "random")
+	if strings.Contains(granted, "year 2022, slept true") || random.FindString(granted) == random.FindString(fake) || !strings.Contains(granted, rest) {
+		t.Errorf("with grants it has: %s", granted)
 	}
 }

@@ -140,7 +140,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		}
 		// What was printed before an error stands.
 		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
-			return errors.Join(append(trial.failures, err)...)
+			return errors.Join(append(trial.failures, granting(err))...)
 		}
 	}
 	switch {
@@ -150,6 +150,20 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		return errRefused
 	}
 	return nil
+}
+
+// granting adds to an error of missing grants how to give them here.
+func granting(err error) error {
+	var flags []string
+	for _, missing := range importErrors(err) {
+		if flag := "-grant " + missing.Grant; missing.Grant != "" && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nrun gives what is missing by %s", err, strings.Join(flags, " "))
 }
 
 // parseKind reads a kind with its group and version, as in v1/Namespace or

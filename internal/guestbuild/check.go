@@ -234,7 +234,7 @@ const (
 	noEnv     = "a guest has no environment and no arguments; what it needs comes by its configuration"
 	noNetwork = "a guest has no network: connections are refused"
 	fakeClock = `the clock begins in 2022 in each instance and follows its instructions, unless the grant "clock" is given`
-	noSleep   = "it returns at once: a call does not wait"
+	noSleep   = `it returns at once; with the grant "clock" it is busy until the time has passed`
 	fakeRand  = `the numbers are the same in each instance, unless the grant "random" is given`
 )
 

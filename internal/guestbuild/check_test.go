@@ -288,7 +288,7 @@ func Answer() *admission.Response {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{
-		`main.go:16: time.Sleep: it returns at once: a call does not wait`,
+		`main.go:16: time.Sleep: it returns at once; with the grant "clock" it is busy until the time has passed`,
 		`main.go:18: os.ReadFile: a guest has no files; what it needs comes by its configuration`,
 		`main.go:19: os.Getenv: a guest has no environment and no arguments; what it needs comes by its configuration`,
 		`main.go:19: time.Now: the clock begins in 2022 in each instance and follows its instructions, unless the grant "clock" is given`,
