@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 			"kubewasm: build testdata/wrong: main.go:11: zone does not implement sched.FilterPlugin (wrong type for method Filter)\n",
 			"\thas  Filter(_ core.Pod, _ sched.NodeInfo) *sched.Status\n", "\twant Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status\n"}},
 		"registers no plugin, and is run":       {[]string{"run", "-f", "testdata/cluster.yaml", "testdata/wrong"}, []string{"zone does not implement sched.FilterPlugin"}},
-		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program is a plugin of several kinds, scheduler and admission, and no host takes such a module: build a program for each"}},
+		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program imports the SDK of several kinds of plugins, scheduler and admission, and no host takes such a module: build a program for each"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
 		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; there are pod, container, pod_labels`, `projection "pod_labels[" is no field of a request`}},
 		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},

@@ -171,7 +171,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 		return nil, ErrNothingRegistered
 	case 1:
 	default:
-		return nil, fmt.Errorf("the program is a plugin of several kinds, %s, and no host takes such a module: build a program for each, which import what they share", strings.Join(m.Kinds, " and "))
+		return nil, fmt.Errorf("the program imports the SDK of several kinds of plugins, %s, and no host takes such a module: build a program for each, which import what they share", strings.Join(m.Kinds, " and "))
 	}
 	var errs []error
 	for _, r := range s.reads {
