@@ -53,8 +53,8 @@
 //
 // Runs a module on the objects of a file, by the engine that runs it in a component and
 // whatever its ABI is: a scheduler plugin schedules its Pods
-// without a spec.nodeName to its Nodes, with the others running there and all
-// objects to be had; an admission plugin is asked about each object, a hook about
+// without a spec.nodeName to its Nodes, by PreFilter, Filter, PreScore, Score and
+// NormalizeScore, with the others running there and all objects to be had; an admission plugin is asked about each object, a hook about
 // each Pod and container, and what its decisions need to be granted on a node is
 // printed at the end. It prints verdicts, time and fuel.
 //

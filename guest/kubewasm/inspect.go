@@ -245,8 +245,12 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 			if len(all) > 1 {
 				r.NotAs[kind] += fmt.Sprintf(", and %d more", len(all)-1)
 			}
+			// Whatever has a _start may be a program of Kubewarden's: what has the exports of
+			// a scheduler plugin, too, is rather that.
 			for _, err := range all {
-				errs = append(errs, fmt.Errorf("%s, as a guest of %s: %w", kind, d.name, err))
+				if d.name == cmp.Or(scheduler, policy) {
+					errs = append(errs, fmt.Errorf("%s, as a guest of %s: %w", kind, d.name, err))
+				}
 			}
 			continue
 		}

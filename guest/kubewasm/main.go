@@ -95,6 +95,9 @@ func report(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintln(w, "kubewasm:", err)
+	if errors.As(err, new(*failure)) {
+		return // It has its frames.
+	}
 	for _, line := range frames(err) {
 		fmt.Fprintln(w, line)
 	}

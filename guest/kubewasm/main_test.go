@@ -323,16 +323,16 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}{
 		"a panic in Go": {
 			[]string{"-f", "testdata/cluster.yaml", "testdata/panics"},
-			[]string{"shop/web n1 Success 1 ", "shop/web n2 Error "},
+			[]string{"shop/web (PreScore) Success ", "shop/web n1 Success 1 ", "shop/web n2 Error "},
 			[]string{
 				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
-				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:28\n" +
-					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:15\n",
+				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:36\n" +
+					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:18\n",
 			},
 		},
 		"an error in the place of a score": {
-			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
-			[]string{"default/odd n1 Error ", "default/even n1 Success 1 "},
+			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
+			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
 			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
 		},
 		"a trap in another language": {

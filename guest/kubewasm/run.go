@@ -140,12 +140,12 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		}
 		// What was printed before an error stands.
 		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
-			return errors.Join(append(trial.failures, granting(err))...)
+			return errors.Join(trial.failure(), granting(err))
 		}
 	}
 	switch {
 	case len(trial.failures) != 0:
-		return fmt.Errorf("run %s: %w", path, errors.Join(trial.failures...))
+		return fmt.Errorf("run %s: %w", path, trial.failure())
 	case trial.refusals > 0:
 		return errRefused
 	}
@@ -200,12 +200,16 @@ func readObjects(file string) (*manifest.Objects, error) {
 
 // cost returns what the calls since the last cost took.
 func (t *trial) cost() string {
-	fuel, took := t.fuel.take()
+	return cost(t.fuel.take())
+}
+
+func cost(fuel int64, took time.Duration) string {
 	return fmt.Sprintf("%s\t%d", took.Round(100*time.Nanosecond), fuel)
 }
 
 // schedule does for each Pod without a node what the scheduler does: PreFilter
-// once, Filter for each Node, Score for those that are left, NormalizeScore once.
+// once, Filter for each Node, PreScore once, Score for those that are left, NormalizeScore
+// once.
 func (t *trial) schedule(ctx context.Context) error {
 	pods := slices.DeleteFunc(slices.Clone(t.objects.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	if len(pods) == 0 || len(t.objects.Nodes) == 0 {
@@ -262,9 +266,17 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 
 // candidate is a Node for a Pod.
 type candidate struct {
-	name, cost string
-	status     *fwk.Status
-	score      string
+	name   string
+	status *fwk.Status
+	score  string
+	fuel   int64
+	took   time.Duration
+}
+
+// pays adds what the calls since the last take took.
+func (c *candidate) pays(counter *fuelCounter) {
+	fuel, took := counter.take()
+	c.fuel, c.took = c.fuel+fuel, c.took+took
 }
 
 func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) {
@@ -278,22 +290,13 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 	skip := false
 	if plugin, ok := p.(fwk.PreFilterPlugin); ok {
 		result, status := plugin.PreFilter(ctx, state, pod, infos)
-		fmt.Fprintf(t.out, "%s\t(PreFilter)\t%s\t\t%s\t%s\n", podName, status.Code(), t.cost(), status.Message())
-		switch {
-		case status.IsSkip():
-			skip = true
-		case status.Code() == fwk.Error:
-			t.failed(status.AsError(), "PreFilter of the Pod %s", podName)
-			return
-		case !status.IsSuccess():
-			t.refusals++
+		if !t.forPod(podName, "PreFilter", status) {
 			return
 		}
-		only = result
+		only, skip = result, status.IsSkip()
 	}
-	var candidates []*candidate
-	var passed []*candidate
-	var scores fwk.NodeScoreList
+	var candidates, passed []*candidate
+	var nodes []fwk.NodeInfo
 	for _, info := range infos {
 		c := &candidate{name: info.Node().Name}
 		candidates = append(candidates, c)
@@ -307,43 +310,110 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 		if c.status.Code() == fwk.Error {
 			t.failed(c.status.AsError(), "Filter of the Pod %s for the Node %s", podName, c.name)
 		}
-		if scorer, ok := p.(fwk.ScorePlugin); ok && c.status.IsSuccess() {
-			score, status := scorer.Score(ctx, state, pod, info)
-			if !status.IsSuccess() {
-				c.status = status
-				t.failed(status.AsError(), "Score of the Pod %s for the Node %s", podName, c.name)
-			}
-			passed, scores = append(passed, c), append(scores, fwk.NodeScore{Name: c.name, Score: score})
+		if c.status.IsSuccess() {
+			passed, nodes = append(passed, c), append(nodes, info)
 		}
-		c.cost = t.cost()
+		c.pays(&t.fuel)
 	}
-	if scorer, ok := p.(fwk.ScorePlugin); ok && scorer.ScoreExtensions() != nil && len(scores) > 0 {
-		if status := scorer.ScoreExtensions().NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
-			t.failed(status.AsError(), "NormalizeScore of the Pod %s", podName)
-		}
-		t.fuel.take()
+	if scorer, ok := p.(fwk.ScorePlugin); ok && len(passed) > 0 {
+		t.score(ctx, scorer, state, pod, passed, nodes)
 	}
-	for i, c := range passed {
-		c.score = fmt.Sprint(scores[i].Score)
-	}
-	fits := false
 	for _, c := range candidates {
-		fits = fits || c.status.IsSuccess()
 		reason := c.status.Message()
 		if c.status.Code() == fwk.Error {
 			reason = c.status.AsError().Error() // Where it was is told at the end.
 		}
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, c.cost, reason)
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, cost(c.fuel, c.took), reason)
 	}
-	if !fits {
+	if !slices.ContainsFunc(candidates, func(c *candidate) bool { return c.status.IsSuccess() }) {
 		t.refusals++
 	}
 }
 
-// failed notes that the plugin gave no answer, and what it was asked.
-func (t *trial) failed(err error, format string, args ...any) {
-	t.failures = append(t.failures, fmt.Errorf(format+": %w", append(args, err)...))
+// forPod prints the status of an extension point that is asked once about a Pod, and
+// reports whether the Pod goes on.
+func (t *trial) forPod(pod, point string, status *fwk.Status) bool {
+	reason := status.Message()
+	if status.Code() == fwk.Error {
+		reason = status.AsError().Error()
+		t.failed(status.AsError(), "%s of the Pod %s", point, pod)
+	} else if !status.IsSuccess() && !status.IsSkip() {
+		t.refusals++
+	}
+	fmt.Fprintf(t.out, "%s\t(%s)\t%s\t\t%s\t%s\n", pod, point, status.Code(), t.cost(), reason)
+	return status.IsSuccess() || status.IsSkip()
 }
+
+// score gives the nodes that passed their scores: PreScore once, Score for each, and
+// NormalizeScore once.
+func (t *trial) score(ctx context.Context, scorer fwk.ScorePlugin, state fwk.CycleState, pod *corev1.Pod, passed []*candidate, nodes []fwk.NodeInfo) {
+	podName := pod.Namespace + "/" + pod.Name
+	if plugin, ok := scorer.(fwk.PreScorePlugin); ok {
+		status := plugin.PreScore(ctx, state, pod, nodes)
+		if !t.forPod(podName, "PreScore", status) || status.IsSkip() {
+			return
+		}
+	}
+	var scored []*candidate
+	var scores fwk.NodeScoreList
+	for i, c := range passed {
+		score, status := scorer.Score(ctx, state, pod, nodes[i])
+		if status.IsSuccess() {
+			scored, scores = append(scored, c), append(scores, fwk.NodeScore{Name: c.name, Score: score})
+		} else {
+			c.status = status
+			t.failed(status.AsError(), "Score of the Pod %s for the Node %s", podName, c.name)
+		}
+		c.pays(&t.fuel)
+	}
+	if extensions := scorer.ScoreExtensions(); extensions != nil && len(scores) > 0 {
+		if status := extensions.NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
+			t.failed(status.AsError(), "NormalizeScore of the Pod %s", podName)
+		}
+		t.fuel.take()
+	}
+	for i, c := range scored {
+		c.score = fmt.Sprint(scores[i].Score)
+	}
+}
+
+// maxFailures is how many failures are told one by one.
+const maxFailures = 20
+
+// failed notes that the plugin gave no answer, and what it was asked, if err does not say
+// so.
+func (t *trial) failed(err error, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if text != "" {
+		err = fmt.Errorf("%s: %w", text, err)
+	}
+	t.failures = append(t.failures, err)
+}
+
+// failure returns what failed, nil if nothing did.
+func (t *trial) failure() error {
+	if len(t.failures) == 0 {
+		return nil
+	}
+	told, before := t.failures[:min(len(t.failures), maxFailures)], ""
+	errs := make([]error, len(told))
+	for i, err := range told {
+		where := strings.Join(frames(err), "\n")
+		if errs[i] = err; where != "" && where != before {
+			errs[i] = fmt.Errorf("%w\n%s", err, where)
+		}
+		before = where
+	}
+	if more := len(t.failures) - len(told); more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more", more))
+	}
+	return &failure{errors.Join(errs...)}
+}
+
+// failure is an error that says where it was.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
 
 // admit asks about the creation of each object.
 func (t *trial) admit(ctx context.Context) error {
@@ -458,7 +528,7 @@ func (t *trial) hook(ctx context.Context) error {
 				err = errors.Join(err, refused)
 			}
 			if trap := (*host.TrapError)(nil); errors.As(err, &trap) {
-				t.failures = append(t.failures, err)
+				t.failed(err, "")
 			}
 			if err != nil {
 				t.refusals++

@@ -75,7 +75,7 @@ func (*good) Validate() error                                                 { 
 type beside struct{}
 
 func (beside) Filter(sched.CycleState, core.Pod, sched.NodeInfo) *sched.Status { return nil }
-func (beside) PreFilter(core.Pod) *sched.Status                                { return nil }
+func (beside) PreEnqueue(core.Pod) bool { return true }
 func (beside) Configure(zone string) error                                     { return nil }
 
 type only struct{}
@@ -190,9 +190,9 @@ func Register() { sched.Register(binder{}) }
 	}
 	const cycle = "state sched.CycleState, pod core.Pod"
 	if diff := cmp.Diff([]string{
-		"main.go:20: beside does not implement sched.PreFilterPlugin (wrong type for method PreFilter)",
-		"\thas  PreFilter(core.Pod) *sched.Status",
-		"\twant PreFilter(" + cycle + ") (*sched.PreFilterResult, *sched.Status)",
+		"main.go:20: beside does not implement sched.PreEnqueuePlugin (wrong type for method PreEnqueue)",
+		"\thas  PreEnqueue(core.Pod) bool",
+		"\twant PreEnqueue(pod core.Pod) *sched.Status",
 		"main.go:21: beside does not implement Configurer (wrong type for method Configure)",
 		"\thas  Configure(zone string) error",
 		"\twant Configure() error",
