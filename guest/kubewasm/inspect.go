@@ -612,7 +612,7 @@ func (r *examination) print(out io.Writer) error {
 		line("looks up", strings.Join(r.Lookups, ", "))
 	}
 	if r.Settings != "" {
-		line("settings", "it wants some: ", r.Settings)
+		line("settings", "wanted: ", r.Settings)
 	}
 	most := "what the limits allow"
 	if r.Memory.Maximum != 0 {
