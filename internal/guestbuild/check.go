@@ -96,7 +96,7 @@ func (packages goPackages) main() *goPackage {
 	return nil
 }
 
-// own returns the packages that somebody wrote for this guest, in the order of their
+// own returns the packages that were written for this guest, in the order of their
 // paths: the program, those of its module, and those that register plugins.
 func (packages goPackages) own() (own []*goPackage) {
 	for _, p := range packages {

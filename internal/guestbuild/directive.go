@@ -102,7 +102,7 @@ func readSource(dir string) (*source, error) {
 	return s, errors.Join(errs...)
 }
 
-// almostRE is a comment that somebody meant for a directive: with a space, as gofmt puts
+// almostRE is a comment that was meant for a directive: with a space, as gofmt puts
 // it before any other comment, between the marks of a longer one, or in another case.
 var almostRE = regexp.MustCompile(`^(?://|/\*)\s*(?i:kubewasm:)\s*(` + strings.Join(Directives, "|") + `)\b`)
 

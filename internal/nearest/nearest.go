@@ -1,4 +1,4 @@
-// Package nearest finds the name that somebody meant who misspelt it. It is part of
+// Package nearest finds the name that was meant by a misspelt one. It is part of
 // guests, so it imports nothing.
 package nearest
 
