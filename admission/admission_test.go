@@ -373,7 +373,7 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none`, func(c *admission.PluginConfig) {
 			c.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}}
 		}},
-		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.Module.Guest = []byte(`{"labls":[],"labels":["a",1]}`) }},
+		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field, did you mean "labels"?; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.Module.Guest = []byte(`{"labls":[],"labels":["a",1]}`) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // Projection is the fields of objects that a guest reads: only those are encoded
@@ -137,7 +138,7 @@ func (p *Projection) add(path string) error {
 	kind, rest, _ := strings.Cut(path, ".")
 	t, ok := kinds[kind]
 	if !ok {
-		return fmt.Errorf("there is no kind %q%s", kind, nearest(kind, slices.Sorted(maps.Keys(kinds))))
+		return fmt.Errorf("there is no kind %q%s", kind, nearest.Hint("; ", kind, slices.Sorted(maps.Keys(kinds))))
 	}
 	if p.kinds[kind] == nil {
 		p.kinds[kind] = &tree{}
@@ -274,7 +275,7 @@ func (tr *tree) add(t reflect.Type, path []string, entry string) error {
 	}
 	index, next, ok := lookup(t, name)
 	if !ok {
-		return fmt.Errorf("%s has no field %q%s", t.Name(), name, nearest(name, names(t)))
+		return fmt.Errorf("%s has no field %q%s", t.Name(), name, nearest.Hint("; ", name, names(t)))
 	}
 	if name == managedFields {
 		return errors.New("managedFields never travel")
@@ -341,41 +342,4 @@ func names(t reflect.Type) []string {
 	each(t, func(name string, _ []int, _ reflect.Type) { all = append(all, name) })
 	slices.Sort(all)
 	return all
-}
-
-// nearest returns words that lead from a name that there is not to one that
-// there is.
-func nearest(name string, known []string) string {
-	best, least := "", max(2, len(name)/2)+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("; did you mean %q?", best)
-	}
-	return "; there are " + strings.Join(known, ", ")
-}
-
-// distance is how many letters must be put in, taken out or replaced to make b
-// of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

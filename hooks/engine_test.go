@@ -460,7 +460,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		}
 	}
 	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring("wrong", "pod_label")}})
-	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: projection "pod_label" is no field of a request`) {
+	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: projection "pod_label" is no field of a request; did you mean "pod_labels"?`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // Config says which module a plugin is, what it is allowed, and what the host
@@ -259,7 +259,7 @@ func (c *Config) validate() error {
 	}
 	for _, grant := range c.Grants {
 		if !slices.Contains(known, grant) {
-			errs = append(errs, fmt.Errorf("grant %q is unknown; there are %s", grant, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("grant %q is unknown%s", grant, nearest.Hint("; ", grant, known)))
 		}
 	}
 	if c.Reset > ResetNever {

@@ -61,7 +61,7 @@ func TestImportsThatAreNotGranted(t *testing.T) {
 	}{
 		"nothing granted": {nil, `plugin "wants": import test.secret needs the grant "secrets", which the configuration does not give`},
 		"another one":     {[]string{host.GrantClock}, `needs the grant "secrets"`},
-		"typing error":    {[]string{"secret"}, `grant "secret" is unknown; there are clock, random, secrets`},
+		"typing error":    {[]string{"secret"}, `grant "secret" is unknown; did you mean "secrets"?`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Args are the arguments of a plugin in KubeSchedulerConfiguration:
@@ -211,7 +211,7 @@ func decodeArgs(object runtime.Object, hasSource bool) (*Args, error) {
 		if err != nil {
 			return nil, err
 		}
-		mistakes, err := kjson.UnmarshalStrict(text, args)
+		mistakes, err := strict.Unmarshal(text, args)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Auth says who may use the management API. The zero value lets nobody in.
@@ -140,7 +141,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 			Version string `json:"version"`
 		}
 		if len(body) != 0 {
-			if err := decodeStrictly(body, &wanted); err != nil {
+			if err := strict.Decode(body, &wanted); err != nil {
 				return 0, nil, fmt.Errorf("read request: %w", err)
 			}
 		}
@@ -206,7 +207,7 @@ type loadRequest struct {
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
 	var body loadRequest
-	if err := decodeStrictly(request, &body); err != nil {
+	if err := strict.Decode(request, &body); err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	md := &body.Metadata

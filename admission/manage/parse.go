@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 
 	goyaml "go.yaml.in/yaml/v2"
-	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/internal/strict"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
@@ -117,7 +117,7 @@ func decodeFile(document map[string]any) (f *File, errs []error) {
 		list, ok := document[key].([]any)
 		switch {
 		case key != "plugins" && key != "groups":
-			errs = append(errs, fmt.Errorf("unknown field %q", key))
+			errs = append(errs, fmt.Errorf("unknown field %q%s", key, nearest.Hint(", ", key, []string{"plugins", "groups"})))
 		case document[key] == nil: // See nulls.
 		case !ok:
 			errs = append(errs, fmt.Errorf("%s is no list", key))
@@ -152,12 +152,8 @@ func decodeFields(path string, value, to any) (errs []error) {
 // decodeField decodes a field into a struct. As in all of Kubernetes' YAML, a number
 // or a boolean is a text where one is wanted.
 func decodeField(key string, value, to any) (errs []error) {
-	names, err := json.Marshal(map[string]any{key: namesOf(value)})
-	if err != nil {
-		return []error{err}
-	}
 	// Package yaml takes names in any case, and stops at the first mistake.
-	errs, _ = strictjson.UnmarshalStrict(names, reflect.New(reflect.TypeOf(to).Elem()).Interface())
+	errs = strict.Names(map[string]any{key: value}, to)
 	data, err := json.Marshal(map[string]any{key: value})
 	if err != nil {
 		return append(errs, err)
@@ -171,33 +167,4 @@ func decodeField(key string, value, to any) (errs []error) {
 		errs = append(errs, err)
 	}
 	return errs
-}
-
-// namesOf returns a value without its numbers and booleans, which may be those of a
-// text.
-func namesOf(value any) any {
-	switch value := value.(type) {
-	case string:
-		return value
-	case []any:
-		list := make([]any, len(value))
-		for i := range value {
-			list[i] = namesOf(value[i])
-		}
-		return list
-	case map[string]any:
-		fields := make(map[string]any, len(value))
-		for key := range value {
-			fields[key] = namesOf(value[key])
-		}
-		return fields
-	}
-	return nil
-}
-
-// decodeStrictly decodes one value in JSON. Names are as they are written, none is
-// unknown and none occurs twice.
-func decodeStrictly(data []byte, to any) error {
-	strict, err := strictjson.UnmarshalStrict(data, to)
-	return errors.Join(append(strict, err)...)
 }

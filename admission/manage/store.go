@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // store keeps what the management API loaded: a record in JSON for each plugin, a
@@ -198,7 +200,7 @@ func (s *store) record(name string) (k kept, err error) {
 		return k, err
 	}
 	// A version without a field that one before it had is not this version's.
-	if err := decodeStrictly(data, &k); err != nil {
+	if err := strict.Decode(data, &k); err != nil {
 		return k, fmt.Errorf("%s: %w", file, err)
 	}
 	if k.Spec.Name != name {

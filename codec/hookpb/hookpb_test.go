@@ -305,9 +305,13 @@ func TestProjection(t *testing.T) {
 			}
 		})
 	}
-	_, err := ParseProjection([]string{"pod", "", "pods", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
+	_, err := ParseProjection([]string{"pod", "", "podium", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
 	if err == nil || strings.Count(err.Error(), "is no field of a request; there are pod, container, pod_labels, ") != 7 {
 		t.Errorf("got error %v, want one for each of seven names", err)
+	}
+	_, err = ParseProjection([]string{"pod_label[app]"})
+	if want := `projection "pod_label[app]" is no field of a request; did you mean "pod_labels"?`; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // Projection says which fields of a request travel to a guest. What a guest does
@@ -41,7 +43,10 @@ func ParseProjection(names []string) (Projection, error) {
 		key, closed := strings.CutSuffix(rest, "]")
 		n := slices.Index(projected[:], field)
 		isMap := n >= 5 && n <= 7 || n == 11
+		meant := nearest.Name(field, fieldNames())
 		switch {
+		case n < 0 && meant != "":
+			errs = append(errs, fmt.Errorf("projection %q is no field of a request; did you mean %q?", name, meant))
 		case field == "" || n < 0 || hasKey && (!closed || !isMap || key == ""):
 			errs = append(errs, fmt.Errorf("projection %q is no field of a request; there are %s, and entries like pod_labels[app]", name, strings.Join(fieldNames(), ", ")))
 		case hasKey:

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // config is the configuration file.
@@ -94,7 +94,7 @@ func readConfig(file string) (*config, error) {
 		return nil, err
 	}
 	cfg := new(config)
-	if err := yaml.UnmarshalStrict(b, cfg); err != nil {
+	if err := strict.YAML(b, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cfg, nil

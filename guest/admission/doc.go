@@ -70,4 +70,7 @@
 // Kubernetes' own validation:
 //
 //	return admission.Invalid(field.Invalid(path, image, "must come from registry.example.com"))
+//
+// What a guest has of the world, of time, files and the network, and what build refuses
+// and warns of, is in docs/guests.md.
 package admission

@@ -34,4 +34,7 @@
 //
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.
+//
+// What a guest has of the world, of time, files and the network, and what build refuses
+// and warns of, is in docs/guests.md.
 package hooks

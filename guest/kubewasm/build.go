@@ -38,13 +38,16 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := t.check(ctx, dir); err != nil {
+		return fmt.Errorf("build %s: %w", dir, err)
+	}
 	module, err := os.ReadFile(staged.Name())
 	if err != nil {
 		return err
 	}
 	functions := "not checked"
 	if *check {
-		r, err := examine(ctx, module, nil)
+		r, err := examine(ctx, trying{module: module})
 		if err != nil {
 			return fmt.Errorf("build %s: %w", dir, err)
 		}

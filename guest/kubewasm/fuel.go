@@ -15,6 +15,8 @@ type fuelCounter struct {
 	mu    sync.Mutex
 	total int64
 	took  time.Duration
+	// failure is why the last call did not return, nil if it did.
+	failure error
 }
 
 // Called implements host.Observer.
@@ -23,6 +25,7 @@ func (c *fuelCounter) Called(_ context.Context, call host.Call) {
 	defer c.mu.Unlock()
 	c.total += call.Fuel
 	c.took += call.Duration
+	c.failure = call.Err
 }
 
 // Built implements host.Observer.
@@ -39,6 +42,13 @@ func (c *fuelCounter) take() (fuel int64, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fuel, took = c.total, c.took
-	c.total, c.took = 0, 0
+	c.total, c.took, c.failure = 0, 0, nil
 	return fuel, took
+}
+
+// failed returns why the last call since the last take did not return, nil if it did.
+func (c *fuelCounter) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
 }

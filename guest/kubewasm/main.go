@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // command is a subcommand.
@@ -28,15 +29,16 @@ var commands = []command{{"build", build}, {"inspect", inspect}, {"run", run}}
 // usage is what the commands take.
 var usage = map[string]string{
 	"build":   "build [-o FILE] [-name NAME] [-version VERSION] [-check=false] [DIR]",
-	"inspect": "inspect [-config FILE] [-o text|json] DIR|FILE.wasm",
-	"run":     "run -f MANIFESTS [-config FILE] [-objects FILE] [-grant NAME]... [-log] DIR|FILE.wasm",
+	"inspect": "inspect [-config FILE] [-gatekeeper] [-o text|json] DIR|FILE.wasm",
+	"run":     "run -f MANIFESTS [-config FILE] [-objects FILE] [-grant NAME]... [-log] [FLAGS OF REQUESTS] DIR|FILE.wasm",
 }
 
 // tool is where a command writes to.
 type tool struct{ out, err io.Writer }
 
-// errRefused says that a plugin said no to something: the exit code tells.
-var errRefused = errors.New("the plugin refuses")
+// errRefused says that a plugin said no to something, or that no host takes a module: the
+// exit code tells.
+var errRefused = errors.New("refused")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -45,7 +47,7 @@ func main() {
 }
 
 // dispatch runs a command and returns the exit code: 0, 1 after an error, 2 if
-// the plugin refuses.
+// the plugin refuses something, or is refused itself.
 func dispatch(ctx context.Context, t *tool, args []string) int {
 	for _, c := range commands {
 		if len(args) == 0 || args[0] != c.name {
@@ -66,7 +68,11 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		return 0
 	}
 	if len(args) > 0 {
-		fmt.Fprintf(t.err, "kubewasm: there is no command %q\n", args[0])
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.name)
+		}
+		fmt.Fprintf(t.err, "kubewasm: there is no command %q%s\n", args[0], nearest.Hint("; ", args[0], names))
 	}
 	printUsage(t.err)
 	return 1
@@ -89,6 +95,12 @@ func report(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintln(w, "kubewasm:", err)
+	if errors.As(err, new(*failure)) {
+		return // It has its frames.
+	}
+	for _, line := range frames(err) {
+		fmt.Fprintln(w, line)
+	}
 }
 
 // flags returns the flags of a command.
@@ -126,15 +138,29 @@ func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
 
 // module returns the file of a module: path itself or, for a directory, what is
 // built of it.
-func module(ctx context.Context, path string) (string, error) {
+func (t *tool) module(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if info.IsDir() {
-		return guestbuild.Build(ctx, path)
+	if !info.IsDir() {
+		return path, nil
 	}
-	return path, nil
+	file, err := guestbuild.Build(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	return file, t.check(ctx, path)
+}
+
+// check prints what build warns of about the guest in a directory that compiles, and
+// returns what it refuses.
+func (t *tool) check(ctx context.Context, dir string) error {
+	warnings, err := guestbuild.Check(ctx, dir)
+	for _, warning := range warnings {
+		fmt.Fprintln(t.err, "kubewasm: warning:", warning)
+	}
+	return err
 }
 
 // newRuntime keeps compiled guests in the user's cache directory, so that only

@@ -88,32 +88,37 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no command":                            {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
-		"unknown command":                       {[]string{"bulid"}, []string{`there is no command "bulid"`, "usage:"}},
-		"unknown flag":                          {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
-		"two directories":                       {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
-		"no such directory":                     {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
-		"a file":                                {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
-		"not a Go package":                      {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
-		"no package main":                       {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
-		"does not compile":                      {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
-		"without the SDK":                       {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},
-		"registers nothing":                     {[]string{"build", "testdata/unregistered"}, []string{"the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init"}},
-		"registers no plugin":                   {[]string{"build", "testdata/wrong"}, []string{"kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?"}},
+		"no command":        {nil, []string{"usage:", "kubewasm build [-o FILE]"}},
+		"unknown command":   {[]string{"bulid"}, []string{`there is no command "bulid"; did you mean "build"?`, "usage:"}},
+		"unknown flag":      {[]string{"build", "-x"}, []string{"flag provided but not defined: -x", "usage: kubewasm build"}},
+		"two directories":   {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
+		"no such directory": {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
+		"a file":            {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
+		"not a Go package":  {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
+		"no package main":   {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
+		"does not compile":  {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
+		"without the SDK":   {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},
+		"registers nothing": {[]string{"build", "testdata/unregistered"}, []string{"the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init"}},
+		"registers no plugin": {[]string{"build", "testdata/wrong"}, []string{
+			"kubewasm: build testdata/wrong: main.go:11: zone does not implement sched.FilterPlugin (wrong type for method Filter)\n",
+			"\thas  Filter(_ core.Pod, _ sched.NodeInfo) *sched.Status\n", "\twant Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status\n"}},
+		"registers no plugin, and is run":       {[]string{"run", "-f", "testdata/cluster.yaml", "testdata/wrong"}, []string{"zone does not implement sched.FilterPlugin"}},
+		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program imports the SDK of several kinds of plugins, scheduler and admission, and no host takes such a module: build a program for each"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
-		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; there are pod, container, pod_labels`, `projection "pod_labels[" is no field of a request`}},
+		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; did you mean "pod_labels"?`, `projection "pod_labels[" is no field of a request`}},
 		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
-		"directives without a sense":            {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", "main.go:5: there is no directive //kubewasm:read, only name, version, reads, decides, matches", "main.go:11: //kubewasm:version is there twice"}},
-		"requests of a scheduler plugin":        {[]string{"build", "testdata/fields"}, []string{`main.go:12: //kubewasm:matches is for admission plugins; this one is for scheduler`}},
-		"requests that there are not":           {[]string{"build", "testdata/matches"}, []string{`main.go:7: //kubewasm:matches is operations and resources, as in CREATE,UPDATE pods; "pods" is one of them`}},
-		"inspect of nothing":                    {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
-		"inspect of something else":             {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
-		"unknown format":                        {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
-		"run without objects":                   {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
-		"objects with mistakes":                 {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
-		"run of a library":                      {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
-		"configuration of YAML":                 {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
-		"a scheduler without Nodes":             {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are 1 and 0"}},
+		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", `main.go:5: there is no directive //kubewasm:read; did you mean "reads"?`,
+			"main.go:13: // kubewasm:reads is a comment, not a directive: write //kubewasm:reads", "main.go:15: //Kubewasm:decides is a comment", "main.go:11: //kubewasm:version is there twice"}},
+		"inspect of nothing":             {[]string{"inspect"}, []string{"inspect: name a module or the directory of a guest"}},
+		"inspect of something else":      {[]string{"inspect", "main.go"}, []string{"inspect main.go: decode wasm"}},
+		"unknown format":                 {[]string{"inspect", "-o", "xml", "main.go"}, []string{`-o is "xml", want text or json`}},
+		"run without objects":            {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
+		"objects with mistakes":          {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
+		"run of a library":               {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
+		"configuration of YAML":          {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
+		"a scheduler without Nodes":      {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are 1 and 0"}},
+		"requests of a scheduler plugin": {[]string{"build", "testdata/fields"}, []string{`main.go:12: //kubewasm:matches is for admission plugins; this one is for scheduler`}},
+		"requests that there are not":    {[]string{"build", "testdata/matches"}, []string{`main.go:7: //kubewasm:matches is operations and resources, as in CREATE,UPDATE pods; "pods" is one of them`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -198,8 +203,14 @@ func TestInspectNamesGrants(t *testing.T) {
 		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
 	}
 	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
-	if want := `needs the grant "waiting-pods", which the configuration does not give`; code != 1 || !strings.Contains(stderr, want) {
-		t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
+	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\nrun gives what is missing by -grant waiting-pods\n"} {
+		if code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
+		}
+	}
+	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "-grant", "waiting-pod", "testdata/grants")
+	if want := `grant "waiting-pod" is unknown; did you mean "waiting-pods"?`; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("run with another grant: exit code %d, %s; want %s", code, stderr, want)
 	}
 }
 
@@ -213,7 +224,7 @@ func TestInspectWhatCannotRun(t *testing.T) {
 		"wrongexports": `want (i64, i64, i64) -> i32`,
 	} {
 		code, out, stderr := kubewasm(t, "inspect", "../../host/testdata/"+module+".wasm")
-		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "sha256 ") {
+		if code != 2 || !strings.Contains(out, want) || !strings.Contains(out, "sha256 ") {
 			t.Errorf("%s: exit code %d, not printed: %s\n%s%s", module, code, want, out, stderr)
 		}
 	}
@@ -326,4 +337,108 @@ func TestRun(t *testing.T) {
 			t.Errorf("logged %s", stderr)
 		}
 	})
+}
+
+// TestRunTellsWhatFailed holds that what a plugin gave no answer to is told with the
+// plugin, the extension point and what it was asked about, and where it was; and that the
+// others are asked all the same.
+func TestRunTellsWhatFailed(t *testing.T) {
+	tests := map[string]struct {
+		args        []string
+		out, stderr []string
+	}{
+		"a panic in Go": {
+			[]string{"-f", "testdata/cluster.yaml", "testdata/panics"},
+			[]string{"shop/web (PreScore) Success ", "shop/web n1 Success 1 ", "shop/web n2 Error "},
+			[]string{
+				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
+				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:36\n" +
+					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/guest/kubewasm/testdata/panics/main.go:18\n",
+			},
+		},
+		"an error in the place of a score": {
+			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
+			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
+			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
+		},
+		"a trap in another language": {
+			[]string{"-f", file(t, "trap.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-trap}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}}"), policy(t, "stellar/validator.c", "")},
+			[]string{"Pod default/web failed ", "Service web allowed "},
+			[]string{`CREATE of Pod default/web: plugin "validator": validate trapped: wasm error: unreachable` + "\n\tat "},
+		},
+		"an answer that is none": {
+			[]string{"-f", file(t, "bad.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-bad}}}"), policy(t, "stellar/validator.c", "")},
+			[]string{"Pod default/web failed "},
+			[]string{`CREATE of Pod default/web: plugin "validator": read its output: allowed is missing` + "\n"},
+		},
+		"a hook": {
+			[]string{"-f", file(t, "hook.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {scripted: panic no}}, spec: {containers: [{name: a}]}}"), "../../hooks/testdata/scripted"},
+			[]string{"Pod default/a failed ", "Pod default/a container a failed "},
+			[]string{`decide PreRunPodSandbox of pod default/a: plugin "scripted": hook trapped: `, "panic: no\n", `decide PreCreateContainer of container default/a/a: `, "\n\tat main.", "hooks/testdata/scripted/main.go:151\n"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, append([]string{"run"}, test.args...)...)
+			if code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			out = strings.Join(strings.Fields(out), " ") + " "
+			for _, want := range test.out {
+				if !strings.Contains(out, want) {
+					t.Errorf("not printed: %s\n%s", want, out)
+				}
+			}
+			for _, want := range test.stderr {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("not told: %s\n%s", want, stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestWorld holds what docs/guests.md says that a guest has, and that build warns of it.
+func TestWorld(t *testing.T) {
+	code, _, stderr := kubewasm(t, "build", "-o", filepath.Join(t.TempDir(), "world.wasm"), "testdata/world")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		`main.go:19: time.Now: the clock begins in 2022 in each instance and follows its instructions, unless the grant "clock" is given`,
+		`main.go:21: time.Sleep: it returns at once; with the grant "clock" it is busy until the time has passed`,
+		`main.go:24: os.ReadFile: a guest has no files`,
+		`main.go:25: net.Dial: a guest has no network: connections are refused`,
+		`main.go:27: rand.Text: the numbers are the same in each instance, unless the grant "random" is given`,
+		`main.go:27: os.Environ: a guest has no environment`,
+		`the guest links net: `, `the guest links os/exec: a guest can start no processes`,
+	} {
+		if !strings.Contains(stderr, "kubewasm: warning: "+want) {
+			t.Errorf("not warned: %s\n%s", want, stderr)
+		}
+	}
+	run := func(grants ...string) string {
+		args := []string{"run", "-f", "testdata/cluster.yaml", "testdata/world"}
+		for _, grant := range grants {
+			args = append(args, "-grant", grant)
+		}
+		code, out, stderr := kubewasm(t, args...)
+		if code != 2 {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		return out
+	}
+	fake := run()
+	const rest = `, 0 variables, arguments ["world"], open /etc/hostname: Bad file number, dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused, ls: `
+	if !strings.Contains(fake, "year 2022, slept true, random ") || !strings.Contains(fake, rest) {
+		t.Errorf("without grants it has: %s", fake)
+	}
+	random := regexp.MustCompile(`random \w+`)
+	if again := run(); random.FindString(again) != random.FindString(fake) {
+		t.Errorf("without the grant two runs differ: %s%s", fake, again)
+	}
+	granted := run("clock", "random")
+	if strings.Contains(granted, "year 2022, slept true") || random.FindString(granted) == random.FindString(fake) || !strings.Contains(granted, rest) {
+		t.Errorf("with grants it has: %s", granted)
+	}
 }

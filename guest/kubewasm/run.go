@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,12 +20,15 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -48,13 +53,19 @@ func (n *names) Set(s string) error {
 type trial struct {
 	rt      *host.Runtime
 	cfg     host.Config
+	try     trying
 	objects *manifest.Objects
-	// cluster is what an admission plugin may look up, nil for nothing.
-	cluster *manifest.Cluster
+	// cluster is what an admission plugin may look up, nil for what it is asked about.
+	cluster  *manifest.Cluster
+	requests requests
+	// matches are the requests that the module says it is for.
+	matches []metadata.Rule
 	fuel    fuelCounter
 	out     *tabwriter.Writer
-	// refusals counts what the plugin said no to.
+	// refusals counts what the plugin said no to, failures are what it gave no answer
+	// to, and why.
 	refusals int
+	failures []error
 }
 
 func run(ctx context.Context, t *tool, args []string) (err error) {
@@ -65,6 +76,11 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	logged := flags.Bool("log", false, "print what the plugin logs")
 	var grants names
 	flags.Var(&grants, "grant", "`NAME` of something that the plugin may ask the host for; may be repeated")
+	var sees names
+	flags.Var(&sees, "see", "`KIND` of objects of the file that a policy may look up, as in v1/Namespace; those that its metadata declare need no flag; may be repeated")
+	gatekeeper := flags.Bool("gatekeeper", false, gatekeeperUsage)
+	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
+	trial.requests.flags(flags)
 	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
@@ -72,17 +88,18 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if *file == "" {
 		return errors.New("run: name a file of objects with -f")
 	}
-	objects, err := readObjects(*file)
-	if err != nil {
+	if err := trial.requests.read(flags); err != nil {
 		return err
 	}
-	var cluster *manifest.Cluster
+	if trial.objects, err = trial.requests.objects(*file); err != nil {
+		return err
+	}
 	if *lookups != "" {
 		there, err := readObjects(*lookups)
 		if err != nil {
 			return err
 		}
-		if cluster, err = manifest.NewCluster(there); err != nil {
+		if trial.cluster, err = manifest.NewCluster(there); err != nil {
 			return fmt.Errorf("%s: %w", *lookups, err)
 		}
 	}
@@ -90,7 +107,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	wasm, err := module(ctx, path)
+	wasm, err := t.module(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -98,18 +115,28 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	r, err := examine(ctx, bytes, guest)
+	trial.try = trying{module: bytes, config: guest, gatekeeper: *gatekeeper}
+	for _, kind := range sees {
+		gvk, err := parseKind(kind)
+		if err != nil {
+			return fmt.Errorf("run: -see: %w", err)
+		}
+		trial.try.sees = append(trial.try.sees, gvk)
+	}
+	r, err := examine(ctx, trial.try)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
 	if r.mask == 0 {
 		return fmt.Errorf("run %s: %w", path, r.err)
 	}
-	name := pluginName
-	if r.Metadata != nil && r.Metadata.Name != "" {
-		name = r.Metadata.Name
+	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
+		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
 	}
-	trial := &trial{objects: objects, cluster: cluster, out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
+	name := strings.TrimSuffix(filepath.Base(wasm), ".wasm")
+	if r.Metadata != nil {
+		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
+	}
 	trial.cfg = host.Config{
 		Name: name, Source: host.Bytes(bytes), Guest: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
@@ -127,17 +154,43 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		if r.mask.Of(kind.kind) == 0 {
 			continue
 		}
-		if err := kind.run(ctx); err != nil {
-			return err
-		}
-		if err := trial.out.Flush(); err != nil {
-			return err
+		// What was printed before an error stands.
+		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
+			return errors.Join(trial.failure(), granting(err))
 		}
 	}
-	if trial.refusals > 0 {
+	switch {
+	case len(trial.failures) != 0:
+		return fmt.Errorf("run %s: %w", path, trial.failure())
+	case trial.refusals > 0:
 		return errRefused
 	}
 	return nil
+}
+
+// granting adds to an error of missing grants how to give them here.
+func granting(err error) error {
+	var flags []string
+	for _, missing := range importErrors(err) {
+		if flag := "-grant " + missing.Grant; missing.Grant != "" && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nrun gives what is missing by %s", err, strings.Join(flags, " "))
+}
+
+// parseKind reads a kind with its group and version, as in v1/Namespace or
+// apps/v1/Deployment.
+func parseKind(text string) (schema.GroupVersionKind, error) {
+	i := strings.LastIndexByte(text, '/')
+	gv, err := schema.ParseGroupVersion(text[:max(i, 0)])
+	if i <= 0 || err != nil || text[i+1:] == "" {
+		return schema.GroupVersionKind{}, fmt.Errorf("%q is no kind with its version, such as v1/Namespace or apps/v1/Deployment", text)
+	}
+	return gv.WithKind(text[i+1:]), nil
 }
 
 func readObjects(file string) (*manifest.Objects, error) {
@@ -163,12 +216,16 @@ func readObjects(file string) (*manifest.Objects, error) {
 
 // cost returns what the calls since the last cost took.
 func (t *trial) cost() string {
-	fuel, took := t.fuel.take()
+	return cost(t.fuel.take())
+}
+
+func cost(fuel int64, took time.Duration) string {
 	return fmt.Sprintf("%s\t%d", took.Round(100*time.Nanosecond), fuel)
 }
 
 // schedule does for each Pod without a node what the scheduler does: PreFilter
-// once, Filter for each Node, Score for those that are left, NormalizeScore once.
+// once, Filter for each Node, PreScore once, Score for those that are left, NormalizeScore
+// once.
 func (t *trial) schedule(ctx context.Context) error {
 	pods := slices.DeleteFunc(slices.Clone(t.objects.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	if len(pods) == 0 || len(t.objects.Nodes) == 0 {
@@ -187,9 +244,7 @@ func (t *trial) schedule(ctx context.Context) error {
 	t.fuel.take()
 	fmt.Fprintln(t.out, "POD\tNODE\tVERDICT\tSCORE\tTIME\tFUEL\tREASON")
 	for _, pod := range pods {
-		if err := t.schedulePod(ctx, p, cluster, pod); err != nil {
-			return err
-		}
+		t.schedulePod(ctx, p, cluster, pod)
 	}
 	return nil
 }
@@ -227,12 +282,20 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 
 // candidate is a Node for a Pod.
 type candidate struct {
-	name, cost string
-	status     *fwk.Status
-	score      string
+	name   string
+	status *fwk.Status
+	score  string
+	fuel   int64
+	took   time.Duration
 }
 
-func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) error {
+// pays adds what the calls since the last take took.
+func (c *candidate) pays(counter *fuelCounter) {
+	fuel, took := counter.take()
+	c.fuel, c.took = c.fuel+fuel, c.took+took
+}
+
+func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framework.Cluster, pod *corev1.Pod) {
 	podName := pod.Namespace + "/" + pod.Name
 	state := framework.NewCycleState()
 	infos := make([]fwk.NodeInfo, len(cluster.Nodes))
@@ -243,21 +306,13 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 	skip := false
 	if plugin, ok := p.(fwk.PreFilterPlugin); ok {
 		result, status := plugin.PreFilter(ctx, state, pod, infos)
-		fmt.Fprintf(t.out, "%s\t(PreFilter)\t%s\t\t%s\t%s\n", podName, status.Code(), t.cost(), status.Message())
-		switch {
-		case status.IsSkip():
-			skip = true
-		case status.Code() == fwk.Error:
-			return status.AsError()
-		case !status.IsSuccess():
-			t.refusals++
-			return nil
+		if !t.forPod(podName, "PreFilter", status) {
+			return
 		}
-		only = result
+		only, skip = result, status.IsSkip()
 	}
-	var candidates []*candidate
-	var passed []*candidate
-	var scores fwk.NodeScoreList
+	var candidates, passed []*candidate
+	var nodes []fwk.NodeInfo
 	for _, info := range infos {
 		c := &candidate{name: info.Node().Name}
 		candidates = append(candidates, c)
@@ -269,50 +324,116 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 			c.status = filter.Filter(ctx, state, pod, info)
 		}
 		if c.status.Code() == fwk.Error {
-			return c.status.AsError()
+			t.failed(c.status.AsError(), "Filter of the Pod %s for the Node %s", podName, c.name)
 		}
-		if scorer, ok := p.(fwk.ScorePlugin); ok && c.status.IsSuccess() {
-			score, status := scorer.Score(ctx, state, pod, info)
-			if !status.IsSuccess() {
-				return fmt.Errorf("score Node %s: %w", c.name, status.AsError())
-			}
-			passed, scores = append(passed, c), append(scores, fwk.NodeScore{Name: c.name, Score: score})
+		if c.status.IsSuccess() {
+			passed, nodes = append(passed, c), append(nodes, info)
 		}
-		c.cost = t.cost()
+		c.pays(&t.fuel)
 	}
-	if scorer, ok := p.(fwk.ScorePlugin); ok && scorer.ScoreExtensions() != nil && len(scores) > 0 {
-		if status := scorer.ScoreExtensions().NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
-			return fmt.Errorf("normalize scores: %w", status.AsError())
+	if scorer, ok := p.(fwk.ScorePlugin); ok && len(passed) > 0 {
+		t.score(ctx, scorer, state, pod, passed, nodes)
+	}
+	for _, c := range candidates {
+		reason := c.status.Message()
+		if c.status.Code() == fwk.Error {
+			reason = c.status.AsError().Error() // Where it was is told at the end.
+		}
+		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, cost(c.fuel, c.took), reason)
+	}
+	if !slices.ContainsFunc(candidates, func(c *candidate) bool { return c.status.IsSuccess() }) {
+		t.refusals++
+	}
+}
+
+// forPod prints the status of an extension point that is asked once about a Pod, and
+// reports whether the Pod goes on.
+func (t *trial) forPod(pod, point string, status *fwk.Status) bool {
+	reason := status.Message()
+	if status.Code() == fwk.Error {
+		reason = status.AsError().Error()
+		t.failed(status.AsError(), "%s of the Pod %s", point, pod)
+	} else if !status.IsSuccess() && !status.IsSkip() {
+		t.refusals++
+	}
+	fmt.Fprintf(t.out, "%s\t(%s)\t%s\t\t%s\t%s\n", pod, point, status.Code(), t.cost(), reason)
+	return status.IsSuccess() || status.IsSkip()
+}
+
+// score gives the nodes that passed their scores: PreScore once, Score for each, and
+// NormalizeScore once.
+func (t *trial) score(ctx context.Context, scorer fwk.ScorePlugin, state fwk.CycleState, pod *corev1.Pod, passed []*candidate, nodes []fwk.NodeInfo) {
+	podName := pod.Namespace + "/" + pod.Name
+	if plugin, ok := scorer.(fwk.PreScorePlugin); ok {
+		status := plugin.PreScore(ctx, state, pod, nodes)
+		if !t.forPod(podName, "PreScore", status) || status.IsSkip() {
+			return
+		}
+	}
+	var scored []*candidate
+	var scores fwk.NodeScoreList
+	for i, c := range passed {
+		score, status := scorer.Score(ctx, state, pod, nodes[i])
+		if status.IsSuccess() {
+			scored, scores = append(scored, c), append(scores, fwk.NodeScore{Name: c.name, Score: score})
+		} else {
+			c.status = status
+			t.failed(status.AsError(), "Score of the Pod %s for the Node %s", podName, c.name)
+		}
+		c.pays(&t.fuel)
+	}
+	if extensions := scorer.ScoreExtensions(); extensions != nil && len(scores) > 0 {
+		if status := extensions.NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
+			t.failed(status.AsError(), "NormalizeScore of the Pod %s", podName)
 		}
 		t.fuel.take()
 	}
-	for i, c := range passed {
+	for i, c := range scored {
 		c.score = fmt.Sprint(scores[i].Score)
 	}
-	fits := false
-	for _, c := range candidates {
-		fits = fits || c.status.IsSuccess()
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\t%s\t%s\n", podName, c.name, c.status.Code(), c.score, c.cost, c.status.Message())
-	}
-	if !fits {
-		t.refusals++
-	}
-	return nil
 }
+
+// maxFailures is how many failures are told one by one.
+const maxFailures = 20
+
+// failed notes that the plugin gave no answer, and what it was asked, if err does not say
+// so.
+func (t *trial) failed(err error, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if text != "" {
+		err = fmt.Errorf("%s: %w", text, err)
+	}
+	t.failures = append(t.failures, err)
+}
+
+// failure returns what failed, nil if nothing did.
+func (t *trial) failure() error {
+	if len(t.failures) == 0 {
+		return nil
+	}
+	told, before := t.failures[:min(len(t.failures), maxFailures)], ""
+	errs := make([]error, len(told))
+	for i, err := range told {
+		where := strings.Join(frames(err), "\n")
+		if errs[i] = err; where != "" && where != before {
+			errs[i] = fmt.Errorf("%w\n%s", err, where)
+		}
+		before = where
+	}
+	if more := len(t.failures) - len(told); more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more", more))
+	}
+	return &failure{errors.Join(errs...)}
+}
+
+// failure is an error that says where it was.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
 
 // admit asks about the creation of each object.
 func (t *trial) admit(ctx context.Context) error {
-	cfg := admission.PluginConfig{Module: t.cfg, AllowedToMutate: true}
-	if t.cluster == nil && slices.Contains(t.cfg.Grants, admission.GrantObjects) {
-		var err error // As in a scheduler, it may look up what it is asked about.
-		if t.cluster, err = manifest.NewCluster(t.objects); err != nil {
-			return err
-		}
-	}
-	if t.cluster != nil {
-		cfg.Cluster, cfg.Objects = t.cluster, t.cluster.Grants()
-	}
-	p, err := admission.Load(ctx, t.rt, cfg)
+	p, err := t.try.policy(ctx, t.rt, t.cfg, t.objects, t.cluster)
 	if err != nil {
 		return err
 	}
@@ -321,22 +442,33 @@ func (t *trial) admit(ctx context.Context) error {
 	t.fuel.take()
 	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range t.objects.All {
-		object, request := &t.objects.All[i], t.objects.All[i].Admission()
+		request, err := t.requests.of(&t.objects.All[i])
+		if err != nil {
+			return err
+		}
+		if !covered(t.matches, request) {
+			fmt.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
+			continue
+		}
 		if p.Mutates() {
 			response := engine.Mutate(ctx, request)
-			if !t.admitted(object, response, "mutated") {
+			word := "mutated"
+			if p.Dialect() != "" && len(response.Patch) == 0 {
+				word = "allowed" // It may be a policy that changes nothing ever.
+			}
+			if !t.admitted(request, response, word) {
 				continue
 			}
 			if len(response.Patch) != 0 {
 				changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
 				if err != nil {
-					return fmt.Errorf("patch %s: %w", describe(object), err)
+					return fmt.Errorf("patch %s: %w", about(request), err)
 				}
 				request.Object.Raw = changed
 			}
 		}
 		if p.Validates() {
-			t.admitted(object, engine.Validate(ctx, request), "allowed")
+			t.admitted(request, engine.Validate(ctx, request), "allowed")
 		}
 	}
 	return nil
@@ -344,9 +476,16 @@ func (t *trial) admit(ctx context.Context) error {
 
 // admitted prints the answer to a request, which is word if the plugin allows it,
 // and returns whether it does.
-func (t *trial) admitted(object *manifest.Object, response *admissionv1.AdmissionResponse, word string) bool {
+func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, word string) bool {
 	text := message(response)
 	switch {
+	case !response.Allowed && response.Result.Reason == metav1.StatusReasonInternalError:
+		word = "failed"
+		err := t.fuel.failed()
+		if err == nil {
+			err = errors.New(text)
+		}
+		t.failed(err, "%s of %s", request.Operation, about(request))
 	case !response.Allowed:
 		word = fmt.Sprintf("denied %d", response.Result.Code)
 		t.refusals++
@@ -355,11 +494,28 @@ func (t *trial) admitted(object *manifest.Object, response *admissionv1.Admissio
 	case word == "mutated":
 		text = "nothing changes"
 	}
-	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", describe(object), word, t.cost(), text)
+	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", about(request), word, t.cost(), text)
 	for _, warning := range response.Warnings {
 		fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
 	}
 	return response.Allowed
+}
+
+// covered reports whether a module that says which requests it is for is for this one.
+func covered(rules []metadata.Rule, r *admissionv1.AdmissionRequest) bool {
+	has := func(list []string, value string) bool {
+		return slices.Contains(list, value) || slices.Contains(list, "*")
+	}
+	resource := r.Resource.Resource
+	if r.SubResource != "" {
+		resource += "/" + r.SubResource
+	}
+	return len(rules) == 0 || slices.ContainsFunc(rules, func(rule metadata.Rule) bool {
+		return has(rule.Operations, string(r.Operation)) && has(rule.APIGroups, r.Resource.Group) && has(rule.APIVersions, r.Resource.Version) &&
+			(slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*/*") ||
+				r.SubResource == "" && slices.Contains(rule.Resources, "*") ||
+				r.SubResource != "" && (slices.Contains(rule.Resources, "*/"+r.SubResource) || slices.Contains(rule.Resources, r.Resource.Resource+"/*")))
+	})
 }
 
 func describe(o *manifest.Object) string {
@@ -407,6 +563,9 @@ func (t *trial) hook(ctx context.Context) error {
 			decision, err := engine.Decide(ctx, request)
 			for _, refused := range never {
 				err = errors.Join(err, refused)
+			}
+			if trap := (*host.TrapError)(nil); errors.As(err, &trap) {
+				t.failed(err, "")
 			}
 			if err != nil {
 				t.refusals++

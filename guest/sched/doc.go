@@ -25,4 +25,7 @@
 // Natively, in a test, its methods are called like any others, with a Pod and a
 // Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the
 // same test natively and as WebAssembly.
+//
+// What a guest has of the world, of time, files and the network, and what build refuses
+// and warns of, is in docs/guests.md.
 package sched

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -40,17 +41,18 @@ var Directives = []string{"name", "version", "reads", "decides", "matches"}
 
 const directivePrefix = "//kubewasm:"
 
-// DirectiveError is a directive that makes no sense.
-type DirectiveError struct {
-	Pos token.Position // In the source.
+// SourceError is a mistake in the source of a guest that the compiler does not see.
+type SourceError struct {
+	// Pos is where it is, by a name that begins in the guest's directory.
+	Pos token.Position
 	Err error
 }
 
-func (e *DirectiveError) Error() string {
-	return fmt.Sprintf("%s:%d: %v", filepath.Base(e.Pos.Filename), e.Pos.Line, e.Err)
+func (e *SourceError) Error() string {
+	return fmt.Sprintf("%s:%d: %v", e.Pos.Filename, e.Pos.Line, e.Err)
 }
 
-func (e *DirectiveError) Unwrap() error { return e.Err }
+func (e *SourceError) Unwrap() error { return e.Err }
 
 // source is what the source of a guest says about it.
 type source struct {
@@ -90,18 +92,25 @@ func readSource(dir string) (*source, error) {
 			continue // The compiler says it better.
 		}
 		for comment := range comments(file) {
-			text, ok := strings.CutPrefix(comment.Text, directivePrefix)
-			if !ok {
-				continue
-			}
 			pos := files.Position(comment.Pos())
-			if err := s.add(pos, text, seen); err != nil {
-				errs = append(errs, &DirectiveError{pos, err})
+			pos.Filename = name // In the guest's directory.
+			var err error
+			if text, ok := strings.CutPrefix(comment.Text, directivePrefix); ok {
+				err = s.add(pos, text, seen)
+			} else if almost := almostRE.FindStringSubmatch(comment.Text); almost != nil {
+				err = fmt.Errorf("%s is a comment, not a directive: write %s%s", almost[0], directivePrefix, almost[1])
+			}
+			if err != nil {
+				errs = append(errs, &SourceError{pos, err})
 			}
 		}
 	}
 	return s, errors.Join(errs...)
 }
+
+// almostRE is a comment that was meant for a directive: with a space, as gofmt puts
+// it before any other comment, between the marks of a longer one, or in another case.
+var almostRE = regexp.MustCompile(`^(?://|/\*)\s*(?i:kubewasm:)\s*(` + strings.Join(Directives, "|") + `)\b`)
 
 // comments yields the comments of a file.
 func comments(file *ast.File) func(yield func(*ast.Comment) bool) {
@@ -121,7 +130,7 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 	words := strings.Fields(rest)
 	switch {
 	case !slices.Contains(Directives, directive):
-		return fmt.Errorf("there is no directive %s%s, only %s", directivePrefix, directive, strings.Join(Directives, ", "))
+		return fmt.Errorf("there is no directive %s%s%s", directivePrefix, directive, nearest.Hint("; ", directive, Directives))
 	case len(words) == 0:
 		return fmt.Errorf("%s%s says nothing", directivePrefix, directive)
 	case directive == "reads":
@@ -169,15 +178,19 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 			m.Kinds = append(m.Kinds, kind.kind.String())
 		}
 	}
-	if len(m.Kinds) == 0 {
+	switch len(m.Kinds) {
+	case 0:
 		return nil, ErrNothingRegistered
+	case 1:
+	default:
+		return nil, fmt.Errorf("the program imports the SDK of several kinds of plugins, %s, and no host takes such a module: build a program for each, which import what they share", strings.Join(m.Kinds, " and "))
 	}
 	var errs []error
 	for _, r := range s.reads {
 		// What stands alone in its line has the others beside it.
 		alone := slices.DeleteFunc(slices.Clone(r.paths), func(path string) bool { return path == codec.NamelessNodes })
 		if err := checkPaths(m.Kinds, alone); err != nil {
-			errs = append(errs, &DirectiveError{r.pos, err})
+			errs = append(errs, &SourceError{r.pos, err})
 			continue
 		}
 		m.Projection = append(m.Projection, r.paths...)
@@ -186,12 +199,12 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	m.Projection = slices.Compact(m.Projection)
 	if len(errs) == 0 && len(m.Projection) != 0 {
 		if err := checkPaths(m.Kinds, m.Projection); err != nil {
-			errs = append(errs, &DirectiveError{s.reads[0].pos, err})
+			errs = append(errs, &SourceError{s.reads[0].pos, err})
 		}
 	}
 	for _, d := range s.decides {
 		if !slices.Equal(m.Kinds, []string{abi.KindHook.String()}) {
-			errs = append(errs, &DirectiveError{d.pos, fmt.Errorf("%sdecides is for hooks; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+			errs = append(errs, &SourceError{d.pos, fmt.Errorf("%sdecides is for hooks; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
 		}
 		m.Decides = append(m.Decides, d.paths...)
 	}
@@ -200,10 +213,10 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	for _, d := range s.matches {
 		rules := rulesOf(d.paths)
 		if err := (&metadata.Metadata{Matches: rules, ABI: 1}).Validate(); err != nil {
-			errs = append(errs, &DirectiveError{d.pos, err})
+			errs = append(errs, &SourceError{d.pos, err})
 		}
 		if !slices.Equal(m.Kinds, []string{abi.KindAdmission.String()}) {
-			errs = append(errs, &DirectiveError{d.pos, fmt.Errorf("%smatches is for admission plugins; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+			errs = append(errs, &SourceError{d.pos, fmt.Errorf("%smatches is for admission plugins; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
 		}
 		m.Matches = append(m.Matches, rules...)
 	}

@@ -113,7 +113,7 @@ func (e *CompileError) Error() string { return "build guest " + e.Dir + ": " + e
 // Compile compiles a guest and adds to it what its source says about it, see
 // [Directives].
 //
-// Errors, for errors.As: *[CompileError]; *[DirectiveError] for each directive
+// Errors, for errors.As: *[CompileError]; *[SourceError] for each directive
 // that makes no sense, joined. For errors.Is: [ErrNoGo].
 func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	dir, err := filepath.Abs(cfg.Dir)
@@ -123,10 +123,6 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	source, err := readSource(dir)
 	if err != nil {
 		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
-	}
-	goCommand, err := exec.LookPath("go")
-	if err != nil {
-		return nil, ErrNoGo
 	}
 	linked, err := cached(dir, ".linked")
 	if err != nil {
@@ -141,9 +137,10 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	defer unlock()
 	// The go command looks at what it has linked before, which must therefore be
 	// as it was.
-	cmd := exec.CommandContext(ctx, goCommand, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", linked, ".")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd, err := goCommand(ctx, dir, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", linked, ".")
+	if err != nil {
+		return nil, err
+	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
@@ -165,6 +162,18 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
 	}
 	return m, write(cfg.Output, module)
+}
+
+// goCommand returns a command of the Go toolchain for guests, to run in dir.
+func goCommand(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
+	path, err := exec.LookPath("go")
+	if err != nil {
+		return nil, ErrNoGo
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	return cmd, nil
 }
 
 // write replaces a file, unless it has these contents already.

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/internal/lookup"
@@ -26,13 +26,21 @@ type Cluster struct {
 
 var _ admission.Cluster = (*Cluster)(nil)
 
+// resources are those of the Kubernetes API. The scheme that knows them belongs to the
+// client, which the test of a policy does not compile for it: TestResources compares.
+//
+//go:embed resources.txt
+var resources string
+
 // NewCluster returns a cluster of objects, which have a name each.
 func NewCluster(objects *Objects) (*Cluster, error) {
 	c := &Cluster{map[schema.GroupVersionResource][]*admission.Object{}}
-	for gvk := range scheme.Scheme.AllKnownTypes() {
-		if gvk.Version != "__internal" {
-			c.objects[resourceOf(gvk)] = nil
+	for name := range strings.FieldsSeq(resources) {
+		r, err := lookup.ParseResource(name)
+		if err != nil {
+			return nil, err
 		}
+		c.objects[r] = nil
 	}
 	for i := range objects.All {
 		o := &objects.All[i]
@@ -110,12 +118,35 @@ func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace
 // List implements admission.Cluster.
 func (c *Cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) (list [][]byte, err error) {
 	for _, o := range c.objects[resourceOf(kind)] {
-		if (namespace == "" || o.Namespace == namespace) && l.Matches(labels.Set(o.Labels)) &&
-			f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
+		if namespace != "" && o.Namespace != namespace || !l.Matches(labels.Set(o.Labels)) {
+			continue
+		}
+		var u unstructured.Unstructured
+		if err := u.UnmarshalJSON(o.JSON); err != nil {
+			return nil, err
+		}
+		u.SetNamespace(o.Namespace)
+		if f.Matches(fieldsOf(u.Object)) {
 			list = append(list, o.JSON)
 		}
 	}
 	return list, nil
+}
+
+// fieldsOf are the fields of an object that are texts, by their paths, for selectors:
+// an API server has a few of them, which depend on the kind.
+type fieldsOf map[string]any
+
+// Get implements fields.Fields.
+func (f fieldsOf) Get(path string) string {
+	s, _, _ := unstructured.NestedString(f, strings.Split(path, ".")...)
+	return s
+}
+
+// Has implements fields.Fields.
+func (f fieldsOf) Has(path string) bool {
+	_, ok, _ := unstructured.NestedString(f, strings.Split(path, ".")...)
+	return ok
 }
 
 // Review implements admission.Cluster.

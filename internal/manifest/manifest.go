@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	goyaml "go.yaml.in/yaml/v2"
@@ -103,6 +104,9 @@ func (o *Objects) add(document []byte) error {
 	if string(document) == "null" {
 		return nil // Nothing but comments.
 	}
+	if document, ok := review(document); ok {
+		return o.add(document)
+	}
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct {
@@ -147,6 +151,19 @@ func (o *Objects) add(document []byte) error {
 	}
 	o.All = append(o.All, Object{head.TypeMeta, head.Metadata.Namespace, head.Metadata.Name, document})
 	return nil
+}
+
+// review returns the AdmissionReview of what tools of policies keep of one, the request
+// alone: its kind is no text.
+func review(document []byte) ([]byte, bool) {
+	var request struct {
+		Kind      json.RawMessage `json:"kind"`
+		Operation string          `json:"operation"`
+	}
+	if json.Unmarshal(document, &request) != nil || request.Operation == "" || !bytes.HasPrefix(request.Kind, []byte("{")) {
+		return nil, false
+	}
+	return slices.Concat([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":`), document, []byte("}")), true
 }
 
 // oneLine folds an error of the YAML decoder, which may have several lines.

@@ -49,6 +49,18 @@ items:
 	}
 }
 
+// TestReadRequest holds that an admission request without its AdmissionReview, as tools of
+// policies keep it, is read as one with it.
+func TestReadRequest(t *testing.T) {
+	o, err := manifest.Read([]byte(`{"uid": "u", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.All[0]; len(o.All) != 1 || got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || !strings.Contains(string(got.JSON), `"request":{"kind":{"kind":"Pod"`) {
+		t.Errorf("got %s: %s", got.Kind, got.JSON)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "no objects in it",

@@ -15,7 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission/field"
 )
 
-//kubewasm:matches CREATE,UPDATE pods
+//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates
+//kubewasm:matches CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch
 
 type policy struct {
 	Labels     []string `json:"labels"`     // Keys that every Pod must have.
@@ -23,6 +24,9 @@ type policy struct {
 }
 
 func (p *policy) Validate(req *admission.Request) *admission.Response {
+	if req.Operation() == admission.Delete {
+		return admission.Allow() // It has no object.
+	}
 	pod, ok := admission.PodOf(req)
 	if !ok {
 		return admission.Errored(errors.New("a " + req.Kind().Kind + " is no Pod and has no template of one"))

@@ -9,7 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission"
 )
 
-//kubewasm:matches CREATE,UPDATE pods
+//kubewasm:matches CREATE pods
 
 type defaults struct {
 	CPU    string `json:"cpu"`    // What a container requests that says nothing: "100m".

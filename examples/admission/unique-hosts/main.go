@@ -15,6 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/networking"
 )
 
+//kubewasm:matches CREATE,UPDATE ingresses.networking.k8s.io
+
 type policy struct{}
 
 func (policy) Validate(req *admission.Request) *admission.Response {

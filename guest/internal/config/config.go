@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/internal/memory"
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // ErrNone says that a configuration was given to a plugin without a place for it.
@@ -36,7 +37,7 @@ var ErrNone = errors.New("the plugin takes no configuration, but has been given 
 //
 // The error names every mistake with its path, joined by "; ":
 //
-//	registries[2]: want string, got number; lables: unknown field
+//	registries[2]: want string, got number; lables: unknown field, did you mean "labels"?
 //
 // What has no mistake is filled even so. An out that is not a pointer to a
 // struct takes no configuration: then any is [ErrNone].
@@ -233,7 +234,7 @@ func (d *decoder) object(path string, t reflect.Type, p unsafe.Pointer, in json.
 		index := field(t, key)
 		switch {
 		case index == nil:
-			d.mistake(at, "unknown field")
+			d.mistake(at, "unknown field", nearest.Hint(", ", key, fieldNames(t)))
 		case slices.Contains(seen, key):
 			d.mistake(at, "field occurs twice")
 		default:
@@ -391,6 +392,30 @@ func field(t reflect.Type, name string) []int {
 		current = next
 	}
 	return nil
+}
+
+// fieldNames returns the names of the fields that field finds in t.
+func fieldNames(t reflect.Type) (names []string) {
+	structs := []reflect.Type{t}
+	for n := 0; n < len(structs); n++ {
+		for i := range structs[n].NumField() {
+			f := structs[n].Field(i)
+			name, _, _ := strings.Cut(jsonTag(f.Tag), ",")
+			if inner, ok := embedded(f); ok && f.Anonymous && name == "" {
+				if !slices.Contains(structs, inner) {
+					structs = append(structs, inner)
+				}
+				continue
+			}
+			if name == "" {
+				name = f.Name
+			}
+			if !slices.Contains(names, name) && field(t, name) != nil {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // embedded returns the struct that f embeds, if its fields can be set.

@@ -130,15 +130,18 @@ func TestDecodeCopiesItsInput(t *testing.T) {
 }
 
 func TestDecodeNamesEveryMistake(t *testing.T) {
+	const fields = ", there are hides, registries, labels, limits, nested, pointer, ratio, small, port, offset, anything, key, share, names, Untagged, team, level, zone"
 	tests := []struct{ name, doc, want string }{
 		{"wrong type in a list", `{"registries":["a","b",3]}`, "registries[2]: want string, got number"},
 		{"wrong type in a struct in a map", `{"limits":{"a/b":{"max":"x"}}}`, "limits[a/b].max: want number, got string"},
 		{"wrong type behind a pointer", `{"pointer":{"tree":[{},{"tree":{}}]}}`, "pointer.tree[1].tree: want array, got object"},
-		{"unknown field", `{"lables":{}}`, "lables: unknown field"},
-		{"other case", `{"Team":"x"}`, "Team: unknown field"},
-		{"unexported field", `{"state":{}}`, "state: unknown field"},
-		{"skipped field", `{"Skipped":"x","-":"y"}`, "Skipped: unknown field; -: unknown field"},
-		{"ambiguous field of embedded structs", `{"both":"x"}`, "both: unknown field"},
+		{"unknown field", `{"lables":{}}`, `lables: unknown field, did you mean "labels"?`},
+		{"other case", `{"Team":"x"}`, `Team: unknown field, did you mean "team"?`},
+		{"unexported field", `{"state":{}}`, "state: unknown field" + fields},
+		{"skipped field", `{"Skipped":"x","-":"y"}`, "Skipped: unknown field" + fields + "; -: unknown field" + fields},
+		{"ambiguous field of embedded structs", `{"both":"x"}`, "both: unknown field" + fields},
+		{"field of an embedded struct", `{"zona":"x"}`, `zona: unknown field, did you mean "zone"?`},
+		{"field of a field", `{"pointer":{"tree":[{"trees":[]}]}}`, `pointer.tree[0].trees: unknown field, did you mean "tree"?`},
 		{"duplicate field", `{"team":"a","team":"b"}`, "team: field occurs twice"},
 		{"duplicate key", `{"labels":{"a":"1","a":"2"}}`, "labels[a]: key occurs twice"},
 		{"several", `{"team":1,"hides":"no","nested":[],"labels":[],"pointer":true,"key":7,"share":5}`,

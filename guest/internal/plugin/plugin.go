@@ -33,6 +33,7 @@ type Configurer interface{ Configure() error }
 // the compiler knows that where it instantiates this function: so the decoder,
 // 170 KB, is not linked unless another plugin needs it.
 func Register[P any](p P, m abi.Mask) {
+	Check[Configurer](p)
 	if mask&m != 0 {
 		panic("kubewasm: two plugins implement " + (mask & m).String())
 	}

@@ -20,6 +20,21 @@ func TestRegister(t *testing.T) {
 	Register(&struct{}{}, abi.MaskOf(abi.Filter, abi.Score))
 }
 
+type configured struct{}
+
+func (configured) Configure(zone string) error { return nil }
+
+// TestRegisterChecksConfigure holds that a Configure that would never be called fails the
+// plugin's own tests.
+func TestRegisterChecksConfigure(t *testing.T) {
+	defer func() {
+		if got, want := recover(), "kubewasm: method Configure of plugin.configured is a func(string) error, want a func() error"; got != want {
+			t.Errorf("panic %v, want %s", got, want)
+		}
+	}()
+	Register(configured{}, abi.MaskOf(abi.Score))
+}
+
 // TestConfigureWithoutConfiguration holds that a plugin need not have any.
 func TestConfigureWithoutConfiguration(t *testing.T) {
 	if code := configure(); code != abi.Success {

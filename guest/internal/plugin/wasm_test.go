@@ -116,7 +116,7 @@ func TestInWebAssembly(t *testing.T) {
 
 	t.Run("a configuration with mistakes names them by their paths", func(t *testing.T) {
 		_, err := load(t, rt, host.Config{Guest: []byte(`{"zones": ["a", 7], "zoness": 1, "racks": {"r1": {"share": 5}, "r2": {"share": "half"}}}`)})
-		const want = `plugin "sdk": configure returned Error: zones[1]: want string, got number; zoness: unknown field; racks[r1].share: want string, got number; racks[r2].share: want a percentage such as 50%`
+		const want = `plugin "sdk": configure returned Error: zones[1]: want string, got number; zoness: unknown field, did you mean "zones"?; racks[r1].share: want string, got number; racks[r2].share: want a percentage such as 50%`
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

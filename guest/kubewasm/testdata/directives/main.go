@@ -10,6 +10,10 @@ import "github.com/kubewasm/kubewasm/guest/sched"
 //kubewasm:version 1
 //kubewasm:version 2
 
+// kubewasm:reads node.metadata
+
+//Kubewasm:decides cpu_shares
+
 func init() { sched.Register(&struct{}{}) }
 
 func main() {}

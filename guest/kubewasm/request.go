@@ -1,0 +1,197 @@
+//go:build !wasip1
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+// requests are what the flags say about the requests of an admission plugin.
+type requests struct {
+	operation, old, user, namespace, subresource string
+	groups                                       names
+	dryRun                                       bool
+	// given are the flags among them that were used.
+	given []string
+
+	// before are the objects of the file old.
+	before *manifest.Objects
+}
+
+var operations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+
+// flags declares the flags.
+func (r *requests) flags(flags *flag.FlagSet) {
+	flags.StringVar(&r.operation, "operation", "", "`OPERATION` that an admission plugin is asked about: CREATE, UPDATE, DELETE or CONNECT; UPDATE if there is -old, CREATE otherwise")
+	flags.StringVar(&r.old, "old", "", "`FILE` of the objects as they were before an UPDATE; without it nothing changes")
+	flags.StringVar(&r.user, "user", "", "`NAME` of the user who makes the requests")
+	flags.Var(&r.groups, "group", "`NAME` of a group of the user; may be repeated")
+	flags.StringVar(&r.namespace, "namespace", "", "`NAMESPACE` of objects that name none; Pods are in default otherwise")
+	flags.StringVar(&r.subresource, "subresource", "", "`NAME` of the part of the objects that the requests are about, such as status or scale")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "say that nothing of it is stored")
+}
+
+// read checks the flags that were used and reads what they name.
+func (r *requests) read(flags *flag.FlagSet) error {
+	own := flag.NewFlagSet("", flag.ContinueOnError)
+	new(requests).flags(own)
+	flags.Visit(func(f *flag.Flag) {
+		if own.Lookup(f.Name) != nil {
+			r.given = append(r.given, "-"+f.Name)
+		}
+	})
+	r.operation = strings.ToUpper(r.operation)
+	switch {
+	case r.operation == "" && r.old != "":
+		r.operation = "UPDATE"
+	case r.operation == "":
+		r.operation = "CREATE"
+	case !slices.Contains(operations, r.operation):
+		return fmt.Errorf("run: -operation is %q, want %s", r.operation, strings.Join(operations, ", "))
+	}
+	if r.old == "" {
+		return nil
+	}
+	if r.operation != "UPDATE" {
+		return fmt.Errorf("run: -old is for UPDATE: of a %s the API server sends no other object", r.operation)
+	}
+	var err error
+	r.before, err = r.objects(r.old)
+	return err
+}
+
+// objects reads a file of objects and puts those that name no namespace into that of the
+// flag, as the API server does.
+func (r *requests) objects(file string) (*manifest.Objects, error) {
+	objects, err := readObjects(file)
+	if err != nil || r.namespace == "" {
+		return objects, err
+	}
+	for i := range objects.All {
+		if err := r.place(&objects.All[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return objects, nil
+}
+
+// of returns the request about an object: the one that it is, if it is an
+// AdmissionReview, or what the API server would send. The flags that were used count for
+// both.
+func (r *requests) of(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
+	request, err := r.made(o)
+	if err != nil {
+		return nil, err
+	}
+	if r.user != "" || len(r.groups) != 0 {
+		// The API server puts everybody who has a name into this group.
+		request.UserInfo = authenticationv1.UserInfo{Username: r.user, Groups: append(slices.Clone(r.groups), "system:authenticated")}
+	}
+	if r.subresource != "" {
+		request.SubResource, request.RequestSubResource = r.subresource, r.subresource
+	}
+	if r.dryRun {
+		request.DryRun = &r.dryRun
+	}
+	return request, nil
+}
+
+func (r *requests) made(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
+	if review, err := reviewed(o); review != nil || err != nil {
+		return review, err
+	}
+	request := o.Admission()
+	request.Operation = admissionv1.Operation(r.operation)
+	switch request.Operation {
+	case admissionv1.Delete:
+		request.Object, request.OldObject = runtime.RawExtension{}, request.Object
+	case admissionv1.Update:
+		request.OldObject = request.Object
+		if r.before == nil {
+			break
+		}
+		old, err := r.find(o)
+		if err != nil {
+			return nil, err
+		}
+		request.OldObject.Raw = old.JSON
+	}
+	return request, nil
+}
+
+// find returns an object as it was before.
+func (r *requests) find(o *manifest.Object) (*manifest.Object, error) {
+	for i := range r.before.All {
+		old := &r.before.All[i]
+		if old.GroupVersionKind() == o.GroupVersionKind() && old.Namespace == o.Namespace && old.Name == o.Name {
+			return old, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is not in %s, and cannot be updated", describe(o), r.old)
+}
+
+// place puts an object that names no namespace into that of the flag.
+func (r *requests) place(o *manifest.Object) error {
+	var named struct {
+		Metadata map[string]json.RawMessage `json:"metadata"`
+	}
+	if err := json.Unmarshal(o.JSON, &named); err != nil {
+		return err
+	}
+	if named.Metadata["namespace"] != nil || isReview(o) {
+		return nil
+	}
+	patch := fmt.Sprintf(`[{"op": "add", "path": "/metadata/namespace", "value": %q}]`, r.namespace)
+	if named.Metadata == nil {
+		patch = fmt.Sprintf(`[{"op": "add", "path": "/metadata", "value": {"namespace": %q}}]`, r.namespace)
+	}
+	object, err := jsonpatch.Apply(o.JSON, []byte(patch))
+	if err != nil {
+		return fmt.Errorf("%s: %w", describe(o), err)
+	}
+	o.Namespace, o.JSON = r.namespace, object
+	return nil
+}
+
+func isReview(o *manifest.Object) bool {
+	return o.GroupVersionKind() == admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
+}
+
+// reviewed returns the request in an AdmissionReview, nil if the object is none.
+func reviewed(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
+	if !isReview(o) {
+		return nil, nil
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(o.JSON, &review); err != nil {
+		return nil, fmt.Errorf("read AdmissionReview: %w", err)
+	}
+	if review.Request == nil {
+		return nil, errors.New("read AdmissionReview: it has no request")
+	}
+	return review.Request, nil
+}
+
+// about names what a request is about.
+func about(request *admissionv1.AdmissionRequest) string {
+	name := request.Kind.Kind + " "
+	if request.SubResource != "" {
+		name = request.Kind.Kind + "/" + request.SubResource + " "
+	}
+	if request.Namespace != "" && request.Kind.Kind != "Namespace" {
+		name += request.Namespace + "/"
+	}
+	return name + request.Name
+}

@@ -1,0 +1,21 @@
+package sched
+
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/sched/internal/peer"
+)
+
+// DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
+// take a module for; empty if it is a guest of package abi, or would be refused as one.
+func DialectOf(m *host.Module) string {
+	if m.Export(abi.Marker) != "" {
+		return ""
+	}
+	for _, d := range peer.Dialects(peerScheduler{}, peer.Grants{}) {
+		if d.Detect(m) {
+			return d.Name
+		}
+	}
+	return ""
+}
