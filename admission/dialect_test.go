@@ -444,6 +444,22 @@ func TestRego(t *testing.T) {
 	})
 }
 
+// What Rego 1 makes of a rule "violation[x] if" is an object whose keys are the
+// violations.
+func TestRegoViolationsThatAreKeys(t *testing.T) {
+	cfg := config(t, "p", regoSource(t, "p/violation", `package p
+violation[{"msg": msg, "details": {"missing": key}}] if {
+	some key in input.parameters.labels
+	not input.review.object.metadata.labels[key]
+	msg := sprintf("label \"%s\" is missing", [key])
+}
+`))
+	cfg.Module.Guest = []byte(`{"labels":["team","tier"]}`)
+	e := admission.NewEngine(load(t, cfg))
+	compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a","tier":"b"}}}`)))
+	compare(t, denied(403, "Forbidden", `label "team" is missing, label "tier" is missing`), e.Validate(t.Context(), requestOf(`{"metadata":{}}`)))
+}
+
 // What a policy prints and says as it gives up outlives its call, like its verdict.
 func TestWhatAPolicyPrints(t *testing.T) {
 	log := guarded.NewLog()

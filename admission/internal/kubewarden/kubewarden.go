@@ -97,7 +97,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 			if err != nil {
 				return dialect.Verdict{}, err
 			}
-			return parse(inst, req, answer)
+			return parse(inst, answer)
 		},
 	}
 }
@@ -130,7 +130,7 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			if err != nil {
 				return dialect.Verdict{}, err
 			}
-			return parse(inst, req, answer)
+			return parse(inst, answer)
 		},
 	}
 }
@@ -196,14 +196,17 @@ const maxMessageBytes = 16 << 10
 
 func checkSettings(answer []byte) error {
 	var out struct {
-		Valid   bool    `json:"valid"`
-		Message *string `json:"message"`
+		Valid   dialect.Field[bool] `json:"valid"`
+		Message *dialect.Text       `json:"message"`
 	}
-	if err := json.Unmarshal(answer, &out); err != nil {
-		return fmt.Errorf("read the answer about settings: %w", err)
+	err := dialect.Decode(answer, &out)
+	if err == nil && !out.Valid.Present {
+		err = errors.New("valid is missing")
 	}
 	switch {
-	case out.Valid:
+	case err != nil:
+		return fmt.Errorf("read the answer about settings: %w", err)
+	case out.Valid.Value:
 		return nil
 	case out.Message == nil:
 		return errors.New("settings are not valid")
@@ -213,30 +216,30 @@ func checkSettings(answer []byte) error {
 
 // response is the verdict of a policy.
 type response struct {
-	Accepted         *bool             `json:"accepted"`
-	Message          *string           `json:"message"`
-	Code             *uint16           `json:"code"`
-	MutatedObject    json.RawMessage   `json:"mutated_object"`
-	AuditAnnotations map[string]string `json:"audit_annotations"`
-	Warnings         []string          `json:"warnings"`
+	Accepted         dialect.Field[bool] `json:"accepted"`
+	Message          *dialect.Text       `json:"message"`
+	Code             *uint16             `json:"code"`
+	MutatedObject    json.RawMessage     `json:"mutated_object"`
+	AuditAnnotations dialect.TextMap     `json:"audit_annotations"`
+	Warnings         []dialect.Text      `json:"warnings"`
 }
 
-func parse(inst *host.Instance, req *dialect.Request, answer []byte) (dialect.Verdict, error) {
+func parse(inst *host.Instance, answer []byte) (dialect.Verdict, error) {
 	var r response
-	err := json.Unmarshal(answer, &r)
-	if err == nil && r.Accepted == nil {
+	err := dialect.Decode(answer, &r)
+	if err == nil && !r.Accepted.Present {
 		err = errors.New("accepted is missing")
 	}
 	if err != nil {
 		return dialect.Verdict{}, fmt.Errorf("plugin %q: read its answer: %w", inst.Plugin().Name(), err)
 	}
-	v := dialect.Verdict{Allowed: *r.Accepted}
+	v := dialect.Verdict{Allowed: r.Accepted.Value}
 	if len(r.Warnings) != 0 || len(r.AuditAnnotations) != 0 {
-		v.Result = &admissionpb.Result{Warnings: r.Warnings, AuditAnnotations: r.AuditAnnotations}
+		v.Result = &admissionpb.Result{Warnings: dialect.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
 	}
 	if !v.Allowed {
 		if r.Message != nil {
-			v.Message = *r.Message
+			v.Message = string(*r.Message)
 		}
 		if r.Code != nil {
 			v.Code = uint32(*r.Code)

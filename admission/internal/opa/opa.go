@@ -262,7 +262,7 @@ func lent(inst *host.Instance, ptr uint32) []byte {
 func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
 	input := p.input(settings, req)
 	if p.older {
-		return p.askInSteps(inst, input)
+		return p.askInSteps(inst, req, input)
 	}
 	addr := p.heap
 	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
@@ -274,11 +274,11 @@ func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request)
 		copy(inst.Memory()[addr:], input)
 	}
 	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
-	return p.verdict(answer(inst, result))
+	return p.verdict(req, answer(inst, result))
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict, error) {
+func (p *policy) askInSteps(inst *host.Instance, req *dialect.Request, input []byte) (dialect.Verdict, error) {
 	inst.Invoke(heapSet, uint64(p.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
@@ -290,7 +290,7 @@ func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict,
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
 		return dialect.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
-	return p.verdict(answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
+	return p.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
 func (p *policy) input(settings []byte, req *dialect.Request) []byte {
@@ -329,28 +329,35 @@ func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
 
 // verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
 // the caller's own.
-func (p *policy) verdict(set json.Value) (dialect.Verdict, error) {
+func (p *policy) verdict(req *dialect.Request, set json.Value) (dialect.Verdict, error) {
+	var results []struct {
+		Result stdjson.RawMessage `json:"result"`
+	}
+	if err := dialect.Decode(set, &results); err != nil {
+		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
+	}
 	var result json.Value
-	defined := false
-	for e := json.Array(set); e.Next() && !defined; {
-		for m := json.Object(e.Value()); m.Next(); {
-			if m.Key() == "result" {
-				result, defined = m.Value(), true
-			}
-		}
+	if len(results) != 0 {
+		result = json.Value(results[0].Result)
 	}
 	switch kind := result.Kind(); {
-	case !defined && p.gatekeeper:
+	case len(results) > 1:
+		return dialect.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
+	case kind == json.KindNone && p.gatekeeper:
 		return dialect.Verdict{Allowed: true}, nil // No violation.
-	case !defined:
+	case kind == json.KindNone:
 		return dialect.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
 		return violations(result)
+	case p.gatekeeper && kind == json.KindObject:
+		return violationKeys(result)
+	case p.gatekeeper:
+		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
 	case kind == json.KindBool:
 		allowed, _ := result.Bool()
 		return dialect.Verdict{Allowed: allowed}, nil
 	case kind == json.KindObject:
-		return response(result)
+		return response(req, result)
 	default:
 		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want an AdmissionReview, a list of violations or a bool", kind)
 	}
@@ -362,45 +369,86 @@ func violations(list json.Value) (dialect.Verdict, error) {
 	for e := json.Array(list); e.Next(); {
 		message, ok := e.Value().Text()
 		if !ok {
-			for m := json.Object(e.Value()); m.Next(); {
-				if m.Key() == "msg" {
-					message, ok = m.Value().Text()
-				}
+			var err error
+			if message, err = violation(e.Value()); err != nil {
+				return dialect.Verdict{}, err
 			}
-		}
-		if !ok {
-			return dialect.Verdict{}, fmt.Errorf("a violation of the policy has no msg: %.100s", e.Value())
 		}
 		messages = append(messages, message)
 	}
-	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}, nil
+	return denial(messages), nil
+}
+
+// violation reads the message of an object with msg.
+func violation(object json.Value) (string, error) {
+	var v struct {
+		Msg dialect.Field[dialect.Text] `json:"msg"`
+	}
+	err := dialect.Decode(object, &v)
+	if err == nil && !v.Msg.Present {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read msg of the violation %.100s: %w", []byte(object), err)
+	}
+	return string(v.Msg.Value), nil
+}
+
+// violationKeys reads violations that are the keys of an object, which is what
+// "violation[{"msg": msg}] if" makes in Rego 1. As in Gatekeeper, a key whose value is
+// false is none.
+func violationKeys(object json.Value) (dialect.Verdict, error) {
+	var messages []string
+	for m := json.Object(object); m.Next(); {
+		if value, ok := m.Value().Bool(); ok && !value {
+			continue
+		}
+		message, err := violation(json.Value(m.Key()))
+		if err != nil {
+			return dialect.Verdict{}, err
+		}
+		messages = append(messages, message)
+	}
+	return denial(messages), nil
+}
+
+// denial denies with the messages, and allows if there is none.
+func denial(messages []string) dialect.Verdict {
+	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}
 }
 
 // response reads the response of an AdmissionReview.
-func response(review json.Value) (dialect.Verdict, error) {
+func response(req *dialect.Request, review json.Value) (dialect.Verdict, error) {
 	var r struct {
 		Response *struct {
-			Allowed *bool `json:"allowed"`
+			UID     *dialect.Text       `json:"uid"`
+			Allowed dialect.Field[bool] `json:"allowed"`
 			Status  struct {
-				Message string `json:"message"`
-				Reason  string `json:"reason"`
-				Code    uint16 `json:"code"`
+				Message dialect.Text `json:"message"`
+				Reason  dialect.Text `json:"reason"`
+				Code    uint16       `json:"code"`
 			} `json:"status"`
-			Patch            string            `json:"patch"`
-			Warnings         []string          `json:"warnings"`
-			AuditAnnotations map[string]string `json:"auditAnnotations"`
+			PatchType        string          `json:"patchType"`
+			Patch            string          `json:"patch"`
+			Warnings         []dialect.Text  `json:"warnings"`
+			AuditAnnotations dialect.TextMap `json:"auditAnnotations"`
 		} `json:"response"`
 	}
-	if err := stdjson.Unmarshal(review, &r); err != nil {
+	if err := dialect.Decode(review, &r); err != nil {
 		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
-	if r.Response == nil || r.Response.Allowed == nil {
+	switch {
+	case r.Response == nil || !r.Response.Allowed.Present:
 		return dialect.Verdict{}, errors.New("the policy's decision has no response.allowed")
+	case r.Response.UID != nil && string(*r.Response.UID) != string(req.UID):
+		return dialect.Verdict{}, fmt.Errorf("the policy's decision is about the request %.100q, want %q", *r.Response.UID, req.UID)
+	case (r.Response.Patch != "" || r.Response.PatchType != "") && r.Response.PatchType != patchType:
+		return dialect.Verdict{}, fmt.Errorf("the policy's patch has the patchType %.100q, want %q", r.Response.PatchType, patchType)
 	}
-	v := dialect.Verdict{Allowed: *r.Response.Allowed}
-	result := &admissionpb.Result{Warnings: r.Response.Warnings, AuditAnnotations: r.Response.AuditAnnotations}
+	v := dialect.Verdict{Allowed: r.Response.Allowed.Value}
+	result := &admissionpb.Result{Warnings: dialect.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
 	if !v.Allowed {
-		v.Message, v.Code, result.Reason = r.Response.Status.Message, uint32(r.Response.Status.Code), r.Response.Status.Reason
+		v.Message, v.Code, result.Reason = string(r.Response.Status.Message), uint32(r.Response.Status.Code), string(r.Response.Status.Reason)
 	} else if r.Response.Patch != "" {
 		patch, err := base64.StdEncoding.DecodeString(r.Response.Patch)
 		if err != nil {
@@ -413,6 +461,9 @@ func response(review json.Value) (dialect.Verdict, error) {
 	}
 	return v, nil
 }
+
+// patchType is the only one that there is.
+const patchType = string(admissionv1.PatchTypeJSONPatch)
 
 // callBuiltin calls a builtin with the addresses of its arguments, and returns the
 // address of its result, 0 if it is undefined.
