@@ -3,6 +3,7 @@ package admission_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -581,5 +582,76 @@ func TestDialectsGetWholeRequests(t *testing.T) {
 	}
 	if string(have) != string(want) {
 		t.Errorf("request is %s\nwant %s", have, want)
+	}
+}
+
+// A policy that looks for objects that it is not given would find none, and allow.
+func TestPoliciesThatLookObjectsUp(t *testing.T) {
+	const unique = `package p
+violation contains {"msg": msg} if {
+	other := data.inventory.namespace[_][_].Ingress[name]
+	other.spec.host == input.review.object.spec.host
+	msg := sprintf("%s has that host", [name])
+}
+`
+	tests := []struct {
+		name, entrypoint, source, settings, want string
+	}{
+		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, which this host does not fill"},
+		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, which this host does not fill"},
+		{"the inventory, in a function", "p/main", "package p\nmain contains \"no\" if f(input.request.name)\nf(name) if data.inventory.cluster.v1.Namespace[name]\n", "", "data.inventory, which this host does not fill"},
+		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, which this host does not fill"},
+		{"what the settings have", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", `{"kubernetes":{"namespaces":[]}}`, ""},
+		{"other data", "p/main", "package p\nmain contains \"no\" if data.labels\n", "", ""},
+		{"the same names elsewhere", "kubernetes/inventory/main", `package kubernetes.inventory
+main contains "no" if input.request.object.inventory.kubernetes
+main contains "no" if other.inventory.kubernetes
+other := {"inventory": {"kubernetes": input.request.object.labels.inventory}}
+`, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := config(t, "p", regoSource(t, test.entrypoint, test.source))
+			cfg.Module.Guest = []byte(test.settings)
+			_, err := admission.Load(t.Context(), shared, cfg)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// Metadata name the kinds that a policy of Kubewarden looks up.
+func TestContextAwareResourcesOfMetadata(t *testing.T) {
+	const name = "io.kubewarden.metadata"
+	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+	both := `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"},{"apiVersion":"apps/v1","kind":"Deployment"}]}`
+	tests := []struct {
+		name, guest, metadata string
+		granted               []schema.GroupVersionKind
+		cluster               admission.Cluster
+		want                  string
+	}{
+		{"all granted", "wapc", both, kinds, cluster{}, ""},
+		{"one is not", "wapc", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"none is", "wapc", both, nil, nil, "contextAwareResources of its configuration does not grant: v1 Namespace, apps/v1 Deployment"},
+		{"no cluster", "wapc", both, kinds, nil, "the host has no cluster to look at"},
+		{"a program", "wasi", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"Rego", "opa", both, nil, nil, "which this host does not fill for policies in Rego"},
+		{"nothing to look up", "wapc", `{"contextAwareResources":[]}`, nil, nil, ""},
+		{"two lists", "wapc", `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"}],"contextAwareResources":[]}`, nil, nil, `duplicate field "contextAwareResources"`},
+		{"no metadata at all", "wapc", `metadata`, nil, nil, "read the custom section io.kubewarden.metadata"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			module := saying(t, test.guest, `{"valid":true}`)
+			section := append([]byte{byte(len(name))}, name+test.metadata...)
+			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
+			cfg := admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
+			_, err := admission.Load(t.Context(), shared, cfg)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %s", err, test.want)
+			}
+		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// saying returns a guest of another ABI that has a verdict.
-func saying(t *testing.T, guest, verdict string, gatekeeper bool) *admission.Engine {
+// saying returns the module of a guest of another ABI that has a verdict.
+func saying(t *testing.T, guest, verdict string) []byte {
 	t.Helper()
 	module, err := os.ReadFile("testdata/verdict/" + guest + ".wasm")
 	if err != nil {
@@ -26,7 +26,7 @@ func saying(t *testing.T, guest, verdict string, gatekeeper bool) *admission.Eng
 	if guest == "stellar" {
 		module = bytes.Replace(module, []byte("@LEN@RC@"), binary.LittleEndian.AppendUint64(nil, uint64(len(verdict))), 1)
 	}
-	return admission.NewEngine(load(t, admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(module)}, Gatekeeper: gatekeeper}))
+	return module
 }
 
 // foreignVerdicts are verdicts and what becomes of them in the hosts that they were
@@ -126,7 +126,10 @@ func TestForeignVerdicts(t *testing.T) {
 			if guest == "gatekeeper" {
 				guest, gatekeeper = "opa", true
 			}
-			got := saying(t, guest, test.verdict, gatekeeper).Validate(t.Context(), requestOf(`{}`))
+			p := load(t, admission.PluginConfig{
+				Module: host.Config{Name: "p", Source: host.Bytes(saying(t, guest, test.verdict))}, Gatekeeper: gatekeeper,
+			})
+			got := admission.NewEngine(p).Validate(t.Context(), requestOf(`{}`))
 			switch failure, failed := strings.CutPrefix(test.want, "failed: "); {
 			case test.want == "allowed":
 				compare(t, allowed(), got)

@@ -13,7 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
@@ -34,15 +37,54 @@ const MetadataSection = "io.kubewarden.metadata"
 type Metadata struct {
 	ExecutionMode string `json:"executionMode"`
 	Mutating      bool   `json:"mutating"`
+	// ContextAwareResources are the kinds of the cluster's objects that the policy
+	// looks up.
+	ContextAwareResources []ContextAwareResource `json:"contextAwareResources"`
+}
+
+// ContextAwareResource is a kind of objects.
+type ContextAwareResource struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
 }
 
 // MetadataOf returns what a module says of itself, nothing if it does not.
-func MetadataOf(m *host.Module) Metadata {
+func MetadataOf(m *host.Module) (Metadata, error) {
 	var metadata Metadata
-	if json.Unmarshal(m.Custom(MetadataSection), &metadata) != nil {
-		return Metadata{}
+	section := m.Custom(MetadataSection)
+	if section == nil {
+		return metadata, nil
 	}
-	return metadata
+	if err := dialect.Decode(section, &metadata); err != nil {
+		return Metadata{}, fmt.Errorf("read the custom section %s: %w", MetadataSection, err)
+	}
+	return metadata, nil
+}
+
+// CheckGrants returns why a policy cannot have what its metadata say that it looks up:
+// it would be told of an error, or find nothing, and decide by that.
+func (c *Capabilities) CheckGrants(m *host.Module) error {
+	metadata, err := MetadataOf(m)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, r := range metadata.ContextAwareResources {
+		gv, err := schema.ParseGroupVersion(r.APIVersion)
+		if err != nil {
+			return fmt.Errorf("read the custom section %s: contextAwareResources: %w", MetadataSection, err)
+		}
+		if !slices.Contains(c.Kinds, gv.WithKind(r.Kind)) {
+			missing = append(missing, r.APIVersion+" "+r.Kind)
+		}
+	}
+	switch {
+	case len(missing) != 0:
+		return fmt.Errorf("the policy looks up objects that contextAwareResources of its configuration does not grant: %.1000s", strings.Join(missing, ", "))
+	case len(metadata.ContextAwareResources) != 0 && c.Cluster == nil:
+		return errors.New("the policy looks up objects of its contextAwareResources, and the host has no cluster to look at")
+	}
+	return nil
 }
 
 const (
@@ -83,6 +125,9 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 		},
 		Mutating: true,
 		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+				return err
+			}
 			if err := checkProtocol(ctx, inst); err != nil {
 				return err
 			}
@@ -112,13 +157,16 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 		Host: host.Dialect{
 			Name: NameWASI,
 			Detect: func(m *host.Module) bool {
-				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (MetadataOf(m).ExecutionMode == "wasi" || m.Export("validate") == "")
+				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (executionMode(m) == "wasi" || m.Export("validate") == "")
 			},
 			Command: true,
 			Imports: programImports(capabilities),
 		},
 		Mutating: true,
 		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+				return err
+			}
 			answer, err := run(ctx, inst, "validate-settings", orEmpty(settings))
 			if err != nil {
 				return err
@@ -133,6 +181,13 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			return parse(inst, answer)
 		},
 	}
+}
+
+// executionMode returns the mode that the metadata of a module name, empty if there are
+// none that can be read.
+func executionMode(m *host.Module) string {
+	metadata, _ := MetadataOf(m)
+	return metadata.ExecutionMode
 }
 
 func i32s(n int) []abi.ValueType {

@@ -617,7 +617,7 @@ func objectSubset(super, sub object) bool {
 // The factors of units. Those with a letter of one case only stand for both.
 var (
 	decimal = map[string]int64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
-	binary  = map[string]int64{"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "pi": 1 << 50, "ei": 1 << 60}
+	powers  = map[string]int64{"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "pi": 1 << 50, "ei": 1 << 60}
 )
 
 // splitUnit takes a quantity apart: the number, and what stands behind it.
@@ -647,7 +647,7 @@ func parseUnits(s string) (any, error) {
 	}
 	factor, ok := decimal[strings.ToLower(unit)]
 	if !ok {
-		if factor, ok = binary[strings.ToLower(unit)]; !ok {
+		if factor, ok = powers[strings.ToLower(unit)]; !ok {
 			return nil, errArguments
 		}
 	}
@@ -662,7 +662,7 @@ func parseBytes(s string) (any, error) {
 	unit = strings.TrimSuffix(strings.ToLower(unit), "b")
 	factor, ok := decimal[unit]
 	if !ok {
-		if factor, ok = binary[unit]; !ok {
+		if factor, ok = powers[unit]; !ok {
 			return nil, errArguments
 		}
 	}

@@ -79,8 +79,9 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 	}
 	return &dialect.Dialect{
 		Host: host.Dialect{
-			Name:   Name,
-			Detect: func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
+			Name:    Name,
+			Detect:  func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
+			Inspect: func(module []byte) (any, error) { return lookups(module) },
 			Exports: []host.Export{
 				eval:            {Name: "opa_eval", Params: i32(7), Results: i32(1), Optional: true},
 				malloc:          {Name: "opa_malloc", Params: i32(1), Results: i32(1)},
@@ -108,8 +109,11 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
 			return inst.Session(ctx, "builtins", func() error {
-				_, err := policyOf(inst, gatekeeper, settings)
-				return err
+				p, err := policyOf(inst, gatekeeper, settings)
+				if err != nil {
+					return err
+				}
+				return p.checkLookups(inst.Module(), settings)
 			})
 		},
 		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
@@ -168,7 +172,11 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	}
 	p := &policy{gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
 	// Kubewarden's tools write down which of the two a module is for.
-	if kubewarden.MetadataOf(inst.Module()).ExecutionMode == "gatekeeper" {
+	metadata, err := kubewarden.MetadataOf(inst.Module())
+	if err != nil {
+		return nil, err
+	}
+	if metadata.ExecutionMode == "gatekeeper" {
 		p.gatekeeper = true
 	}
 	for name, n := range entrypoints {
@@ -199,6 +207,27 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	p.heap = uint32(inst.Invoke(heapGet))
 	c.Own = p
 	return p, nil
+}
+
+// checkLookups refuses a policy that looks objects of the cluster up in data, which has
+// none: it would find nothing, and decide by that.
+func (p *policy) checkLookups(m *host.Module, settings []byte) error {
+	if metadata, err := kubewarden.MetadataOf(m); err != nil {
+		return err
+	} else if len(metadata.ContextAwareResources) != 0 {
+		return errors.New("the policy looks up objects of its contextAwareResources, which this host does not fill for policies in Rego")
+	}
+	names, _ := m.Inspected().([]string)
+	for _, name := range names {
+		given := false
+		for s := json.Object(settings); s.Next() && !p.gatekeeper; {
+			given = given || s.Key() == name
+		}
+		if !given {
+			return fmt.Errorf("the policy looks objects of the cluster up in data.%s, which this host does not fill", name)
+		}
+	}
+	return nil
 }
 
 // olderExports are what a module has that has no opa_eval.
