@@ -496,11 +496,57 @@ func regoSource(t *testing.T, entrypoint, source string) string {
 func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
 	file := regoSource(t, "p/main", `package p
 main contains x if { r := http.send({"method": "get", "url": "http://example.com"}); x := r.body }
-main contains x if { x := io.jwt.decode("a") }
+main contains x if x := opa.runtime().env.HOME
+main contains x if x := graphql.is_valid("a", "b")
+main contains x if some x in net.lookup_ip_addr("localhost")
 `)
 	_, err := admission.Load(t.Context(), shared, config(t, "p", file))
-	if want := `plugin "p": probe: the policy needs builtins that this host does not have: http.send, io.jwt.decode`; err == nil || err.Error() != want {
+	if want := `plugin "p": probe: the policy needs builtins that this host does not have: graphql.is_valid, http.send, net.lookup_ip_addr, opa.runtime`; err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// A policy is told of the time, and of what is random, if it is granted that: what it
+// would decide by otherwise was never so.
+func TestRegoIsGrantedTheClockAndRandomness(t *testing.T) {
+	file := regoSource(t, "p/main", `package p
+main contains "another time" if time.now_ns() != now
+main contains "no time" if now < 1767225600000000000
+main contains "another number" if rand.intn("a", 1000000000) != number
+main contains "no number" if not number < 1000000000
+main contains "the same number" if rand.intn("b", 1000000000) == number
+main contains "another id" if uuid.rfc4122("a") != id
+main contains sprintf("%d %v", [number, id]) if { uuid.parse(id).version == 4; input.request.object.show }
+now := time.now_ns()
+number := rand.intn("a", 1000000000)
+id := uuid.rfc4122("a")
+`)
+	cfg := config(t, "p", file)
+	for _, test := range []struct {
+		grants []string
+		want   string
+	}{
+		{nil, `rand.intn, by the grant "random"; time.now_ns, by the grant "clock"; uuid.rfc4122, by the grant "random"`},
+		{[]string{host.GrantClock}, `rand.intn, by the grant "random"; uuid.rfc4122, by the grant "random"`},
+		{[]string{host.GrantRandom}, `time.now_ns, by the grant "clock"`},
+	} {
+		cfg.Module.Grants = test.grants
+		_, err := admission.Load(t.Context(), shared, cfg)
+		if want := `plugin "p": probe: the policy needs builtins that grants of its configuration must allow: ` + test.want; err == nil || err.Error() != want {
+			t.Errorf("error is %v\nwant %s", err, want)
+		}
+	}
+	cfg.Module.Grants = []string{host.GrantClock, host.GrantRandom}
+	e := admission.NewEngine(load(t, cfg))
+	said := map[string]bool{}
+	for range 5 {
+		compare(t, allowed(), e.Validate(t.Context(), requestOf(`{}`)))
+		got := e.Validate(t.Context(), requestOf(`{"show":true}`))
+		if got.Allowed || said[got.Result.Message] {
+			t.Errorf("answer is %+v", got.Result)
+		} else {
+			said[got.Result.Message] = true
+		}
 	}
 }
 

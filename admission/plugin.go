@@ -129,7 +129,7 @@ func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
 	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
 	return []*dialect.Dialect{
 		kubewarden.New(name, capabilities, logger),
-		opa.New(name, cfg.Gatekeeper, logger),
+		opa.New(name, cfg.Gatekeeper, cfg.Module.Grants, logger),
 		stellar.New(name, logger),
 		kubewarden.NewWASI(capabilities),
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -53,10 +54,11 @@ const (
 // formatJSON asks opa_eval for its result in JSON.
 const formatJSON = 0
 
-// New returns the dialect. logger takes what policies print; nil drops it.
+// New returns the dialect. logger takes what policies print; nil drops it. grants are
+// those of the plugin's configuration, which some builtins need.
 // gatekeeper says that policies are written for Gatekeeper also if their
 // entrypoint is not called violation.
-func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
+func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *dialect.Dialect {
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
@@ -109,7 +111,7 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
 			return inst.Session(ctx, "builtins", func() error {
-				p, err := policyOf(inst, gatekeeper, settings)
+				p, err := policyOf(inst, gatekeeper, grants, settings)
 				if err != nil {
 					return err
 				}
@@ -118,7 +120,7 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 		},
 		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
 			err = inst.Session(ctx, "opa_eval", func() error {
-				p, err := policyOf(inst, gatekeeper, settings)
+				p, err := policyOf(inst, gatekeeper, grants, settings)
 				if err == nil {
 					v, err = p.ask(inst, settings, req)
 				}
@@ -145,11 +147,14 @@ type policy struct {
 	builtins   map[uint32]builtin
 	// calling says that the arguments of a builtin are being read.
 	calling bool
+	// clock says that the policy is granted the time; evaluation is the one that runs.
+	clock      bool
+	evaluation evaluation
 }
 
 // policyOf prepares an instance, once: it hands the settings over, as data, and
 // asks for the builtins.
-func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, error) {
+func policyOf(inst *host.Instance, gatekeeper bool, grants []string, settings []byte) (*policy, error) {
 	c := dialect.CallOf(inst)
 	if p, ok := c.Own.(*policy); ok {
 		return p, nil
@@ -170,7 +175,7 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	if err != nil {
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
-	p := &policy{gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
+	p := &policy{clock: slices.Contains(grants, host.GrantClock), gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
 	// Kubewarden's tools write down which of the two a module is for.
 	metadata, err := kubewarden.MetadataOf(inst.Module())
 	if err != nil {
@@ -184,17 +189,23 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 			p.gatekeeper = true
 		}
 	}
-	var missing []string
+	var missing, ungranted []string
 	for name, n := range names {
 		f, ok := builtins[name]
 		if !ok {
 			missing = append(missing, name)
 			continue
 		}
+		if grant := grantOf[name]; grant != "" && !slices.Contains(grants, grant) {
+			ungranted = append(ungranted, fmt.Sprintf("%s, by the grant %q", name, grant))
+		}
 		p.builtins[n] = f
 	}
 	if len(missing) != 0 {
 		return nil, fmt.Errorf("the policy needs builtins that this host does not have: %.1000s", strings.Join(sorted(missing), ", "))
+	}
+	if len(ungranted) != 0 {
+		return nil, fmt.Errorf("the policy needs builtins that grants of its configuration must allow: %.1000s", strings.Join(sorted(ungranted), "; "))
 	}
 	data := settings
 	if len(data) == 0 || p.gatekeeper {
@@ -289,6 +300,7 @@ func lent(inst *host.Instance, ptr uint32) []byte {
 
 // ask evaluates the first entrypoint.
 func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+	p.evaluation = evaluation{clock: p.clock}
 	input := p.input(settings, req)
 	if p.older {
 		return p.askInSteps(inst, req, input)
@@ -362,7 +374,8 @@ func (p *policy) verdict(req *dialect.Request, set json.Value) (dialect.Verdict,
 	var results []struct {
 		Result stdjson.RawMessage `json:"result"`
 	}
-	if err := dialect.Decode(set, &results); err != nil {
+	// Builtins make strings that are no UTF-8, which OPA writes as we do here.
+	if err := dialect.Decode(bytes.ToValidUTF8(set, []byte("\uFFFD")), &results); err != nil {
 		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
 	var result json.Value
@@ -509,7 +522,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 		inst.Violate(fmt.Errorf("builtin %d is called by what writes the arguments of another", id))
 	}
 	p.calling = true
-	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes}
+	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes, evaluation: &p.evaluation}
 	values, length := make([]any, len(args)), 0
 	for i, arg := range args {
 		text := cString(inst, dump(inst, uint32(arg)))
@@ -525,7 +538,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	p.calling = false
 	c.work(length * byteWork)
 	result, err := f(c, values)
-	if errors.Is(err, errTooMuch) {
+	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) {
 		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {
