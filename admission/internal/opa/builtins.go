@@ -114,6 +114,8 @@ var builtins = map[string]builtin{
 	"crypto.x509.parse_keypair":                              parseKeyPair,
 	"crypto.x509.parse_rsa_private_key":                      parsePrivateKey,
 	"crypto.parse_private_keys":                              parsePrivateKeys,
+	"json.match_schema":                                      jsonMatchSchema,
+	"json.verify_schema":                                     jsonVerifySchema,
 	"trace":                                                  func(*call, []any) (any, error) { return true, nil },
 	"internal.print":                                         func(*call, []any) (any, error) { return true, nil },
 	"rand.intn":                                              randIntn,

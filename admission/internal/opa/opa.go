@@ -538,7 +538,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	p.calling = false
 	c.work(length * byteWork)
 	result, err := f(c, values)
-	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) {
+	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) || errors.Is(err, errElsewhere) {
 		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {
