@@ -50,8 +50,8 @@ type PluginConfig struct {
 	Gatekeeper bool
 	// Cluster is where a Kubewarden policy looks objects up; nil if it cannot.
 	Cluster Cluster
-	// ContextAwareResources are the kinds that it may see. A guest of another ABI
-	// sees none: to give it some is a mistake.
+	// ContextAwareResources are the kinds that it may see: at least those that its
+	// metadata name. A guest of another ABI sees none: to give it some is a mistake.
 	ContextAwareResources []schema.GroupVersionKind
 }
 

@@ -2,6 +2,7 @@ package opa
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"reflect"
@@ -50,6 +51,18 @@ func pay(name string, args []any, budget int64) (result []byte, fuel int64, allo
 		result, err = encodeValue(value, c.limit)
 	}
 	return result, fuel, allocated, err
+}
+
+// nestedToken is a token in a token.
+func nestedToken(depth int) string {
+	text := "e30.e30."
+	for range depth {
+		text = "eyJjdHkiOiJKV1QifQ." + base64.RawURLEncoding.EncodeToString([]byte(text)) + "."
+		if len(text) > maxTokenBytes/2 {
+			break
+		}
+	}
+	return text
 }
 
 // numberList is a list of n numbers.
@@ -179,6 +192,34 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 		{"regex.template_match", []any{"{" + strings.Repeat("(a{30}){30}", 30) + "}", long, "{", "}"}, errTooMuch},
 		{"regex.template_match", []any{"{(a|aa)*}b{.*}", long, "{", "}"}, anyError},
 		{"regex.template_match", []any{strings.Repeat("{", 4096), "", "{", "}"}, errArguments},
+		{"json.match_schema", []any{"{}", `{"$ref": "#"}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"definitions": {"a": ` + strings.Repeat(`{"allOf": [true, `, 300) + "true" + strings.Repeat("]}", 300) + `}}`}, nil},
+		{"json.match_schema", []any{slices.Repeat([]any{"a"}, 1<<15), `{"items": ` + strings.Repeat(`{"allOf": [`, 200) + "true" + strings.Repeat("]}", 200) + `}`}, errFuel},
+		{"json.match_schema", []any{numberList(1 << 14), object{{"items", false}}}, errTooMuch},
+		{"json.match_schema", []any{numberList(1 << 15), object{{"items", object{{"enum", list(26)}}}}}, errTooMuch},
+		{"json.match_schema", []any{numberList(1 << 10), object{{"items", object{{"enum", []any{long}}}}}}, anyError},
+		{"json.match_schema", []any{"{}", object{{"required", list(1 << 16)}}}, errSchema},
+		{"json.match_schema", []any{[]any{long}, `{"items": {"pattern": "(a{0,30}){30}b"}}`}, errFuel},
+		{"json.match_schema", []any{[]any{long}, `{"items": {"format": "uri-template"}}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"multipleOf": 1e999999999}`}, errTooMuch},
+		{"json.match_schema", []any{"[1e999999999]", `{"items": {"maximum": 1}}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"$ref": "https://example.com/schema.json"}`}, errElsewhere},
+		{"json.verify_schema", []any{`{"$ref": "file:///etc/passwd"}`}, errElsewhere},
+		{"json.verify_schema", []any{`{"pattern": "` + strings.Repeat("(a{30}){30}", 30) + `"}`}, errTooMuch},
+		{"io.jwt.decode", []any{long + "." + long + "."}, errTooMuch},
+		{"io.jwt.decode", []any{nestedToken(100)}, errTooMuch},
+		{"io.jwt.decode", []any{nestedToken(5)}, nil},
+		{"io.jwt.verify_rs256", []any{"e30.e30.", `{"kty": "RSA", "e": "AQAB", "n": "` + long[:40_000] + `"}`}, errTooMuch},
+		{"io.jwt.verify_rs256", []any{"e30.e30.", `{"kty": "RSA", "e": "AQAB", "n": "` + long + `"}`}, errTooMuch},
+		{"io.jwt.verify_es256", []any{"e30.e30.", `{"keys": [` + strings.Repeat(`{"kty": "oct", "k": "aaaa"},`, 100) + `{}]}`}, errTooMuch},
+		{"io.jwt.verify_hs256", []any{long + ".e30.", "secret"}, nil},
+		{"crypto.x509.parse_certificates", []any{long}, errTooMuch},
+		{"crypto.x509.parse_certificate_request", []any{long}, errTooMuch},
+		{"crypto.x509.parse_and_verify_certificates", []any{long}, errTooMuch},
+		{"crypto.x509.parse_keypair", []any{"", long}, errTooMuch},
+		{"crypto.x509.parse_rsa_private_key", []any{"-----BEGIN " + long}, errTooMuch},
+		{"crypto.parse_private_keys", []any{long}, errTooMuch},
 		{"uuid.parse", []any{long}, errArguments},
 		{"rand.intn", []any{long, number("7")}, errTooMuch},
 		{"uuid.rfc4122", []any{long}, errTooMuch},

@@ -26,6 +26,8 @@ const (
 	maxSchemaErrors = 10_000
 	// schemaWork is what it takes to look at a value by a schema.
 	schemaWork = 1000
+	// shownWork is what it takes to write a value, by its size.
+	shownWork = 1000
 )
 
 // document returns what a builtin has of JSON: a text of it, an object or a list.
@@ -92,8 +94,8 @@ type schema struct {
 	// checked are the references that were followed in the check.
 	checked  map[string]bool
 	patterns map[string]*expression
-	// bytes is how long all mistakes are together.
-	bytes int
+	// mistakes are how many were found, bytes how long they are together.
+	mistakes, bytes int
 }
 
 var drafts = map[string]int{
@@ -138,6 +140,7 @@ func (s *schema) identify(v any) {
 
 // resolve returns the schema that a reference is to.
 func (s *schema) resolve(reference string) (any, error) {
+	s.call.work(10 * len(reference))
 	if target, ok := s.ids[strings.TrimSuffix(reference, "#")]; ok && reference != "#" {
 		return target, nil
 	}
@@ -287,6 +290,7 @@ func (s *schema) check(v any) error {
 		}
 	}
 	if required, ok := o.get("required"); ok {
+		s.call.work(sortWork(width(required)))
 		list, ok := required.([]any)
 		if _, err := stringsOf(list); err != nil || !ok || len(newSet(slices.Clone(list))) != len(list) {
 			return fmt.Errorf("%w: required is no list of strings that differ", errSchema)
@@ -296,6 +300,7 @@ func (s *schema) check(v any) error {
 		return fmt.Errorf("%w: uniqueItems is no boolean", errSchema)
 	}
 	if enum, ok := o.get("enum"); ok {
+		s.call.work(sortWork(width(enum)))
 		list, ok := enum.([]any)
 		if !ok || len(newSet(slices.Clone(list))) != len(list) {
 			return fmt.Errorf("%w: enum is no list of values that differ", errSchema)
@@ -452,6 +457,7 @@ func (r *outcome) merge(other *outcome) {
 
 func (s *schema) wrong(r *outcome, l location, kind, format string, args ...any) {
 	m := mistake{kind, l.field(), fmt.Sprintf(format, args...)}
+	s.mistakes++
 	s.bytes += len(m.field) + len(m.text)
 	s.call.work(len(m.text))
 	r.mistakes = append(r.mistakes, m)
@@ -460,6 +466,7 @@ func (s *schema) wrong(r *outcome, l location, kind, format string, args ...any)
 
 // shown writes a value as encoding/json does that has read it.
 func (s *schema) shown(v any) string {
+	s.call.work(shownWork * size(v))
 	raw, err := toJSON(v, s.call.limit)
 	if err != nil {
 		return ""
@@ -490,7 +497,7 @@ func (s *schema) into(r *outcome, schema, v any, l location) error {
 
 // validate notes in r what is wrong with a value by a schema.
 func (s *schema) validate(schema, v any, l location, r *outcome) error {
-	if s.call.work(schemaWork + len(l.path)); l.depth > maxValueDepth || len(r.mistakes) > maxSchemaErrors || s.bytes > s.call.limit {
+	if s.call.work(schemaWork + len(l.path)); l.depth > maxValueDepth || s.mistakes > maxSchemaErrors || s.bytes > s.call.limit {
 		return errTooMuch
 	}
 	if pass, ok := schema.(bool); ok {
@@ -821,6 +828,7 @@ func (s *schema) bounds(o object, of string, n int, wrong func(kind string, n in
 // members validates an object, but for those of its members that the schema names.
 func (s *schema) members(o object, v any, l location, r *outcome) error {
 	members := v.(object)
+	s.call.work(schemaWork / 2 * len(members))
 	s.bounds(o, "Properties", len(members), func(kind string, n int) {
 		s.wrong(r, l, "array_"+kind+"_properties", "Must have at "+mostOrLeast[kind]+" %d properties", n)
 	})
