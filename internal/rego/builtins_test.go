@@ -402,6 +402,10 @@ func FuzzBuiltins(f *testing.F) {
 		if !slices.Contains(d.hosts, name) || len(arguments) > 2000 {
 			return
 		}
+		// A schema that refers to itself overflows OPA's stack.
+		if strings.Contains(arguments, "$ref") && !slices.Contains(seeds, [2]string{name, arguments}) {
+			return
+		}
 		var list []any
 		decoder := json.NewDecoder(strings.NewReader(arguments))
 		decoder.UseNumber()
@@ -474,7 +478,7 @@ var seeds = [][2]string{
 	{"json.match_schema", `[{"n": {"n": 5}}, {"$ref": "#/definitions/n", "definitions": {"n": {"properties": {"n": {"anyOf": [{"$ref": "#/definitions/n"}, {"type": "null"}]}}, "type": "object"}}}]`},
 	{"json.match_schema", `[{"a": 3}, {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": {"required": ["c"]}, "dependencies": {"a": ["d"]}, "propertyNames": {"maxLength": 0}, "patternProperties": {"^a": {"exclusiveMinimum": 3}}}]`},
 	{"json.match_schema", `[{"a": "x@y.z", "b": "10.0.0.256"}, {"properties": {"a": {"format": "email"}, "b": {"format": "ipv4"}}, "oneOf": [{}, true], "not": {}, "allOf": [false, {"minProperties": 3}]}]`}, {"json.match_schema", `["{\"a\": 1}", "{\"type\": [\"array\", \"null\"]}"]`},
-	{"json.verify_schema", `[{"type": "odd"}]`}, {"json.verify_schema", `[{"required": "a"}]`}, {"json.verify_schema", `[{"minimum": 1, "exclusiveMinimum": true, "multipleOf": 0}]`}, {"json.marshal_with_options", `[{"a": [1, {"b": "<"}], "c": {}}, {"indent": "  ", "prefix": "> "}]`}, {"json.marshal_with_options", `[[1], {"pretty": false, "indent": "x"}]`},
+	{"json.match_schema", `[{}, {"oneOf": [], "anyOf": [], "allOf": []}]`}, {"json.verify_schema", `[{"type": "odd"}]`}, {"json.verify_schema", `[{"required": "a"}]`}, {"json.verify_schema", `[{"minimum": 1, "exclusiveMinimum": true, "multipleOf": 0}]`}, {"json.marshal_with_options", `[{"a": [1, {"b": "<"}], "c": {}}, {"indent": "  ", "prefix": "> "}]`}, {"json.marshal_with_options", `[[1], {"pretty": false, "indent": "x"}]`},
 	{"graph.reachable_paths", `[{"a": ["b", "c"], "b": ["a", "d"], "c": []}, ["a", "x"]]`}, {"object.subset", `[{"a": [1, 2, 3], "b": {"c": 1}}, {"a": [2, 3], "b": {}}]`}, {"object.subset", `[[1, 1], {"set": [1, 2]}]`}, {"object.subset", `[[], {"set": []}]`},
 	{"uri.parse", `["https://u:p@example.com:8080/a%2fb?q=1#f"]`}, {"uri.is_valid", `[":"]`}, {"io.jwt.decode", `["eyJhbGciOiJub25lIn0.eyJhIjoxfQ."]`}, {"io.jwt.verify_hs256", `["eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ.x", "secret"]`},
 	{"urlquery.decode_object", `["a=1&b=%20&a=2;c"]`}, {"urlquery.encode_object", `[{"a": ["x", "y z"], "b": "&"}]`}, {"strings.split_n", `["a,b,c", ",", -2]`}, {"strings.any_prefix_match", `[["ab"], {"set": ["a", "x"]}]`}, {"indexof_n", `["sad äöü", "ä"]`}, {"hex.decode", `["fF0g"]`}, {"numbers.range_step", `[0, 10, 1e20]`}, {"glob.quote_meta", `["*.a[b]{c}\\?-"]`},

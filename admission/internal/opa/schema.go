@@ -325,7 +325,7 @@ func (s *schema) checkChildren(o object) error {
 	for _, name := range schemaLists {
 		if v, ok := o.get(name); ok {
 			list, ok := v.([]any)
-			if !ok || len(list) == 0 {
+			if !ok {
 				return fmt.Errorf("%w: %s is no list of schemas", errSchema, name)
 			}
 			children = append(children, list...)
@@ -582,7 +582,7 @@ func (s *schema) rightType(o object, v any, l location, r *outcome) bool {
 
 // combine validates by the schemas that are put together.
 func (s *schema) combine(o object, v any, l location, r *outcome) error {
-	if any, ok := o.get("anyOf"); ok {
+	if any, ok := o.get("anyOf"); ok && width(any) != 0 {
 		var best *outcome
 		valid := false
 		for _, schema := range elements(any) {
@@ -602,7 +602,7 @@ func (s *schema) combine(o object, v any, l location, r *outcome) error {
 			r.merge(best)
 		}
 	}
-	if one, ok := o.get("oneOf"); ok {
+	if one, ok := o.get("oneOf"); ok && width(one) != 0 {
 		var best *outcome
 		valid := 0
 		for _, schema := range elements(one) {
