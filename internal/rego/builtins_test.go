@@ -433,13 +433,15 @@ func FuzzBuiltins(f *testing.F) {
 				return
 			}
 		}
-		want, ok := there(t, name, operands)
-		if !ok {
-			return
-		}
 		got, failure := d.here(t, name, args)
+		for _, most := range []string{"too much time or memory", "out of fuel", "elsewhere"} {
+			if strings.Contains(failure, most) {
+				return // OPA may take all the memory that there is.
+			}
+		}
+		want, ok := there(t, name, operands)
 		switch {
-		case strings.Contains(failure, "too much time or memory"), strings.Contains(failure, "out of fuel"), strings.Contains(failure, "elsewhere"):
+		case !ok: // OPA panics.
 		case failure != "":
 			t.Errorf("%s(%s): %s", name, arguments, failure)
 		case name == "json.verify_schema" && got != nil && want != nil:
