@@ -424,17 +424,25 @@ func rational(v any) (*big.Rat, error) {
 type location struct {
 	path  string
 	depth int
+	// below says that it is not the root.
+	below bool
+}
+
+// deeper is the same place, as another schema looks at it.
+func (l location) deeper() location {
+	l.depth++
+	return l
 }
 
 func (l location) child(key string) location {
-	if l.path != "" {
+	if l.below {
 		key = l.path + "." + key
 	}
-	return location{key, l.depth + 1}
+	return location{key, l.depth + 1, true}
 }
 
 func (l location) field() string {
-	if l.path == "" {
+	if !l.below {
 		return "(Root)"
 	}
 	return l.path
@@ -485,7 +493,7 @@ func shownNumber(r *big.Rat) string { return fmt.Sprint(new(big.Float).SetRat(r)
 // value.
 func (s *schema) apart(schema, v any, l location) (*outcome, error) {
 	r := &outcome{}
-	return r, s.validate(schema, v, location{l.path, l.depth + 1}, r)
+	return r, s.validate(schema, v, l.deeper(), r)
 }
 
 // into validates a value by another schema.
@@ -512,7 +520,7 @@ func (s *schema) validate(schema, v any, l location, r *outcome) error {
 		if err != nil {
 			return err
 		}
-		return s.validate(target, v, location{l.path, l.depth + 1}, r)
+		return s.validate(target, v, l.deeper(), r)
 	}
 	if !s.rightType(o, v, l, r) {
 		return nil
@@ -669,7 +677,7 @@ func (s *schema) dependencies(o object, v any, l location, r *outcome) error {
 		}
 		list, ok := e.value.([]any)
 		if !ok {
-			if err := s.validate(e.value, v, location{l.path, l.depth + 1}, r); err != nil {
+			if err := s.validate(e.value, v, l.deeper(), r); err != nil {
 				return err
 			}
 		}
