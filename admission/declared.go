@@ -82,11 +82,11 @@ func (p *Plugin) declared() ([]metadata.Rule, error) {
 		return said.Matches, nil
 	}
 	said := metadata.Metadata{ABI: 1}
-	rules := kubewarden.MetadataOf(m).Rules
-	if len(rules) == 0 {
-		return nil, nil
+	theirs, err := kubewarden.MetadataOf(m)
+	if err != nil || len(theirs.Rules) == 0 {
+		return nil, err
 	}
-	if err := json.Unmarshal(rules, &said.Matches); err != nil {
+	if err := json.Unmarshal(theirs.Rules, &said.Matches); err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
 	return said.Matches, said.Validate()

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -446,6 +447,22 @@ func TestRego(t *testing.T) {
 	})
 }
 
+// What Rego 1 makes of a rule "violation[x] if" is an object whose keys are the
+// violations.
+func TestRegoViolationsThatAreKeys(t *testing.T) {
+	cfg := config(t, "p", regoSource(t, "p/violation", `package p
+violation[{"msg": msg, "details": {"missing": key}}] if {
+	some key in input.parameters.labels
+	not input.review.object.metadata.labels[key]
+	msg := sprintf("label \"%s\" is missing", [key])
+}
+`))
+	cfg.Module.Guest = []byte(`{"labels":["team","tier"]}`)
+	e := admission.NewEngine(load(t, cfg))
+	compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a","tier":"b"}}}`)))
+	compare(t, denied(403, "Forbidden", `label "team" is missing, label "tier" is missing`), e.Validate(t.Context(), requestOf(`{"metadata":{}}`)))
+}
+
 // What a policy prints and says as it gives up outlives its call, like its verdict.
 func TestWhatAPolicyPrints(t *testing.T) {
 	log := guarded.NewLog()
@@ -481,11 +498,57 @@ func regoSource(t *testing.T, entrypoint, source string) string {
 func TestRegoThatNeedsMoreThanThereIs(t *testing.T) {
 	file := regoSource(t, "p/main", `package p
 main contains x if { r := http.send({"method": "get", "url": "http://example.com"}); x := r.body }
-main contains x if { x := io.jwt.decode("a") }
+main contains x if x := opa.runtime().env.HOME
+main contains x if x := graphql.is_valid("a", "b")
+main contains x if some x in net.lookup_ip_addr("localhost")
 `)
 	_, err := admission.Load(t.Context(), shared, config(t, "p", file))
-	if want := `plugin "p": probe: the policy needs builtins that this host does not have: http.send, io.jwt.decode`; err == nil || err.Error() != want {
+	if want := `plugin "p": probe: the policy needs builtins that this host does not have: graphql.is_valid, http.send, net.lookup_ip_addr, opa.runtime`; err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
+	}
+}
+
+// A policy is told of the time, and of what is random, if it is granted that: what it
+// would decide by otherwise was never so.
+func TestRegoIsGrantedTheClockAndRandomness(t *testing.T) {
+	file := regoSource(t, "p/main", `package p
+main contains "another time" if time.now_ns() != now
+main contains "no time" if now < 1767225600000000000
+main contains "another number" if rand.intn("a", 1000000000) != number
+main contains "no number" if not number < 1000000000
+main contains "the same number" if rand.intn("b", 1000000000) == number
+main contains "another id" if uuid.rfc4122("a") != id
+main contains sprintf("%d %v", [number, id]) if { uuid.parse(id).version == 4; input.request.object.show }
+now := time.now_ns()
+number := rand.intn("a", 1000000000)
+id := uuid.rfc4122("a")
+`)
+	cfg := config(t, "p", file)
+	for _, test := range []struct {
+		grants []string
+		want   string
+	}{
+		{nil, `rand.intn, by the grant "random"; time.now_ns, by the grant "clock"; uuid.rfc4122, by the grant "random"`},
+		{[]string{host.GrantClock}, `rand.intn, by the grant "random"; uuid.rfc4122, by the grant "random"`},
+		{[]string{host.GrantRandom}, `time.now_ns, by the grant "clock"`},
+	} {
+		cfg.Module.Grants = test.grants
+		_, err := admission.Load(t.Context(), shared, cfg)
+		if want := `plugin "p": probe: the policy needs builtins that grants of its configuration must allow: ` + test.want; err == nil || err.Error() != want {
+			t.Errorf("error is %v\nwant %s", err, want)
+		}
+	}
+	cfg.Module.Grants = []string{host.GrantClock, host.GrantRandom}
+	e := admission.NewEngine(load(t, cfg))
+	said := map[string]bool{}
+	for range 5 {
+		compare(t, allowed(), e.Validate(t.Context(), requestOf(`{}`)))
+		got := e.Validate(t.Context(), requestOf(`{"show":true}`))
+		if got.Allowed || said[got.Result.Message] {
+			t.Errorf("answer is %+v", got.Result)
+		} else {
+			said[got.Result.Message] = true
+		}
 	}
 }
 
@@ -567,5 +630,76 @@ func TestDialectsGetWholeRequests(t *testing.T) {
 	}
 	if string(have) != string(want) {
 		t.Errorf("request is %s\nwant %s", have, want)
+	}
+}
+
+// A policy that looks for objects that it is not given would find none, and allow.
+func TestPoliciesThatLookObjectsUp(t *testing.T) {
+	const unique = `package p
+violation contains {"msg": msg} if {
+	other := data.inventory.namespace[_][_].Ingress[name]
+	other.spec.host == input.review.object.spec.host
+	msg := sprintf("%s has that host", [name])
+}
+`
+	tests := []struct {
+		name, entrypoint, source, settings, want string
+	}{
+		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, which this host does not fill"},
+		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, which this host does not fill"},
+		{"the inventory, in a function", "p/main", "package p\nmain contains \"no\" if f(input.request.name)\nf(name) if data.inventory.cluster.v1.Namespace[name]\n", "", "data.inventory, which this host does not fill"},
+		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, which this host does not fill"},
+		{"what the settings have", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", `{"kubernetes":{"namespaces":[]}}`, ""},
+		{"other data", "p/main", "package p\nmain contains \"no\" if data.labels\n", "", ""},
+		{"the same names elsewhere", "kubernetes/inventory/main", `package kubernetes.inventory
+main contains "no" if input.request.object.inventory.kubernetes
+main contains "no" if other.inventory.kubernetes
+other := {"inventory": {"kubernetes": input.request.object.labels.inventory}}
+`, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := config(t, "p", regoSource(t, test.entrypoint, test.source))
+			cfg.Module.Guest = []byte(test.settings)
+			_, err := admission.Load(t.Context(), shared, cfg)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// Metadata name the kinds that a policy of Kubewarden looks up.
+func TestContextAwareResourcesOfMetadata(t *testing.T) {
+	const name = "io.kubewarden.metadata"
+	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+	both := `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"},{"apiVersion":"apps/v1","kind":"Deployment"}]}`
+	tests := []struct {
+		name, guest, metadata string
+		granted               []schema.GroupVersionKind
+		cluster               admission.Cluster
+		want                  string
+	}{
+		{"all granted", "wapc", both, kinds, cluster{}, ""},
+		{"one is not", "wapc", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"none is", "wapc", both, nil, nil, "contextAwareResources of its configuration does not grant: v1 Namespace, apps/v1 Deployment"},
+		{"no cluster", "wapc", both, kinds, nil, "the host has no cluster to look at"},
+		{"a program", "wasi", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"Rego", "opa", both, nil, nil, "which this host does not fill for policies in Rego"},
+		{"nothing to look up", "wapc", `{"contextAwareResources":[]}`, nil, nil, ""},
+		{"two lists", "wapc", `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"}],"contextAwareResources":[]}`, nil, nil, `duplicate field "contextAwareResources"`},
+		{"no metadata at all", "wapc", `metadata`, nil, nil, "read the custom section io.kubewarden.metadata"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			module := saying(t, test.guest, `{"valid":true}`)
+			section := append([]byte{byte(len(name))}, name+test.metadata...)
+			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
+			cfg := admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
+			_, err := admission.Load(t.Context(), shared, cfg)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %s", err, test.want)
+			}
+		})
 	}
 }

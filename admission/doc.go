@@ -47,8 +47,16 @@
 // What Kubewarden's policies may ask the host for is their log, whether a
 // certificate is trusted and, by PluginConfig.Cluster, objects of the kinds in
 // ContextAwareResources; registries and other networks are refused by name.
-// Policies in Rego have the builtins that need no network, files or keys; one that
-// needs another is refused.
+// A policy whose metadata name other kinds is refused.
+//
+// Policies in Rego have the builtins of OPA 1.22 that need no network and no parser of
+// another language; one that needs another is refused. time.now_ns and what is random
+// need the grants host.GrantClock and host.GrantRandom. Objects are not looked up in
+// Rego: a policy that reads data.inventory, or data.kubernetes without having it in its
+// settings, is refused.
+//
+// Verdicts are read as strictly as in the hosts that the guests were written for. What
+// is an error there is a failure, for which PolicyRules.FailurePolicy decides.
 //
 // What the host does for a guest costs the fuel of the guest's call, before it is
 // done, and ends with the time of that call: builtins, certificates, lists of objects.

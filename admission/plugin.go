@@ -59,8 +59,9 @@ type PluginConfig struct {
 	// the plugin fails when it looks one up. For a guest of another ABI they are a
 	// mistake.
 	Objects []ObjectGrant
-	// ContextAwareResources are the kinds that a Kubewarden policy may see. Any other
-	// guest sees none: to give it some is a mistake.
+	// ContextAwareResources are the kinds that a Kubewarden policy may see: at least
+	// those that its metadata name. A guest of another ABI sees none: to give it some is
+	// a mistake.
 	ContextAwareResources []schema.GroupVersionKind
 }
 
@@ -163,7 +164,7 @@ func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
 	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
 	return []*dialect.Dialect{
 		kubewarden.New(name, capabilities, logger),
-		opa.New(name, cfg.Gatekeeper, logger),
+		opa.New(name, cfg.Gatekeeper, cfg.Module.Grants, logger),
 		stellar.New(name, logger),
 		kubewarden.NewWASI(capabilities),
 	}

@@ -34,7 +34,7 @@ main contains msg if {
 	msg := request.name
 }
 
-main contains sprintf("%9999d", [1]) if request.object.trap
+main contains sprintf("%v", [numbers.range_step(0, 1000000000, 1)]) if request.object.trap
 `
 
 // TestEveryRequestIsToldItsOwnMessage asks a policy of each dialect beside a slower

@@ -20,6 +20,10 @@ type Dialect struct {
 	// Detect reports whether a module is of the dialect. Of several the first
 	// counts.
 	Detect func(m *Module) bool
+	// Inspect looks at the bytes of a module of the dialect before it is compiled.
+	// What it returns is [Module.Inspected], and an error refuses the module. The
+	// bytes must not be kept. nil looks at nothing.
+	Inspect func(module []byte) (any, error)
 	// Exports are the functions that the caller calls by their index here, 64 at
 	// most. All but the optional ones must be there.
 	Exports []Export

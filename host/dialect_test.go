@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -429,6 +430,37 @@ func TestInspect(t *testing.T) {
 	}
 	if _, err := host.Inspect([]byte("#!/bin/sh")); err == nil {
 		t.Error("a script is a module")
+	}
+}
+
+// A dialect looks at the bytes of each version of a module, and may refuse it.
+func TestDialectInspectsModules(t *testing.T) {
+	cfg := dialectConfig()
+	seen := 0
+	cfg.Dialects[0].Inspect = func(module []byte) (any, error) {
+		if bytes.Contains(module, []byte("refuse me")) {
+			return nil, errors.New("it asks for that")
+		}
+		seen++
+		return len(module), nil
+	}
+	p := load(t, cfg)
+	first := p.Module().Inspected()
+	module, err := cfg.Source.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(name string) host.Source {
+		return host.Bytes(slices.Concat(module, wasmSection(0, append(wasmSized([]byte(name)), 1)...)))
+	}
+	if err := p.Swap(t.Context(), with("other"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if second := p.Module().Inspected(); first != len(module) || second == first || seen != 2 {
+		t.Errorf("inspected %v, then %v, in %d times", first, second, seen)
+	}
+	if err := p.Swap(t.Context(), with("refuse me"), ""); err == nil || !strings.Contains(err.Error(), "it asks for that") {
+		t.Errorf("error is %v", err)
 	}
 }
 

@@ -13,6 +13,8 @@ type Module struct {
 	imports map[[2]string]wasmbin.Extern
 	exports map[string]wasmbin.Extern
 	customs map[string][]byte
+	// inspected is what Dialect.Inspect found.
+	inspected any
 }
 
 // maxCustomBytes is how much of the custom sections of a module is kept, together:
@@ -102,3 +104,7 @@ func (m *Module) Export(name string) string {
 // changed; nil if there is none. Sections for debuggers are left out, and those
 // that do not fit into a megabyte with the ones before.
 func (m *Module) Custom(name string) []byte { return m.customs[name] }
+
+// Inspected returns what [Dialect.Inspect] found in the module, nil if its dialect has
+// none.
+func (m *Module) Inspected() any { return m.inspected }

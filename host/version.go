@@ -96,10 +96,16 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	if err != nil {
 		return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
 	}
+	d := p.cfg.dialectOf(about)
+	if d != nil && d.Inspect != nil {
+		if about.inspected, err = d.Inspect(module); err != nil {
+			return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
+		}
+	}
 	if err := p.runtime.begin(p.cfg.Name); err != nil {
 		return nil, err
 	}
-	v := &version{plugin: p, digest: digest, about: about, dialect: p.cfg.dialectOf(about), limits: p.cfg.Limits}
+	v := &version{plugin: p, digest: digest, about: about, dialect: d, limits: p.cfg.Limits}
 	if v.dialect != nil {
 		v.limits = v.limits.or(v.dialect.Limits)
 	}

@@ -65,7 +65,7 @@ func (b *budget) read(payload []byte, limit int, q any) error {
 		return fmt.Errorf("the question has %d bytes, more than %d", len(payload), limit)
 	}
 	b.work(20 * len(payload))
-	return json.Unmarshal(payload, q)
+	return dialect.Decode(payload, q)
 }
 
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")

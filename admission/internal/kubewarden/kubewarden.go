@@ -13,7 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
@@ -37,15 +40,54 @@ type Metadata struct {
 	// Rules are the operations and resources that the policy is for, as in a
 	// webhook configuration.
 	Rules json.RawMessage `json:"rules"`
+	// ContextAwareResources are the kinds of the cluster's objects that the policy
+	// looks up.
+	ContextAwareResources []ContextAwareResource `json:"contextAwareResources"`
+}
+
+// ContextAwareResource is a kind of objects.
+type ContextAwareResource struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
 }
 
 // MetadataOf returns what a module says of itself, nothing if it does not.
-func MetadataOf(m *host.Module) Metadata {
+func MetadataOf(m *host.Module) (Metadata, error) {
 	var metadata Metadata
-	if json.Unmarshal(m.Custom(MetadataSection), &metadata) != nil {
-		return Metadata{}
+	section := m.Custom(MetadataSection)
+	if section == nil {
+		return metadata, nil
 	}
-	return metadata
+	if err := dialect.Decode(section, &metadata); err != nil {
+		return Metadata{}, fmt.Errorf("read the custom section %s: %w", MetadataSection, err)
+	}
+	return metadata, nil
+}
+
+// CheckGrants returns why a policy cannot have what its metadata say that it looks up:
+// it would be told of an error, or find nothing, and decide by that.
+func (c *Capabilities) CheckGrants(m *host.Module) error {
+	metadata, err := MetadataOf(m)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, r := range metadata.ContextAwareResources {
+		gv, err := schema.ParseGroupVersion(r.APIVersion)
+		if err != nil {
+			return fmt.Errorf("read the custom section %s: contextAwareResources: %w", MetadataSection, err)
+		}
+		if !slices.Contains(c.Kinds, gv.WithKind(r.Kind)) {
+			missing = append(missing, r.APIVersion+" "+r.Kind)
+		}
+	}
+	switch {
+	case len(missing) != 0:
+		return fmt.Errorf("the policy looks up objects that contextAwareResources of its configuration does not grant: %.1000s", strings.Join(missing, ", "))
+	case len(metadata.ContextAwareResources) != 0 && c.Cluster == nil:
+		return errors.New("the policy looks up objects of its contextAwareResources, and the host has no cluster to look at")
+	}
+	return nil
 }
 
 const (
@@ -86,6 +128,9 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 		},
 		Mutating: true,
 		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+				return err
+			}
 			if err := checkProtocol(ctx, inst); err != nil {
 				return err
 			}
@@ -100,7 +145,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 			if err != nil {
 				return dialect.Verdict{}, err
 			}
-			return parse(inst, req, answer)
+			return parse(inst, answer)
 		},
 	}
 }
@@ -115,13 +160,16 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 		Host: host.Dialect{
 			Name: NameWASI,
 			Detect: func(m *host.Module) bool {
-				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (MetadataOf(m).ExecutionMode == "wasi" || m.Export("validate") == "")
+				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (executionMode(m) == "wasi" || m.Export("validate") == "")
 			},
 			Command: true,
 			Imports: programImports(capabilities),
 		},
 		Mutating: true,
 		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+				return err
+			}
 			answer, err := run(ctx, inst, "validate-settings", orEmpty(settings))
 			if err != nil {
 				return err
@@ -133,9 +181,16 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			if err != nil {
 				return dialect.Verdict{}, err
 			}
-			return parse(inst, req, answer)
+			return parse(inst, answer)
 		},
 	}
+}
+
+// executionMode returns the mode that the metadata of a module name, empty if there are
+// none that can be read.
+func executionMode(m *host.Module) string {
+	metadata, _ := MetadataOf(m)
+	return metadata.ExecutionMode
 }
 
 func i32s(n int) []abi.ValueType {
@@ -199,14 +254,17 @@ const maxMessageBytes = 16 << 10
 
 func checkSettings(answer []byte) error {
 	var out struct {
-		Valid   bool    `json:"valid"`
-		Message *string `json:"message"`
+		Valid   dialect.Field[bool] `json:"valid"`
+		Message *dialect.Text       `json:"message"`
 	}
-	if err := json.Unmarshal(answer, &out); err != nil {
-		return fmt.Errorf("read the answer about settings: %w", err)
+	err := dialect.Decode(answer, &out)
+	if err == nil && !out.Valid.Present {
+		err = errors.New("valid is missing")
 	}
 	switch {
-	case out.Valid:
+	case err != nil:
+		return fmt.Errorf("read the answer about settings: %w", err)
+	case out.Valid.Value:
 		return nil
 	case out.Message == nil:
 		return errors.New("settings are not valid")
@@ -216,30 +274,30 @@ func checkSettings(answer []byte) error {
 
 // response is the verdict of a policy.
 type response struct {
-	Accepted         *bool             `json:"accepted"`
-	Message          *string           `json:"message"`
-	Code             *uint16           `json:"code"`
-	MutatedObject    json.RawMessage   `json:"mutated_object"`
-	AuditAnnotations map[string]string `json:"audit_annotations"`
-	Warnings         []string          `json:"warnings"`
+	Accepted         dialect.Field[bool] `json:"accepted"`
+	Message          *dialect.Text       `json:"message"`
+	Code             *uint16             `json:"code"`
+	MutatedObject    json.RawMessage     `json:"mutated_object"`
+	AuditAnnotations dialect.TextMap     `json:"audit_annotations"`
+	Warnings         []dialect.Text      `json:"warnings"`
 }
 
-func parse(inst *host.Instance, req *dialect.Request, answer []byte) (dialect.Verdict, error) {
+func parse(inst *host.Instance, answer []byte) (dialect.Verdict, error) {
 	var r response
-	err := json.Unmarshal(answer, &r)
-	if err == nil && r.Accepted == nil {
+	err := dialect.Decode(answer, &r)
+	if err == nil && !r.Accepted.Present {
 		err = errors.New("accepted is missing")
 	}
 	if err != nil {
 		return dialect.Verdict{}, fmt.Errorf("plugin %q: read its answer: %w", inst.Plugin().Name(), err)
 	}
-	v := dialect.Verdict{Allowed: *r.Accepted}
+	v := dialect.Verdict{Allowed: r.Accepted.Value}
 	if len(r.Warnings) != 0 || len(r.AuditAnnotations) != 0 {
-		v.Result = &admissionpb.Result{Warnings: r.Warnings, AuditAnnotations: r.AuditAnnotations}
+		v.Result = &admissionpb.Result{Warnings: dialect.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
 	}
 	if !v.Allowed {
 		if r.Message != nil {
-			v.Message = *r.Message
+			v.Message = string(*r.Message)
 		}
 		if r.Code != nil {
 			v.Code = uint32(*r.Code)

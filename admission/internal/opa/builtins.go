@@ -12,82 +12,126 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"math"
 	"math/big"
-	"net"
-	"net/netip"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // Where there is no zoneinfo, a policy would be told of no zone.
 
-	"github.com/blang/semver/v4"
-	"sigs.k8s.io/yaml"
+	"github.com/google/uuid"
 
-	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
-	"github.com/kubewasm/kubewasm/internal/yamlsize"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // builtin is a function of Rego that modules do not have in themselves. An error
 // makes its expression undefined, but for errTooMuch.
 type builtin func(c *call, args []any) (any, error)
 
-// builtins are those that policies find here. What needs a network, files, keys or
-// other objects is not among them, and neither is what a module has in itself.
+// grantOf names the grant that a builtin needs whose result is another each time. What
+// it decides by would otherwise be something that was not given to it.
+var grantOf = map[string]string{
+	"time.now_ns": host.GrantClock,
+	"crypto.x509.parse_and_verify_certificates": host.GrantClock,
+	"rand.intn":    host.GrantRandom,
+	"uuid.rfc4122": host.GrantRandom,
+}
+
+// builtins are those that policies find here. What needs a network, or a parser of
+// another language, is not among them, and neither is what a module has in itself.
 var builtins = map[string]builtin{
-	"sprintf":                  sprintf,
-	"json.patch":               jsonPatch,
-	"yaml.is_valid":            yamlIsValid,
-	"yaml.marshal":             yamlMarshal,
-	"yaml.unmarshal":           yamlUnmarshal,
-	"base64url.encode_no_pad":  text(func(s string) (any, error) { return base64.RawURLEncoding.EncodeToString([]byte(s)), nil }),
-	"hex.encode":               text(func(s string) (any, error) { return hex.EncodeToString([]byte(s)), nil }),
-	"hex.decode":               text(func(s string) (any, error) { b, err := hex.DecodeString(s); return string(b), err }),
-	"urlquery.encode":          text(func(s string) (any, error) { return url.QueryEscape(s), nil }),
-	"urlquery.decode":          text(func(s string) (any, error) { return url.QueryUnescape(s) }),
-	"urlquery.encode_object":   urlEncodeObject,
-	"urlquery.decode_object":   urlDecodeObject,
-	"crypto.md5":               text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
-	"crypto.sha1":              text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
-	"crypto.sha256":            text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
-	"crypto.hmac.md5":          texts(func(a []string) (any, error) { return mac(md5.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha1":         texts(func(a []string) (any, error) { return mac(sha1.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha256":       texts(func(a []string) (any, error) { return mac(sha256.New, a[0], a[1]), nil }),
-	"crypto.hmac.sha512":       texts(func(a []string) (any, error) { return mac(sha512.New, a[0], a[1]), nil }),
-	"crypto.hmac.equal":        texts(func(a []string) (any, error) { return hmac.Equal([]byte(a[0]), []byte(a[1])), nil }),
-	"glob.quote_meta":          text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
-	"regex.split":              regexSplit,
-	"regex.replace":            regexReplace,
-	"regex.find_n":             regexFindN,
-	"semver.is_valid":          semverIsValid,
-	"semver.compare":           semverCompare,
-	"strings.any_prefix_match": anyMatch(strings.HasPrefix),
-	"strings.any_suffix_match": anyMatch(strings.HasSuffix),
-	"strings.count":            texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
-	"strings.split_n":          splitN,
-	"indexof_n":                texts(indexOfN),
-	"numbers.range_step":       rangeStep,
-	"net.cidr_is_valid": func(_ *call, a []any) (any, error) {
-		s, _ := a[0].(string)
-		_, _, err := net.ParseCIDR(s)
-		return err == nil, nil
-	},
-	"net.cidr_expand":        text(cidrExpand),
-	"object.subset":          objectSubsetOf,
-	"units.parse":            text(parseUnits),
-	"units.parse_bytes":      text(parseBytes),
-	"time.now_ns":            func(*call, []any) (any, error) { return time.Now().UnixNano(), nil },
-	"time.parse_rfc3339_ns":  text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
-	"time.parse_ns":          texts(func(a []string) (any, error) { return nanos(time.Parse(layout(a[0]), a[1])) }),
-	"time.format":            formatTime,
-	"time.parse_duration_ns": text(func(s string) (any, error) { d, err := time.ParseDuration(s); return d.Nanoseconds(), err }),
-	"time.date":              moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
-	"time.clock":             moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
-	"time.weekday":           moment(func(t time.Time) any { return t.Weekday().String() }),
-	"time.add_date":          addDate,
-	"trace":                  func(*call, []any) (any, error) { return true, nil },
-	"internal.print":         func(*call, []any) (any, error) { return true, nil },
-	"opa.runtime":            func(*call, []any) (any, error) { return object{}, nil },
+	"sprintf":                        sprintf,
+	"json.patch":                     jsonPatch,
+	"yaml.is_valid":                  yamlIsValid,
+	"yaml.marshal":                   yamlMarshal,
+	"yaml.unmarshal":                 yamlUnmarshal,
+	"base64url.encode_no_pad":        text(func(s string) (any, error) { return base64.RawURLEncoding.EncodeToString([]byte(s)), nil }),
+	"hex.encode":                     text(func(s string) (any, error) { return hex.EncodeToString([]byte(s)), nil }),
+	"hex.decode":                     text(func(s string) (any, error) { b, err := hex.DecodeString(s); return string(b), err }),
+	"urlquery.encode":                text(func(s string) (any, error) { return url.QueryEscape(s), nil }),
+	"urlquery.decode":                text(func(s string) (any, error) { return url.QueryUnescape(s) }),
+	"urlquery.encode_object":         urlEncodeObject,
+	"urlquery.decode_object":         urlDecodeObject,
+	"crypto.md5":                     text(func(s string) (any, error) { return fmt.Sprintf("%x", md5.Sum([]byte(s))), nil }),
+	"crypto.sha1":                    text(func(s string) (any, error) { return fmt.Sprintf("%x", sha1.Sum([]byte(s))), nil }),
+	"crypto.sha256":                  text(func(s string) (any, error) { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))), nil }),
+	"crypto.hmac.md5":                texts(func(a []string) (any, error) { return mac(md5.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha1":               texts(func(a []string) (any, error) { return mac(sha1.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha256":             texts(func(a []string) (any, error) { return mac(sha256.New, a[0], a[1]), nil }),
+	"crypto.hmac.sha512":             texts(func(a []string) (any, error) { return mac(sha512.New, a[0], a[1]), nil }),
+	"crypto.hmac.equal":              texts(func(a []string) (any, error) { return hmac.Equal([]byte(a[0]), []byte(a[1])), nil }),
+	"glob.quote_meta":                text(func(s string) (any, error) { return globQuote.Replace(s), nil }),
+	"regex.split":                    regexSplit,
+	"regex.replace":                  regexReplace,
+	"regex.find_n":                   regexFindN,
+	"semver.is_valid":                semverIsValid,
+	"semver.compare":                 semverCompare,
+	"strings.any_prefix_match":       anyMatch(strings.HasPrefix),
+	"strings.any_suffix_match":       anyMatch(strings.HasSuffix),
+	"strings.count":                  texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
+	"strings.split_n":                splitN,
+	"indexof_n":                      texts(indexOfN),
+	"numbers.range_step":             rangeStep,
+	"net.cidr_is_valid":              cidrIsValid,
+	"net.cidr_expand":                text(cidrExpand),
+	"net.cidr_merge":                 cidrMerge,
+	"net.cidr_contains_matches":      cidrContainsMatches,
+	"object.subset":                  objectSubsetOf,
+	"units.parse":                    parseUnits,
+	"units.parse_bytes":              parseBytes,
+	"time.now_ns":                    timeNow,
+	"time.diff":                      timeDiff,
+	"time.parse_rfc3339_ns":          text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
+	"time.parse_ns":                  texts(func(a []string) (any, error) { return nanos(time.Parse(layout(a[0]), a[1])) }),
+	"time.format":                    formatTime,
+	"time.parse_duration_ns":         text(parseDuration),
+	"time.date":                      moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
+	"time.clock":                     moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
+	"time.weekday":                   moment(func(t time.Time) any { return t.Weekday().String() }),
+	"time.add_date":                  addDate,
+	"io.jwt.decode":                  jwtDecode,
+	"io.jwt.decode_verify":           jwtDecodeVerify,
+	"io.jwt.verify_rs256":            jwtVerify("RS256"),
+	"io.jwt.verify_rs384":            jwtVerify("RS384"),
+	"io.jwt.verify_rs512":            jwtVerify("RS512"),
+	"io.jwt.verify_ps256":            jwtVerify("PS256"),
+	"io.jwt.verify_ps384":            jwtVerify("PS384"),
+	"io.jwt.verify_ps512":            jwtVerify("PS512"),
+	"io.jwt.verify_es256":            jwtVerify("ES256"),
+	"io.jwt.verify_es384":            jwtVerify("ES384"),
+	"io.jwt.verify_es512":            jwtVerify("ES512"),
+	"io.jwt.verify_hs256":            jwtVerify("HS256"),
+	"io.jwt.verify_hs384":            jwtVerify("HS384"),
+	"io.jwt.verify_hs512":            jwtVerify("HS512"),
+	"io.jwt.verify_eddsa":            jwtVerify("EdDSA"),
+	"crypto.x509.parse_certificates": parseCertificates,
+	"crypto.x509.parse_and_verify_certificates":              parseAndVerifyCertificates,
+	"crypto.x509.parse_and_verify_certificates_with_options": parseAndVerifyCertificatesWithOptions,
+	"crypto.x509.parse_certificate_request":                  parseCertificateRequest,
+	"crypto.x509.parse_keypair":                              parseKeyPair,
+	"crypto.x509.parse_rsa_private_key":                      parsePrivateKey,
+	"crypto.parse_private_keys":                              parsePrivateKeys,
+	"json.match_schema":                                      jsonMatchSchema,
+	"json.verify_schema":                                     jsonVerifySchema,
+	"trace":                                                  func(*call, []any) (any, error) { return true, nil },
+	"internal.print":                                         func(*call, []any) (any, error) { return true, nil },
+	"rand.intn":                                              randIntn,
+	"uuid.rfc4122":                                           uuidRandom,
+	"uuid.parse":                                             text(uuidParse),
+	"uri.parse":                                              text(uriParse),
+	"uri.is_valid":                                           uriIsValid,
+	"graph.reachable_paths":                                  reachablePaths,
+	"json.marshal_with_options":                              jsonMarshalWithOptions,
+	"regex.template_match":                                   regexTemplateMatch,
+	"cast_array":                                             castArray,
+	"cast_set":                                               castSet,
+	"cast_string":                                            cast(isOf[string]),
+	"cast_boolean":                                           cast(isOf[bool]),
+	"cast_object":                                            cast(isOf[object]),
+	"cast_null":                                              cast(func(v any) bool { return v == nil }),
 }
 
 func sorted(names []string) []string {
@@ -110,6 +154,78 @@ type call struct {
 	// limit is how many bytes the arguments, the result and what is made of them on
 	// the way may have: Limits.ResultBytes.
 	limit int
+	// evaluation is the one that the call is part of.
+	evaluation *evaluation
+}
+
+// evaluation is what is the same for all calls of an evaluation.
+type evaluation struct {
+	// clock says that the policy is granted the time.
+	clock  bool
+	time   time.Time
+	random map[string]any
+}
+
+// errUngranted ends the call, as errTooMuch does.
+var errUngranted = errors.New("the grant \"" + host.GrantClock + "\" is needed for the time")
+
+// now returns the time of the evaluation, which is the same in all of it.
+func (e *evaluation) now() (time.Time, error) {
+	if !e.clock {
+		return time.Time{}, errUngranted
+	}
+	if e.time.IsZero() {
+		e.time = time.Now()
+	}
+	return e.time, nil
+}
+
+func timeNow(c *call, _ []any) (any, error) {
+	now, err := c.evaluation.now()
+	return now.UnixNano(), err
+}
+
+// maxRandom is how many random values an evaluation may have.
+const maxRandom = 1 << 12
+
+// once returns the random value of a key, which is the same in an evaluation.
+func (e *evaluation) once(key string, value func() any) (any, error) {
+	if v, ok := e.random[key]; ok {
+		return v, nil
+	}
+	if len(e.random) >= maxRandom || len(key) > maxWork/maxRandom {
+		return nil, errTooMuch
+	}
+	if e.random == nil {
+		e.random = map[string]any{}
+	}
+	e.random[key] = value()
+	return e.random[key], nil
+}
+
+func randIntn(c *call, args []any) (any, error) {
+	name, ok := args[0].(string)
+	bound, ok2 := args[1].(number)
+	if !ok || !ok2 {
+		return nil, errArguments
+	}
+	n, err := bound.int64()
+	if err != nil || n == math.MinInt64 {
+		return nil, errArguments
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	n = max(n, -n)
+	return c.evaluation.once(fmt.Sprintf("%s-%d", name, n), func() any { return rand.Int64N(n) })
+}
+
+func uuidRandom(c *call, args []any) (any, error) {
+	key, err := encodeValue(args[0], c.limit)
+	if err != nil {
+		return nil, err
+	}
+	return c.evaluation.once("uuid "+string(key), func() any { return uuid.NewString() })
 }
 
 // The work of builtins is counted in nanoseconds, as it is on an ordinary machine.
@@ -180,33 +296,30 @@ func stringsOf(v any) ([]string, error) {
 	return list, nil
 }
 
-// hasWideVerb reports whether a format has a verb whose width, precision or argument
-// has four digits or is an argument itself.
-func hasWideVerb(format string) bool {
-	for {
-		_, rest, found := strings.Cut(format, "%")
-		if !found {
-			return false
+// widestVerb is the largest width, precision or index of an argument that package fmt
+// heeds.
+const widestVerb = 1_000_000
+
+// widthOf returns the largest number in a format, and whether a verb of it takes one from
+// the arguments.
+func widthOf(format string) (widest int, argument bool) {
+	n := 0
+	for i := range len(format) {
+		switch b := format[i]; {
+		case b >= '0' && b <= '9':
+			n = min(10*n+int(b-'0'), widestVerb)
+			widest = max(widest, n)
+			continue
+		case b == '*':
+			argument = true
 		}
-		digits := 0
-		end := strings.IndexFunc(rest, func(r rune) bool {
-			if digits++; r < '0' || r > '9' {
-				digits = 0
-			}
-			return digits == 4 || r == '*' || r == '%' || 'a' <= r|0x20 && r|0x20 <= 'z'
-		})
-		if end < 0 {
-			return false
-		}
-		if c := rest[end]; c == '*' || '0' <= c && c <= '9' {
-			return true
-		}
-		format = rest[end:]
-		if format[0] == '%' {
-			format = format[1:]
-		}
+		n = 0
 	}
+	return widest, argument
 }
+
+// maxFormattedDigits bounds how long a number may be that is formatted.
+const maxFormattedDigits = 20_000
 
 // sprintf formats as OPA does: numbers as integers or floats, strings as they are,
 // everything else as Rego writes it.
@@ -216,28 +329,23 @@ func sprintf(c *call, args []any) (any, error) {
 	if !ok || !ok2 {
 		return nil, errArguments
 	}
-	if hasWideVerb(format) {
-		return nil, errTooMuch
-	}
 	values := make([]any, len(list))
-	longest := 999 // The widest verb.
+	longest, argument := widthOf(format)
+	longest = max(longest, 100)
 	for i, v := range list {
 		switch v := v.(type) {
 		case string:
 			values[i] = v
 			longest = max(longest, len(v))
 		case number:
+			if len(v) > maxFormattedDigits {
+				return nil, errTooMuch
+			}
 			longest = max(longest, len(v))
-			if len(v) > maxDigits {
-				values[i] = string(v)
-			} else if n, ok := new(big.Int).SetString(string(v), 10); ok && n.IsInt64() {
-				values[i] = n.Int64()
-			} else if ok {
-				values[i] = n
-			} else if f, err := strconv.ParseFloat(string(v), 64); err == nil {
-				values[i] = f
-			} else {
-				values[i] = string(v)
+			c.work(len(v) * len(v) / 2000)
+			values[i] = v.formatted()
+			if n, ok := values[i].(int64); ok && argument && n >= -widestVerb && n <= widestVerb {
+				longest = max(longest, int(n), int(-n))
 			}
 		default:
 			text, err := formatValue(v, c.limit)
@@ -256,69 +364,22 @@ func sprintf(c *call, args []any) (any, error) {
 	return fmt.Sprintf(format, values...), nil
 }
 
-func jsonPatch(c *call, args []any) (any, error) {
-	document, err := toJSON(args[0], c.limit)
-	if err != nil {
-		return nil, err
+// formatted returns the number as package fmt is given it.
+func (n number) formatted() any {
+	text := string(n)
+	if strings.ContainsAny(text, ".eE") {
+		if f, err := strconv.ParseFloat(text, 64); err == nil {
+			return f
+		}
+		return text
 	}
-	patch, err := toJSON(args[1], c.limit)
-	if err != nil {
-		return nil, err
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return i
 	}
-	pay := jsonpatch.Pay(func(work int) error { c.work(work); return nil })
-	out, err := pay.Apply(document, patch)
-	if errors.Is(err, jsonpatch.ErrTooMuch) {
-		return nil, fmt.Errorf("%w: %w", errTooMuch, err)
+	if b, ok := new(big.Int).SetString(text, 10); ok {
+		return b
 	}
-	if err != nil {
-		return nil, err
-	}
-	return parseValue(c, string(out))
-}
-
-func yamlIsValid(c *call, args []any) (any, error) {
-	_, err := yamlUnmarshal(c, args)
-	if errors.Is(err, errTooMuch) {
-		return nil, err
-	}
-	return err == nil, nil
-}
-
-// yamlWork is what it takes to read or to write a byte of YAML.
-const yamlWork = 500
-
-func yamlMarshal(c *call, args []any) (any, error) {
-	raw, err := toJSON(args[0], c.limit)
-	if err != nil {
-		return nil, err
-	}
-	if err := affordable(len(raw), yamlWork/50); err != nil {
-		return nil, err
-	}
-	c.work(len(raw) * yamlWork)
-	out, err := yaml.JSONToYAML(raw)
-	return string(out), err
-}
-
-func yamlUnmarshal(c *call, args []any) (any, error) {
-	s, ok := args[0].(string)
-	if !ok {
-		return nil, errArguments
-	}
-	if err := affordable(len(s), yamlWork/50); err != nil {
-		return nil, err
-	}
-	c.work(len(s) * yamlWork)
-	if err := yamlsize.Check([]byte(s), c.limit); errors.Is(err, yamlsize.ErrTooLong) {
-		return nil, fmt.Errorf("%w: %w", errTooMuch, err)
-	} else if err != nil {
-		return nil, err
-	}
-	out, err := yaml.YAMLToJSON([]byte(s))
-	if err != nil {
-		return nil, err
-	}
-	return parseValue(c, string(out))
+	return text
 }
 
 func urlEncodeObject(_ *call, args []any) (any, error) {
@@ -397,7 +458,9 @@ func rangeStep(_ *call, args []any) (any, error) {
 			return nil, errArguments
 		}
 		var err error
-		if n[i], err = v.int64(); err != nil || n[i] > maxRange || n[i] < -maxRange {
+		if n[i], err = v.int64(); i == 2 && compareNumbers(v, number(strconv.Itoa(maxRange))) > 0 {
+			n[i] = maxRange
+		} else if err != nil || n[i] > maxRange || n[i] < -maxRange {
 			return nil, errTooMuch
 		}
 	}
@@ -421,60 +484,7 @@ func rangeStep(_ *call, args []any) (any, error) {
 // maxRange keeps the ends of a range where their difference is a number, too.
 const maxRange = 1 << 60
 
-// cidrExpand returns the addresses of a network, as a set.
-func cidrExpand(s string) (any, error) {
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return nil, err
-	}
-	prefix = prefix.Masked()
-	if prefix.Addr().BitLen()-prefix.Bits() > 16 {
-		return nil, errTooMuch
-	}
-	var addresses set
-	for a := prefix.Addr(); a.IsValid() && prefix.Contains(a); a = a.Next() {
-		addresses = append(addresses, a.String())
-	}
-	return newSet(addresses), nil
-}
-
 var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
-
-// maxVersionBytes is how long a version may be, each part of which is a number or a
-// text.
-const maxVersionBytes = 4 << 10
-
-func parseVersion(s string) (semver.Version, error) {
-	if len(s) > maxVersionBytes {
-		return semver.Version{}, errTooMuch
-	}
-	return semver.Parse(s)
-}
-
-func semverIsValid(_ *call, args []any) (any, error) {
-	s, ok := args[0].(string)
-	_, err := parseVersion(s)
-	if errors.Is(err, errTooMuch) {
-		return nil, err
-	}
-	return ok && err == nil, nil
-}
-
-func semverCompare(_ *call, args []any) (any, error) {
-	list, err := stringsOf(args)
-	if err != nil {
-		return nil, err
-	}
-	a, err := parseVersion(list[0])
-	if err != nil {
-		return nil, err
-	}
-	b, err := parseVersion(list[1])
-	if err != nil {
-		return nil, err
-	}
-	return a.Compare(b), nil
-}
 
 // wordBytes is how many bytes are compared in a step.
 const wordBytes = 32
@@ -559,130 +569,58 @@ func size(v any) int {
 
 // subset reports whether all of sub is in super.
 func subset(super, sub any) (any, error) {
-	switch sub := sub.(type) {
-	case object:
-		o, ok := super.(object)
-		if !ok {
-			return nil, errArguments
-		}
-		return objectSubset(o, sub), nil
-	case set:
-		switch super := super.(type) {
-		case set:
-			return !slices.ContainsFunc(sub, func(v any) bool { return !contains(super, v) }), nil
-		case []any:
-			return !slices.ContainsFunc(sub, func(v any) bool { return !contains(super, v) }), nil
-		}
-	case []any:
-		list, ok := super.([]any)
-		if !ok {
-			return nil, errArguments
-		}
-		for i := 0; i+len(sub) <= len(list); i++ {
-			if slices.CompareFunc(list[i:i+len(sub)], sub, compare) == 0 {
+	if list, ok := super.([]any); ok && isOf[set](sub) {
+		unmatched := len(sub.(set))
+		for _, v := range list {
+			if contains(sub.(set), v) {
+				unmatched-- // As OPA has it, twice for what is there twice.
+			}
+			if unmatched == 0 {
 				return true, nil
 			}
 		}
 		return false, nil
 	}
-	return nil, errArguments
+	if rank(super) != rank(sub) || rank(super) < rank([]any{}) {
+		return nil, errArguments
+	}
+	return subsetOfKind(super, sub), nil
+}
+
+// subsetOfKind is subset for two objects, two sets or two lists. Of other values, only
+// those that are the same are one of the other.
+func subsetOfKind(super, sub any) bool {
+	switch sub := sub.(type) {
+	case object:
+		super, ok := super.(object)
+		return ok && !slices.ContainsFunc(sub, func(e entry) bool {
+			value, ok := super.get(e.key)
+			return !ok || !subsetOfKind(value, e.value)
+		})
+	case set:
+		super, ok := super.(set)
+		return ok && !slices.ContainsFunc(sub, func(v any) bool { return !contains(super, v) })
+	case []any:
+		super, ok := super.([]any)
+		for i := 0; ok && i+len(sub) <= len(super); i++ {
+			if slices.CompareFunc(super[i:i+len(sub)], sub, compare) == 0 {
+				return true
+			}
+		}
+		return false
+	}
+	return compare(super, sub) == 0
 }
 
 func contains(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(x any) bool { return compare(x, v) == 0 })
 }
 
-func objectSubset(super, sub object) bool {
-	for _, e := range sub {
-		i := slices.IndexFunc(super, func(x entry) bool { return compare(x.key, e.key) == 0 })
-		if i < 0 {
-			return false
-		}
-		if inner, ok := e.value.(object); ok {
-			if outer, ok := super[i].value.(object); ok && objectSubset(outer, inner) {
-				continue
-			}
-			return false
-		}
-		if ok, err := subset(super[i].value, e.value); err == nil && ok == true {
-			continue
-		}
-		if compare(super[i].value, e.value) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// The factors of units. Those with a letter of one case only stand for both.
-var (
-	decimal = map[string]int64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
-	binary  = map[string]int64{"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "pi": 1 << 50, "ei": 1 << 60}
-)
-
-// splitUnit takes a quantity apart: the number, and what stands behind it.
-func splitUnit(s string) (*big.Rat, string, error) {
-	if len(s) > 100 {
-		return nil, "", errArguments
-	}
-	s = strings.Trim(s, `"`)
-	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("0123456789.+-", r) })
-	if end < 0 {
-		end = len(s)
-	}
-	n, ok := new(big.Rat).SetString(s[:end])
-	if !ok {
-		return nil, "", errArguments
-	}
-	return n, s[end:], nil
-}
-
-func parseUnits(s string) (any, error) {
-	n, unit, err := splitUnit(s)
-	if err != nil {
-		return nil, err
-	}
-	if unit == "m" {
-		return ratNumber(n.Mul(n, big.NewRat(1, 1000))), nil
-	}
-	factor, ok := decimal[strings.ToLower(unit)]
-	if !ok {
-		if factor, ok = binary[strings.ToLower(unit)]; !ok {
-			return nil, errArguments
-		}
-	}
-	return ratNumber(n.Mul(n, new(big.Rat).SetInt64(factor))), nil
-}
-
-func parseBytes(s string) (any, error) {
-	n, unit, err := splitUnit(s)
-	if err != nil {
-		return nil, err
-	}
-	unit = strings.TrimSuffix(strings.ToLower(unit), "b")
-	factor, ok := decimal[unit]
-	if !ok {
-		if factor, ok = binary[unit]; !ok {
-			return nil, errArguments
-		}
-	}
-	n.Mul(n, new(big.Rat).SetInt64(factor))
-	return number(new(big.Int).Quo(n.Num(), n.Denom()).String()), nil
-}
-
-// ratNumber writes a number that units.parse returns.
-func ratNumber(r *big.Rat) number {
-	if r.IsInt() {
-		return number(r.Num().String())
-	}
-	return number(r.FloatString(10))
-}
-
 func nanos(t time.Time, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if year := t.Year(); year < 1678 || year > 2261 {
+	if t.Before(time.Unix(0, math.MinInt64)) || t.After(time.Unix(0, math.MaxInt64)) {
 		return nil, errors.New("time does not fit into nanoseconds")
 	}
 	return t.UnixNano(), nil
@@ -715,12 +653,16 @@ func formatTime(c *call, args []any) (any, error) {
 // zone.
 func timeOf(c *call, v any) (time.Time, error) {
 	zone := ""
-	if list, ok := v.([]any); ok && len(list) >= 2 {
-		name, ok := list[1].(string)
-		if !ok {
+	if list, ok := v.([]any); ok && len(list) != 0 {
+		v = list[0]
+		if len(list) > 1 {
+			if zone, ok = list[1].(string); !ok {
+				return time.Time{}, errArguments
+			}
+		}
+		if len(list) > 2 && !isOf[string](list[2]) {
 			return time.Time{}, errArguments
 		}
-		v, zone = list[0], name
 	}
 	n, ok := v.(number)
 	if !ok {
@@ -781,4 +723,78 @@ func addDate(c *call, args []any) (any, error) {
 		n[i] = int(part)
 	}
 	return nanos(t.AddDate(n[0], n[1], n[2]), nil)
+}
+
+// timeDiff returns the years, months, days, hours, minutes and seconds between two
+// moments, in the zone of the first.
+func timeDiff(c *call, args []any) (any, error) {
+	from, err := timeOf(c, args[0])
+	if err != nil {
+		return nil, err
+	}
+	to, err := timeOf(c, args[1])
+	if err != nil {
+		return nil, err
+	}
+	if to = to.In(from.Location()); from.After(to) {
+		from, to = to, from
+	}
+	y, m, d := from.Date()
+	y2, m2, d2 := to.Date()
+	h, min, s := from.Clock()
+	h2, min2, s2 := to.Clock()
+	parts := [6]int{y2 - y, int(m2 - m), d2 - d, h2 - h, min2 - min, s2 - s}
+	// What is negative borrows from the part before it. A month has the days of the
+	// one that the earlier moment is in.
+	sizes := [6]int{0, 12, time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day(), 24, 60, 60}
+	for i := len(parts) - 1; i > 0; i-- {
+		if parts[i] < 0 {
+			parts[i] += sizes[i]
+			parts[i-1]--
+		}
+	}
+	list := make([]any, len(parts))
+	for i, part := range parts {
+		list[i] = part
+	}
+	return list, nil
+}
+
+// hoursOf are the hours of the units of durations that package time does not have.
+var hoursOf = map[byte]float64{'d': 24, 'w': 7 * 24, 'y': 365 * 24}
+
+// maxDurationBytes is how long a duration may be.
+const maxDurationBytes = 1 << 10
+
+// parseDuration reads a duration of package time's, or one that has days, weeks and
+// years.
+func parseDuration(s string) (any, error) {
+	if len(s) > maxDurationBytes {
+		return nil, errArguments
+	}
+	if strings.ContainsAny(s, "dwy") {
+		var text strings.Builder
+		for rest := s; rest != ""; {
+			i := strings.IndexAny(rest, "dwy")
+			if i < 0 {
+				text.WriteString(rest)
+				break
+			}
+			digits := i
+			for digits > 0 && strings.IndexByte("0123456789.", rest[digits-1]) >= 0 {
+				digits--
+			}
+			n, err := strconv.ParseFloat(rest[digits:i], 64)
+			if err != nil {
+				return nil, err
+			}
+			text.WriteString(rest[:digits])
+			text.WriteString(strconv.FormatFloat(n*hoursOf[rest[i]], 'f', -1, 64))
+			text.WriteByte('h')
+			rest = rest[i+1:]
+		}
+		s = text.String()
+	}
+	d, err := time.ParseDuration(s)
+	return d.Nanoseconds(), err
 }

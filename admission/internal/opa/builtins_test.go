@@ -2,6 +2,7 @@ package opa
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"reflect"
@@ -40,7 +41,7 @@ func pay(name string, args []any, budget int64) (result []byte, fuel int64, allo
 			panic(r)
 		}
 	}()
-	c := &call{limit: 8 << 20, spend: func(n int64) {
+	c := &call{limit: 8 << 20, evaluation: &evaluation{clock: true}, spend: func(n int64) {
 		if fuel += n; n < 0 || fuel > budget {
 			panic(errFuel)
 		}
@@ -50,6 +51,37 @@ func pay(name string, args []any, budget int64) (result []byte, fuel int64, allo
 		result, err = encodeValue(value, c.limit)
 	}
 	return result, fuel, allocated, err
+}
+
+// nestedToken is a token in a token.
+func nestedToken(depth int) string {
+	text := "e30.e30."
+	for range depth {
+		text = "eyJjdHkiOiJKV1QifQ." + base64.RawURLEncoding.EncodeToString([]byte(text)) + "."
+		if len(text) > maxTokenBytes/2 {
+			break
+		}
+	}
+	return text
+}
+
+// numberList is a list of n numbers.
+func numberList(n int) []any {
+	items := make([]any, n)
+	for i := range items {
+		items[i] = number(fmt.Sprint(i))
+	}
+	return items
+}
+
+// clique is a graph of n nodes that are all neighbours.
+func clique(n int) object {
+	nodes := numberList(n)
+	var g object
+	for _, node := range nodes {
+		g = append(g, entry{node, nodes})
+	}
+	return newObject(g)
 }
 
 // doubling is an object in a key in a key: its quotes double at each level when keys
@@ -74,16 +106,22 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 		want error // errTooMuch, errFuel, or whatever comes at once.
 	}{
 		{"sprintf", []any{strings.Repeat("%[1]s", 1000), []any{long}}, errTooMuch},
-		{"sprintf", []any{"%9999d", []any{number("1")}}, errTooMuch},
-		{"sprintf", []any{"%*d", []any{number("1000000"), number("1")}}, errTooMuch},
-		{"sprintf", []any{"%[1000000]d", []any{number("1")}}, errTooMuch},
-		{"sprintf", []any{"%1.1000000f", []any{number("1")}}, errTooMuch},
-		{"sprintf", []any{"%d%-+ 0#10000x", []any{number("1")}}, errTooMuch},
-		{"sprintf", []any{"%% %%%10000d", []any{number("1")}}, errTooMuch},
-		{"sprintf", []any{"%ä10000d", []any{number("1")}}, errTooMuch},
+		{"sprintf", []any{"%9999d", []any{number("1")}}, nil},
+		{"sprintf", []any{"%*d", []any{number("1000000"), number("1")}}, nil},
+		{"sprintf", []any{"%[1000000]d", []any{number("1")}}, nil},
+		{"sprintf", []any{"%1.1000000f", []any{number("1")}}, nil},
+		{"sprintf", []any{"%d%-+ 0#10000x", []any{number("1")}}, nil},
+		{"sprintf", []any{"%% %%%10000d", []any{number("1")}}, nil},
+		{"sprintf", []any{"%ä10000d", []any{number("1")}}, nil},
 		{"sprintf", []any{strings.Repeat("%999d", 1<<16), []any{}}, errTooMuch},
 		{"sprintf", []any{strings.Repeat("%", 4<<20), []any{}}, errTooMuch},
-		{"sprintf", []any{"%d", []any{digits}}, nil},
+		{"sprintf", []any{"%d", []any{digits}}, errTooMuch},
+		{"sprintf", []any{"%d", []any{digits[:20_000]}}, nil},
+		{"sprintf", []any{strings.Repeat("%1000000d", 20), []any{number("1")}}, errTooMuch},
+		{"sprintf", []any{strings.Repeat("%*d", 20), slices.Repeat([]any{number("1000000")}, 40)}, errTooMuch},
+		{"sprintf", []any{strings.Repeat("%.*f", 20), slices.Repeat([]any{number("-1000000")}, 40)}, errTooMuch},
+		{"sprintf", []any{strings.Repeat("%[1]*.[1]*d", 20), []any{number("1000000")}}, errTooMuch},
+		{"sprintf", []any{strings.Repeat("%.1000000f", 8), slices.Repeat([]any{number("1e300")}, 8)}, nil},
 		{"sprintf", []any{"%d", []any{number("1e999999999")}}, nil},
 		{"sprintf", []any{"%s: 100%%, 3 * 4, 10000", []any{long}}, nil},
 		{"sprintf", []any{"%v", []any{strings.Repeat("\x00", 4<<20)}}, anyError},
@@ -107,9 +145,13 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 		{"net.cidr_expand", []any{"10.0.0.0/8"}, errTooMuch},
 		{"net.cidr_expand", []any{"::/0"}, errTooMuch},
 		{"net.cidr_expand", []any{"255.255.0.0/16"}, nil},
-		{"units.parse", []any{strings.Repeat("9", 1<<20)}, errArguments},
-		{"units.parse", []any{"1e999999999"}, errArguments},
-		{"units.parse_bytes", []any{strings.Repeat("9", 1<<20) + "Ki"}, errArguments},
+		{"units.parse", []any{strings.Repeat("9", 1<<20)}, errTooMuch},
+		{"units.parse", []any{"1e999999999"}, errUnit},
+		{"units.parse", []any{"1e999999"}, errTooMuch},
+		{"units.parse", []any{"1e-9999Ei"}, nil},
+		{"units.parse", []any{strings.Repeat("1e9999", 100)}, errTooMuch},
+		{"units.parse_bytes", []any{strings.Repeat("9", 1<<20) + "Ki"}, errTooMuch},
+		{"units.parse_bytes", []any{"1e9999"}, nil},
 		{"time.date", []any{digits}, errArguments},
 		{"time.clock", []any{[]any{number("1"), "../../" + long}}, errArguments},
 		{"time.format", []any{[]any{number("1"), "UTC", strings.Repeat("Monday January 2 2006 ", 1<<18)}}, nil},
@@ -132,8 +174,56 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 		{"regex.replace", []any{long, "(?P<n>a*)", strings.Repeat("${n}", 1<<10)}, errTooMuch},
 		{"json.patch", []any{object{{"a", list(1 << 12)}}, list(1 << 12)}, anyError},
 		{"json.patch", []any{object{{"a", long}}, slices.Repeat([]any{object{{"from", "/a"}, {"op", "copy"}, {"path", "/b"}}}, 100)}, errTooMuch},
-		{"json.patch", []any{doubling(100), []any{}}, errTooMuch},
-		{"json.patch", []any{object{}, doubling(40)}, errTooMuch},
+		{"json.patch", []any{doubling(100), []any{}}, nil},
+		{"json.patch", []any{object{}, doubling(40)}, errArguments},
+		{"json.patch", []any{object{{"a", "b"}}, slices.Repeat([]any{object{{"from", "/a"}, {"op", "copy"}, {"path", "/a/-"}}}, 1000)}, errPatch},
+		{"json.patch", []any{[]any{}, slices.Repeat([]any{object{{"from", ""}, {"op", "copy"}, {"path", "/-"}}}, 100)}, errTooMuch},
+		{"json.patch", []any{[]any{}, slices.Repeat([]any{object{{"from", ""}, {"op", "copy"}, {"path", "/0"}}}, 12)}, nil},
+		{"json.patch", []any{list(1 << 14), slices.Repeat([]any{object{{"op", "add"}, {"path", "/0"}, {"value", nil}}}, 1<<14)}, errFuel},
+		{"json.patch", []any{newSet(numberList(1 << 14)), slices.Repeat([]any{object{{"op", "add"}, {"path", "/x"}, {"value", "x"}}}, 1<<14)}, errFuel},
+		{"json.patch", []any{object{}, []any{object{{"op", "add"}, {"path", strings.Repeat("/a", 1<<20)}, {"value", nil}}}}, errTooMuch},
+		{"net.cidr_merge", []any{slices.Repeat([]any{"10.0.0.0/8"}, 1<<17)}, errTooMuch},
+		{"net.cidr_merge", []any{[]any{"::1/128", "::2/127", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/128", "::/1"}}, nil},
+		{"net.cidr_contains_matches", []any{slices.Repeat([]any{"::/0"}, 1<<10), slices.Repeat([]any{"::/0"}, 1<<10)}, errTooMuch},
+		{"graph.reachable_paths", []any{clique(12), []any{number("0")}}, errTooMuch},
+		{"graph.reachable_paths", []any{clique(3), []any{number("0")}}, nil},
+		{"json.marshal_with_options", []any{slices.Repeat([]any{"a"}, 1<<18), object{{"indent", long}}}, errTooMuch},
+		{"json.marshal_with_options", []any{doubling(100), object{{"pretty", true}}}, errTooMuch},
+		{"regex.template_match", []any{"{" + strings.Repeat("(a{30}){30}", 30) + "}", long, "{", "}"}, errTooMuch},
+		{"regex.template_match", []any{"{(a|aa)*}b{.*}", long, "{", "}"}, anyError},
+		{"regex.template_match", []any{strings.Repeat("{", 4096), "", "{", "}"}, errArguments},
+		{"json.match_schema", []any{"{}", `{"$ref": "#"}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"definitions": {"a": ` + strings.Repeat(`{"allOf": [true, `, 300) + "true" + strings.Repeat("]}", 300) + `}}`}, nil},
+		{"json.match_schema", []any{slices.Repeat([]any{"a"}, 1<<15), `{"items": ` + strings.Repeat(`{"allOf": [`, 200) + "true" + strings.Repeat("]}", 200) + `}`}, errFuel},
+		{"json.match_schema", []any{numberList(1 << 14), object{{"items", false}}}, errTooMuch},
+		{"json.match_schema", []any{numberList(1 << 15), object{{"items", object{{"enum", list(26)}}}}}, errTooMuch},
+		{"json.match_schema", []any{numberList(1 << 10), object{{"items", object{{"enum", []any{long}}}}}}, anyError},
+		{"json.match_schema", []any{"{}", object{{"required", list(1 << 16)}}}, errSchema},
+		{"json.match_schema", []any{[]any{long}, `{"items": {"pattern": "(a{0,30}){30}b"}}`}, errFuel},
+		{"json.match_schema", []any{[]any{long}, `{"items": {"format": "uri-template"}}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"multipleOf": 1e999999999}`}, errTooMuch},
+		{"json.match_schema", []any{"[1e999999999]", `{"items": {"maximum": 1}}`}, errTooMuch},
+		{"json.match_schema", []any{"{}", `{"$ref": "https://example.com/schema.json"}`}, errElsewhere},
+		{"json.verify_schema", []any{`{"$ref": "file:///etc/passwd"}`}, errElsewhere},
+		{"json.verify_schema", []any{`{"pattern": "` + strings.Repeat("(a{30}){30}", 30) + `"}`}, errTooMuch},
+		{"io.jwt.decode", []any{long + "." + long + "."}, errTooMuch},
+		{"io.jwt.decode", []any{nestedToken(100)}, errTooMuch},
+		{"io.jwt.decode", []any{nestedToken(5)}, nil},
+		{"io.jwt.verify_rs256", []any{"e30.e30.", `{"kty": "RSA", "e": "AQAB", "n": "` + long[:40_000] + `"}`}, errTooMuch},
+		{"io.jwt.verify_rs256", []any{"e30.e30.", `{"kty": "RSA", "e": "AQAB", "n": "` + long + `"}`}, errTooMuch},
+		{"io.jwt.verify_es256", []any{"e30.e30.", `{"keys": [` + strings.Repeat(`{"kty": "oct", "k": "aaaa"},`, 100) + `{}]}`}, errTooMuch},
+		{"io.jwt.verify_hs256", []any{long + ".e30.", "secret"}, nil},
+		{"crypto.x509.parse_certificates", []any{long}, errTooMuch},
+		{"crypto.x509.parse_certificate_request", []any{long}, errTooMuch},
+		{"crypto.x509.parse_and_verify_certificates", []any{long}, errTooMuch},
+		{"crypto.x509.parse_keypair", []any{"", long}, errTooMuch},
+		{"crypto.x509.parse_rsa_private_key", []any{"-----BEGIN " + long}, errTooMuch},
+		{"crypto.parse_private_keys", []any{long}, errTooMuch},
+		{"uuid.parse", []any{long}, errArguments},
+		{"rand.intn", []any{long, number("7")}, errTooMuch},
+		{"uuid.rfc4122", []any{long}, errTooMuch},
+		{"time.parse_duration_ns", []any{strings.Repeat("1d", 1<<20)}, errArguments},
 		{"json.patch", []any{object{}, []any{object{{"op", "add"}, {"path", "/a"}, {"value", number("1e")}}}}, anyError},
 		{"yaml.marshal", []any{doubling(60)}, errTooMuch},
 		{"yaml.marshal", []any{strings.Repeat("a: ", 1<<20)}, errTooMuch},

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -53,10 +54,11 @@ const (
 // formatJSON asks opa_eval for its result in JSON.
 const formatJSON = 0
 
-// New returns the dialect. logger takes what policies print; nil drops it.
+// New returns the dialect. logger takes what policies print; nil drops it. grants are
+// those of the plugin's configuration, which some builtins need.
 // gatekeeper says that policies are written for Gatekeeper also if their
 // entrypoint is not called violation.
-func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
+func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *dialect.Dialect {
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
@@ -79,8 +81,9 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 	}
 	return &dialect.Dialect{
 		Host: host.Dialect{
-			Name:   Name,
-			Detect: func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
+			Name:    Name,
+			Detect:  func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
+			Inspect: func(module []byte) (any, error) { return lookups(module) },
 			Exports: []host.Export{
 				eval:            {Name: "opa_eval", Params: i32(7), Results: i32(1), Optional: true},
 				malloc:          {Name: "opa_malloc", Params: i32(1), Results: i32(1)},
@@ -108,13 +111,16 @@ func New(plugin string, gatekeeper bool, logger *slog.Logger) *dialect.Dialect {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
 			return inst.Session(ctx, "builtins", func() error {
-				_, err := policyOf(inst, gatekeeper, settings)
-				return err
+				p, err := policyOf(inst, gatekeeper, grants, settings)
+				if err != nil {
+					return err
+				}
+				return p.checkLookups(inst.Module(), settings)
 			})
 		},
 		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
 			err = inst.Session(ctx, "opa_eval", func() error {
-				p, err := policyOf(inst, gatekeeper, settings)
+				p, err := policyOf(inst, gatekeeper, grants, settings)
 				if err == nil {
 					v, err = p.ask(inst, settings, req)
 				}
@@ -141,11 +147,14 @@ type policy struct {
 	builtins   map[uint32]builtin
 	// calling says that the arguments of a builtin are being read.
 	calling bool
+	// clock says that the policy is granted the time; evaluation is the one that runs.
+	clock      bool
+	evaluation evaluation
 }
 
 // policyOf prepares an instance, once: it hands the settings over, as data, and
 // asks for the builtins.
-func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, error) {
+func policyOf(inst *host.Instance, gatekeeper bool, grants []string, settings []byte) (*policy, error) {
 	c := dialect.CallOf(inst)
 	if p, ok := c.Own.(*policy); ok {
 		return p, nil
@@ -166,9 +175,13 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	if err != nil {
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
-	p := &policy{gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
+	p := &policy{clock: slices.Contains(grants, host.GrantClock), gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
 	// Kubewarden's tools write down which of the two a module is for.
-	if kubewarden.MetadataOf(inst.Module()).ExecutionMode == "gatekeeper" {
+	metadata, err := kubewarden.MetadataOf(inst.Module())
+	if err != nil {
+		return nil, err
+	}
+	if metadata.ExecutionMode == "gatekeeper" {
 		p.gatekeeper = true
 	}
 	for name, n := range entrypoints {
@@ -176,17 +189,23 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 			p.gatekeeper = true
 		}
 	}
-	var missing []string
+	var missing, ungranted []string
 	for name, n := range names {
 		f, ok := builtins[name]
 		if !ok {
 			missing = append(missing, name)
 			continue
 		}
+		if grant := grantOf[name]; grant != "" && !slices.Contains(grants, grant) {
+			ungranted = append(ungranted, fmt.Sprintf("%s, by the grant %q", name, grant))
+		}
 		p.builtins[n] = f
 	}
 	if len(missing) != 0 {
 		return nil, fmt.Errorf("the policy needs builtins that this host does not have: %.1000s", strings.Join(sorted(missing), ", "))
+	}
+	if len(ungranted) != 0 {
+		return nil, fmt.Errorf("the policy needs builtins that grants of its configuration must allow: %.1000s", strings.Join(sorted(ungranted), "; "))
 	}
 	data := settings
 	if len(data) == 0 || p.gatekeeper {
@@ -199,6 +218,27 @@ func policyOf(inst *host.Instance, gatekeeper bool, settings []byte) (*policy, e
 	p.heap = uint32(inst.Invoke(heapGet))
 	c.Own = p
 	return p, nil
+}
+
+// checkLookups refuses a policy that looks objects of the cluster up in data, which has
+// none: it would find nothing, and decide by that.
+func (p *policy) checkLookups(m *host.Module, settings []byte) error {
+	if metadata, err := kubewarden.MetadataOf(m); err != nil {
+		return err
+	} else if len(metadata.ContextAwareResources) != 0 {
+		return errors.New("the policy looks up objects of its contextAwareResources, which this host does not fill for policies in Rego")
+	}
+	names, _ := m.Inspected().([]string)
+	for _, name := range names {
+		given := false
+		for s := json.Object(settings); s.Next() && !p.gatekeeper; {
+			given = given || s.Key() == name
+		}
+		if !given {
+			return fmt.Errorf("the policy looks objects of the cluster up in data.%s, which this host does not fill", name)
+		}
+	}
+	return nil
 }
 
 // olderExports are what a module has that has no opa_eval.
@@ -260,9 +300,10 @@ func lent(inst *host.Instance, ptr uint32) []byte {
 
 // ask evaluates the first entrypoint.
 func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+	p.evaluation = evaluation{clock: p.clock}
 	input := p.input(settings, req)
 	if p.older {
-		return p.askInSteps(inst, input)
+		return p.askInSteps(inst, req, input)
 	}
 	addr := p.heap
 	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
@@ -274,11 +315,11 @@ func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request)
 		copy(inst.Memory()[addr:], input)
 	}
 	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
-	return p.verdict(answer(inst, result))
+	return p.verdict(req, answer(inst, result))
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict, error) {
+func (p *policy) askInSteps(inst *host.Instance, req *dialect.Request, input []byte) (dialect.Verdict, error) {
 	inst.Invoke(heapSet, uint64(p.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
@@ -290,7 +331,7 @@ func (p *policy) askInSteps(inst *host.Instance, input []byte) (dialect.Verdict,
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
 		return dialect.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
-	return p.verdict(answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
+	return p.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
 func (p *policy) input(settings []byte, req *dialect.Request) []byte {
@@ -329,28 +370,36 @@ func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
 
 // verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
 // the caller's own.
-func (p *policy) verdict(set json.Value) (dialect.Verdict, error) {
+func (p *policy) verdict(req *dialect.Request, set json.Value) (dialect.Verdict, error) {
+	var results []struct {
+		Result stdjson.RawMessage `json:"result"`
+	}
+	// Builtins make strings that are no UTF-8, which OPA writes as we do here.
+	if err := dialect.Decode(bytes.ToValidUTF8(set, []byte("\uFFFD")), &results); err != nil {
+		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
+	}
 	var result json.Value
-	defined := false
-	for e := json.Array(set); e.Next() && !defined; {
-		for m := json.Object(e.Value()); m.Next(); {
-			if m.Key() == "result" {
-				result, defined = m.Value(), true
-			}
-		}
+	if len(results) != 0 {
+		result = json.Value(results[0].Result)
 	}
 	switch kind := result.Kind(); {
-	case !defined && p.gatekeeper:
+	case len(results) > 1:
+		return dialect.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
+	case kind == json.KindNone && p.gatekeeper:
 		return dialect.Verdict{Allowed: true}, nil // No violation.
-	case !defined:
+	case kind == json.KindNone:
 		return dialect.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
 		return violations(result)
+	case p.gatekeeper && kind == json.KindObject:
+		return violationKeys(result)
+	case p.gatekeeper:
+		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
 	case kind == json.KindBool:
 		allowed, _ := result.Bool()
 		return dialect.Verdict{Allowed: allowed}, nil
 	case kind == json.KindObject:
-		return response(result)
+		return response(req, result)
 	default:
 		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want an AdmissionReview, a list of violations or a bool", kind)
 	}
@@ -362,45 +411,86 @@ func violations(list json.Value) (dialect.Verdict, error) {
 	for e := json.Array(list); e.Next(); {
 		message, ok := e.Value().Text()
 		if !ok {
-			for m := json.Object(e.Value()); m.Next(); {
-				if m.Key() == "msg" {
-					message, ok = m.Value().Text()
-				}
+			var err error
+			if message, err = violation(e.Value()); err != nil {
+				return dialect.Verdict{}, err
 			}
-		}
-		if !ok {
-			return dialect.Verdict{}, fmt.Errorf("a violation of the policy has no msg: %.100s", e.Value())
 		}
 		messages = append(messages, message)
 	}
-	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}, nil
+	return denial(messages), nil
+}
+
+// violation reads the message of an object with msg.
+func violation(object json.Value) (string, error) {
+	var v struct {
+		Msg dialect.Field[dialect.Text] `json:"msg"`
+	}
+	err := dialect.Decode(object, &v)
+	if err == nil && !v.Msg.Present {
+		err = errors.New("there is none")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read msg of the violation %.100s: %w", []byte(object), err)
+	}
+	return string(v.Msg.Value), nil
+}
+
+// violationKeys reads violations that are the keys of an object, which is what
+// "violation[{"msg": msg}] if" makes in Rego 1. As in Gatekeeper, a key whose value is
+// false is none.
+func violationKeys(object json.Value) (dialect.Verdict, error) {
+	var messages []string
+	for m := json.Object(object); m.Next(); {
+		if value, ok := m.Value().Bool(); ok && !value {
+			continue
+		}
+		message, err := violation(json.Value(m.Key()))
+		if err != nil {
+			return dialect.Verdict{}, err
+		}
+		messages = append(messages, message)
+	}
+	return denial(messages), nil
+}
+
+// denial denies with the messages, and allows if there is none.
+func denial(messages []string) dialect.Verdict {
+	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}
 }
 
 // response reads the response of an AdmissionReview.
-func response(review json.Value) (dialect.Verdict, error) {
+func response(req *dialect.Request, review json.Value) (dialect.Verdict, error) {
 	var r struct {
 		Response *struct {
-			Allowed *bool `json:"allowed"`
+			UID     *dialect.Text       `json:"uid"`
+			Allowed dialect.Field[bool] `json:"allowed"`
 			Status  struct {
-				Message string `json:"message"`
-				Reason  string `json:"reason"`
-				Code    uint16 `json:"code"`
+				Message dialect.Text `json:"message"`
+				Reason  dialect.Text `json:"reason"`
+				Code    uint16       `json:"code"`
 			} `json:"status"`
-			Patch            string            `json:"patch"`
-			Warnings         []string          `json:"warnings"`
-			AuditAnnotations map[string]string `json:"auditAnnotations"`
+			PatchType        string          `json:"patchType"`
+			Patch            string          `json:"patch"`
+			Warnings         []dialect.Text  `json:"warnings"`
+			AuditAnnotations dialect.TextMap `json:"auditAnnotations"`
 		} `json:"response"`
 	}
-	if err := stdjson.Unmarshal(review, &r); err != nil {
+	if err := dialect.Decode(review, &r); err != nil {
 		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
-	if r.Response == nil || r.Response.Allowed == nil {
+	switch {
+	case r.Response == nil || !r.Response.Allowed.Present:
 		return dialect.Verdict{}, errors.New("the policy's decision has no response.allowed")
+	case r.Response.UID != nil && string(*r.Response.UID) != string(req.UID):
+		return dialect.Verdict{}, fmt.Errorf("the policy's decision is about the request %.100q, want %q", *r.Response.UID, req.UID)
+	case (r.Response.Patch != "" || r.Response.PatchType != "") && r.Response.PatchType != patchType:
+		return dialect.Verdict{}, fmt.Errorf("the policy's patch has the patchType %.100q, want %q", r.Response.PatchType, patchType)
 	}
-	v := dialect.Verdict{Allowed: *r.Response.Allowed}
-	result := &admissionpb.Result{Warnings: r.Response.Warnings, AuditAnnotations: r.Response.AuditAnnotations}
+	v := dialect.Verdict{Allowed: r.Response.Allowed.Value}
+	result := &admissionpb.Result{Warnings: dialect.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
 	if !v.Allowed {
-		v.Message, v.Code, result.Reason = r.Response.Status.Message, uint32(r.Response.Status.Code), r.Response.Status.Reason
+		v.Message, v.Code, result.Reason = string(r.Response.Status.Message), uint32(r.Response.Status.Code), string(r.Response.Status.Reason)
 	} else if r.Response.Patch != "" {
 		patch, err := base64.StdEncoding.DecodeString(r.Response.Patch)
 		if err != nil {
@@ -413,6 +503,9 @@ func response(review json.Value) (dialect.Verdict, error) {
 	}
 	return v, nil
 }
+
+// patchType is the only one that there is.
+const patchType = string(admissionv1.PatchTypeJSONPatch)
 
 // callBuiltin calls a builtin with the addresses of its arguments, and returns the
 // address of its result, 0 if it is undefined.
@@ -429,7 +522,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 		inst.Violate(fmt.Errorf("builtin %d is called by what writes the arguments of another", id))
 	}
 	p.calling = true
-	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes}
+	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes, evaluation: &p.evaluation}
 	values, length := make([]any, len(args)), 0
 	for i, arg := range args {
 		text := cString(inst, dump(inst, uint32(arg)))
@@ -445,7 +538,7 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	p.calling = false
 	c.work(length * byteWork)
 	result, err := f(c, values)
-	if errors.Is(err, errTooMuch) {
+	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) || errors.Is(err, errElsewhere) {
 		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {

@@ -262,3 +262,51 @@ func regexFindN(c *call, args []any) (any, error) {
 	})
 	return found, err
 }
+
+// regexTemplateMatch matches a text with a template: expressions between delimiters, and
+// around them what must be there as it is.
+func regexTemplateMatch(c *call, args []any) (any, error) {
+	list, err := stringsOf(args)
+	if err != nil {
+		return nil, err
+	}
+	template, text, start, end := list[0], list[1], list[2], list[3]
+	if len(start) != 1 || len(end) != 1 {
+		return nil, errArguments
+	}
+	if len(template) > maxPattern {
+		return nil, errTooMuch
+	}
+	pattern := []byte("^")
+	level, from := 0, 0
+	for i := range len(template) {
+		switch template[i] {
+		case start[0]:
+			if level++; level == 1 {
+				pattern = append(pattern, regexp.QuoteMeta(template[from:i])...)
+				from = i + 1
+			}
+		case end[0]:
+			if level--; level < 0 {
+				return nil, errArguments
+			} else if level == 0 {
+				part := template[from:i]
+				if _, err := compile(c, "^"+part+"$"); err != nil {
+					return nil, err
+				}
+				pattern = append(append(append(pattern, '('), part...), ')')
+				from = i + 1
+			}
+		}
+	}
+	if level != 0 {
+		return nil, errArguments
+	}
+	pattern = append(append(pattern, regexp.QuoteMeta(template[from:])...), '$')
+	e, err := compile(c, string(pattern))
+	if err != nil {
+		return nil, err
+	}
+	at, err := e.find(text, 0)
+	return at != nil, err
+}

@@ -190,9 +190,16 @@ func newSet(elements []any) set {
 	return slices.CompactFunc(elements, func(a, b any) bool { return compare(a, b) == 0 })
 }
 
+// newObject sorts the entries; of those with the same key the last one counts.
 func newObject(entries []entry) object {
 	slices.SortStableFunc(entries, func(a, b entry) int { return compare(a.key, b.key) })
-	return entries
+	o := entries[:0]
+	for i, e := range entries {
+		if i+1 == len(entries) || compare(e.key, entries[i+1].key) != 0 {
+			o = append(o, e)
+		}
+	}
+	return o
 }
 
 // rank is the place of a type in the order of all values.

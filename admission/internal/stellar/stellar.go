@@ -8,8 +8,8 @@
 //	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds or over 256 KiB
 //	log_message (ptr, len)            a line for the log
 //
-// Request and verdict are JSON. A plugin that writes no verdict allows the request
-// with 0 and denies it with any other number.
+// Request and verdict are JSON. A plugin that writes no verdict, or an empty one,
+// allows the request with 0 and denies it with any other number.
 package stellar
 
 import (
@@ -18,8 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +112,7 @@ func ask(ctx context.Context, inst *host.Instance, _ []byte, req *dialect.Reques
 	if err != nil {
 		return dialect.Verdict{}, err
 	}
-	if c.Output == nil {
+	if len(c.Output) == 0 {
 		if code == 0 {
 			return dialect.Verdict{Allowed: true}, nil
 		}
@@ -142,25 +140,39 @@ func input(req *dialect.Request) []byte {
 	return o.End()
 }
 
-// output is the verdict of a plugin.
+// output is the verdict of a plugin. What is optional there may be null, what has a
+// default may not.
 type output struct {
-	Allowed          *bool             `json:"allowed"`
-	Message          *string           `json:"message"`
-	Reason           *string           `json:"reason"`
-	Errors           []outputError     `json:"errors"`
-	Warnings         []string          `json:"warnings"`
-	AuditAnnotations map[string]string `json:"auditAnnotations"`
+	Allowed          dialect.Field[bool]            `json:"allowed"`
+	Message          *dialect.Text                  `json:"message"`
+	Reason           *dialect.Text                  `json:"reason"`
+	Errors           dialect.Field[[]outputError]   `json:"errors"`
+	Warnings         dialect.Field[[]dialect.Text]  `json:"warnings"`
+	AuditAnnotations dialect.Field[dialect.TextMap] `json:"auditAnnotations"`
 }
 
 type outputError struct {
-	Field        string          `json:"field"`
-	Message      string          `json:"message"`
-	ErrorType    string          `json:"errorType"`
-	InvalidValue json.RawMessage `json:"invalidValue"`
+	Field        dialect.Field[dialect.Text] `json:"field"`
+	Message      dialect.Field[dialect.Text] `json:"message"`
+	ErrorType    *dialect.Text               `json:"errorType"`
+	InvalidValue json.RawMessage             `json:"invalidValue"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *outputError) UnmarshalJSON(raw []byte) error {
+	type plain outputError
+	if err := dialect.Decode(raw, (*plain)(e)); err != nil {
+		return err
+	}
+	if !e.Field.Present || !e.Message.Present {
+		return errors.New("an error has no field or no message")
+	}
+	return nil
 }
 
 // errorTypes are Kubernetes' types for those of plugins. What it has no type for
-// is an invalid value, and the plugin's message says why; an unknown type stays.
+// is an invalid value, and the plugin's message says why. An unknown type stays in a
+// denial; where the request is allowed it is a mistake, as it is in that webhook.
 var errorTypes = map[string]string{
 	"":                    "FieldValueInvalid",
 	"Required":            "FieldValueRequired",
@@ -176,35 +188,46 @@ var errorTypes = map[string]string{
 
 func parse(raw []byte) (dialect.Verdict, error) {
 	var out output
-	if err := json.Unmarshal(raw, &out); err != nil {
+	if err := dialect.Decode(raw, &out); err != nil {
 		return dialect.Verdict{}, err
 	}
-	if out.Allowed == nil {
+	if !out.Allowed.Present {
 		return dialect.Verdict{}, errors.New("allowed is missing")
 	}
-	v := dialect.Verdict{Allowed: *out.Allowed}
-	result := &admissionpb.Result{Warnings: out.Warnings, AuditAnnotations: maps.Clone(out.AuditAnnotations)}
+	v := dialect.Verdict{Allowed: out.Allowed.Value}
+	result := &admissionpb.Result{Warnings: dialect.Texts(out.Warnings.Value), AuditAnnotations: out.AuditAnnotations.Value}
+	for _, e := range out.Errors.Value {
+		if !v.Allowed {
+			result.FieldErrors = append(result.FieldErrors, e.fieldError())
+		} else if _, ok := errorTypes[e.errorType()]; !ok {
+			return dialect.Verdict{}, fmt.Errorf("unknown errorType %.100q", e.errorType())
+		}
+	}
 	if !v.Allowed {
 		if out.Message != nil {
-			v.Message = *out.Message
+			v.Message = string(*out.Message)
 		}
 		if out.Reason != nil {
-			result.Reason = *out.Reason
-		}
-		for _, e := range out.Errors {
-			result.FieldErrors = append(result.FieldErrors, e.fieldError())
+			result.Reason = string(*out.Reason)
 		}
 	}
 	if result.Reason != "" || len(result.FieldErrors) != 0 || len(result.Warnings) != 0 || len(result.AuditAnnotations) != 0 {
-		result.Warnings = slices.Clip(result.Warnings)
 		v.Result = result
 	}
 	return v, nil
 }
 
-func (e outputError) fieldError() admissionpb.FieldError {
-	f := admissionpb.FieldError{Field: e.Field, Type: e.ErrorType, Message: e.Message}
-	if known, ok := errorTypes[e.ErrorType]; ok {
+// errorType returns the type of an error, empty if it has none.
+func (e *outputError) errorType() string {
+	if e.ErrorType == nil {
+		return ""
+	}
+	return string(*e.ErrorType)
+}
+
+func (e *outputError) fieldError() admissionpb.FieldError {
+	f := admissionpb.FieldError{Field: string(e.Field.Value), Type: e.errorType(), Message: string(e.Message.Value)}
+	if known, ok := errorTypes[f.Type]; ok {
 		f.Type = known
 	}
 	if len(e.InvalidValue) != 0 && string(e.InvalidValue) != "null" {

@@ -1,0 +1,15 @@
+;; A policy by the ABI of the Open Policy Agent whose result set is written by the test.
+(module
+  (import "env" "memory" (memory 1))
+  (data (i32.const 16) "{}\00")
+  (data (i32.const 32) "{\22p/main\22:0}\00")
+  (data (i32.const 64) "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\00")
+  (func (export "opa_eval") (param i32 i32 i32 i32 i32 i32 i32) (result i32) (i32.const 64))
+  (func (export "builtins") (result i32) (i32.const 16))
+  (func (export "entrypoints") (result i32) (i32.const 32))
+  (func (export "opa_value_dump") (param $value i32) (result i32) (local.get $value))
+  (func (export "opa_value_parse") (param i32 i32) (result i32) (i32.const 1))
+  (func (export "opa_json_parse") (param i32 i32) (result i32) (i32.const 1))
+  (func (export "opa_malloc") (param i32) (result i32) (i32.const 4096))
+  (func (export "opa_heap_ptr_get") (result i32) (i32.const 8192))
+  (func (export "opa_heap_ptr_set") (param i32)))
