@@ -122,6 +122,9 @@ type Limits struct {
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int
+	// HeldInstances is how many instances there may be beside that are held from call
+	// to call, see [Hold]. Default 256.
+	HeldInstances int
 	// OutputBytes is how much of what a guest prints or logs in one call is
 	// kept, and how long a status reason may be; the rest is cut off. Default
 	// 16 KiB.
@@ -134,13 +137,14 @@ type Limits struct {
 
 // The defaults of Limits.
 const (
-	DefaultFuel         = 2_000_000_000
-	DefaultStackBytes   = 16 << 20
-	DefaultTimeout      = 5 * time.Second
-	DefaultBuildTimeout = 5 * time.Minute
-	DefaultMemoryBytes  = 256 << 20
-	DefaultOutputBytes  = 16 << 10
-	DefaultResultBytes  = 8 << 20
+	DefaultFuel          = 2_000_000_000
+	DefaultStackBytes    = 16 << 20
+	DefaultTimeout       = 5 * time.Second
+	DefaultBuildTimeout  = 5 * time.Minute
+	DefaultMemoryBytes   = 256 << 20
+	DefaultHeldInstances = 256
+	DefaultOutputBytes   = 16 << 10
+	DefaultResultBytes   = 8 << 20
 )
 
 const pageSize = 64 << 10
@@ -148,14 +152,15 @@ const pageSize = 64 << 10
 // or returns the limits with those that are zero taken from another set.
 func (l Limits) or(other Limits) Limits {
 	return Limits{
-		MemoryBytes:  cmp.Or(l.MemoryBytes, other.MemoryBytes),
-		Fuel:         cmp.Or(l.Fuel, other.Fuel),
-		StackBytes:   cmp.Or(l.StackBytes, other.StackBytes),
-		Timeout:      cmp.Or(l.Timeout, other.Timeout),
-		BuildTimeout: cmp.Or(l.BuildTimeout, other.BuildTimeout),
-		Instances:    cmp.Or(l.Instances, other.Instances),
-		OutputBytes:  cmp.Or(l.OutputBytes, other.OutputBytes),
-		ResultBytes:  cmp.Or(l.ResultBytes, other.ResultBytes),
+		MemoryBytes:   cmp.Or(l.MemoryBytes, other.MemoryBytes),
+		Fuel:          cmp.Or(l.Fuel, other.Fuel),
+		StackBytes:    cmp.Or(l.StackBytes, other.StackBytes),
+		Timeout:       cmp.Or(l.Timeout, other.Timeout),
+		BuildTimeout:  cmp.Or(l.BuildTimeout, other.BuildTimeout),
+		Instances:     cmp.Or(l.Instances, other.Instances),
+		HeldInstances: cmp.Or(l.HeldInstances, other.HeldInstances),
+		OutputBytes:   cmp.Or(l.OutputBytes, other.OutputBytes),
+		ResultBytes:   cmp.Or(l.ResultBytes, other.ResultBytes),
 	}
 }
 
@@ -165,14 +170,15 @@ const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
 	l = l.or(Limits{
-		MemoryBytes:  DefaultMemoryBytes,
-		Fuel:         DefaultFuel,
-		StackBytes:   DefaultStackBytes,
-		Timeout:      DefaultTimeout,
-		BuildTimeout: DefaultBuildTimeout,
-		Instances:    runtime.GOMAXPROCS(0),
-		OutputBytes:  DefaultOutputBytes,
-		ResultBytes:  DefaultResultBytes,
+		MemoryBytes:   DefaultMemoryBytes,
+		Fuel:          DefaultFuel,
+		StackBytes:    DefaultStackBytes,
+		Timeout:       DefaultTimeout,
+		BuildTimeout:  DefaultBuildTimeout,
+		Instances:     runtime.GOMAXPROCS(0),
+		HeldInstances: DefaultHeldInstances,
+		OutputBytes:   DefaultOutputBytes,
+		ResultBytes:   DefaultResultBytes,
 	})
 	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
 	return l
@@ -199,6 +205,7 @@ func (l Limits) check(what string) (errs []error) {
 		{"timeout", l.Timeout, l.Timeout < 0},
 		{"buildTimeout", l.BuildTimeout, l.BuildTimeout < 0},
 		{"instances", l.Instances, l.Instances < 0},
+		{"heldInstances", l.HeldInstances, l.HeldInstances < 0},
 		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
 	} {
