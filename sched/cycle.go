@@ -27,6 +27,8 @@ type cycle struct {
 	state class
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
+	// peer is nil unless the guest is of package peer.
+	peer *peerCycle
 }
 
 // history is the calls that a guest must have seen before it can go on with a
@@ -66,8 +68,12 @@ const (
 // several goroutines.
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
-	h.shared.Store(true)
 	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state}
+	if c.peer != nil {
+		clone.peer, h = c.peer.clone(h)
+	} else {
+		h.shared.Store(true)
+	}
 	clone.history.Store(h)
 	return clone
 }
@@ -107,6 +113,9 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 		}
 	}
 	c.state = p.newState()
+	if p.peer {
+		c.peer = &peerCycle{refs: &p.cycles}
+	}
 	c.history.Store(&history{ref: p.cycles.next(), shared: new(atomic.Bool)})
 	return c, nil
 }
@@ -115,11 +124,14 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 // the plugin's PreFilter, it begins the cycle: a guest that has one has seen it
 // before anything else all the same.
 func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
-	if state != nil {
-		if data, err := state.Read(p.key); err == nil {
-			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
-				return c, nil
-			}
+	if c := p.begun(state, pod); c != nil {
+		return c, nil
+	}
+	if p.peer {
+		p.peers.beginning.Lock()
+		defer p.peers.beginning.Unlock()
+		if c := p.begun(state, pod); c != nil {
+			return c, nil
 		}
 	}
 	c, err := p.newCycle(pod)
@@ -136,6 +148,18 @@ func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
 	return c, nil
 }
 
+// begun returns the cycle of a Pod that is in a state, nil if there is none.
+func (p *plugin) begun(state stateStore, pod *corev1.Pod) *cycle {
+	if state != nil {
+		if data, err := state.Read(p.key); err == nil {
+			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // samePod reports whether a and b are the same Pod: what is bound is a copy of
 // what was scheduled.
 func samePod(a, b *corev1.Pod) bool {
@@ -144,7 +168,7 @@ func samePod(a, b *corev1.Pod) bool {
 
 // newState returns the class of a state in which a cycle was never before.
 func (p *plugin) newState() class {
-	if p.each {
+	if p.each || p.peer {
 		return 0 // The same question may have two answers.
 	}
 	return p.memory.next()

@@ -52,6 +52,11 @@ type Args struct {
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	Fuel        int64  `json:"fuel,omitempty"`
 	Instances   int    `json:"instances,omitempty"`
+	// HeldInstances is that of host.Limits: how many Pods may be bound, or wait for that,
+	// at the same time, and one more that is scheduled, if the guest is one of
+	// kube-scheduler-wasm-extension. Each has an instance of its own from Reserve to
+	// PostBind or Unreserve. A Pod for which there is none is tried again later.
+	HeldInstances int `json:"heldInstances,omitempty"`
 	// Timeout is that of host.Limits, as in "100ms".
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 	// Grants are those of host.Config, and GrantEvents, GrantWaitingPods and
@@ -190,6 +195,7 @@ func (a *Args) configure(cfg *host.Config) {
 	l := &cfg.Limits
 	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
 	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
+	l.HeldInstances = cmp.Or(a.HeldInstances, l.HeldInstances)
 	if d := a.Disable; d != nil {
 		cfg.Disable = host.Disable{After: d.After, Ratio: d.Ratio, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
 	}

@@ -104,6 +104,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if p.sign {
 		offered |= abi.MaskOf(abi.SignPod)
 	}
+	if p.peer {
+		offered |= p.peerOffers()
+	}
 	v, err := p.as(offered)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
@@ -116,8 +119,9 @@ type plugin struct {
 	guest *host.Plugin
 	// functions are those of the guest, in every dialect.
 	functions abi.Mask
-	// peer says that the guest is of package peer.
+	// peer says that the guest is of package peer, and peers is of it alone.
 	peer   bool
+	peers  peerCycles
 	config []byte
 	handle fwk.Handle
 	ctx    context.Context
@@ -182,7 +186,10 @@ func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Re
 
 // acquire takes an instance that has seen the first n steps of h.
 func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, err := p.instance(c.pinned.pin)
+	inst, err := p.held(c, phase)
+	if inst == nil && err == nil {
+		inst, err = p.instance(c.pinned.pin)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -267,6 +267,9 @@ func (p *plugin) inCycle(f abi.Function, phase phase, state fwk.CycleState, pod 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+	if settles.Has(f) {
+		p.settle(c)
+	}
 	object := c.pod
 	if pod != c.of {
 		// What is bound is a copy with the name of the node.
