@@ -31,6 +31,10 @@ type Config struct {
 	// guest reads with kubewasm.config. It may be empty, and must not change as long
 	// as the plugin is open.
 	Guest []byte
+	// Args are the arguments that the guest finds, as os.Args of a program has them, the
+	// name first. Empty means Name alone. They must not change either. A program of a
+	// [Dialect] gets those of [Instance.Run] instead.
+	Args []string
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that Imports ask for.
 	Grants []string
@@ -235,6 +239,11 @@ func (c *Config) validate() error {
 	if c.SHA256 != "" {
 		if digest, err := hex.DecodeString(c.SHA256); err != nil || len(digest) != 32 {
 			errs = append(errs, fmt.Errorf("sha256 %q is not 64 hexadecimal digits", c.SHA256))
+		}
+	}
+	for i, arg := range c.Args {
+		if strings.ContainsRune(arg, 0) {
+			errs = append(errs, fmt.Errorf("args[%d] is %q, which has a NUL", i, arg))
 		}
 	}
 	errs = append(errs, c.Limits.check("limits")...)

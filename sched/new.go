@@ -46,6 +46,16 @@ type Args struct {
 	Follow bool `json:"follow,omitempty"`
 	// Config is the guest's own configuration, handed to it as JSON.
 	Config json.RawMessage `json:"config,omitempty"`
+	// GuestConfig is the same for a configuration that is no JSON: the guest gets the
+	// text as it is. Only one of the two may be set.
+	GuestConfig string `json:"guestConfig,omitempty"`
+	// Args are those of host.Config: what the guest finds in os.Args, the name first.
+	Args []string `json:"args,omitempty"`
+	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
+	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
+	// program does not take such a guest does not log either, whatever stands here; it
+	// asks once, when it starts.
+	LogSeverity int32 `json:"logSeverity,omitempty"`
 	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means what the
 	// options of New say, or the default. Instances is how many nodes are filtered
 	// or scored at the same time.
@@ -160,7 +170,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode, severity: args.LogSeverity})
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +200,10 @@ func (a *Args) configure(cfg *host.Config) {
 		}
 	}
 	cfg.SHA256 = a.SHA256
-	cfg.Guest = a.Config
+	cfg.Guest, cfg.Args = a.Config, a.Args
+	if a.GuestConfig != "" {
+		cfg.Guest = []byte(a.GuestConfig)
+	}
 	cfg.Grants = a.Grants
 	l := &cfg.Limits
 	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
@@ -245,6 +258,8 @@ func (args *Args) validate(hasSource bool) error {
 	mistake(args.File == "" && args.URL == "" && !hasSource, "file is missing")
 	mistake(args.File != "" && args.URL != "", "file and url exclude one another")
 	mistake(hasSource && (args.File != "" || args.URL != ""), "the program has the module: file and url must be empty")
+	mistake(len(args.Config) > 0 && args.GuestConfig != "", "config and guestConfig exclude one another")
+	mistake(args.LogSeverity < 0 || args.LogSeverity > 3, "logSeverity is %d, want 0 to 3", args.LogSeverity)
 	mistake(args.Follow && args.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
 	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
 	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -41,6 +42,10 @@ type peerCycles struct {
 
 	// beginning is held while a cycle begins without PreFilter.
 	beginning sync.Mutex
+
+	// logger is the plugin's with its name, and severity what guests log at least.
+	logger   *slog.Logger
+	severity int32
 }
 
 // binds are the functions that may run when the next cycle has begun.
@@ -48,16 +53,6 @@ var binds = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBind, abi.
 
 // settles are those by which a Pod has a node.
 var settles = abi.MaskOf(abi.Reserve, abi.Permit, abi.PreBind, abi.Bind)
-
-// peerOffers are the functions that the scheduler is offered beside the guest's own: when
-// a cycle begins, when its Pod has a node, and when it is over.
-func (p *plugin) peerOffers() abi.Mask {
-	offers := abi.MaskOf(abi.PreFilter)
-	if p.functions&binds != 0 {
-		offers |= abi.MaskOf(abi.Reserve, abi.PostBind)
-	}
-	return offers
-}
 
 // held takes the instance that is held for a cycle. It is nil if there is none, which is
 // no error.

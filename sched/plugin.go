@@ -56,6 +56,8 @@ type options struct {
 	// sign is Args.SignByProjection, remember Args.RememberByProjection, each
 	// Args.AskAboutEachNode.
 	sign, remember, each bool
+	// severity is Args.LogSeverity.
+	severity int32
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
@@ -81,6 +83,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.reads.logger = p.logger.With("plugin", cfg.Name)
+	p.peers.logger, p.peers.severity = p.reads.logger, max(opts.severity, severityOf(p.logger))
 	if p.each {
 		p.reads.everything()
 	}
@@ -97,15 +100,17 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
-	if p.peer = guest.Dialect() != ""; p.peer {
-		p.functions = peer.Functions(guest.Exports)
-	}
 	offered := p.functions
+	if p.peer = guest.Dialect() != ""; p.peer {
+		p.functions, offered, err = p.peerFunctions()
+	} else if opts.severity != 0 {
+		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
+	}
 	if p.sign {
 		offered |= abi.MaskOf(abi.SignPod)
-	}
-	if p.peer {
-		offered |= p.peerOffers()
 	}
 	v, err := p.as(offered)
 	if err != nil {
