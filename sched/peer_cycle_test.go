@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -379,5 +380,69 @@ func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
 	}
 	if s := sched.Stats(p); s.Held != 1 || s.Instances != s.Idle {
 		t.Errorf("got %+v, want one held instance", s)
+	}
+}
+
+// TestHammerPeerCycles schedules Pods one after the other, with parallel Filters and dry
+// runs, while others are bound, given up or forgotten, guests trap and the module is
+// swapped. Each Pod finds what its own functions left. Run it with -race.
+func TestHammerPeerCycles(t *testing.T) {
+	k := newKeeper(t, host.Limits{Instances: 2})
+	module, err := host.File("testdata/peer/keeps.wasm").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 17))
+	extensions := k.p.(fwk.PreFilterPlugin).PreFilterExtensions()
+	var binding sync.WaitGroup
+	for i := range 90 {
+		if i%30 == 15 { // A custom section makes it another module.
+			other := append(slices.Clone(module), 0, 3, 1, byte('a'+i/30), 0)
+			if err := k.p.Swap(t.Context(), host.Bytes(other), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := k.begin(string([]byte{byte('a' + i/26), byte('a' + i%26)}))
+		letters, nodes := c.pod.Name, 1+r.IntN(6)
+		var wg sync.WaitGroup
+		for range nodes {
+			letters += "f"
+			wg.Go(func() { c.filter(c.state, "n") })
+			wg.Go(func() {
+				dry := c.state.Clone()
+				c.want("removepod", extensions.RemovePod(t.Context(), dry, c.pod, framework.PodInfo{Pod: noted("v")}, framework.NewNodeInfo(zoned("n", ""))), c.pod.Name+"-")
+			})
+		}
+		wg.Wait()
+		switch r.IntN(8) {
+		case 0: // It fits nowhere.
+			continue
+		case 1:
+			c.filter(c.state, "trap")
+			letters = c.pod.Name
+		}
+		c.reserve(letters)
+		letters += "rw"
+		end := r.IntN(4)
+		binding.Go(func() {
+			c.prebind(letters + "b")
+			switch end {
+			case 0: // The scheduler forgets it.
+			case 1:
+				c.unreserve(letters + "bu")
+			default:
+				c.bind(letters + "bB")
+				c.postbind(letters + "bBP")
+			}
+		})
+	}
+	binding.Wait()
+	for deadline := time.Now().Add(20 * time.Second); sched.Stats(k.p).Held > 1; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("instances are held for cycles that are gone: %+v", sched.Stats(k.p))
+		}
+	}
+	if s := sched.Stats(k.p); s.Waiting != 0 || s.Idle != s.Instances {
+		t.Errorf("instances leaked: %+v", s)
 	}
 }
