@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +32,10 @@ type Config struct {
 	// guest reads with kubewasm.config. It may be empty, and must not change as long
 	// as the plugin is open.
 	Guest []byte
+	// Args are the arguments that the guest finds, as os.Args of a program has them, the
+	// name first. Empty means Name alone. They must not change either. A program of a
+	// [Dialect] gets those of [Instance.Run] instead.
+	Args []string
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that Imports ask for.
 	Grants []string
@@ -128,6 +133,9 @@ type Limits struct {
 	// Instances is how many instances of the module there may be, which is how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int
+	// HeldInstances is how many instances there may be beside that are held from call
+	// to call, see [Hold]. Default 256.
+	HeldInstances int
 	// OutputBytes is how much of what a guest prints or logs in one call is
 	// kept, and how long a status reason may be; the rest is cut off. Default
 	// 16 KiB.
@@ -139,14 +147,15 @@ type Limits struct {
 
 // The defaults of Limits.
 const (
-	DefaultFuel         = 2_000_000_000
-	DefaultStackBytes   = 16 << 20
-	DefaultTimeout      = 5 * time.Second
-	DefaultBuildTimeout = 5 * time.Minute
-	DefaultCompile      = time.Minute // Of a module whose SHA256 is given.
-	DefaultMemoryBytes  = 256 << 20
-	DefaultOutputBytes  = 16 << 10
-	DefaultResultBytes  = 8 << 20
+	DefaultFuel          = 2_000_000_000
+	DefaultStackBytes    = 16 << 20
+	DefaultTimeout       = 5 * time.Second
+	DefaultBuildTimeout  = 5 * time.Minute
+	DefaultCompile       = time.Minute // Of a module whose SHA256 is given.
+	DefaultMemoryBytes   = 256 << 20
+	DefaultHeldInstances = 256
+	DefaultOutputBytes   = 16 << 10
+	DefaultResultBytes   = 8 << 20
 )
 
 const pageSize = 64 << 10
@@ -154,15 +163,16 @@ const pageSize = 64 << 10
 // or returns the limits with those that are zero taken from another set.
 func (l Limits) or(other Limits) Limits {
 	return Limits{
-		MemoryBytes:  cmp.Or(l.MemoryBytes, other.MemoryBytes),
-		Fuel:         cmp.Or(l.Fuel, other.Fuel),
-		StackBytes:   cmp.Or(l.StackBytes, other.StackBytes),
-		Timeout:      cmp.Or(l.Timeout, other.Timeout),
-		BuildTimeout: cmp.Or(l.BuildTimeout, other.BuildTimeout),
-		Compile:      cmp.Or(l.Compile, other.Compile),
-		Instances:    cmp.Or(l.Instances, other.Instances),
-		OutputBytes:  cmp.Or(l.OutputBytes, other.OutputBytes),
-		ResultBytes:  cmp.Or(l.ResultBytes, other.ResultBytes),
+		MemoryBytes:   cmp.Or(l.MemoryBytes, other.MemoryBytes),
+		Fuel:          cmp.Or(l.Fuel, other.Fuel),
+		StackBytes:    cmp.Or(l.StackBytes, other.StackBytes),
+		Timeout:       cmp.Or(l.Timeout, other.Timeout),
+		BuildTimeout:  cmp.Or(l.BuildTimeout, other.BuildTimeout),
+		Compile:       cmp.Or(l.Compile, other.Compile),
+		Instances:     cmp.Or(l.Instances, other.Instances),
+		HeldInstances: cmp.Or(l.HeldInstances, other.HeldInstances),
+		OutputBytes:   cmp.Or(l.OutputBytes, other.OutputBytes),
+		ResultBytes:   cmp.Or(l.ResultBytes, other.ResultBytes),
 	}
 }
 
@@ -172,14 +182,15 @@ const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
 	l = l.or(Limits{
-		MemoryBytes:  DefaultMemoryBytes,
-		Fuel:         DefaultFuel,
-		StackBytes:   DefaultStackBytes,
-		Timeout:      DefaultTimeout,
-		BuildTimeout: DefaultBuildTimeout,
-		Instances:    runtime.GOMAXPROCS(0),
-		OutputBytes:  DefaultOutputBytes,
-		ResultBytes:  DefaultResultBytes,
+		MemoryBytes:   DefaultMemoryBytes,
+		Fuel:          DefaultFuel,
+		StackBytes:    DefaultStackBytes,
+		Timeout:       DefaultTimeout,
+		BuildTimeout:  DefaultBuildTimeout,
+		Instances:     runtime.GOMAXPROCS(0),
+		HeldInstances: DefaultHeldInstances,
+		OutputBytes:   DefaultOutputBytes,
+		ResultBytes:   DefaultResultBytes,
 	})
 	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
 	return l
@@ -207,6 +218,7 @@ func (l Limits) check(what string) (errs []error) {
 		{"buildTimeout", l.BuildTimeout, l.BuildTimeout < 0},
 		{"compile", l.Compile, l.Compile < 0},
 		{"instances", l.Instances, l.Instances < 0},
+		{"heldInstances", l.HeldInstances, l.HeldInstances < 0},
 		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
 	} {
@@ -236,6 +248,11 @@ func (c *Config) validate() error {
 	if c.SHA256 != "" {
 		if digest, err := hex.DecodeString(c.SHA256); err != nil || len(digest) != 32 {
 			errs = append(errs, fmt.Errorf("sha256 %q is not 64 hexadecimal digits", c.SHA256))
+		}
+	}
+	for i, arg := range c.Args {
+		if strings.ContainsRune(arg, 0) {
+			errs = append(errs, fmt.Errorf("args[%d] is %q, which has a NUL", i, arg))
 		}
 	}
 	errs = append(errs, c.Limits.check("limits")...)

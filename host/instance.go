@@ -20,8 +20,10 @@ import (
 type Instance struct {
 	plugin  *Plugin
 	version *version
-	// slot is where the instance is while it is idle.
+	// slot is where the instance is while it is idle, hold what keeps it, nil if it is
+	// the pool's.
 	slot *slot
+	hold *Hold
 	// gone says that the pool has it no more. It belongs to the pool's mutex.
 	gone   bool
 	module api.Module
@@ -245,7 +247,7 @@ func (i *Instance) start(ctx context.Context) error {
 // FuelUsed returns how much fuel the last call took.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
-// Release gives the instance back. One whose guest trapped begins anew from the
+// Release gives the instance back, to the [Hold] that it is of if it is one's. One whose guest trapped begins anew from the
 // snapshot, or is closed if it cannot. Neither the instance nor bytes that it lent must
 // be used afterwards.
 func (i *Instance) Release() {
@@ -257,10 +259,18 @@ func (i *Instance) Release() {
 		}
 		if !restored {
 			v.discard(i)
-			v.pool.lose(i)
+			if i.hold != nil {
+				i.hold.giveBack(false)
+			} else {
+				v.pool.lose(i)
+			}
 			return
 		}
 		i.renew()
+	}
+	if i.hold != nil {
+		i.hold.giveBack(true)
+		return
 	}
 	v.pool.put(i)
 }

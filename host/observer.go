@@ -106,6 +106,8 @@ type Stats struct {
 	// Instances is how many there are, Idle how many of them serve no call,
 	// Limit how many there may be, Waiting how many callers wait for one.
 	Instances, Idle, Limit, Waiting int
+	// Held is how many instances are held beside, see [Hold].
+	Held int
 	// Retired is how many old versions still serve calls that began on them.
 	Retired int
 	// MemoryBytes is the linear memory of a new instance, in bytes.
@@ -123,6 +125,7 @@ func (p *Plugin) Stats() Stats {
 	}
 	v.pool.mu.Lock()
 	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)+len(v.pool.faithful)
+	s.Held = len(v.pool.holds)
 	v.pool.mu.Unlock()
 	p.mu.Lock()
 	s.Retired = len(p.retired)

@@ -98,10 +98,15 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 			err = nil // It was replaced in between.
 		}
 	}
+	p.refused(ctx, err)
+	return nil, err
+}
+
+// refused tells the observer of a caller that got no instance.
+func (p *Plugin) refused(ctx context.Context, err error) {
 	if p.cfg.Observer != nil {
 		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
 	}
-	return nil, err
 }
 
 // acquire takes an instance of the version. It makes one if none is idle and the limit

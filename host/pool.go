@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,9 +39,11 @@ type pool struct {
 	// faithful are the callers that wait for one instance, and get no other.
 	faithful []faithful
 	closed   bool
+	// holds are those that have an instance beside count, or will.
+	holds map[*Hold]struct{}
 	// discard closes an instance that came back too late to be used.
 	discard func(*Instance)
-	// drained is closed when the pool is closed and the last instance is gone.
+	// drained is closed when the pool is closed and the last instance and hold are gone.
 	drained chan struct{}
 }
 
@@ -68,7 +71,7 @@ func (s *slot) take() *Instance {
 }
 
 func newPool(limit int, guarded bool, discard func(*Instance)) *pool {
-	p := &pool{slots: make([]slot, limit), guarded: guarded, discard: discard, drained: make(chan struct{})}
+	p := &pool{slots: make([]slot, limit), guarded: guarded, discard: discard, holds: map[*Hold]struct{}{}, drained: make(chan struct{})}
 	p.last.Store(&p.slots[0])
 	return p
 }
@@ -366,14 +369,68 @@ func (p *pool) forget() {
 	p.checkDrained()
 }
 
-// close ends the pool: it discards the idle instances, turns the waiters away
-// and leaves the instances in use to their callers. drained is closed after the
-// last of them came back.
-func (p *pool) close() {
+// hold counts a hold, of which there may be limit.
+func (p *pool) hold(h *Hold, limit int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
+		return ErrClosed
+	}
+	if len(p.holds) >= limit {
+		return fmt.Errorf("%w: limits.heldInstances allows %d, and all are held", ErrSaturated, limit)
+	}
+	p.holds[h] = struct{}{}
+	return nil
+}
+
+// lend takes an idle instance out of the pool for a hold, nil if there is none or
+// others wait for it.
+func (p *pool) lend() *Instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.waiters) > 0 {
+		return nil
+	}
+	inst := p.take()
+	if inst != nil {
+		p.count--
+	}
+	return inst
+}
+
+// endHold ends a hold. Its instance, which may be nil, goes to the pool if there is
+// room, and is gone otherwise.
+func (p *pool) endHold(h *Hold, inst *Instance) {
+	p.mu.Lock()
+	delete(p.holds, h)
+	if inst != nil && !p.closed && p.count < len(p.slots) {
+		p.count++
+		p.mu.Unlock()
+		p.put(inst)
 		return
+	}
+	defer p.mu.Unlock()
+	if inst != nil {
+		p.discard(inst)
+	}
+	p.checkDrained()
+}
+
+// close ends the pool: it discards the idle instances and those that are held, turns
+// the waiters away and leaves the instances in use to their callers. drained is closed
+// after the last of them came back.
+func (p *pool) close() {
+	for h := range p.shut() {
+		h.Release()
+	}
+}
+
+// shut does what close does but for the holds, and returns these.
+func (p *pool) shut() map[*Hold]struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
 	}
 	p.closed = true
 	p.rare.Add(1) // For ever.
@@ -386,6 +443,7 @@ func (p *pool) close() {
 	}
 	p.release(func(faithful) bool { return true })
 	p.checkDrained()
+	return maps.Clone(p.holds)
 }
 
 func (p *pool) popWaiter() chan *Instance {
@@ -399,7 +457,7 @@ func (p *pool) popWaiter() chan *Instance {
 }
 
 func (p *pool) checkDrained() {
-	if p.closed && p.count == 0 {
+	if p.closed && p.count == 0 && len(p.holds) == 0 {
 		close(p.drained)
 	}
 }

@@ -3,11 +3,14 @@ package host
 import "encoding/binary"
 
 // What a program sees of the world: its arguments, its standard input and its
-// standard output. A guest that is no program has its name and nothing else.
+// standard output. A guest that is no program has Config.Args and nothing else.
 
 func (i *Instance) args() []string {
 	if i.program.running {
 		return i.program.args
+	}
+	if args := i.plugin.cfg.Args; len(args) > 0 {
+		return args
 	}
 	return []string{i.plugin.cfg.Name} // Go code that looks at os.Args[0] must find it.
 }

@@ -17,12 +17,15 @@ import (
 // Reserve implements fwk.ReservePlugin.
 func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	p := e.plugin
-	if !p.functions.Has(abi.Reserve) {
+	if !p.functions.Has(abi.Reserve) && !p.peer {
 		return nil
 	}
 	c, err := p.cycleOf(state, pod)
 	if err != nil {
 		return fwk.AsStatus(err)
+	}
+	if p.settle(c); !p.functions.Has(abi.Reserve) {
+		return nil
 	}
 	object, err := p.objects.Pod(pod)
 	if err != nil {
@@ -34,13 +37,15 @@ func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev
 // Unreserve implements fwk.ReservePlugin. There is nobody to tell of a failure:
 // it is logged.
 func (e *extensions) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	if e.plugin.functions.Has(abi.Unreserve) {
-		e.plugin.informed(abi.Unreserve, state, pod, nodeName)
-	}
+	e.plugin.informed(abi.Unreserve, state, pod, nodeName)
 }
 
-// informed runs a function without a result.
+// informed runs a function without a result, with which a cycle is over.
 func (p *plugin) informed(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	defer p.part(state, pod)
+	if !p.functions.Has(f) {
+		return
+	}
 	c, err := p.cycleOf(state, pod)
 	if err == nil {
 		err = p.tell(c, f, pod, nodeName)

@@ -32,6 +32,8 @@ type cycle struct {
 	// effort is that of the cycle and its clones, nil if the guest need not be shown
 	// anything of a cycle.
 	effort *effort
+	// peer is nil unless the guest is of package peer.
+	peer *peerCycle
 }
 
 // history is the calls that a guest must have seen before it can go on with a
@@ -74,8 +76,12 @@ const (
 // several goroutines.
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
-	h.shared.Store(true)
 	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state, clone: true, effort: c.effort}
+	if c.peer != nil {
+		clone.peer, h = c.peer.clone(h)
+	} else {
+		h.shared.Store(true)
+	}
 	clone.history.Store(h)
 	return clone
 }
@@ -128,6 +134,9 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 		c.effort = &effort{}
 	}
 	c.state = p.newState()
+	if p.peer {
+		c.peer = &peerCycle{refs: &p.cycles}
+	}
 	c.history.Store(&history{ref: p.cycles.next(false), shared: new(atomic.Bool)})
 	return c, nil
 }
@@ -136,11 +145,14 @@ func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
 // the plugin's PreFilter, it begins the cycle: a guest that has one has seen it
 // before anything else all the same.
 func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
-	if state != nil {
-		if data, err := state.Read(p.key); err == nil {
-			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
-				return c, nil
-			}
+	if c := p.begun(state, pod); c != nil {
+		return c, nil
+	}
+	if p.peer {
+		p.peers.beginning.Lock()
+		defer p.peers.beginning.Unlock()
+		if c := p.begun(state, pod); c != nil {
+			return c, nil
 		}
 	}
 	c, err := p.newCycle(pod)
@@ -157,6 +169,18 @@ func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
 	return c, nil
 }
 
+// begun returns the cycle of a Pod that is in a state, nil if there is none.
+func (p *plugin) begun(state stateStore, pod *corev1.Pod) *cycle {
+	if state != nil {
+		if data, err := state.Read(p.key); err == nil {
+			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // samePod reports whether a and b are the same Pod: what is bound is a copy of
 // what was scheduled.
 func samePod(a, b *corev1.Pod) bool {
@@ -165,7 +189,7 @@ func samePod(a, b *corev1.Pod) bool {
 
 // newState returns the class of a state in which a cycle was never before.
 func (p *plugin) newState() class {
-	if p.each {
+	if p.each || p.peer {
 		return 0 // The same question may have two answers.
 	}
 	return p.memory.next()

@@ -18,5 +18,11 @@
 // [Plugin.Swap] replaces the module while the scheduler runs. A scheduling cycle
 // ends on the module that it began on.
 //
-// Guests that were made for kube-scheduler-wasm-extension run unmodified.
+// Guests that were made for kube-scheduler-wasm-extension run unmodified. They may keep
+// anything in memory from one extension point to the next, as in their own host: one
+// instance serves a scheduling cycle, one call after the other, and a Pod that is being
+// bound has one of its own, from Reserve to PostBind or Unreserve. As there, such a plugin
+// must be enabled by multiPoint. Args.GuestConfig, Args.Args and Args.LogSeverity are its
+// host's settings of the same names, and Args.HeldInstances bounds how many Pods may be
+// bound at a time.
 package sched

@@ -472,6 +472,13 @@ func TestPostFilter(t *testing.T) {
 	if diff := cmp.Diff(want, result); diff != "" || !status.IsSuccess() {
 		t.Errorf("%s (-want +got):\n%s", text(status), diff)
 	}
+	// A nomination goes, though there is no other node.
+	pod = noted("r", "withdraw", "yes")
+	result, status = w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), w.start(pod), pod, m)
+	want = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
+	if diff := cmp.Diff(want, result); diff != "" || text(status) != "Unschedulable: nowhere" {
+		t.Errorf("%s (-want +got):\n%s", text(status), diff)
+	}
 }
 
 func TestWaitingPodsAndEvents(t *testing.T) {

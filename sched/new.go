@@ -47,12 +47,27 @@ type Args struct {
 	Follow bool `json:"follow,omitempty"`
 	// Config is the guest's own configuration, handed to it as JSON.
 	Config json.RawMessage `json:"config,omitempty"`
+	// GuestConfig is the same for a configuration that is no JSON: the guest gets the
+	// text as it is. Only one of the two may be set.
+	GuestConfig string `json:"guestConfig,omitempty"`
+	// Args are those of host.Config: what the guest finds in os.Args, the name first.
+	Args []string `json:"args,omitempty"`
+	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
+	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
+	// program does not take such a guest does not log either, whatever stands here; it
+	// asks once, when it starts.
+	LogSeverity int32 `json:"logSeverity,omitempty"`
 	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means what the
 	// options of New say, or the default. Instances is how many nodes are filtered
 	// or scored at the same time.
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	Fuel        int64  `json:"fuel,omitempty"`
 	Instances   int    `json:"instances,omitempty"`
+	// HeldInstances is that of host.Limits: how many Pods may be bound, or wait for that,
+	// at the same time, and one more that is scheduled, if the guest is one of
+	// kube-scheduler-wasm-extension. Each has an instance of its own from Reserve to
+	// PostBind or Unreserve. A Pod for which there is none is tried again later.
+	HeldInstances int `json:"heldInstances,omitempty"`
 	// Timeout and Compile are those of host.Limits, as in "100ms".
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 	Compile metav1.Duration `json:"compile,omitempty"`
@@ -157,7 +172,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode, severity: args.LogSeverity})
 		if err != nil {
 			return nil, err
 		}
@@ -187,12 +202,16 @@ func (a *Args) configure(cfg *host.Config) {
 		}
 	}
 	cfg.SHA256 = a.SHA256
-	cfg.Guest = a.Config
+	cfg.Guest, cfg.Args = a.Config, a.Args
+	if a.GuestConfig != "" {
+		cfg.Guest = []byte(a.GuestConfig)
+	}
 	cfg.Grants = a.Grants
 	l := &cfg.Limits
 	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
 	l.Compile = cmp.Or(a.Compile.Duration, l.Compile)
 	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
+	l.HeldInstances = cmp.Or(a.HeldInstances, l.HeldInstances)
 	if d := a.Disable; d != nil {
 		cfg.Disable = host.Disable{After: d.After, Ratio: d.Ratio, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
 	}
@@ -242,6 +261,8 @@ func (args *Args) validate(hasSource bool) error {
 	mistake(args.File == "" && args.URL == "" && !hasSource, "file is missing")
 	mistake(args.File != "" && args.URL != "", "file and url exclude one another")
 	mistake(hasSource && (args.File != "" || args.URL != ""), "the program has the module: file and url must be empty")
+	mistake(len(args.Config) > 0 && args.GuestConfig != "", "config and guestConfig exclude one another")
+	mistake(args.LogSeverity < 0 || args.LogSeverity > 3, "logSeverity is %d, want 0 to 3", args.LogSeverity)
 	mistake(args.Follow && args.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
 	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
 	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,

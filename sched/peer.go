@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +34,30 @@ func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 	}
 	c.nodeNames, c.nominated, c.normalized = i.peer.NodeNames, i.peer.Nominated, i.peer.Normalized
 	return peer.Result(f, result), nil
+}
+
+// peerFunctions returns the functions of the guest that are called, and what the scheduler
+// is offered.
+//
+// As in its own host a guest is refused that takes no part in the choice of a node or in
+// binding, and some functions are called beside another only; that combinations which it
+// has no type for are refused there is no rule.
+func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
+	has := peer.Functions(p.guest.Exports)
+	called, needed := peer.Called(has)
+	if called&peer.Alone == 0 {
+		return 0, 0, fmt.Errorf("the guest has %s, and none of %s, without which its own host refuses it, too", has, peer.Alone)
+	}
+	if lone := has &^ called; lone != 0 {
+		p.logger.Warn("functions of the guest are not called, as in its own host",
+			"plugin", p.guest.Name(), "functions", lone.String(), "since it has no", needed.String())
+	}
+	// When a cycle begins, when its Pod has a node, and when it is over.
+	offered = called | abi.MaskOf(abi.PreFilter)
+	if called&binds != 0 {
+		offered |= abi.MaskOf(abi.Reserve, abi.PostBind)
+	}
+	return called, offered, nil
 }
 
 // peerEvents are the cluster events of a guest of package peer.
@@ -82,27 +108,47 @@ func (s peerScheduler) EncodedPod(pod *corev1.Pod) (*codec.Object, error) {
 	return s.p.objects.Pod(pod)
 }
 
-func (s peerScheduler) Log(inst *host.Instance, isError bool, msg string, attributes ...any) {
-	level := slog.LevelInfo
-	if isError {
-		level = slog.LevelError
+// severityOf returns the least severity of package peer that a logger takes.
+func severityOf(logger *slog.Logger) int32 {
+	for severity, level := range levels {
+		if logger.Enabled(context.Background(), level) {
+			return int32(severity)
+		}
+	}
+	return int32(len(levels))
+}
+
+// levels are those of the severities info, warning and error.
+var levels = []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError}
+
+func (s peerScheduler) Severity() int32 { return s.p.peers.severity }
+
+func (s peerScheduler) Logs(severity int32) bool {
+	return severity >= s.p.peers.severity && severity < int32(len(levels)) && s.p.peers.logger.Enabled(context.Background(), levels[severity])
+}
+
+func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, texts []string) {
+	size := len(msg)
+	for _, text := range texts {
+		size += len(text)
 	}
 	// What a guest logs in a call is bounded, as in our own ABI.
-	c, limit := s.Call(inst), inst.Limits().OutputBytes
-	if c.Logged > limit {
+	if !inst.MayLog(size) {
 		return
 	}
-	for _, a := range attributes {
-		c.Logged += len(a.(string))
-	}
-	if c.Logged += len(msg) + 1; c.Logged > limit {
-		msg, attributes = "the guest logs more than limits.outputBytes in one call; the rest is dropped", nil
-	}
-	if len(attributes) > 0 {
+	attributes := [2]slog.Attr{slog.String("function", inst.Calling())}
+	if len(texts) > 0 {
 		// In a group, so that a guest cannot pass for another plugin.
-		attributes = []any{slog.Group("guest", attributes...)}
+		group := make([]slog.Attr, 0, (len(texts)+1)/2)
+		for ; len(texts) > 1; texts = texts[2:] {
+			group = append(group, slog.String(texts[0], texts[1]))
+		}
+		if len(texts) > 0 {
+			group = append(group, slog.String("!BADKEY", texts[0])) // As slog has it.
+		}
+		attributes[1] = slog.Attr{Key: "guest", Value: slog.GroupValue(group...)}
 	}
-	s.p.logger.Log(inst.Context(), level, msg, append([]any{"plugin", inst.Plugin().Name(), "function", inst.Calling()}, attributes...)...)
+	s.p.peers.logger.LogAttrs(inst.Context(), levels[severity], msg, attributes[:]...)
 }
 
 func (s peerScheduler) Report(inst *host.Instance, e *schedpb.Event) {

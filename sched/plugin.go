@@ -57,6 +57,8 @@ type options struct {
 	// sign is Args.SignByProjection, remember Args.RememberByProjection, each
 	// Args.AskAboutEachNode.
 	sign, remember, each bool
+	// severity is Args.LogSeverity.
+	severity int32
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
@@ -82,6 +84,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.reads.logger = p.logger.With("plugin", cfg.Name)
+	p.peers.logger, p.peers.severity = p.reads.logger, max(opts.severity, severityOf(p.logger))
 	if p.each {
 		p.reads.everything()
 	}
@@ -98,10 +101,15 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		return nil, err
 	}
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
-	if p.peer = guest.Dialect() != ""; p.peer {
-		p.functions = peer.Functions(guest.Exports)
-	}
 	offered := p.functions
+	if p.peer = guest.Dialect() != ""; p.peer {
+		p.functions, offered, err = p.peerFunctions()
+	} else if opts.severity != 0 {
+		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
+	}
 	if p.sign {
 		offered |= abi.MaskOf(abi.SignPod)
 	}
@@ -117,9 +125,10 @@ type plugin struct {
 	guest *host.Plugin
 	// functions are those of the guest, in every dialect.
 	functions abi.Mask
-	// peer says that the guest is of package peer.
-	peer bool
-	// instances is how many there may be.
+	// peer says that the guest is of package peer, and peers is of it alone.
+	peer  bool
+	peers peerCycles
+	// instances is how many there may be, without those that are held.
 	instances int
 	config    []byte
 	handle    fwk.Handle
@@ -185,7 +194,11 @@ func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Re
 
 // acquire takes an instance that has seen the first n steps of h.
 func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, home, err := p.instanceOf(c)
+	inst, err := p.held(c, phase)
+	var home *home
+	if inst == nil && err == nil {
+		inst, home, err = p.instanceOf(c)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -101,7 +101,13 @@ func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *co
 	var result *fwk.PostFilterResult
 	status := p.inCycle(abi.PostFilter, scheduling, state, pod, fwk.NewStatus(fwk.Unschedulable), call{statuses: statuses}, func(i *instance, packed uint64) *fwk.Status {
 		mode, code := abi.Unpack(packed)
-		if abi.Code(int32(code)) != abi.Success || fwk.NominatingMode(mode) != fwk.ModeOverride && i.call.nominated == "" {
+		// The framework takes a nomination of one that found no node, too.
+		switch abi.Code(int32(code)) {
+		case abi.Success, abi.Unschedulable, abi.UnschedulableAndUnresolvable:
+		default:
+			return nil
+		}
+		if fwk.NominatingMode(mode) != fwk.ModeOverride && i.call.nominated == "" {
 			return nil
 		}
 		result = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{
@@ -266,6 +272,9 @@ func (p *plugin) inCycle(f abi.Function, phase phase, state fwk.CycleState, pod 
 	c, err := p.cycleOf(state, pod)
 	if err != nil {
 		return fwk.AsStatus(err)
+	}
+	if settles.Has(f) {
+		p.settle(c)
 	}
 	object := c.pod
 	if pod != c.of {

@@ -24,6 +24,7 @@
 //	kubewasm_plugin_info                   plugin, digest             1; the module that serves
 //	kubewasm_plugin_instances              plugin                     instances that there are
 //	kubewasm_plugin_instances_idle         plugin                     those of them that serve no call
+//	kubewasm_plugin_instances_held         plugin                     those that are held from call to call, beside the others
 //	kubewasm_plugin_instances_limit        plugin                     how many there may be
 //	kubewasm_plugin_waiting_callers        plugin                     callers that wait for one
 //	kubewasm_plugin_retired_versions       plugin                     replaced versions that still serve calls
@@ -57,7 +58,7 @@
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 43
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 44
 // series, and 28 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.

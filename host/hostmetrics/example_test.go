@@ -67,6 +67,7 @@ func Example() {
 	// kubewasm_calls_total{function="filter",plugin="odd",result="timeout"} 0
 	// kubewasm_calls_total{function="filter",plugin="odd",result="trap"} 0
 	// kubewasm_plugin_instances{plugin="odd"} 1
+	// kubewasm_plugin_instances_held{plugin="odd"} 0
 	// kubewasm_plugin_instances_idle{plugin="odd"} 1
 	// kubewasm_plugin_instances_limit{plugin="odd"} 4
 }

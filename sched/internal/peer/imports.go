@@ -40,18 +40,9 @@ func (e *environment) imports(first bool) []host.Import {
 	}
 	list := []host.Import{
 		host.GuestReads(abi.ModuleObjects, "nodeList", e.nodeList),
-		{Module: moduleLog, Name: "log", Params: i32s(3), Func: func(inst *host.Instance, stack []uint64) {
-			e.Log(inst, stack[0] == 2, string(inst.Read(uint32(stack[1]), uint32(stack[2]))))
-		}},
-		{Module: moduleLog, Name: "logs", Params: i32s(5), Func: func(inst *host.Instance, stack []uint64) {
-			msg := string(inst.Read(uint32(stack[1]), uint32(stack[2])))
-			var attributes []any
-			for _, s := range texts(inst.Read(uint32(stack[3]), uint32(stack[4]))) {
-				attributes = append(attributes, s)
-			}
-			e.Log(inst, stack[0] == 2, msg, attributes...)
-		}},
-		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = 0 }},
+		{Module: moduleLog, Name: "log", Params: i32s(3), Func: e.log(false)},
+		{Module: moduleLog, Name: "logs", Params: i32s(5), Func: e.log(true)},
+		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = uint64(uint32(e.Severity())) }},
 		reads("get_config", func(*host.Instance, *Call) []byte { return e.Config() }),
 		reads("currentPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Pod) }),
 		reads("targetPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Target) }),
@@ -122,6 +113,22 @@ func (e *environment) imports(first bool) []host.Import {
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		},
 	})
+}
+
+// log returns the function that logs a message, with keys and values or without. Its text
+// ends with a line break, as that of klog.Info does.
+func (e *environment) log(values bool) func(*host.Instance, []uint64) {
+	return func(inst *host.Instance, stack []uint64) {
+		severity := int32(uint32(stack[0]))
+		msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
+		var kvs []byte
+		if values {
+			kvs = inst.Read(uint32(stack[3]), uint32(stack[4]))
+		}
+		if e.Logs(severity) {
+			e.Log(inst, severity, strings.TrimSuffix(string(msg), "\n"), texts(kvs))
+		}
+	}
 }
 
 func i32s(n int) []abi.ValueType {

@@ -60,6 +60,29 @@ func Functions(has func(export int) bool) (mask abi.Mask) {
 	return mask
 }
 
+// Alone are the functions of which its own host asks one at least.
+var Alone = abi.MaskOf(abi.PreFilter, abi.Filter, abi.Score, abi.Reserve, abi.Unreserve, abi.Permit, abi.Bind)
+
+// companions are the functions that its own host calls only if the guest has another.
+var companions = []struct{ functions, needed abi.Mask }{
+	{abi.MaskOf(abi.PostFilter), abi.MaskOf(abi.Filter)},
+	{abi.MaskOf(abi.PreScore, abi.NormalizeScore), abi.MaskOf(abi.Score)},
+	{abi.MaskOf(abi.PreBind, abi.PostBind), abi.MaskOf(abi.Bind)},
+}
+
+// Called returns those of a guest's functions that its own host calls, and what is
+// missing for the others.
+func Called(has abi.Mask) (called, missing abi.Mask) {
+	called = has
+	for _, c := range companions {
+		if has&c.functions != 0 && has&c.needed == 0 {
+			called &^= c.functions
+			missing |= c.needed
+		}
+	}
+	return called, missing
+}
+
 // Export returns the index of the export of a function, -1 if there is none.
 func Export(f abi.Function) int {
 	for n, e := range exports {
@@ -96,8 +119,6 @@ type Call struct {
 	Nominated  string
 	Events     []Event
 	Normalized []int64
-	// Logged counts the bytes that the guest has logged.
-	Logged int
 }
 
 // Event is a cluster event.
@@ -122,8 +143,15 @@ type Scheduler interface {
 	EncodedNode(node *corev1.Node) (*codec.Object, error)
 	// EncodedPod returns a Pod as protobuf.
 	EncodedPod(pod *corev1.Pod) (*codec.Object, error)
-	// Log logs a message with texts, keys and values in turn.
-	Log(inst *host.Instance, isError bool, msg string, attributes ...any)
+	// Severity is what guests log at least: 0 for information, 1 for warnings, 2 for
+	// errors, 3 for nothing.
+	Severity() int32
+	// Logs reports whether anything is done with a message of a severity, which may be any
+	// number.
+	Logs(severity int32) bool
+	// Log logs a message of a severity for which Logs is true, with texts, keys and
+	// values in turn.
+	Log(inst *host.Instance, severity int32, msg string, texts []string)
 	// Report reports an event.
 	Report(inst *host.Instance, e *schedpb.Event)
 	// Handle is that of the scheduler; nil if there is none.

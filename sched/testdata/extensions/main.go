@@ -169,6 +169,9 @@ func (plugin) PostFilter(state sched.CycleState, pod core.Pod, statuses sched.No
 	if name := note(pod, "nominate"); name != "" {
 		return &sched.PostFilterResult{NominatedNodeName: name}, nil
 	}
+	if note(pod, "withdraw") != "" {
+		return &sched.PostFilterResult{}, sched.Unschedulable("nowhere")
+	}
 	return nil, sched.Unschedulable(b.String())
 }
 

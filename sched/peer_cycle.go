@@ -1,0 +1,168 @@
+package sched
+
+import (
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// A guest of package peer may keep anything from one extension point to the next: its
+// host has one instance for all scheduling cycles, which come one after the other, and
+// gives it to the Pod at Permit, until the Pod is bound or not. So here each function
+// of a cycle runs on the instance that is held for it, and what a list of steps does not
+// have, such as what Filter left, is there. What has no instance of its own is shown the
+// steps, as in our own ABI: the copies of a cycle in which preemption tries out which
+// Pods to remove, and what is told of a cycle that is over.
+
+// peerCycle is what a cycle of such a guest has beside. plugin.peers guards it.
+type peerCycle struct {
+	refs *cycleCounter
+	// copied says that it began as a copy of another, which has the instance.
+	copied bool
+	// settled says that its Pod has a node, so no other cycle may have its instance.
+	settled bool
+	// hold is that of its instance, nil before its next call if it is not settled.
+	hold *host.Hold
+}
+
+// peerCycles is what a plugin with such a guest has beside.
+type peerCycles struct {
+	mu sync.Mutex
+	// hold is on the instance of the cycle that has no node for its Pod yet, nil if
+	// there is none, and served the cycle that it served last.
+	hold   *host.Hold
+	served *peerCycle
+
+	// beginning is held while a cycle begins without PreFilter.
+	beginning sync.Mutex
+
+	// logger is the plugin's with its name, and severity what guests log at least.
+	logger   *slog.Logger
+	severity int32
+}
+
+// binds are the functions that may run when the next cycle has begun.
+var binds = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBind, abi.Bind, abi.PostBind)
+
+// settles are those by which a Pod has a node.
+var settles = abi.MaskOf(abi.Reserve, abi.Permit, abi.PreBind, abi.Bind)
+
+// held takes the instance that is held for a cycle. It is nil if there is none, which is
+// no error.
+func (p *plugin) held(c *cycle, phase phase) (*host.Instance, error) {
+	for c.peer != nil {
+		hold, err := p.holdOf(c, phase)
+		if hold == nil || err != nil {
+			return nil, err
+		}
+		inst, err := hold.Acquire(p.ctx)
+		if err != nil {
+			return nil, err
+		}
+		// Another call may have waited for it, by which it has become another's.
+		if p.serves(hold, c.peer) {
+			return inst, nil
+		}
+		inst.Release()
+	}
+	return nil, nil
+}
+
+// holdOf returns the hold that serves a cycle, and makes it if need be.
+func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
+	p.peers.mu.Lock()
+	defer p.peers.mu.Unlock()
+	k := c.peer
+	switch {
+	case k.hold != nil:
+		return k.hold, nil
+	case k.settled:
+		hold, err := c.pinned.pin.Hold()
+		if err == nil {
+			c.keep(hold)
+		}
+		return hold, err
+	case k.copied || phase == binding:
+		return nil, nil
+	}
+	if p.peers.hold != nil && p.peers.hold.Holds(c.pinned.pin) {
+		return p.peers.hold, nil
+	}
+	hold, err := c.pinned.pin.Hold()
+	if err != nil {
+		return nil, err
+	}
+	if p.peers.hold != nil {
+		p.peers.hold.Release() // It is of the version before a swap.
+	}
+	p.peers.hold, p.peers.served = hold, nil
+	return hold, nil
+}
+
+// keep makes a hold the cycle's own. Nobody tells a plugin in every case that a cycle
+// is over, so the hold ends with it at the latest.
+func (c *cycle) keep(hold *host.Hold) {
+	c.peer.hold = hold
+	runtime.AddCleanup(c, (*host.Hold).Release, hold)
+}
+
+// serves notes that a hold serves a cycle, and reports whether it still does.
+func (p *plugin) serves(hold *host.Hold, k *peerCycle) bool {
+	p.peers.mu.Lock()
+	defer p.peers.mu.Unlock()
+	if k.hold == hold {
+		return true
+	}
+	if k.settled || p.peers.hold != hold {
+		return false
+	}
+	p.peers.served = k
+	return true
+}
+
+// settle notes that the Pod of a cycle has a node: the instance that has served the cycle
+// is its own from now on.
+func (p *plugin) settle(c *cycle) {
+	if c.peer == nil {
+		return
+	}
+	p.peers.mu.Lock()
+	defer p.peers.mu.Unlock()
+	if c.peer.settled {
+		return
+	}
+	c.peer.settled = true
+	if p.peers.served == c.peer && p.peers.hold != nil {
+		c.keep(p.peers.hold)
+		p.peers.hold, p.peers.served = nil, nil
+	}
+}
+
+// part ends what settle began: the Pod of the state is bound, or not to be.
+func (p *plugin) part(state stateStore, pod *corev1.Pod) {
+	c := p.begun(state, pod)
+	if c == nil || c.peer == nil {
+		return
+	}
+	p.peers.mu.Lock()
+	hold := c.peer.hold
+	c.peer.settled, c.peer.hold = false, nil
+	p.peers.mu.Unlock()
+	if hold != nil {
+		hold.Release()
+	}
+}
+
+// clone returns what a copy of a cycle has. It has another ref from the beginning, since
+// the instance of the one must not be taken for one of the other.
+func (k *peerCycle) clone(h *history) (*peerCycle, *history) {
+	return &peerCycle{refs: k.refs, copied: true},
+		&history{ref: k.refs.next(true), steps: slices.Clip(h.steps), shared: new(atomic.Bool)}
+}
