@@ -9,6 +9,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,6 +194,62 @@ func (e *Enforcer) Version() Version { return e.applier.version }
 // Exists reports whether a cgroup is there.
 func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) }
 
+// Others returns those of some resources that a cgroup has otherwise, nil if there
+// are none. What cannot be compared, as if the cgroup is not there, is not among
+// them.
+func (e *Enforcer) Others(cgroup string, r *hookpb.Resources) *hookpb.Resources {
+	p := e.applier.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
+	defer p.close()
+	var fields Fields
+	for _, s := range p.steps {
+		fields |= s.setting.field
+	}
+	for _, err := range p.errs {
+		_, field, _ := whose(err)
+		fields &^= field
+	}
+	return fields.selectResources(r)
+}
+
+// Limits returns the quota, the period and the memory limit that a cgroup has, nil for
+// those that cannot be read.
+func (e *Enforcer) Limits(cgroup string) *hookpb.Resources {
+	r := new(hookpb.Resources)
+	read := func(file string) (string, bool) {
+		controller, _, _ := strings.Cut(file, ".")
+		dir, err := e.applier.openDirectory(controller, cgroup)
+		if err != nil {
+			return "", false
+		}
+		defer dir.close()
+		text, err := dir.read(file)
+		return strings.TrimSpace(text), err == nil
+	}
+	memory := "memory.max"
+	if e.applier.version == V2 {
+		if text, ok := read("cpu.max"); ok {
+			if quota, period, ok := parseCPUMax(text); ok {
+				r.CFSQuotaUS, r.CFSPeriodUS = &quota, &period
+			}
+		}
+	} else {
+		memory = "memory.limit_in_bytes"
+		for file, into := range map[string]**int64{"cpu.cfs_quota_us": &r.CFSQuotaUS, "cpu.cfs_period_us": &r.CFSPeriodUS} {
+			if text, ok := read(file); ok {
+				if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+					*into = &n
+				}
+			}
+		}
+	}
+	if text, ok := read(memory); ok {
+		if n, ok := parseBytes(text); ok {
+			r.MemoryLimitBytes = &n
+		}
+	}
+	return r
+}
+
 // Close closes the files that are open.
 func (e *Enforcer) Close() {
 	e.mu.Lock()
@@ -249,12 +306,15 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 }
 
 // Prune drops from the state the cgroups that keep does not want and that are not
-// there, with their pods; it returns the UIDs of the pods of which nothing is left.
-// A runtime that was restarted does not tell of the end of each pod.
+// there, with their pods, and what is known of those; it returns the UIDs of the pods
+// of which nothing is left. A runtime that was restarted does not tell of the end of
+// each pod.
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
+	there := func(cgroup string) bool { return keep(cgroup) || e.Exists(cgroup) }
+	pods = e.state.forgetGone(there)
 	left := map[string]bool{}
 	for _, d := range e.state.All() {
-		if keep(d.Cgroup) || e.Exists(d.Cgroup) {
+		if there(d.Cgroup) {
 			left[d.PodUID] = true
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -148,6 +149,16 @@ type plugin struct {
 	// source is where the module comes from; pinned says that it cannot change.
 	source host.Source
 	pinned bool
+	// lacks are what a running mode does not know.
+	lacks atomic.Pointer[lack]
+}
+
+// lack is what a running mode does not know of containers.
+type lack struct {
+	mode   string
+	fields []string
+	// rest is what travels to a plugin that does not declare what it reads.
+	rest hookpb.Projection
 }
 
 // wants reports whether the plugin is asked about the request.
@@ -330,8 +341,11 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
 	probe := module.Probe
 	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		_, decides, err := declared(inst)
+		reads, decides, err := declared(inst)
 		if err != nil {
+			return err
+		}
+		if err := p.checkLacks(&reads); err != nil {
 			return err
 		}
 		if p.audit == nil {
@@ -384,7 +398,67 @@ func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
 		projection, _, _ := declared(inst)
 		x.projection = &projection
 	}
+	if l := p.lacks.Load(); l != nil && !x.projection.Limited() {
+		return &l.rest
+	}
 	return x.projection
+}
+
+// Lack tells the engine what a running mode does not know of the containers that it
+// asks about, at the stage Reconcile: "container_annotations" or "container_envs". A
+// plugin that reads it would decide otherwise in that mode. So Lack returns an error
+// that names each plugin whose module, or whose configuration, says that it reads it,
+// and a version that does is not swapped in later. From a plugin that does not say what
+// it reads, the fields are withheld at every stage, which is logged.
+//
+// mode is for messages: "the standalone mode with a file". Plugins that are not asked
+// about containers, or not at that stage, are left alone. Call Lack once, before the
+// engine decides.
+func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
+	if _, err := hookpb.ParseProjection(fields); err != nil || len(fields) == 0 {
+		return err
+	}
+	var errs []error
+	for _, p := range e.plugins {
+		if !p.levels.has(hookpb.LevelContainer) || !p.stages.has(hookpb.Reconcile) {
+			continue
+		}
+		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookpb.Projection{}.Without(fields...)})
+		inst, err := p.Acquire(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		reads, _, _ := declared(inst) // The probe has seen that there is no error.
+		inst.Release()
+		if err := p.checkLacks(&reads); err != nil {
+			errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name(), err))
+		} else if p.projection == nil && !reads.Limited() && e.logger != nil {
+			e.logger.LogAttrs(ctx, slog.LevelWarn, "fields are withheld from a runtime hook that does not declare what it reads",
+				slog.String("plugin", p.Name()), slog.Any("fields", fields), slog.String("unknown to", mode))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkLacks reports what a plugin declares to read and a running mode does not know.
+func (p *plugin) checkLacks(reads *hookpb.Projection) error {
+	l := p.lacks.Load()
+	if l == nil {
+		return nil
+	}
+	if p.projection != nil {
+		reads = p.projection
+	}
+	if !reads.Limited() {
+		return nil
+	}
+	for _, field := range l.fields {
+		if reads.Reads(field) {
+			return fmt.Errorf("it reads %s, which %s does not know", field, l.mode)
+		}
+	}
+	return nil
 }
 
 // encoding is a request as it travels.

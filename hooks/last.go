@@ -13,7 +13,15 @@ type lastDecisions struct {
 	mu sync.Mutex
 	// pods are by UID, "" for the QoS classes; in each, containers by name, ""
 	// for the pod itself.
-	pods map[string]map[string][]byte
+	pods map[string]map[string]lastDecision
+}
+
+// lastDecision is the last one on a container or what else has a name.
+type lastDecision struct {
+	decision []byte
+	// container is the identifier of the container that it was about, empty if it had
+	// none yet: what replaces a container has its name.
+	container string
 }
 
 // subject names what a request is about, within a pod or the QoS classes. ok says
@@ -37,16 +45,18 @@ func (l *lastDecisions) put(req *hookpb.Request, decision []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pods == nil {
-		l.pods = map[string]map[string][]byte{}
+		l.pods = map[string]map[string]lastDecision{}
 	}
 	m := l.pods[pod]
 	if m == nil {
-		m = map[string][]byte{}
+		m = map[string]lastDecision{}
 		l.pods[pod] = m
 	}
-	if old, ok := m[name]; !ok || !bytes.Equal(old, decision) {
-		m[name] = bytes.Clone(decision)
+	old, ok := m[name]
+	if !ok || !bytes.Equal(old.decision, decision) {
+		old.decision = bytes.Clone(decision)
 	}
+	m[name] = lastDecision{old.decision, req.Container.ID}
 }
 
 func (l *lastDecisions) get(req *hookpb.Request) (decision []byte, ok bool) {
@@ -56,19 +66,21 @@ func (l *lastDecisions) get(req *hookpb.Request) (decision []byte, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	decision, ok = l.pods[pod][name]
-	return decision, ok
+	last, ok := l.pods[pod][name]
+	return last.decision, ok
 }
 
-// forget drops a pod, or one container of it.
-func (l *lastDecisions) forget(pod, name string) {
+// forget drops a pod, or one container of it: not the one that has replaced it.
+func (l *lastDecisions) forget(pod, name, container string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if name != "" {
-		delete(l.pods[pod], name)
+	if name == "" {
+		delete(l.pods, pod)
 		return
 	}
-	delete(l.pods, pod)
+	if container == "" || l.pods[pod][name].container == container {
+		delete(l.pods[pod], name)
+	}
 }
 
 // forgets reports whether what the request is about is over at the stage.
@@ -83,7 +95,7 @@ func forgets(stage hookpb.Stage) bool {
 func (e *Engine) forget(req *hookpb.Request) {
 	if pod, name, ok := subject(req); ok && pod != "" {
 		for _, p := range e.plugins {
-			p.last.forget(pod, name)
+			p.last.forget(pod, name, req.Container.ID)
 		}
 	}
 }
@@ -95,6 +107,6 @@ func (e *Engine) Forget(podUID string) {
 		return // Those are of the classes.
 	}
 	for _, p := range e.plugins {
-		p.last.forget(podUID, "")
+		p.last.forget(podUID, "", "")
 	}
 }

@@ -193,6 +193,20 @@ func (l Layout) CheckPod(pod hookpb.PodMeta, cgroup string) (hookpb.QOSClass, er
 	return 0, e
 }
 
+// FindPod returns the cgroup of the pod with a UID, whatever its QoS class: the one
+// that exists of those that the kubelet may make for it. It is empty if there is none.
+func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
+	if !isIdentifier(uid) {
+		return ""
+	}
+	for _, class := range [...]hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		if cgroup := l.Pod(class, uid); exists(cgroup) {
+			return cgroup
+		}
+	}
+	return ""
+}
+
 // CheckContainer checks that a cgroup can be that of a container in its pod's: it
 // lies right in that, and its name is the container's identifier, which a prefix
 // with a "-" and the suffix ".scope" may surround. Any other path is a

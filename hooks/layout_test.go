@@ -140,3 +140,14 @@ func FuzzCheckedCgroups(f *testing.F) {
 		}
 	})
 }
+
+func TestFindPod(t *testing.T) {
+	there := map[string]bool{"kubepods/burstable/podu1": true, "kubepods/podu2": true, "kubepods/besteffort/podu3": true, "kubepods/burstable/pod": true, "system.slice": true}
+	for uid, want := range map[string]string{
+		"u1": "kubepods/burstable/podu1", "u2": "kubepods/podu2", "u3": "kubepods/besteffort/podu3", "u4": "", "": "", "u4/../podu2": "", "../../../system.slice": "", "..": "",
+	} {
+		if got := (hooks.Layout{}).FindPod(uid, func(cgroup string) bool { return there[path.Clean(cgroup)] }); got != want {
+			t.Errorf("the cgroup of %q is %q, want %q", uid, got, want)
+		}
+	}
+}

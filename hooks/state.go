@@ -11,7 +11,8 @@ import (
 
 // State is the desired state of a node: what was decided last on each cgroup.
 // Each running mode puts its decisions there and an [Enforcer] brings them to
-// the cgroups, so the modes agree by construction.
+// the cgroups, so the modes agree by construction. Beside that it holds what the
+// modes know of pods and containers, see [Facts], so they ask the plugins the same.
 //
 // It lives in memory. After a restart it is made anew by asking the plugins
 // about what runs; they decide by the request alone, so they decide the same.
@@ -22,6 +23,9 @@ type State struct {
 	mu      sync.Mutex
 	cgroups map[string]*desired
 	version uint64
+	// facts are by the UIDs of pods and the identifiers of their containers, "" for
+	// the pod itself.
+	facts map[string]map[string]*Facts
 }
 
 // Desired is what a cgroup should have.
@@ -88,6 +92,19 @@ func (s *State) All() []Desired {
 	return all
 }
 
+// Pod returns the cgroups of a pod, sorted by path.
+func (s *State) Pod(uid string) (cgroups []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cgroup, d := range s.cgroups {
+		if uid != "" && d.PodUID == uid {
+			cgroups = append(cgroups, cgroup)
+		}
+	}
+	slices.Sort(cgroups)
+	return cgroups
+}
+
 // Len returns the number of cgroups.
 func (s *State) Len() int {
 	s.mu.Lock()
@@ -107,8 +124,9 @@ func (s *State) Remove(cgroup string) {
 	s.prune(func(d *Desired) bool { return d.Cgroup == cgroup || strings.HasPrefix(d.Cgroup, cgroup+"/") })
 }
 
-// RemovePod drops the cgroups of a pod.
+// RemovePod drops the cgroups of a pod, and what is known of it.
 func (s *State) RemovePod(uid string) {
+	s.Forget(Subject{PodUID: uid})
 	s.prune(func(d *Desired) bool { return uid != "" && d.PodUID == uid })
 }
 

@@ -532,3 +532,30 @@ func BenchmarkParseDecision(b *testing.B) {
 		}
 	})
 }
+
+func TestProjectionReads(t *testing.T) {
+	parse := func(names ...string) Projection {
+		p, err := ParseProjection(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	some := parse("pod", "container_envs[A]", "pod_labels")
+	for field, want := range map[string]bool{"pod": true, "pod_labels": true, "container_envs": true, "container": false, "container_annotations": false, "": false, "stage": false} {
+		if got := some.Reads(field); got != want {
+			t.Errorf("Reads(%q) is %t", field, got)
+		}
+		if all := parse(); all.Reads(field) != (field != "" && field != "stage") || all.Limited() {
+			t.Errorf("everything, Reads(%q) is %t", field, all.Reads(field))
+		}
+	}
+	rest := parse().Without("container_envs", "container_annotations")
+	if want := parse("pod", "container", "pod_labels", "pod_annotations", "cgroup_parent", "resources"); !rest.Equal(&want) || !rest.Limited() {
+		t.Errorf("got %+v, want %+v", rest, want)
+	}
+	less := some.Without("container_envs", "pod")
+	if want := parse("pod_labels"); !less.Equal(&want) || !some.Reads("container_envs") {
+		t.Errorf("got %+v, want %+v", less, want)
+	}
+}

@@ -77,6 +77,31 @@ func fieldNames() (names []string) {
 // has reports whether the field travels as a whole.
 func (p *Projection) has(n int) bool { return !p.limited || p.fields&(1<<n) != 0 }
 
+// Limited reports whether the projection leaves anything out.
+func (p *Projection) Limited() bool { return p.limited }
+
+// Reads reports whether a field of the request travels, or an entry of it.
+func (p *Projection) Reads(field string) bool {
+	n := slices.Index(projected[:], field)
+	return field != "" && n >= 0 && (p.has(n) || len(p.keys[n]) != 0)
+}
+
+// Without returns the projection without some fields.
+func (p Projection) Without(fields ...string) Projection {
+	for n, name := range projected {
+		switch {
+		case name == "":
+		case slices.Contains(fields, name):
+			p.keys[n] = nil
+			p.fields &^= 1 << n
+		case !p.limited:
+			p.fields |= 1 << n
+		}
+	}
+	p.limited = true
+	return p
+}
+
 // Equal reports whether the same bytes travel.
 func (p *Projection) Equal(q *Projection) bool {
 	if p.limited != q.limited || p.fields != q.fields {

@@ -503,6 +503,7 @@ const (
 	PreCreateContainer
 	PreStartContainer
 	PostStartContainer
+	// PreUpdateContainerResources is, at LevelPod, before a resize of the pod in place.
 	PreUpdateContainerResources
 	PostStopContainer
 	PostStopPodSandbox

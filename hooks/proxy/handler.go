@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,10 @@ type Config struct {
 	// carried is lost, which is logged. On cgroup v1 FieldUnified is taken out: a
 	// runtime that is told of one does not make the container (runc).
 	Carries hooks.Fields
+	// Echoes says that the transport's updates of a container have what the runtime
+	// was told last wherever the kubelet asks for nothing else, as those of
+	// Koordinator's runtime proxy do.
+	Echoes bool
 	// Layout says where the cgroups of QoS classes are.
 	Layout hooks.Layout
 	// Timeout is how long an answer may take: less than the runtime waits, which
@@ -47,21 +52,45 @@ type Handler struct {
 	reviews   sync.Mutex
 	reviewing sync.WaitGroup
 
+	// ended is closed when nothing is looked at again any more.
+	ended chan struct{}
+	end   func()
+
 	mu sync.Mutex
-	// containers are by the UID of the pod and their name.
-	containers map[string]map[string]container
+	// creations are by the UID of the pod.
+	creations map[string]map[created]creation
+	// looks are the pods whose cgroups are looked at again, by UID, with how often
+	// they were since the last event.
+	looks map[string]int
+	// blind are the updates, by the UID of the pod, that did not tell what is asked.
+	blind map[string]map[created]update
 	// refused counts the cgroups that were not what they were claimed to be.
 	refused atomic.Uint64
 }
 
-// container is what is known of a container from the time before it had a cgroup.
-type container struct {
-	// asked is what the kubelet asks for. Later events have what the runtime made
-	// of that and of our answer: a plugin that divides a quota would divide it
-	// again.
-	asked *hookpb.Resources
+// created names a container: by the runtime's identifier or, if the transport tells of
+// its creation before it has one, by its name.
+type created struct{ id, name string }
+
+func createdOf(c hookpb.ContainerMeta) created {
+	if c.ID != "" {
+		return created{id: c.ID}
+	}
+	return created{name: c.Name}
+}
+
+// update is an update of a container.
+type update struct {
+	req    *hookpb.Request
+	cgroup string
+}
+
+// creation is what is known of a container from the time before it had a cgroup.
+type creation struct {
 	// promised is what was decided and is not in the cgroup yet.
 	promised *hookpb.Resources
+	// facts are those of a container that has no identifier yet.
+	facts *hooks.Facts
 	// parent is the pod's cgroup.
 	parent string
 }
@@ -94,7 +123,12 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Enforcer.Version() == hooks.V1 {
 		cfg.Carries &^= hooks.FieldUnified
 	}
-	return &Handler{cfg: cfg, review: make(chan struct{}, 1), containers: map[string]map[string]container{}}, nil
+	h := &Handler{
+		cfg: cfg, review: make(chan struct{}, 1), ended: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]int{},
+		blind: map[string]map[created]update{},
+	}
+	h.end = sync.OnceFunc(func() { close(h.ended) })
+	return h, nil
 }
 
 // carrying are the stages whose answers a runtime takes.
@@ -111,7 +145,9 @@ func carrying(stage hookpb.Stage) bool {
 // it does. cgroup is the path of what the request is about, empty if it has none
 // yet: what is decided then is written when an event names it.
 //
-// The stage Reconcile is for a transport that (re)connects and lists what runs.
+// The stage Reconcile is for a transport that (re)connects and lists what runs. At
+// level Pod, the stage PreUpdateContainerResources is for the kubelet's update of the
+// pod itself.
 //
 // An error is that of [hooks.Engine.Decide]. What the kernel refuses is no error
 // of the event: the enforcer tries again.
@@ -122,32 +158,38 @@ func carrying(stage hookpb.Stage) bool {
 //     it is written here.
 //   - A request has the resources that the kubelet asks for. Of a runtime's
 //     events only those before a creation and an update tell them: those of other
-//     events are not looked at, and the plugins see what was asked before, or
-//     nothing.
+//     events are not looked at, and the plugins see what the state knows, or
+//     nothing. Even an update may have what was answered before, see
+//     [hooks.Facts.Hear].
+//   - A request without a cgroup parent, an environment or annotations gets those
+//     that the state knows, or the node has: a runtime proxy that was restarted has
+//     lost them.
 //   - A cgroup that is not the one that the Layout has for the pod's UID, or does
 //     not lie in it, is not believed, whoever names it: the request goes to the
 //     plugins without a cgroup and a QoS class, the runtime is told what they
 //     decide of its container, and nothing is written here. It is logged, and
 //     counted by [Handler.Refused].
 //   - What a runtime has been told it writes itself, but that is not awaited: the
-//     enforcer compares, and writes what differs.
+//     enforcer compares, and writes what differs. After an update, the kubelet and
+//     the runtime write for a while, maybe something else than what was decided. The
+//     pod's cgroups are looked at again until then.
 func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
 	req, cgroup = h.own(req, cgroup)
-	if req.Level == hookpb.LevelContainer {
-		asked := *req
-		asked.Resources = h.asked(req)
-		req = &asked
-	}
+	req, asks := h.known(req, cgroup)
 	if req.Stage == hookpb.PreRunPodSandbox {
 		defer h.Review(ctx)
+	}
+	if req.Stage == hookpb.PreUpdateContainerResources {
+		defer h.lookAgain(req.Pod.UID) // Even after a failure: what was decided before stays.
+	}
+	if h.cfg.Echoes && req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreUpdateContainerResources && asks == nil && cgroup != "" {
+		h.watch(req, cgroup)
 	}
 	decideCtx, cancel := h.WithTimeout(ctx)
 	defer cancel()
 	d, err := h.cfg.Engine.Decide(decideCtx, req)
-	switch req.Stage {
-	case hookpb.PostStopContainer, hookpb.PostStopPodSandbox, hookpb.PreRemoveRunPodSandbox:
-		// It is over, whatever they decide.
-		h.forget(req, cgroup)
+	if over(req.Stage) {
+		h.forget(req, cgroup) // Whatever they decide.
 		return new(hookpb.Decision), err
 	}
 	if err != nil {
@@ -157,6 +199,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 		h.cfg.Logger.Info("dry run: the runtime is not told", slog.String("stage", req.Stage.String()), slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("decided", hooks.FieldsOf(d).String()))
 		h.put(ctx, req, cgroup, d.Resources)
+		h.tell(req, asks, nil)
 		return new(hookpb.Decision), nil
 	}
 
@@ -169,29 +212,49 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
+	if req.Level == hookpb.LevelPod {
+		h.tell(req, asks, d.Resources)
+	} else {
+		h.tell(req, asks, carried.Resources)
+	}
 	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer {
-		h.change(req, func(c *container) { c.promised = d.Resources }) // Its cgroup is not made yet.
+		h.change(req, func(c *creation) { c.promised = d.Resources }) // Its cgroup is not made yet.
 		return carried, nil
+	}
+	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreUpdateContainerResources {
+		h.makeRoom(decideCtx, req)
 	}
 	h.put(ctx, req, cgroup, d.Resources)
 	return carried, nil
 }
 
 // own returns the request and the cgroup that it is about without what is not the
-// pod's own.
+// pod's own, and with what it leaves out.
 func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, string) {
-	if req.Level == hookpb.LevelQOS || req.CgroupParent == "" && cgroup == "" {
+	if req.Level == hookpb.LevelQOS {
 		return req, cgroup
 	}
-	class, err := h.cfg.Layout.CheckPod(req.Pod, req.CgroupParent)
 	checked := *req
+	if req.CgroupParent == "" && cgroup == "" {
+		// The transport has lost it.
+		if checked.CgroupParent = h.PodCgroup(req.Pod); checked.CgroupParent == "" {
+			return req, ""
+		}
+		cgroup = checked.CgroupParent
+		if req.Level == hookpb.LevelContainer && req.Container.ID != "" {
+			cgroup = h.cfg.Layout.Container(checked.CgroupParent, req.Container.ID)
+		} else if req.Level == hookpb.LevelContainer {
+			cgroup = ""
+		}
+	}
+	class, err := h.cfg.Layout.CheckPod(req.Pod, checked.CgroupParent)
 	checked.QOSClass = class
 	switch {
 	case err != nil:
 		checked.CgroupParent, cgroup = "", ""
 	case cgroup == "":
 	case req.Level == hookpb.LevelContainer:
-		if err = h.cfg.Layout.CheckContainer(req.Pod, req.CgroupParent, req.Container, cgroup); err != nil {
+		if err = h.cfg.Layout.CheckContainer(req.Pod, checked.CgroupParent, req.Container, cgroup); err != nil {
 			cgroup = ""
 		}
 	default:
@@ -204,6 +267,11 @@ func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, stri
 		h.cfg.Logger.Warn("nothing is written for what claims another's cgroup", slog.String("stage", req.Stage.String()), slog.Any("error", err))
 	}
 	return &checked, cgroup
+}
+
+// PodCgroup returns the cgroup of a pod as the node has it, empty if it has none.
+func (h *Handler) PodCgroup(pod hookpb.PodMeta) string {
+	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Exists)
 }
 
 // Refused returns how many events have claimed a cgroup that was not the pod's or
@@ -226,62 +294,331 @@ func (h *Handler) put(ctx context.Context, req *hookpb.Request, cgroup string, r
 		return
 	}
 	if req.Level == hookpb.LevelContainer {
-		r = hooks.Overlay(h.container(req).promised, r)
+		r = hooks.Overlay(h.creation(req).promised, r)
 	}
 	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
-	if report := h.cfg.Enforcer.Enforce(ctx, h.withParent(req, cgroup)...); len(report.Gone) == 0 && req.Level == hookpb.LevelContainer {
-		h.change(req, func(c *container) { c.promised = nil })
+	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, cgroup)...); !slices.Contains(report.Gone, cgroup) && req.Level == hookpb.LevelContainer {
+		h.change(req, func(c *creation) { c.promised = nil })
 	}
 }
 
-// withParent returns a cgroup with those that have to be as wide, or may have to
-// wait for it to be tighter.
-func (h *Handler) withParent(req *hookpb.Request, cgroup string) []string {
-	if req.Level == hookpb.LevelContainer && req.CgroupParent != "" {
+// around returns a cgroup with those that have to be as wide, or may have to wait for
+// it to be tighter: the pod's for a container's, and the other way round for an update.
+func (h *Handler) around(req *hookpb.Request, cgroup string) []string {
+	switch {
+	case req.Level == hookpb.LevelContainer && req.CgroupParent != "":
 		return []string{req.CgroupParent, cgroup}
+	case req.Level == hookpb.LevelPod && req.Stage == hookpb.PreUpdateContainerResources:
+		return append(h.cfg.State.Pod(req.Pod.UID), cgroup)
 	}
 	return []string{cgroup}
 }
 
-// asked returns what the kubelet asks for a container.
-func (h *Handler) asked(req *hookpb.Request) (r *hookpb.Resources) {
-	switch req.Stage {
-	case hookpb.PreCreateContainer:
-		r = req.Resources
-	case hookpb.PreUpdateContainerResources:
-		r = hooks.Overlay(h.container(req).asked, req.Resources)
-	default:
-		return h.container(req).asked
+// known returns the request with what the kubelet asks for and what else the state
+// knows, after it has learned from the request. asks are the resources of a request
+// that tells what is asked, as it came.
+func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, asks *hookpb.Resources) {
+	if req.Level == hookpb.LevelQOS {
+		return req, nil
 	}
-	h.change(req, func(c *container) { c.asked, c.parent = r, req.CgroupParent })
-	return r
+	subject := hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+	var facts hooks.Facts
+	switch {
+	case req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer:
+		asks = req.Resources
+		// Whatever was there of this name or identifier has nothing to do with it.
+		begin := hooks.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
+		if req.Container.ID == "" {
+			h.change(req, func(c *creation) { *c = creation{facts: &begin} })
+			facts = begin
+			break
+		}
+		facts = h.cfg.State.Learn(subject, func(f *hooks.Facts) { *f = begin })
+	case over(req.Stage):
+		facts = h.cfg.State.Facts(subject)
+	default:
+		if req.Stage == hookpb.PreUpdateContainerResources || req.Stage == hookpb.PreRunPodSandbox {
+			asks = req.Resources
+		}
+		adopted := h.adopt(req, subject)
+		facts = h.cfg.State.Learn(subject, func(f *hooks.Facts) {
+			if adopted != nil {
+				*f = *adopted
+			}
+			f.Parent, f.Cgroup = req.CgroupParent, cgroup
+			if len(req.ContainerAnnotations) != 0 {
+				f.ContainerAnnotations = req.ContainerAnnotations
+			}
+			if len(req.ContainerEnvs) != 0 {
+				f.ContainerEnvs = req.ContainerEnvs
+			}
+			others := func(r *hookpb.Resources) *hookpb.Resources {
+				if cgroup == "" {
+					return nil
+				}
+				return h.cfg.Enforcer.Others(cgroup, r)
+			}
+			switch {
+			case asks == nil:
+			case req.Stage == hookpb.PreRunPodSandbox:
+				// The sum of what containers have limits of, though others have none.
+				// The kubelet has made the cgroup, with what it asks for.
+				if f.Asked == nil && cgroup != "" {
+					f.Ask(without(asks, others(asks)))
+				}
+			case req.Level == hookpb.LevelContainer && !h.cfg.Echoes:
+				f.Ask(asks)
+			default:
+				// Before it updates a pod, the kubelet reads the pod's cgroup, and goes
+				// back to that if it cannot write it.
+				f.Hear(asks, req.Level == hookpb.LevelPod, others)
+			}
+		})
+	}
+	filled := *req
+	filled.Resources = facts.Asked
+	if req.Level == hookpb.LevelContainer {
+		if len(req.ContainerAnnotations) == 0 {
+			filled.ContainerAnnotations = facts.ContainerAnnotations
+		}
+		if len(req.ContainerEnvs) == 0 {
+			filled.ContainerEnvs = facts.ContainerEnvs
+		}
+	}
+	return &filled, asks
 }
 
-func (h *Handler) container(req *hookpb.Request) container {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.containers[req.Pod.UID][req.Container.Name]
+// without returns the fields of resources that others do not have.
+func without(r, others *hookpb.Resources) *hookpb.Resources {
+	d := &hookpb.Decision{Resources: r}
+	return (hooks.FieldsOf(d) &^ hooks.FieldsOf(&hookpb.Decision{Resources: others})).Select(d).Resources
 }
 
-// change changes what is known of a container.
-func (h *Handler) change(req *hookpb.Request, f func(*container)) {
+// tell notes what was decided in the place of what was asked.
+func (h *Handler) tell(req *hookpb.Request, asks, decided *hookpb.Resources) {
+	if !carrying(req.Stage) && req.Level == hookpb.LevelContainer {
+		return
+	}
+	if req.Level == hookpb.LevelPod {
+		asks = req.Resources // All that is asked, of which the event may have a part.
+	}
+	told := hooks.Overlay(asks, decided)
+	if req.Level == hookpb.LevelContainer && req.Container.ID == "" {
+		h.change(req, func(c *creation) {
+			if c.facts != nil {
+				c.facts.Told = told
+			}
+		})
+		return
+	}
+	h.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *hooks.Facts) {
+		if asks != nil || f.Told == nil {
+			f.Told = told
+		} else {
+			f.Told = hooks.Overlay(f.Told, decided)
+		}
+	})
+}
+
+// adopt returns the facts of a container that was created without an identifier and
+// is about to have one, nil if there are none. Only the start of a container follows
+// its creation: other events may be of the one that it replaces.
+func (h *Handler) adopt(req *hookpb.Request, subject hooks.Subject) (facts *hooks.Facts) {
+	if req.Stage != hookpb.PreStartContainer && req.Stage != hookpb.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts(subject).Heard.IsZero() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	containers := h.containers[req.Pod.UID]
-	c := containers[req.Container.Name]
+	creations := h.creations[req.Pod.UID]
+	c, ok := creations[created{name: req.Container.Name}]
+	if !ok {
+		return nil
+	}
+	delete(creations, created{name: req.Container.Name})
+	facts, c.facts = c.facts, nil
+	creations[createdOf(req.Container)] = c
+	return facts
+}
+
+// makeRoom decides on a pod again that is known to ask for less than one of its
+// containers, whose update the kernel would refuse: not every kubelet and runtime
+// tell of the pod's own update.
+func (h *Handler) makeRoom(ctx context.Context, container *hookpb.Request) {
+	subject := hooks.Subject{PodUID: container.Pod.UID}
+	pod := h.cfg.State.Facts(subject).Asked
+	wider := wider(container.Resources, pod)
+	if wider == nil || container.CgroupParent == "" {
+		return
+	}
+	req := *container
+	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookpb.LevelPod, hookpb.ContainerMeta{}, nil, nil
+	req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) { f.Ask(wider) }).Asked
+	d, err := h.cfg.Engine.Decide(ctx, &req)
+	if err != nil {
+		h.cfg.Logger.Warn("make room for a container", slog.Any("error", err))
+		return
+	}
+	h.tell(&req, req.Resources, d.Resources)
+	h.cfg.State.Put(hooks.Desired{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
+}
+
+// wider returns the limits of a container that its pod is known to have less of, nil
+// if there are none.
+func wider(container, pod *hookpb.Resources) *hookpb.Resources {
+	if container == nil || pod == nil {
+		return nil
+	}
+	var r hookpb.Resources
+	if c, p := container.MemoryLimitBytes, pod.MemoryLimitBytes; c != nil && p != nil && *p >= 0 && (*c > *p || *c < 0) {
+		r.MemoryLimitBytes = c
+	}
+	if c, p := container.CFSQuotaUS, pod.CFSQuotaUS; c != nil && p != nil && *p > 0 {
+		period := func(r *hookpb.Resources) int64 {
+			if r.CFSPeriodUS != nil && *r.CFSPeriodUS > 0 {
+				return *r.CFSPeriodUS
+			}
+			return 100_000 // The kernel's default, and the kubelet's.
+		}
+		if *c < 0 || float64(*c)/float64(period(container)) > float64(*p)/float64(period(pod)) {
+			r.CFSQuotaUS, r.CFSPeriodUS = c, new(period(container))
+		}
+	}
+	if hooks.FieldsOf(&hookpb.Decision{Resources: &r}) == 0 {
+		return nil
+	}
+	return &r
+}
+
+func (h *Handler) creation(req *hookpb.Request) creation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.creations[req.Pod.UID][createdOf(req.Container)]
+}
+
+// change changes what is known of a container's creation.
+func (h *Handler) change(req *hookpb.Request, f func(*creation)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	creations, of := h.creations[req.Pod.UID], createdOf(req.Container)
+	c := creations[of]
 	f(&c)
-	if c == (container{}) {
-		delete(containers, req.Container.Name)
-		if len(containers) == 0 {
-			delete(h.containers, req.Pod.UID)
+	if c.promised == nil && c.facts == nil {
+		delete(creations, of)
+		if len(creations) == 0 {
+			delete(h.creations, req.Pod.UID)
 		}
 		return
 	}
-	if containers == nil {
-		containers = map[string]container{}
-		h.containers[req.Pod.UID] = containers
+	if creations == nil {
+		creations = map[created]creation{}
+		h.creations[req.Pod.UID] = creations
 	}
-	containers[req.Container.Name] = c
+	c.parent = req.CgroupParent
+	creations[of] = c
+}
+
+// lookAfter is when a pod's cgroups are looked at again after an event, each time
+// counted from the last one. The kubelet writes a pod's cgroup some milliseconds
+// after the runtime has heard of it, or some seconds on a busy node.
+var lookAfter = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 8 * time.Second}
+
+// LookAgain enforces what was decided on a pod several times in the next seconds, on
+// a goroutine of its own: something else is about to be written to its cgroups. A
+// transport that is told when it was written may call it then.
+func (h *Handler) LookAgain(pod hookpb.PodMeta) { h.lookAgain(pod.UID) }
+
+func (h *Handler) lookAgain(uid string) {
+	if uid == "" || h.cfg.Enforcer.DryRun() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, looking := h.looks[uid]
+	h.looks[uid] = 0
+	if looking {
+		return
+	}
+	h.reviewing.Go(func() {
+		for {
+			h.mu.Lock()
+			n := h.looks[uid]
+			if n == len(lookAfter) {
+				delete(h.looks, uid)
+				delete(h.blind, uid)
+				h.mu.Unlock()
+				return
+			}
+			h.looks[uid] = n + 1
+			h.mu.Unlock()
+			select {
+			case <-h.ended:
+				return
+			case <-time.After(lookAfter[n]):
+			}
+			h.overhear(uid)
+			if cgroups := h.cfg.State.Pod(uid); len(cgroups) != 0 {
+				h.cfg.Enforcer.Enforce(context.Background(), cgroups...)
+			}
+		}
+	})
+}
+
+// watch begins to look for what an update writes that does not tell it: a runtime
+// proxy that has lost a container passes on what the kubelet asks for.
+func (h *Handler) watch(req *hookpb.Request, cgroup string) {
+	limits := h.cfg.Enforcer.Limits(cgroup)
+	h.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Told, limits) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.blind[req.Pod.UID] == nil {
+		h.blind[req.Pod.UID] = map[created]update{}
+	}
+	h.blind[req.Pod.UID][createdOf(req.Container)] = update{req, cgroup}
+}
+
+// overhear takes the limits that containers of a pod have got from such updates for
+// what the kubelet asks for, and decides on them.
+func (h *Handler) overhear(uid string) {
+	h.mu.Lock()
+	updates := slices.Collect(maps.Values(h.blind[uid]))
+	h.mu.Unlock()
+	for _, u := range updates {
+		desired, _ := h.cfg.State.Get(u.cgroup)
+		// What it is to have is nobody else's.
+		written := h.cfg.Enforcer.Others(u.cgroup, desired.Resources)
+		limits := h.cfg.Enforcer.Limits(u.cgroup)
+		if own := without(desired.Resources, written); own != nil {
+			limits = without(limits, own)
+		}
+		subject := hooks.Subject{PodUID: uid, ContainerID: u.req.Container.ID}
+		before := h.cfg.State.Facts(subject).Asked
+		req := *u.req
+		req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) {
+			f.Hear(limits, false, func(*hookpb.Resources) *hookpb.Resources { return nil })
+			f.Told = hooks.Overlay(f.Told, limits)
+		}).Asked
+		if req.Resources == before {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
+		d, err := h.cfg.Engine.Decide(ctx, &req)
+		if err != nil {
+			h.cfg.Logger.Warn("an update that the runtime proxy did not tell of", slog.Any("error", err))
+		} else {
+			h.put(ctx, &req, u.cgroup, d.Resources)
+			h.cfg.State.Learn(subject, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Told, d.Resources) })
+		}
+		cancel()
+	}
+}
+
+// over reports whether what a request is about has ended.
+func over(stage hookpb.Stage) bool {
+	switch stage {
+	case hookpb.PostStopContainer, hookpb.PostStopPodSandbox, hookpb.PreRemoveRunPodSandbox:
+		return true
+	}
+	return false
 }
 
 // Review does what no event of a runtime asks for, on a goroutine of its own: it
@@ -317,8 +654,12 @@ func (h *Handler) Review(ctx context.Context) {
 	})
 }
 
-// Wait waits for the end of reviews. A transport does so before it ends.
-func (h *Handler) Wait() { h.reviewing.Wait() }
+// Wait waits for the end of reviews, and ends what looks at cgroups again. A transport
+// does so before it ends.
+func (h *Handler) Wait() {
+	h.end()
+	h.reviewing.Wait()
+}
 
 // prune forgets the pods whose cgroups are gone.
 func (h *Handler) prune() {
@@ -327,10 +668,10 @@ func (h *Handler) prune() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for uid, containers := range h.containers {
-		for _, c := range containers {
+	for uid, creations := range h.creations {
+		for _, c := range creations {
 			if c.parent != "" && !h.cfg.Enforcer.Exists(c.parent) {
-				delete(h.containers, uid)
+				delete(h.creations, uid)
 				break
 			}
 		}
@@ -340,7 +681,13 @@ func (h *Handler) prune() {
 // forget drops what is known of a container or a pod that is over.
 func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 	if req.Level == hookpb.LevelContainer {
-		h.change(req, func(c *container) { *c = container{} })
+		h.change(req, func(c *creation) { *c = creation{} })
+		h.mu.Lock()
+		delete(h.blind[req.Pod.UID], createdOf(req.Container))
+		h.mu.Unlock()
+		if req.Container.ID != "" {
+			h.cfg.State.Forget(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
+		}
 		if cgroup != "" {
 			h.cfg.State.Remove(cgroup)
 			h.cfg.Enforcer.Forget(cgroup)
@@ -352,7 +699,8 @@ func (h *Handler) forget(req *hookpb.Request, cgroup string) {
 
 func (h *Handler) forgetPod(uid string) {
 	h.mu.Lock()
-	delete(h.containers, uid)
+	delete(h.creations, uid)
+	delete(h.blind, uid)
 	h.mu.Unlock()
 	h.cfg.State.RemovePod(uid)
 	h.cfg.Engine.Forget(uid)

@@ -21,10 +21,22 @@ import (
 )
 
 // File returns the Discovery of a file with a PodList or a Pod, JSON or YAML,
-// which is read anew each time: for a node without a kubelet, and for tests.
+// which is read anew each time: for a node without a kubelet, and for tests. It is a
+// [Partial] one.
 func File(path string) Discovery { return file(path) }
 
 type file string
+
+var _, _ Partial = file(""), (*kubelet)(nil)
+
+// ofRuntime are the fields of a request that only the runtime knows: no object has the
+// annotations of a container, nor the values of its environment that come from
+// elsewhere or from the image.
+var ofRuntime = []string{"container_annotations", "container_envs"}
+
+func (file) Unknown() (string, []string) { return "a file of pods", ofRuntime }
+
+func (*kubelet) Unknown() (string, []string) { return "the kubelet's pods endpoint", ofRuntime }
 
 func (f file) Pods(context.Context) ([]Pod, error) {
 	b, err := os.ReadFile(string(f))
@@ -54,10 +66,13 @@ type object struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		InitContainers []container `json:"initContainers"`
-		Containers     []container `json:"containers"`
+		InitContainers []container                  `json:"initContainers"`
+		Containers     []container                  `json:"containers"`
+		Overhead       corev1.ResourceList          `json:"overhead"`
+		Resources      *corev1.ResourceRequirements `json:"resources"`
 	} `json:"spec"`
 	Status struct {
+		Conditions            []corev1.PodCondition    `json:"conditions"`
 		Phase                 corev1.PodPhase          `json:"phase"`
 		QOSClass              corev1.PodQOSClass       `json:"qosClass"`
 		InitContainerStatuses []corev1.ContainerStatus `json:"initContainerStatuses"`
@@ -69,13 +84,15 @@ type container struct {
 	Name      string                      `json:"name"`
 	Env       []corev1.EnvVar             `json:"env"`
 	Resources corev1.ResourceRequirements `json:"resources"`
+	// RestartPolicy tells sidecars from init containers that end.
+	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
 }
 
 // pod returns the object in the type of the API.
 func (o *object) pod() *corev1.Pod {
 	containers := func(list []container) (of []corev1.Container) {
 		for _, c := range list {
-			of = append(of, corev1.Container{Name: c.Name, Env: c.Env, Resources: c.Resources})
+			of = append(of, corev1.Container{Name: c.Name, Env: c.Env, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
 		}
 		return of
 	}
@@ -83,9 +100,11 @@ func (o *object) pod() *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
 		},
-		Spec: corev1.PodSpec{InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers)},
+		Spec: corev1.PodSpec{
+			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), Overhead: o.Spec.Overhead, Resources: o.Spec.Resources,
+		},
 		Status: corev1.PodStatus{
-			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass,
+			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass, Conditions: o.Status.Conditions,
 			InitContainerStatuses: o.Status.InitContainerStatuses, ContainerStatuses: o.Status.ContainerStatuses,
 		},
 	}
@@ -205,7 +224,9 @@ type KubeletConfig struct {
 // hundred pods of some kilobytes.
 const maxPods = 64 << 20
 
-// Kubelet returns the Discovery of the kubelet's pods endpoint.
+// Kubelet returns the Discovery of the kubelet's pods endpoint. It is a [Partial] one:
+// plugins that read the annotations or the environment of containers need that of the
+// CRI.
 func Kubelet(cfg KubeletConfig) (Discovery, error) {
 	if cfg.URL == "" {
 		cfg.URL = "https://127.0.0.1:10250/pods"

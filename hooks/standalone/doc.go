@@ -16,6 +16,10 @@
 // A pod's cgroup is the one that the kubelet makes for its UID. What claims another,
 // in whatever Discovery lists, is an error and left alone.
 //
+// A [Partial] discovery does not know the environment of containers and the annotations
+// that the runtime keeps. A plugin that declares that it reads them is refused beside
+// one. It needs the discovery of the CRI.
+//
 // The consistency is eventual: a container runs for a moment before its cgroup
 // is found. Where that is too late, package proxy answers the runtime, with the
 // same plugins and the same state.

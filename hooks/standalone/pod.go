@@ -2,9 +2,12 @@ package standalone
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	componentresource "k8s.io/component-helpers/resource"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 )
@@ -13,6 +16,14 @@ import (
 type Discovery interface {
 	// Pods returns the pods that have cgroups. The result is the caller's.
 	Pods(ctx context.Context) ([]Pod, error)
+}
+
+// Partial is a [Discovery] that does not know all of a container.
+type Partial interface {
+	Discovery
+	// Unknown returns who does not know which fields of a request:
+	// "container_annotations", "container_envs". The name is for messages.
+	Unknown() (name string, fields []string)
 }
 
 // Pod is a pod on the node.
@@ -34,8 +45,8 @@ type Pod struct {
 type Container struct {
 	// Name is that in the pod's spec, ID the runtime's.
 	Name, ID string
-	// Annotations are those that the runtime keeps, Envs the environment as far
-	// as it is known.
+	// Annotations are those that the runtime keeps, Envs the environment. A Discovery
+	// that does not know all of either is a [Partial] one.
 	Annotations map[string]string
 	Envs        []hookpb.Env
 	// Cgroup is the container's, empty for where the layout has it. A reconciler
@@ -43,6 +54,9 @@ type Container struct {
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
 	Resources *hookpb.Resources
+	// Inferred says that Resources are derived from what the runtime holds, so what an
+	// event has told of them counts more.
+	Inferred bool
 }
 
 func (p *Pod) meta() hookpb.PodMeta {
@@ -82,7 +96,9 @@ func (p *Pod) containerRequest(cgroup string, c *Container) *hookpb.Request {
 // kubernetes.io/config.mirror is not believed: any pod can be created with it.
 //
 // The resources are those that the kubelet derives from the spec: see
-// ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes.
+// ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes. While
+// a resize of the pod is pending they are not known, since the kubelet does not ask for
+// what the spec has then.
 func PodOf(pod *corev1.Pod) Pod {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
@@ -106,7 +122,7 @@ func PodOf(pod *corev1.Pod) Pod {
 			if id == "" {
 				continue
 			}
-			container := Container{Name: c.Name, ID: id, Resources: containerResources(c)}
+			container := Container{Name: c.Name, ID: id, Resources: containerResources(pod, c)}
 			for _, env := range c.Env {
 				if env.ValueFrom == nil {
 					container.Envs = append(container.Envs, hookpb.Env{Name: env.Name, Value: env.Value})
@@ -135,7 +151,11 @@ func qosClass(pod *corev1.Pod) hookpb.QOSClass {
 		return hookpb.QOSBestEffort
 	}
 	some, guaranteed := false, true
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	lists := [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
+	if r := pod.Spec.Resources; r != nil && len(r.Limits)+len(r.Requests) != 0 {
+		lists = [][]corev1.Container{{{Resources: *r}}} // The pod's own count instead.
+	}
+	for _, list := range lists {
 		for i := range list {
 			r := &list[i].Resources
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -170,42 +190,85 @@ func quota(milli int64) *int64 {
 	return new(max(milli*period/1000, minQuota))
 }
 
-// amounts are the CPU in thousandths and the bytes of a container.
-func amounts(c *corev1.Container) (cpuRequest, cpuLimit, memoryLimit int64) {
-	cpuLimit = c.Resources.Limits.Cpu().MilliValue()
-	memoryLimit = c.Resources.Limits.Memory().Value()
-	request, ok := c.Resources.Requests[corev1.ResourceCPU]
-	if !ok {
-		return cpuLimit, cpuLimit, memoryLimit // The API server's default.
-	}
-	return request.MilliValue(), cpuLimit, memoryLimit
+// unsettled reports whether the kubelet does not ask for what the spec has: a resize
+// in place is deferred or infeasible.
+func unsettled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue
+	})
 }
 
-func containerResources(c *corev1.Container) *hookpb.Resources {
-	cpuRequest, cpuLimit, memoryLimit := amounts(c)
+// containerResources returns what the kubelet asks for a container: it has the limits
+// of the pod where it has none of its own.
+func containerResources(pod *corev1.Pod, c *corev1.Container) *hookpb.Resources {
+	if unsettled(pod) {
+		return nil
+	}
+	limit := func(name corev1.ResourceName) *resource.Quantity {
+		if l, ok := c.Resources.Limits[name]; ok && !l.IsZero() {
+			return &l
+		}
+		if pod.Spec.Resources == nil {
+			return new(resource.Quantity)
+		}
+		return new(pod.Spec.Resources.Limits[name])
+	}
+	cpuLimit := limit(corev1.ResourceCPU).MilliValue()
+	cpuRequest := cpuLimit // The API server's default.
+	if request, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
+		cpuRequest = request.MilliValue()
+	}
 	r := &hookpb.Resources{CPUShares: shares(cpuRequest), CFSQuotaUS: quota(cpuLimit), CFSPeriodUS: new(int64(period))}
-	if memoryLimit > 0 {
-		r.MemoryLimitBytes = &memoryLimit
+	if memory := limit(corev1.ResourceMemory).Value(); memory > 0 {
+		r.MemoryLimitBytes = &memory
 	}
 	return r
 }
 
-// podResources sums up the containers; what one of them has no limit of, the pod
-// has none of.
+// podResources returns what the kubelet asks for the cgroup of a pod: the sums of its
+// containers or what the pod has of its own, with its overhead. What one of the
+// containers has no limit of and the pod none of its own, the pod has none of.
 func podResources(pod *corev1.Pod) *hookpb.Resources {
-	var cpu, cpuLimit, memoryLimit int64
-	cpuLimited, memoryLimited := true, true
-	for i := range pod.Spec.Containers {
-		request, limit, memory := amounts(&pod.Spec.Containers[i])
-		cpu, cpuLimit, memoryLimit = cpu+request, cpuLimit+limit, memoryLimit+memory
-		cpuLimited, memoryLimited = cpuLimited && limit > 0, memoryLimited && memory > 0
+	if unsettled(pod) {
+		return nil
 	}
-	r := &hookpb.Resources{CPUShares: shares(cpu), CFSPeriodUS: new(int64(period))}
-	if cpuLimited {
-		r.CFSQuotaUS = quota(cpuLimit)
+	// The API server sets requests where there are limits alone.
+	requested := *pod
+	for _, list := range []*[]corev1.Container{&requested.Spec.InitContainers, &requested.Spec.Containers} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			r := &(*list)[i].Resources
+			if _, ok := r.Requests[corev1.ResourceCPU]; !ok {
+				r.Requests = corev1.ResourceList{corev1.ResourceCPU: r.Limits[corev1.ResourceCPU]}
+			}
+		}
 	}
-	if memoryLimited && memoryLimit > 0 {
-		r.MemoryLimitBytes = &memoryLimit
+	requests := componentresource.PodRequests(&requested, componentresource.PodResourcesOptions{})
+	limits := componentresource.PodLimits(pod, componentresource.PodResourcesOptions{})
+	limited := func(name corev1.ResourceName) bool {
+		if pod.Spec.Resources != nil {
+			if l, ok := pod.Spec.Resources.Limits[name]; ok && !l.IsZero() {
+				return true
+			}
+		}
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				if l, ok := list[i].Resources.Limits[name]; !ok || l.IsZero() {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	r := &hookpb.Resources{
+		CPUShares:   shares(requests.Cpu().MilliValue()),
+		CFSPeriodUS: new(int64(period)),
+	}
+	if limited(corev1.ResourceCPU) {
+		r.CFSQuotaUS = quota(limits.Cpu().MilliValue())
+	}
+	if memory := limits.Memory().Value(); limited(corev1.ResourceMemory) && memory > 0 {
+		r.MemoryLimitBytes = &memory
 	}
 	return r
 }

@@ -73,7 +73,8 @@ type outcome struct {
 	err     error
 }
 
-// New checks the configuration.
+// New checks the configuration. A plugin that declares that it reads what the Discovery
+// does not know is an error that names it, see [hooks.Engine.Lack].
 func New(cfg Config) (*Reconciler, error) {
 	var errs []error
 	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil, "discovery": cfg.Discovery == nil} {
@@ -89,6 +90,12 @@ func New(cfg Config) (*Reconciler, error) {
 	if len(errs) != 0 {
 		slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return nil, fmt.Errorf("standalone: configuration: %w", errors.Join(errs...))
+	}
+	if d, ok := cfg.Discovery.(Partial); ok {
+		name, fields := d.Unknown()
+		if err := cfg.Engine.Lack(context.Background(), "the standalone mode with "+name, fields...); err != nil {
+			return nil, fmt.Errorf("standalone: %w", err)
+		}
 	}
 	for d, v := range map[*time.Duration]time.Duration{&cfg.Resync: time.Minute, &cfg.Debounce: 10 * time.Millisecond, &cfg.Rediscover: 50 * time.Millisecond} {
 		if *d == 0 {
@@ -125,6 +132,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var o outcome
+	begun := time.Now()
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
@@ -137,6 +145,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
 			return
+		}
+		if req.Level == hookpb.LevelPod {
+			r.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Asked, d.Resources) })
 		}
 		r.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: d.Resources})
 	}
@@ -166,6 +177,10 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
+		p.Resources = r.cfg.State.Learn(hooks.Subject{PodUID: p.UID}, func(f *hooks.Facts) {
+			f.Parent, f.Cgroup = cgroup, cgroup
+			f.List(p.Resources, begun, false)
+		}).Asked
 		ask(p.request(cgroup), cgroup)
 		for j := range p.Containers {
 			c := &p.Containers[j]
@@ -175,6 +190,18 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			}
 			if refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
 				continue
+			}
+			facts := r.cfg.State.Learn(hooks.Subject{PodUID: p.UID, ContainerID: c.ID}, func(f *hooks.Facts) {
+				f.Parent, f.Cgroup = cgroup, container
+				f.List(c.Resources, begun, c.Inferred)
+			})
+			c.Resources = facts.Asked
+			// An event has all of them.
+			if len(facts.ContainerAnnotations) != 0 {
+				c.Annotations = facts.ContainerAnnotations
+			}
+			if len(facts.ContainerEnvs) != 0 {
+				c.Envs = facts.ContainerEnvs
 			}
 			ask(p.containerRequest(cgroup, c), container)
 		}

@@ -87,7 +87,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	want := []standalone.Pod{{
 		Namespace: "shop", Name: "web", UID: "u-web", Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a": "b"},
-		Containers: []standalone.Container{{Name: "nginx", ID: nginx, Annotations: map[string]string{"hash": "1"}}},
+		Containers: []standalone.Container{{Name: "nginx", ID: nginx, Annotations: map[string]string{"hash": "1"}, Inferred: true}},
 	}}
 	for i := range got {
 		for j := range got[i].Containers {
@@ -135,6 +135,27 @@ func TestResourcesAndParent(t *testing.T) {
 	}
 }
 
+// The annotations and the environment of a container are those that the runtime gave
+// it, whole.
+func TestWhatARuntimeKnowsOfAContainer(t *testing.T) {
+	server := &crio{paths: map[string]string{}}
+	server.add("web", "c1", "/kubepods/burstable/podweb/crio-s", nil)
+	server.containers[0].Annotations = map[string]string{"hash": "1"}
+	server.info = `{"runtimeSpec": {"annotations": {"io.kubernetes.cri-o.Name": "x", "hash": "0"}, "process": {"env": ["PATH=/bin", "A=b=c", "EMPTY=", "A=d"]}}}`
+	d := serve(t, server, hooks.Layout{})
+	pods, err := d.Pods(t.Context())
+	if err != nil || len(pods) != 1 || len(pods[0].Containers) != 1 {
+		t.Fatalf("got %v, error %v", pods, err)
+	}
+	c := pods[0].Containers[0]
+	if diff := gocmp.Diff(map[string]string{"io.kubernetes.cri-o.Name": "x", "hash": "1"}, c.Annotations); diff != "" {
+		t.Error(diff)
+	}
+	if diff := gocmp.Diff([]hookpb.Env{{Name: "PATH", Value: "/bin"}, {Name: "A", Value: "b=c"}, {Name: "EMPTY"}, {Name: "A", Value: "d"}}, c.Envs); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // crio is the CRI of CRI-O as far as Discovery asks: the specification of a sandbox
 // has the pod's annotations, as CRI-O copies them, and the cgroup that it is in.
 type crio struct {
@@ -143,6 +164,28 @@ type crio struct {
 	containers []*runtimeapi.Container
 	// paths are what the runtime says of the sandboxes' cgroups, by identifier.
 	paths map[string]string
+	// info is what it tells of containers.
+	info string
+}
+
+// serve runs a runtime and returns its Discovery.
+func serve(t *testing.T, server *crio, layout hooks.Layout) *cri.Discovery {
+	t.Helper()
+	endpoint := filepath.Join(t.TempDir(), "crio.sock")
+	listener, err := net.Listen("unix", endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grpcServer := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(grpcServer, server)
+	go grpcServer.Serve(listener)
+	t.Cleanup(grpcServer.Stop)
+	d, err := cri.New(cri.Config{Endpoint: endpoint, Layout: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
 }
 
 func (c *crio) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
@@ -173,7 +216,7 @@ func (c *crio) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxSta
 }
 
 func (c *crio) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	return &runtimeapi.ContainerStatusResponse{}, nil
+	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": c.info}}, nil
 }
 
 // add runs a pod with a container.
@@ -200,20 +243,7 @@ func TestAPodThatLies(t *testing.T) {
 	own, good := node.Tree.Make("kubepods/burstable/podliar/c1"), node.Tree.Make("kubepods/besteffort/podhonest/c2")
 
 	server := &crio{paths: map[string]string{}}
-	endpoint := filepath.Join(t.TempDir(), "crio.sock")
-	listener, err := net.Listen("unix", endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	grpcServer := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(grpcServer, server)
-	go grpcServer.Serve(listener)
-	t.Cleanup(grpcServer.Stop)
-	d, err := cri.New(cri.Config{Endpoint: endpoint, Layout: node.Layout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
+	d := serve(t, server, node.Layout)
 
 	file, shares := "cpu.shares", "77"
 	if node.Tree.V2 {

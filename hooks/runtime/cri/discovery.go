@@ -78,6 +78,10 @@ func (d *Discovery) Close() error { return d.conn.Close() }
 // divide what it made of it. Only containerd tells what was asked; of other
 // runtimes the resources are those that they hold. The kubelet's pods endpoint has
 // all of them.
+//
+// The environment of a container is the whole one that its process began with, from
+// its OCI specification: with that of the image, the values from elsewhere, and what
+// plugins of NRI have added.
 func (d *Discovery) Pods(ctx context.Context) ([]standalone.Pod, error) {
 	pods, err := d.pods(ctx)
 	if err != nil {
@@ -151,9 +155,16 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		container.Resources = resources(status.GetStatus().GetResources().GetLinux())
-		if asked := asked(status.GetInfo()); asked != nil {
+		container.Resources, container.Inferred = resources(status.GetStatus().GetResources().GetLinux()), true
+		info := containerInfo(status.GetInfo())
+		if asked := info.Config.Linux.Resources; asked != nil {
 			keepEqual(container.Resources, resources(asked))
+		}
+		// As NRI has them: what the runtime adds, and what the image has.
+		container.Annotations = merged(info.RuntimeSpec.Annotations, container.Annotations)
+		for _, env := range info.RuntimeSpec.Process.Env {
+			name, value, _ := strings.Cut(env, "=")
+			container.Envs = append(container.Envs, hookpb.Env{Name: name, Value: value})
 		}
 		pods[i].Containers = append(pods[i].Containers, container)
 	}
@@ -193,20 +204,38 @@ func podCgroup(layout hooks.Layout, info map[string]string) string {
 	return ""
 }
 
-// asked finds the resources that a container was created with in what containerd
-// tells when it is asked to be verbose; nil if they are not there.
-func asked(info map[string]string) *runtimeapi.LinuxContainerResources {
-	var verbose struct {
-		Config struct {
-			Linux struct {
-				Resources *runtimeapi.LinuxContainerResources `json:"resources"`
-			} `json:"linux"`
-		} `json:"config"`
+// verbose is what is looked at of what containerd and CRI-O tell of a container when
+// they are asked to be verbose.
+type verbose struct {
+	// Config is what the kubelet configured, which only containerd tells.
+	Config struct {
+		Linux struct {
+			Resources *runtimeapi.LinuxContainerResources `json:"resources"`
+		} `json:"linux"`
+	} `json:"config"`
+	RuntimeSpec struct {
+		Annotations map[string]string `json:"annotations"`
+		Process     struct {
+			Env []string `json:"env"`
+		} `json:"process"`
+	} `json:"runtimeSpec"`
+}
+
+func containerInfo(info map[string]string) (v verbose) {
+	if err := json.Unmarshal([]byte(info["info"]), &v); err != nil {
+		return verbose{}
 	}
-	if err := json.Unmarshal([]byte(info["info"]), &verbose); err != nil {
-		return nil
+	return v
+}
+
+// merged returns base with the entries of top.
+func merged(base, top map[string]string) map[string]string {
+	if len(base) == 0 {
+		return top
 	}
-	return verbose.Config.Linux.Resources
+	m := maps.Clone(base)
+	maps.Copy(m, top)
+	return m
 }
 
 // keepEqual makes fields of r nil that are others in asked.

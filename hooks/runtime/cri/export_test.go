@@ -15,7 +15,7 @@ var (
 // what it tells when it is asked to be verbose.
 func Known(l *runtimeapi.LinuxContainerResources, info map[string]string) *hookpb.Resources {
 	r := resources(l)
-	if asked := asked(info); asked != nil {
+	if asked := containerInfo(info).Config.Linux.Resources; asked != nil {
 		keepEqual(r, resources(asked))
 	}
 	return r

@@ -211,6 +211,38 @@ func TestContainerd(t *testing.T) {
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 80_000, CpuPeriod: 100_000})
 		n.check(cgroup, n.cpu(77, 40_000))
 	})
+	t.Run("a resize in place", func(t *testing.T) {
+		quota := func(us int64) *hookpb.Resources {
+			return &hookpb.Resources{CFSQuotaUS: &us, CFSPeriodUS: new(int64(100_000))}
+		}
+		pod := n.Pod(hookpb.QOSBurstable, "resized")
+		n.Update(pod, quota(80_000)) // As the kubelet does.
+		sandbox, config := n.sandbox("resized", pod, map[string]string{"p": "divide_quota 2"})
+		defer n.remove(sandbox)
+		id, _ := n.run("nginx", sandbox, config, &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 80_000, CpuPeriod: 100_000})
+		cgroup := n.Layout.Container(pod, id)
+		n.check(cgroup, n.cpu(512, 40_000))
+		for _, us := range []int64{160_000, 60_000, 240_000} {
+			asked := &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: us, CpuPeriod: 100_000}
+			tell := func() {
+				if _, err := n.UpdatePodSandboxResources(t.Context(), &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: sandbox, Resources: asked}); err != nil {
+					t.Fatal(err)
+				}
+				n.Update(pod, quota(us))
+			}
+			if us > 80_000 {
+				tell()
+			}
+			n.update(id, asked)
+			if us < 80_000 {
+				tell()
+			}
+			n.until("the container is resized", func() bool { return n.differs(cgroup, n.cpu(512, us/2)) == "" })
+			want := n.cpu(512, us/2)
+			maps.DeleteFunc(want, func(file, _ string) bool { return file == "cpu.shares" || file == "cpu.weight" })
+			n.until("the pod is resized", func() bool { return n.differs(pod, want) == "" })
+		}
+	})
 	discovery, err := cri.New(cri.Config{Endpoint: n.socket(), Layout: n.Layout})
 	if err != nil {
 		t.Fatal(err)
@@ -225,14 +257,22 @@ func TestContainerd(t *testing.T) {
 		pods, err := discovery.Pods(t.Context())
 		want := standalone.Pod{
 			Namespace: "shop", Name: "web", UID: "web", Labels: config.Labels, Annotations: config.Annotations, QOSClass: hookpb.QOSBurstable, Cgroup: web,
-			Containers: []standalone.Container{{Name: "nginx", ID: id, Resources: &hookpb.Resources{CFSPeriodUS: new(int64(100_000))}}},
+			Containers: []standalone.Container{{Name: "nginx", ID: id, Resources: &hookpb.Resources{CFSPeriodUS: new(int64(100_000))}, Inferred: true}},
 		}
 		i := slices.IndexFunc(pods, func(p standalone.Pod) bool { return p.Name == "web" })
 		if err != nil || i < 0 {
 			t.Fatalf("the pods are %v, error %v", pods, err)
 		}
-		if diff := cmp.Diff(want, pods[i], cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, pods[i], cmpopts.EquateEmpty(), cmpopts.IgnoreFields(standalone.Container{}, "Annotations", "Envs")); diff != "" {
 			t.Error(diff)
+		}
+		// What the container has of the runtime is what NRI has told.
+		facts, c := n.State.Facts(hooks.Subject{PodUID: "web", ContainerID: id}), pods[i].Containers[0]
+		if diff := cmp.Diff(facts.ContainerAnnotations, c.Annotations); diff != "" || c.Annotations["io.kubernetes.cri.container-name"] != "nginx" {
+			t.Errorf("annotations by NRI and the CRI: %s", diff)
+		}
+		if diff := cmp.Diff(facts.ContainerEnvs, c.Envs); diff != "" || !slices.Contains(c.Envs, hookpb.Env{Name: "A", Value: "1"}) {
+			t.Errorf("environments by NRI and the CRI: %s", diff)
 		}
 		sync := func() hooks.Report {
 			t.Helper()

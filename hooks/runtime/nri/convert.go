@@ -43,6 +43,21 @@ func resources(l *api.LinuxResources) *hookpb.Resources {
 	return r
 }
 
+// podResources returns what the kubelet asks for the cgroup of a pod: the resources of
+// its containers with the overhead of the pod. What the containers have no limit of,
+// the pod has none of.
+func podResources(containers, overhead *api.LinuxResources) *hookpb.Resources {
+	r, more := resources(containers), resources(overhead)
+	for _, f := range []struct{ into, more *int64 }{
+		{r.CPUShares, more.CPUShares}, {r.CFSQuotaUS, more.CFSQuotaUS}, {r.MemoryLimitBytes, more.MemoryLimitBytes},
+	} {
+		if f.into != nil && f.more != nil && *f.into > 0 && *f.more > 0 {
+			*f.into += *f.more
+		}
+	}
+	return r
+}
+
 func envs(list []string) []hookpb.Env {
 	envs := make([]hookpb.Env, len(list))
 	for i, env := range list {

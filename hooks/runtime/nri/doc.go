@@ -12,5 +12,12 @@
 // calls the runtime while it answers: NRI waits for itself then.
 //
 // What NRI has no field for, and all that is decided on pods, is written to the
-// cgroups.
+// cgroups. When a pod is resized in place, the kubelet writes the pod's cgroup after the
+// runtime was told. So it is looked at again for some seconds, also by a node agent
+// without the standalone mode. A runtime that tells nothing of that, such as containerd
+// 2.2, has a pod decided on again when one of its containers outgrows it.
+//
+// What pods and containers from before a restart of the agent ask for is not known until
+// the kubelet updates them or a list of what runs has it: NRI lists what is in force, of
+// pods even what was at their creation.
 package nri

@@ -71,8 +71,8 @@ func (p *peer) wait(t *testing.T) []*api.ContainerUpdate {
 	}
 }
 
-// run runs a plugin until the test ends.
-func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) {
+// run runs a plugin until the test ends or until stop is called.
+func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) (stop func()) {
 	t.Helper()
 	plugin, err := nri.New(nri.Config{
 		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: layout, Socket: socket, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
@@ -83,10 +83,12 @@ func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Lay
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { plugin.Run(ctx) })
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		all.Wait()
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // relay is a socket between the plugin and a runtime: NRI leaves the connections

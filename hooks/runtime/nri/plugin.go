@@ -149,7 +149,9 @@ func (p *Plugin) podRequest(stage hookpb.Stage, pod *api.PodSandbox) *hookpb.Req
 		Stage: stage, Level: hookpb.LevelPod,
 		Pod:       hookpb.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
 		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: cgroup,
-		Resources: resources(pod.GetLinux().GetPodResources()),
+		// Those of the creation, whatever the pod was updated to: the handler looks at
+		// them at the creation only.
+		Resources: podResources(pod.GetLinux().GetPodResources(), pod.GetLinux().GetPodOverhead()),
 	}
 }
 
@@ -167,7 +169,7 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 		req.Resources.OOMScoreAdj = new(score.GetValue())
 	}
 	cgroup := p.cfg.Layout.Path(c.GetLinux().GetCgroupsPath())
-	if cgroup == "" {
+	if cgroup == "" && req.CgroupParent != "" {
 		var err error
 		if cgroup, err = p.cfg.Layout.Of(req); err != nil {
 			return nil, err
@@ -253,6 +255,21 @@ func (e *events) notified(event string, err error) {
 	}
 }
 
+// UpdatePodSandbox is called before the kubelet changes the cgroup of a pod, for an
+// in-place resize. The kubelet writes it itself, after PostUpdatePodSandbox even.
+func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, overhead, asked *api.LinuxResources) error {
+	req := e.p.podRequest(hookpb.PreUpdateContainerResources, pod)
+	req.Resources = podResources(asked, overhead)
+	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
+	return err
+}
+
+// PostUpdatePodSandbox is called after the runtime has taken the resources of a pod.
+func (e *events) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	e.p.handler.LookAgain(hookpb.PodMeta{UID: pod.GetUid()})
+	return nil
+}
+
 // StopPodSandbox is called when a sandbox stops.
 func (e *events) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	e.notified("stop sandbox", e.pod(ctx, hookpb.PostStopPodSandbox, pod))
@@ -294,6 +311,13 @@ func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		return nil, err
 	}
 	return slices.DeleteFunc([]*api.ContainerUpdate{update(c.GetId(), d)}, func(u *api.ContainerUpdate) bool { return u == nil }), nil
+}
+
+// PostUpdateContainer is called after the runtime has written the resources of a
+// container.
+func (e *events) PostUpdateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) error {
+	e.p.handler.LookAgain(hookpb.PodMeta{UID: pod.GetUid()})
+	return nil
 }
 
 // StopContainer is called when a container has stopped.

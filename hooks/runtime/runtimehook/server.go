@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 		errs = append(errs, fmt.Errorf("runtimehook: configuration: failure policy is %s, want Fail or Ignore", cfg.FailurePolicy))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.Conta
 		CgroupParent: parent, Resources: resources(in.ContainerResources),
 	}
 	cgroup := ""
-	if req.Container.ID != "" {
+	if req.Container.ID != "" && parent != "" {
 		var err error
 		if cgroup, err = s.cfg.Layout.Of(req); err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())

@@ -46,6 +46,14 @@ func serve(t *testing.T, cfg runtimehook.Config) (client pb.RuntimeHookServiceCl
 		all.Wait()
 	})
 	t.Cleanup(stop)
+	// A client that comes too early waits for a second.
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(cfg.Socket); err == nil {
+			break
+		} else if time.Since(start) > 10*time.Second {
+			t.Fatal(err)
+		}
+	}
 	conn, err := grpc.NewClient("unix://"+cfg.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)

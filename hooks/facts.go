@@ -1,0 +1,239 @@
+package hooks
+
+import (
+	"maps"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+)
+
+// Subject names a pod by its UID or, with the identifier of the runtime, a container
+// of it. A container's name does not: the one that replaces it has the same.
+type Subject struct{ PodUID, ContainerID string }
+
+// Facts are what is known of a pod or a container beside what was decided on its
+// cgroup. The running modes learn them from each other by a [State]. What they point
+// to must not change.
+type Facts struct {
+	// Asked are the resources that the kubelet asks for, as in a request. nil fields
+	// are not known.
+	Asked *hookpb.Resources
+	// Heard is when an event of a runtime told them, zero if none did.
+	Heard time.Time
+	// Told are the resources that are in force in their place: what the runtime was
+	// told of a container, or what was decided on a pod's cgroup. nil fields are not
+	// known, as after a restart.
+	Told *hookpb.Resources
+	// ContainerAnnotations and ContainerEnvs are those of the last event that had
+	// any.
+	ContainerAnnotations map[string]string
+	ContainerEnvs        []hookpb.Env
+	// Parent is the pod's cgroup, Cgroup the one that the facts are about: empty
+	// before it is made.
+	Parent, Cgroup string
+
+	// askedBefore and toldBefore are what the last news replaced. The kubelet goes
+	// back to them if it cannot have what it asks for.
+	askedBefore, toldBefore *hookpb.Resources
+	// listed is what the last list had.
+	listed *hookpb.Resources
+}
+
+// Hear takes the resources of an event whose sender may have read back what is in
+// force. A field that is what was told is no news; what was told before the last news
+// takes them back, if the sender may; any other value is what the kubelet asks for. Of
+// fields of which nothing is known to be told, those are news that the cgroup has
+// otherwise: others returns them.
+//
+// A kubelet that comes to ask for exactly what it was given in the place of something
+// else is not understood by this, and keeps what it has.
+func (f *Facts) Hear(event *hookpb.Resources, takesBack bool, others func(*hookpb.Resources) *hookpb.Resources) {
+	if event == nil {
+		return
+	}
+	f.Heard = time.Now()
+	was, told, askedBefore, toldBefore := orNone(f.Asked), orNone(f.Told), orNone(f.askedBefore), orNone(f.toldBefore)
+	if !takesBack {
+		toldBefore = new(hookpb.Resources)
+	}
+	asked, untold := *was, new(hookpb.Resources)
+	news := false
+	for i := range numberFields {
+		in := numberFields[i].in
+		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
+	}
+	for i := range listFields {
+		in := listFields[i].in
+		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
+	}
+	entry := func(m map[string]string, key string) *string {
+		if v, ok := m[key]; ok {
+			return &v
+		}
+		return nil
+	}
+	asked.Unified = maps.Clone(asked.Unified)
+	put := func(m *map[string]string, key string, v *string) {
+		switch {
+		case v == nil:
+			delete(*m, key)
+		case *m == nil:
+			*m = map[string]string{key: *v}
+		default:
+			(*m)[key] = *v
+		}
+	}
+	for key, value := range event.Unified {
+		is, unknown := entry(asked.Unified, key), (*string)(nil)
+		news = hear(&is, &unknown, &value, entry(told.Unified, key), entry(askedBefore.Unified, key), entry(toldBefore.Unified, key)) || news
+		put(&asked.Unified, key, is)
+		put(&untold.Unified, key, unknown)
+	}
+	if differ := others(untold); FieldsOf(&hookpb.Decision{Resources: differ}) != 0 {
+		asked, news = *Overlay(&asked, differ), true
+	}
+	if news {
+		f.askedBefore, f.toldBefore = f.Asked, f.Told
+		f.Asked = &asked
+	}
+}
+
+// hear takes one field, and reports whether it is news.
+func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore *T) (news bool) {
+	switch {
+	case event == nil:
+	case told == nil:
+		*untold = event
+	case *event == *told:
+	case toldBefore != nil && *event == *toldBefore:
+		*asked, news = askedBefore, true
+	default:
+		*asked, news = event, true
+	}
+	return news
+}
+
+// Ask takes the resources of an event that has nothing but what the kubelet asks for.
+func (f *Facts) Ask(event *hookpb.Resources) {
+	f.Heard = time.Now()
+	f.Asked = Overlay(f.Asked, event)
+}
+
+// listIsLate is how long after an event a list may still have what was before it: that
+// of the kubelet is some seconds behind.
+const listIsLate = time.Minute
+
+// List takes the resources of a list of what runs that was begun at a time. A field that
+// the list had and has no more is not known any more; a list without any resources
+// changes nothing.
+//
+// What an event has told counts more at any time if the list has its resources
+// inferred, and for a minute otherwise, but for fields that the list has changed in the
+// meantime.
+func (f *Facts) List(listed *hookpb.Resources, begun time.Time, inferred bool) {
+	if listed == nil {
+		return
+	}
+	before := f.listed
+	f.listed = listed
+	if f.Heard.IsZero() || !inferred && begun.Sub(f.Heard) > listIsLate {
+		f.Asked = Overlay(sameFields(f.Asked, before).without(f.Asked), listed)
+		return
+	}
+	asked := Overlay(listed, f.Asked)
+	if !inferred && before != nil && begun.After(f.Heard) {
+		asked = Overlay(asked, sameFields(listed, before).without(listed))
+	}
+	f.Asked = asked
+}
+
+// sameFields returns the fields that both set to the same.
+func sameFields(a, b *hookpb.Resources) (same Fields) {
+	if a == nil || b == nil {
+		return 0
+	}
+	for i := range numberFields {
+		if v, w := *numberFields[i].in(a), *numberFields[i].in(b); v != nil && w != nil && *v == *w {
+			same |= 1 << i
+		}
+	}
+	for i := range listFields {
+		if v, w := *listFields[i].in(a), *listFields[i].in(b); v != nil && w != nil && *v == *w {
+			same |= FieldCPUSetCPUs << i
+		}
+	}
+	return same
+}
+
+// without returns resources without the fields, nil if nothing is left.
+func (f Fields) without(r *hookpb.Resources) *hookpb.Resources {
+	return (FieldsOf(&hookpb.Decision{Resources: r}) &^ f).selectResources(r)
+}
+
+func orNone(r *hookpb.Resources) *hookpb.Resources {
+	if r == nil {
+		return new(hookpb.Resources)
+	}
+	return r
+}
+
+// Facts returns what is known of a pod or a container.
+func (s *State) Facts(of Subject) Facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.facts[of.PodUID][of.ContainerID]; f != nil {
+		return *f
+	}
+	return Facts{}
+}
+
+// Learn changes what is known of a pod or a container, and returns it. Of a pod
+// without a UID nothing is kept.
+func (s *State) Learn(of Subject, learn func(*Facts)) Facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.facts[of.PodUID][of.ContainerID]
+	if f == nil {
+		f = new(Facts)
+	}
+	learn(f)
+	if of.PodUID == "" {
+		return *f
+	}
+	if s.facts == nil {
+		s.facts = map[string]map[string]*Facts{}
+	}
+	if s.facts[of.PodUID] == nil {
+		s.facts[of.PodUID] = map[string]*Facts{}
+	}
+	s.facts[of.PodUID][of.ContainerID] = f
+	return *f
+}
+
+// Forget drops what is known of a container, or of a pod with its containers.
+func (s *State) Forget(of Subject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.facts[of.PodUID], of.ContainerID)
+	if of.ContainerID == "" || len(s.facts[of.PodUID]) == 0 {
+		delete(s.facts, of.PodUID)
+	}
+}
+
+// forgetGone drops what is known of those whose cgroups are not there any more.
+func (s *State) forgetGone(there func(cgroup string) bool) (pods []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, subjects := range s.facts {
+		for id, f := range subjects {
+			if f.Cgroup != "" && !there(f.Cgroup) || f.Cgroup == "" && f.Parent != "" && !there(f.Parent) {
+				delete(subjects, id)
+			}
+		}
+		if len(subjects) == 0 {
+			delete(s.facts, uid)
+			pods = append(pods, uid)
+		}
+	}
+	return pods
+}
