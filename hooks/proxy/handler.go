@@ -52,6 +52,8 @@ type Handler struct {
 	containers map[string]map[string]container
 	// refused counts the cgroups that were not what they were claimed to be.
 	refused atomic.Uint64
+	// answering are the events that have no answer yet.
+	answering answering
 }
 
 // container is what is known of a container from the time before it had a cgroup.
@@ -132,6 +134,7 @@ func carrying(stage hookpb.Stage) bool {
 //   - What a runtime has been told it writes itself, but that is not awaited: the
 //     enforcer compares, and writes what differs.
 func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.own(req, cgroup)
 	if req.Level == hookpb.LevelContainer {
 		asked := *req

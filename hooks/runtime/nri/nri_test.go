@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ type peer struct {
 	synced     chan []*api.ContainerUpdate
 }
 
-func newPeer(t *testing.T, socket string) *peer {
+func newPeer(t *testing.T, socket string, options ...adaptation.Option) *peer {
 	t.Helper()
 	p := &peer{socket: socket, synced: make(chan []*api.ContainerUpdate, 10)}
 	var err error
@@ -48,7 +49,7 @@ func newPeer(t *testing.T, socket string) *peer {
 		p.synced <- updates
 		return err
 	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
-		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
+		append([]adaptation.Option{adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir())}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +97,13 @@ type relay struct {
 	mu     sync.Mutex
 	target string
 	conns  []net.Conn
+	// sent counts the bytes that went to the plugin.
+	sent atomic.Int64
+}
+
+func (r *relay) Write(b []byte) (int, error) {
+	r.sent.Add(int64(len(b)))
+	return len(b), nil
 }
 
 func newRelay(t *testing.T) *relay {
@@ -121,8 +129,17 @@ func newRelay(t *testing.T) *relay {
 				plugin.Close()
 			} else {
 				r.conns = append(r.conns, plugin, runtime)
-				go io.Copy(plugin, runtime)
-				go io.Copy(runtime, plugin)
+				// The end of one is that of the other.
+				for _, way := range []func() (int64, error){
+					func() (int64, error) { return io.Copy(io.MultiWriter(plugin, r), runtime) },
+					func() (int64, error) { return io.Copy(runtime, plugin) },
+				} {
+					go func() {
+						way()
+						plugin.Close()
+						runtime.Close()
+					}()
+				}
 			}
 			r.mu.Unlock()
 		}
