@@ -56,6 +56,8 @@ type config struct {
 	NRI *struct {
 		Socket string `json:"socket"`
 		Index  string `json:"index"`
+		// FailClosed fails what the agent does not answer while it is connected.
+		FailClosed bool `json:"failClosed"`
 	} `json:"nri"`
 	// RuntimeHook answers Koordinator's runtime proxy.
 	RuntimeHook *struct {
@@ -63,6 +65,10 @@ type config struct {
 		Registration  string `json:"registration"`
 		FailurePolicy string `json:"failurePolicy"`
 	} `json:"runtimeHook"`
+	// HTTP serves /metrics, /healthz and /readyz, without any authentication.
+	HTTP *struct {
+		Address string `json:"address"`
+	} `json:"http"`
 	Plugins []pluginConfig `json:"plugins"`
 }
 

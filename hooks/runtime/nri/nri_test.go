@@ -73,7 +73,7 @@ func (p *peer) wait(t *testing.T) []*api.ContainerUpdate {
 }
 
 // run runs a plugin until the test ends.
-func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) {
+func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) *nri.Plugin {
 	t.Helper()
 	plugin, err := nri.New(nri.Config{
 		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: layout, Socket: socket, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
@@ -88,6 +88,7 @@ func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Lay
 		cancel()
 		all.Wait()
 	})
+	return plugin
 }
 
 // relay is a socket between the plugin and a runtime: NRI leaves the connections
@@ -351,9 +352,15 @@ func TestPluginConnectsAgain(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	relay := newRelay(t)
 	// The plugin is there before the runtime is.
-	run(t, agent, relay.socket, node.Layout)
+	plugin := run(t, agent, relay.socket, node.Layout)
+	if plugin.Ready() == nil {
+		t.Error("the plugin is ready without a runtime")
+	}
 	first := newPeer(t, relay.to(filepath.Join(t.TempDir(), "first.sock")))
 	first.wait(t)
+	if err := errors.Join(plugin.Ready(), plugin.Healthy()); err != nil {
+		t.Error(err)
+	}
 	// Its guests were warm before.
 	if stats := agent.Runtime.Plugins()[0].Stats(); stats.Instances < goruntime.GOMAXPROCS(0) {
 		t.Errorf("on the first connection there are %d instances", stats.Instances)
@@ -379,6 +386,9 @@ func TestPluginConnectsAgain(t *testing.T) {
 	}
 	if _, ok := agent.State.Get(cgroup); !ok {
 		t.Errorf("the state is %v", agent.State.All())
+	}
+	if n := plugin.Connections(); n != 2 {
+		t.Errorf("the plugin has counted %d connections", n)
 	}
 	second.Stop()
 }

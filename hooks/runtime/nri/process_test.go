@@ -205,7 +205,7 @@ func TestFailingClosed(t *testing.T) {
 			}
 			runtime.expect(t, "gone", test.gone, nil)
 			// The agent's own container has to start without it.
-			runtime.expect(t, "gone, tolerated", "undecided", map[string]string{"kubewasm.dev/tolerate-no-agent/container.nginx": "true"})
+			runtime.expect(t, "gone, tolerated", "undecided", map[string]string{"kubewasm.dev/tolerate-no-agent": "true"})
 
 			start(t, dir)
 			runtime.wait(t)
