@@ -301,15 +301,17 @@ type loop struct {
 }
 
 func (l *loop) run() {
+	beat := func() { l.beat.Store(time.Now().UnixNano()) }
+	beat()
+	defer l.beat.Store(0)
 	l.open()
 	l.watchAbove()
 	l.demand()
 	resync := time.NewTicker(l.cfg.Resync)
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
-	defer l.beat.Store(0)
 	for {
-		l.beat.Store(time.Now().UnixNano())
+		beat()
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
