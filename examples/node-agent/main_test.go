@@ -31,7 +31,7 @@ import (
 func plugins(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for _, name := range []string{"group-identity", "cpuset-from-annotation", "batch-resource", "cpu-normalization"} {
+	for _, name := range []string{"group-identity", "cpuset", "batch-resource", "cpu-normalization"} {
 		file, err := guestbuild.Build(t.Context(), "../hooks/"+name)
 		if err != nil {
 			t.Fatal(err)
@@ -73,13 +73,20 @@ func tree(t *testing.T) (root string) {
 const pods = `
 kind: PodList
 items:
-- metadata: {namespace: shop, name: g, uid: g, annotations: {kubewasm.dev/cpuset: "0-1"}}
+- metadata: {namespace: shop, name: g, uid: g, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset": "0-1"}'}}
   spec: {containers: [{name: c, resources: {limits: {cpu: "2", memory: 1Gi}}}]}
   status: {qosClass: Guaranteed, containerStatuses: [{name: c, containerID: "containerd://gc", state: {running: {}}}]}
 - metadata: {namespace: shop, name: b, uid: b}
   spec: {containers: [{name: c, resources: {requests: {cpu: 500m}, limits: {cpu: 1200m}}}]}
   status: {qosClass: Burstable, containerStatuses: [{name: c, containerID: "containerd://bc", state: {running: {}}}]}
-- metadata: {namespace: shop, name: e, uid: e, annotations: {batch.kubewasm.dev/cpu.c: "500m", batch.kubewasm.dev/memory.c: "4096"}}
+- metadata:
+    namespace: shop
+    name: e
+    uid: e
+    labels: {koordinator.sh/qosClass: BE}
+    annotations:
+      node.koordinator.sh/extended-resource-spec: |
+        {"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "250"}, "limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "4Ki"}}}}
   spec: {containers: [{name: c}]}
   status: {qosClass: BestEffort, containerStatuses: [{name: c, containerID: "containerd://ec", state: {running: {}}}]}
 `
@@ -134,7 +141,8 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 		"besteffort/pode/ec/cpu.max":      "50000 100000",
 		"besteffort/pode/ec/memory.max":   "4096",
 		"besteffort/pode/cpu.max":         "50000 100000",
-		"besteffort/pode/ec/cpu.weight":   "59",
+		"besteffort/pode/ec/cpu.weight":   "35",
+		"podg/cpu.bvt_warp_ns":            "2",
 	} {
 		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 			b, err := os.ReadFile(filepath.Join(root, "kubepods", name))
