@@ -144,7 +144,8 @@ type enforced struct {
 	files     []settled
 	trouble   map[troubleKey]*trouble
 	repairs   map[string][]time.Time // By file.
-	oom       bool
+	// processes says that something is written for processes, of which others come.
+	processes bool
 	// loose says that a file could not be settled.
 	loose bool
 	// words are texts that files had again when what was decided had been written
@@ -327,7 +328,7 @@ func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (re
 				d := &wanted[i]
 				known := e.cgroups[d.Cgroup]
 				differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
-					everything && known.oom || known.doubtful(everything) || !known.unchanged(now, &n)
+					everything && known.processes || known.doubtful(everything) || !known.unchanged(now, &n)
 			}
 			if to >= len(wanted) {
 				break
@@ -419,7 +420,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 			// Another value may be one that the kernel takes.
 			e.troubles -= len(k.trouble)
 			k.resources, k.trouble, k.repairs, k.words = d.Resources, nil, nil, nil
-			k.oom = d.Resources.OOMScoreAdj != nil
+			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
 		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
 	}

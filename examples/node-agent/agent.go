@@ -83,7 +83,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if root == "" {
 		root = "/sys/fs/cgroup"
 	}
-	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc}); err != nil {
+	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
 	a.enforcer = hooks.NewEnforcer(&a.state, a.applier, hooks.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger, Observer: decisions})

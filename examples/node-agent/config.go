@@ -38,6 +38,8 @@ type config struct {
 		// Weight is how the runtime converts shares: quadratic or linear.
 		Weight string `json:"weight"`
 		Proc   string `json:"proc"`
+		// Resctrl is where the kernel's resctrl file system is.
+		Resctrl string `json:"resctrl"`
 	} `json:"cgroup"`
 	// Standalone reconciles; without it, nothing does.
 	Standalone *struct {

@@ -122,8 +122,15 @@ func send(t *testing.T, p *os.Process, s syscall.Signal) {
 	if err := p.Signal(s); err != nil {
 		t.Fatal(err)
 	}
-	if s == syscall.SIGKILL {
+	switch s {
+	case syscall.SIGKILL:
 		p.Wait()
+	case syscall.SIGSTOP:
+		// It goes on until all of its threads have stopped.
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("it is not stopped but %v, error %v", status, err)
+		}
 	}
 }
 
