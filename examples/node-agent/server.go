@@ -19,7 +19,13 @@ import (
 //	/healthz  200, or 503 with the reasons when only a restart can help
 //	/readyz   200 while each mode serves, otherwise 503 with the reasons
 //
-// It knows nothing of pods: no name of one is in its answers.
+// The metrics are those of packages hostmetrics and hookmetrics, and
+//
+//	kubewasm_agent_ready                        1 while each mode serves
+//	kubewasm_agent_connections_total      mode  connections to the container runtime
+//	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups that were not the claimant's own
+//
+// There is no authentication, and no name of a pod is in its answers.
 type server struct {
 	address string
 	http    *http.Server

@@ -38,8 +38,8 @@ func (n *normalization) Decide(req *hooks.Request, d *hooks.Decision) error {
 		return nil
 	}
 	ratio := *n.RatioPercent
-	if ratio < 1 || ratio > maxRatioPercent {
-		return errors.New("ratioPercent is " + strconv.FormatInt(ratio, 10) + ", want 1 to " + strconv.Itoa(maxRatioPercent))
+	if ratio < 0 || ratio > maxRatioPercent {
+		return errors.New("ratioPercent is " + strconv.FormatInt(ratio, 10) + ", want 0 to " + strconv.Itoa(maxRatioPercent))
 	}
 	quota, ok := req.Resources().CFSQuota()
 	if !ok || quota <= 0 {
