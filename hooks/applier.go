@@ -207,7 +207,7 @@ func (a *Applier) Close() error {
 // A file that fails does not keep others from being written. The errors are
 // joined; errors.As finds a *[FileError] for the first, errors.Is [ErrEscapes]
 // for a cgroup that is not below the root and [ErrUnsupported] for a field that
-// has no file, as unified has none on cgroup v1.
+// has no file, as net_cls_classid has none on cgroup v2.
 //
 // # Notes
 //

@@ -184,7 +184,7 @@ func TestMetricsAndProbes(t *testing.T) {
 	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	guest := plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"]
+	guest, cache := plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"], t.TempDir()
 	for name, test := range map[string]struct {
 		more, unready string
 	}{
@@ -193,7 +193,7 @@ func TestMetricsAndProbes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := new(config)
-			text := fmt.Sprintf("%scgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS]}\n", test.more, root, list, guest)
+			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS]}\n", test.more, cache, root, list, guest)
 			if err := yaml.UnmarshalStrict([]byte(text), cfg); err != nil {
 				t.Fatal(err)
 			}
