@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 )
@@ -24,8 +25,12 @@ type Applier struct {
 	// controllers are the hierarchies of cgroup v1 that are mounted one beside
 	// the other; nil if root is all there is.
 	controllers map[string]*os.Root
-	// proc is where processes have their directories.
-	proc string
+	// others are the hierarchies of v1 that only net_cls_classid and unified are about,
+	// beside controllers.
+	others map[string]*os.Root
+	// proc is where processes have their directories, resctrl where their groups have.
+	proc, resctrl string
+	cores         coreSched
 }
 
 // ApplierConfig configures an Applier.
@@ -44,6 +49,8 @@ type ApplierConfig struct {
 	// be that of the node if the agent has a PID namespace of its own. Default
 	// /proc.
 	Proc string
+	// Resctrl is where the kernel's resctrl file system is. Default /sys/fs/resctrl.
+	Resctrl string
 }
 
 // Version is a version of the kernel's cgroup interface.
@@ -95,8 +102,12 @@ type Change struct {
 // String returns "cpu/pod/cpu.shares: 1024 -> 2".
 func (c Change) String() string { return c.File + ": " + c.From + " -> " + c.To }
 
-// v1Controllers are the controllers of cgroup v1 whose files an Applier writes.
-var v1Controllers = [...]string{"cpu", "cpuset", "memory"}
+// v1Controllers are the controllers of cgroup v1 that have a cgroup for each pod and
+// container, whose files an Applier writes. v1Others are those that may have one.
+var (
+	v1Controllers = [...]string{"cpu", "cpuset", "memory"}
+	v1Others      = [...]string{"blkio", "hugetlb", "misc", "net_cls", "net_prio", "pids", "rdma"}
+)
 
 // NewApplier opens the hierarchy. Close it in the end.
 func NewApplier(cfg ApplierConfig) (*Applier, error) {
@@ -104,7 +115,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w", err)
 	}
-	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc")}
+	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
 	if a.version == VersionAuto {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
@@ -114,7 +125,8 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if a.version != V1 {
 		return a, nil
 	}
-	for _, name := range v1Controllers {
+	a.others = map[string]*os.Root{}
+	for _, name := range slices.Concat(v1Controllers[:], v1Others[:]) {
 		// By its full path: the directory may be a symbolic link, as cpu is to
 		// cpu,cpuacct, and whoever configured the root trusts what is in it.
 		c, err := os.OpenRoot(filepath.Join(cfg.Root, name))
@@ -124,6 +136,10 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 		if err != nil {
 			a.Close()
 			return nil, fmt.Errorf("open cgroup controller %s: %w", name, err)
+		}
+		if !slices.Contains(v1Controllers[:], name) {
+			a.others[name] = c
+			continue
 		}
 		if a.controllers == nil {
 			a.controllers = map[string]*os.Root{}
@@ -172,8 +188,10 @@ func (a *Applier) Hierarchies() (dirs []string) {
 // Close closes the hierarchy.
 func (a *Applier) Close() error {
 	err := a.root.Close()
-	for _, c := range a.controllers {
-		err = errors.Join(err, c.Close())
+	for _, roots := range []map[string]*os.Root{a.controllers, a.others} {
+		for _, c := range roots {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	return err
 }
@@ -189,16 +207,19 @@ func (a *Applier) Close() error {
 // A file that fails does not keep others from being written. The errors are
 // joined; errors.As finds a *[FileError] for the first, errors.Is [ErrEscapes]
 // for a cgroup that is not below the root and [ErrUnsupported] for a field that
-// has no file, as unified has none on cgroup v1.
+// has no file, as net_cls_classid has none on cgroup v2.
 //
 // # Notes
 //
-//   - An empty list of CPUs or nodes is ignored: on v1 it would leave the tasks
-//     nothing to run on, and an unset value never clears.
+//   - An empty list of CPUs or nodes stands for the parent's: on v2 the kernel takes
+//     it so, on v1 what the parent has at the time is written. An unset value never
+//     clears.
 //   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle
 //     cgroup a weight of its own and refuses any other.
-//   - oom_score_adj belongs to processes: it is written for those that are in the
-//     cgroup itself, which their children inherit.
+//   - oom_score_adj, core_sched_group and resctrl_group belong to processes: they are
+//     written for those that are in the cgroup itself, which their children inherit.
+//   - A resctrl group that is not there is made, and stays: the kernel has few of
+//     them, and removing one would move the tasks that others have put there.
 //   - On v1 a quota and a period that change together may lift the quota to -1
 //     in between, which the kernel takes everywhere.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {

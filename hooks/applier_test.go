@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,30 @@ func TestApply(t *testing.T) {
 			name: "the linear weight of older runtimes", files: treeV2, weight: hooks.WeightLinear, resources: hookpb.Resources{CPUShares: n(1024)},
 			want: []string{"pod/cpu.weight: 100 -> 39"},
 		},
-		{name: "an empty cpuset is ignored", files: splitV1, resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")}},
+		{
+			name: "v1, an empty cpuset is the parent's", files: join(splitV1, map[string]string{"cpuset/cpuset.cpus": "0-15\n", "cpuset/cpuset.mems": "0\n"}),
+			resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
+			want:      []string{"cpuset/pod/cpuset.cpus: 0-7 -> 0-15"},
+		},
+		{
+			name: "v2, an empty cpuset is the parent's", files: treeV2, write: map[string]string{"pod/cpuset.cpus": "0-3\n"},
+			resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
+			want:      []string{"pod/cpuset.cpus: 0-3 -> "},
+		},
+		{
+			name: "v1, other files of controllers", files: join(splitV1, in("blkio/pod", map[string]string{"blkio.weight": "500\n"}), in("pids/pod", map[string]string{"pids.max": "max\n"}), map[string]string{"memory/pod/memory.swappiness": "60\n"}),
+			resources: hookpb.Resources{Unified: map[string]string{"blkio.weight": "100", "pids.max": "10", "memory.swappiness": "0"}},
+			want:      []string{"blkio/pod/blkio.weight: 500 -> 100", "memory/pod/memory.swappiness: 60 -> 0", "pids/pod/pids.max: max -> 10"},
+		},
+		{
+			name: "v1, a class of packets", files: join(splitV1, map[string]string{"net_cls/pod/net_cls.classid": "0\n"}),
+			resources: hookpb.Resources{NetClsClassID: n(0x100001)},
+			want:      []string{"net_cls/pod/net_cls.classid: 0 -> 1048577"},
+		},
+		{
+			name: "v1, the largest class of packets is there", files: join(splitV1, map[string]string{"net_cls/pod/net_cls.classid": "4294967295\n"}),
+			resources: hookpb.Resources{NetClsClassID: n(math.MaxUint32)},
+		},
 		{name: "the kernel weighs an idle cgroup itself", files: splitV1, resources: hookpb.Resources{CPUShares: n(2), CPUIdle: n(1)}, want: []string{"cpu/pod/cpu.idle: 0 -> 1"}},
 		{
 			name: "an idle cgroup wakes before it takes shares", files: splitV1, write: map[string]string{"cpu/pod/cpu.idle": "1\n", "cpu/pod/cpu.shares": "3\n"},
@@ -246,7 +270,11 @@ func TestApply(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(written, read(t, root, slices.Collect(maps.Keys(written))...)); diff != "" {
+			is := read(t, root, slices.Collect(maps.Keys(written))...)
+			for file, text := range is {
+				is[file] = strings.TrimSuffix(text, "\n") // What stands for nothing.
+			}
+			if diff := cmp.Diff(written, is); diff != "" {
 				t.Errorf("the files: %s", diff)
 			}
 			if again, err := a.Apply(t.Context(), target); err != nil || len(again) != 0 {
@@ -365,7 +393,8 @@ func TestApplyErrors(t *testing.T) {
 		{"a file that is none of the kernel's", "broken", &hookpb.Resources{CFSQuotaUS: new(int64(-1))}, nil, `read cpu/broken/cpu.cfs_quota_us: "lots" and "100000" are not a quota and a period`, 0},
 		{"processes that are not there", "pod", with(func(r *hookpb.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), fs.ErrNotExist, `read cpu/pod/cgroup.procs: no such file or directory`, 1},
 		{"processes of another namespace", "elsewhere", &hookpb.Resources{OOMScoreAdj: new(int64(1))}, hooks.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
-		{"a file of v2", "pod", &hookpb.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `apply unified["io.weight"] to cgroup "pod": no cgroup file holds it`, 0},
+		{"a file of v2", "pod", &hookpb.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `open io: the controller is not mounted: no cgroup file holds it`, 0},
+		{"a class of packets without its controller", "pod", &hookpb.Resources{NetClsClassID: new(int64(1))}, hooks.ErrUnsupported, `open net_cls: the controller is not mounted: no cgroup file holds it`, 0},
 		{"a list that is none", "pod", &hookpb.Resources{CPUSetCPUs: new("x")}, nil, `apply cpuset.cpus to cgroup "pod": "x" is not a list`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,11 +1,13 @@
 package hooks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -78,7 +80,7 @@ func (d *directory) left(cgroup string) bool {
 func (ds *directories) forget(cgroup string) {
 	controllers := []string{""}
 	if ds.applier.controllers != nil {
-		controllers = v1Controllers[:]
+		controllers = slices.Concat(v1Controllers[:], v1Others[:])
 	}
 	for _, controller := range controllers {
 		key := directoryKey(controller, cgroup)
@@ -112,7 +114,7 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	root, name := a.root, cgroup
 	if a.controllers != nil {
 		name = controller + "/" + cgroup
-		if root = a.controllers[controller]; root == nil {
+		if root = cmp.Or(a.controllers[controller], a.others[controller]); root == nil {
 			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
 		}
 	}
@@ -166,7 +168,10 @@ const maxFile = 64 << 10
 const settledBytes = 4 << 10
 
 // read returns the contents of a file.
-func (d *directory) read(file string) (string, error) {
+func (d *directory) read(file string) (string, error) { return d.readAll(file, maxFile) }
+
+// readAll returns the contents of a file that may be large.
+func (d *directory) readAll(file string, most int64) (string, error) {
 	if f := d.files[file]; f != nil {
 		var buf [settledBytes]byte
 		if n, err := pread(f, buf[:]); err == nil && n < len(buf) {
@@ -178,7 +183,7 @@ func (d *directory) read(file string) (string, error) {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	b, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}
@@ -197,6 +202,9 @@ func (d *directory) write(file, value string) error {
 	f, err := d.openFile(file, os.O_WRONLY)
 	if err != nil {
 		return fail(err)
+	}
+	if value == "" {
+		value = "\n" // The kernel takes no bytes for no write.
 	}
 	_, err = f.WriteString(value)
 	if err == nil {

@@ -54,6 +54,8 @@ type EnforcerConfig struct {
 	KeepFiles int
 	// Logger receives what is repaired, refused and contended; nil drops it.
 	Logger *slog.Logger
+	// Observer is told of each pass, nil for none.
+	Observer Observer
 }
 
 // Contention says when two writers fight over a file. The zero value is the
@@ -92,15 +94,36 @@ type Report struct {
 	Files int
 	// Changes are the writes, in order; of a dry run, those that it would do.
 	Changes []Change
-	// Repairs is how many of the changes put back what somebody else wrote.
+	// Drifted are those of the changes that put back what somebody else wrote, and
+	// Repairs is how many were written: none of a dry run.
+	Drifted []Change
 	Repairs int
 	// Contended are the files that another writer has its way with from now on.
 	Contended []Contended
 	// Gone are the cgroups that are not there.
 	Gone []string
+	// DryRun says that the changes were not written.
+	DryRun bool
 	// Err joins the errors that are new: the kernel's refusal of one field is
 	// reported once, until it takes it or refuses it for another reason.
 	Err error
+	// LeftToOthers is how many files are left alone for now since another writer has
+	// its way with them, LeftRefused how many since the kernel refused what was
+	// decided. Both are of all cgroups.
+	LeftToOthers, LeftRefused int
+	// Took is how long the pass took.
+	Took time.Duration
+}
+
+// Errors returns the errors that Err joins.
+func (r *Report) Errors() []error {
+	if joined, ok := r.Err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if r.Err == nil {
+		return nil
+	}
+	return []error{r.Err}
 }
 
 // Contended is a file that is written by somebody else as well.
@@ -122,7 +145,8 @@ type enforced struct {
 	files     []settled
 	trouble   map[troubleKey]*trouble
 	repairs   map[string][]time.Time // By file.
-	oom       bool
+	// processes says that something is written for processes, of which others come.
+	processes bool
 	// loose says that a file could not be settled.
 	loose bool
 	// words are texts that files had again when what was decided had been written
@@ -282,6 +306,19 @@ func (e *Enforcer) forget(cgroup string) {
 func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	start := time.Now()
+	report := e.enforce(ctx, cgroups)
+	report.DryRun = e.cfg.DryRun
+	report.LeftToOthers, report.LeftRefused = e.leftAlone()
+	report.Took = time.Since(start)
+	if e.cfg.Observer != nil {
+		e.cfg.Observer.Enforced(ctx, report)
+	}
+	return report
+}
+
+// enforce is a pass; e.mu is held.
+func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
 	var wanted []Desired
 	if len(cgroups) == 0 {
 		if v := e.state.Version(); v != e.version || e.all == nil {
@@ -351,7 +388,7 @@ func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (re
 				d := &wanted[i]
 				known := e.cgroups[d.Cgroup]
 				differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
-					everything && known.oom || known.doubtful(everything) || !known.unchanged(now, &n)
+					everything && known.processes || known.doubtful(everything) || !known.unchanged(now, &n)
 			}
 			if to >= len(wanted) {
 				break
@@ -443,7 +480,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 			// Another value may be one that the kernel takes.
 			e.troubles -= len(k.trouble)
 			k.resources, k.trouble, k.repairs, k.words = d.Resources, nil, nil, nil
-			k.oom = d.Resources.OOMScoreAdj != nil
+			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
 		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
 	}
@@ -474,10 +511,9 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 			e.verify(ctx, p, targets, skip, report)
 		}
 	}
-	var repairs []Change
 	for _, c := range report.Changes {
-		if known[c.Cgroup] && !e.cfg.DryRun && !tries(c) {
-			repairs = append(repairs, c)
+		if known[c.Cgroup] && !tries(c) {
+			report.Drifted = append(report.Drifted, c)
 		}
 	}
 	e.settle(p, differ)
@@ -490,7 +526,10 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 	}
 	report.Err = errors.Join(errs...)
 	e.tried(differ, now)
-	for _, c := range repairs {
+	for _, c := range report.Drifted {
+		if e.cfg.DryRun {
+			break
+		}
 		report.Repairs++
 		e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		e.contend(ctx, c, now, report)
@@ -723,6 +762,26 @@ func (e *Enforcer) Next() (next time.Time, ok bool) {
 		}
 	}
 	return next, ok
+}
+
+// leftAlone counts the files that are left alone for now. e.mu is held.
+func (e *Enforcer) leftAlone() (contended, refused int) {
+	if e.troubles == 0 {
+		return 0, 0
+	}
+	now := time.Now()
+	for _, k := range e.cgroups {
+		for _, t := range k.trouble {
+			switch {
+			case !t.waits(now):
+			case t.fight:
+				contended++
+			default:
+				refused++
+			}
+		}
+	}
+	return contended, refused
 }
 
 func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {

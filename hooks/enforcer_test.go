@@ -95,6 +95,39 @@ func TestEnforceBothDirections(t *testing.T) {
 	}
 }
 
+// An empty cpuset is the parent's, and files that no field stands for are written in
+// the names of the kernel's version.
+func TestEnforceTheParentsCPUsAndOtherFiles(t *testing.T) {
+	tree := cgrouptest.New(t)
+	pod := tree.Make("pod")
+	web := tree.Make("pod/web")
+	tree.Process(web)
+	all := tree.Read(pod, "cpuset.cpus") // On v2 nothing, which is the parent's as well.
+	other, value := "memory.swappiness", "7"
+	if tree.V2 {
+		other = "pids.max"
+	}
+	var state hooks.State
+	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	for _, step := range []struct{ decided, want string }{{"0", "0"}, {"", all}} {
+		put(&state, web, hookpb.Resources{CPUSetCPUs: &step.decided, Unified: map[string]string{other: value}})
+		for range 3 {
+			if report := e.Enforce(t.Context()); report.Err != nil {
+				t.Fatal(report.Err)
+			}
+		}
+		if got := tree.Read(web, "cpuset.cpus"); got != step.want {
+			t.Errorf("with %q decided, the CPUs are %q, want %q", step.decided, got, step.want)
+		}
+		if got := tree.Read(web, other); got != value {
+			t.Errorf("%s is %s, want %s", other, got, value)
+		}
+	}
+	if report := e.Enforce(t.Context()); len(report.Changes) != 0 {
+		t.Errorf("it goes on to write %v", report.Changes)
+	}
+}
+
 // Every field that this kernel has, written and read back.
 func TestEnforceEveryField(t *testing.T) {
 	tree := cgrouptest.New(t)

@@ -26,6 +26,8 @@ type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
 	dryRun  func(context.Context, *hookpb.Request, string, *hookpb.Decision)
+	// observer is that of Config, or nil.
+	observer Observer
 	// requests are buffers, *encoding.
 	requests sync.Pool
 
@@ -41,6 +43,9 @@ type Config struct {
 	Plugins []PluginConfig
 	// Logger receives the failures that a policy ignores; nil drops them.
 	Logger *slog.Logger
+	// Observer is told of decisions, nil for none. Calls of guests are for the
+	// Observer of a plugin's Module.
+	Observer Observer
 	// DryRun is told what plugins with DryRun decide. It must not keep the
 	// request. nil writes it to Logger.
 	DryRun func(ctx context.Context, req *hookpb.Request, plugin string, d *hookpb.Decision)
@@ -204,7 +209,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
-	e := &Engine{logger: cfg.Logger, dryRun: cfg.DryRun, changed: make(chan struct{})}
+	e := &Engine{logger: cfg.Logger, observer: cfg.Observer, dryRun: cfg.DryRun, changed: make(chan struct{})}
 	e.requests.New = func() any { return new(encoding) }
 	var errs []error
 	for i, p := range plugins {
@@ -490,6 +495,16 @@ func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
 // For one plugin, 0 allocs if its instance has decided the same before, 1 for other
 // numbers: TestDecideAllocations.
 func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
+	if e.observer == nil {
+		return e.decide(ctx, req)
+	}
+	start := time.Now()
+	d, err := e.decide(ctx, req)
+	e.observer.Decided(ctx, req, time.Since(start), d, err)
+	return d, err
+}
+
+func (e *Engine) decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
 	defer e.requests.Put(encoded)
@@ -524,6 +539,9 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 }
 
 func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookpb.Request, err error) {
+	if e.observer != nil {
+		e.observer.Ignored(ctx, req, p.Name(), p.policy, err)
+	}
 	if e.logger != nil {
 		e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
 			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("error", err))

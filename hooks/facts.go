@@ -62,8 +62,8 @@ func (f *Facts) Hear(event *hookpb.Resources, takesBack bool, others func(*hookp
 		in := numberFields[i].in
 		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
 	}
-	for i := range listFields {
-		in := listFields[i].in
+	for i := range textFields {
+		in := textFields[i].in
 		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
 	}
 	entry := func(m map[string]string, key string) *string {
@@ -157,8 +157,8 @@ func sameFields(a, b *hookpb.Resources) (same Fields) {
 			same |= 1 << i
 		}
 	}
-	for i := range listFields {
-		if v, w := *listFields[i].in(a), *listFields[i].in(b); v != nil && w != nil && *v == *w {
+	for i := range textFields {
+		if v, w := *textFields[i].in(a), *textFields[i].in(b); v != nil && w != nil && *v == *w {
 			same |= FieldCPUSetCPUs << i
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Fields is a set of what a decision may set. The names are those of hook.proto.
 type Fields uint32
 
-// The fields, in the order of numberFields and listFields.
+// The fields, in the order of numberFields and textFields.
 const (
 	FieldCPUShares Fields = 1 << iota
 	FieldCFSQuota
@@ -24,8 +24,12 @@ const (
 	FieldMemoryLow
 	FieldMemoryHigh
 	FieldOOMScoreAdj
+	FieldNetClsClassID
 	FieldCPUSetCPUs
 	FieldCPUSetMems
+	FieldCoreSchedGroup
+	FieldResctrlGroup
+	FieldResctrlSchemata
 	FieldUnified
 	FieldContainerAnnotations
 	FieldContainerEnvs
@@ -42,14 +46,14 @@ const (
 )
 
 // fieldNames are the names by number.
-var fieldNames = func() (names [18]string) {
+var fieldNames = func() (names [22]string) {
 	n := 0
 	for i := range numberFields {
 		names[n] = numberFields[i].name
 		n++
 	}
-	for i := range listFields {
-		names[n] = listFields[i].name
+	for i := range textFields {
+		names[n] = textFields[i].name
 		n++
 	}
 	copy(names[n:], []string{"unified", "container_annotations", "container_envs", "container_mounts", "container_devices"})
@@ -97,8 +101,8 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 				f |= 1 << i
 			}
 		}
-		for i := range listFields {
-			if *listFields[i].in(r) != nil {
+		for i := range textFields {
+			if *textFields[i].in(r) != nil {
 				f |= FieldCPUSetCPUs << i
 			}
 		}
@@ -153,9 +157,9 @@ func (f Fields) selectResources(r *hookpb.Resources) *hookpb.Resources {
 			*numberFields[i].in(s) = *numberFields[i].in(r)
 		}
 	}
-	for i := range listFields {
+	for i := range textFields {
 		if f&(FieldCPUSetCPUs<<i) != 0 {
-			*listFields[i].in(s) = *listFields[i].in(r)
+			*textFields[i].in(s) = *textFields[i].in(r)
 		}
 	}
 	if f&FieldUnified != 0 {

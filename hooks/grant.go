@@ -12,7 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookpb"
 )
 
-// Grants are what a plugin may decide beyond the resources of a cgroup. The zero
+// Grants are what a plugin may decide beyond the resources of a cgroup that is the
+// pod's own. The zero
 // value grants nothing, and what is granted is granted by name or pattern: a
 // decision with anything else is refused as a whole, by a [GrantError].
 //
@@ -24,6 +25,7 @@ import (
 //	  cdi: ["nvidia.com/gpu=*"]
 //	  mounts: [{source: "/var/lib/models/**", destination: "/models/**"}]
 //	  devices: ["/dev/nvidia*"]
+//	  resctrl: ["batch", "latency-*"]
 //
 // # Notes
 //
@@ -57,6 +59,10 @@ type Grants struct {
 	// (character devices with the major number 1): those are granted by their own
 	// path. The name after "/dev/" begins with no "*".
 	Devices []string `json:"devices,omitempty"`
+	// Resctrl are the names of the resctrl groups into which the plugin may put the
+	// processes of containers, and whose allocation it may set. They are the node's:
+	// the kernel has a dozen or so, and an allocation is for all that are in one.
+	Resctrl []string `json:"resctrl,omitempty"`
 }
 
 // MountGrant grants mounts.
@@ -112,7 +118,7 @@ func (e *GrantError) Error() string {
 }
 
 // GrantedFields are the fields that need grants.
-const GrantedFields = FieldContainerAnnotations | FieldContainerEnvs | FieldContainerMounts | FieldContainerDevices
+const GrantedFields = FieldResctrlGroup | FieldResctrlSchemata | FieldContainerAnnotations | FieldContainerEnvs | FieldContainerMounts | FieldContainerDevices
 
 // cdiPrefix is what the keys of annotations begin with that ask for CDI devices
 // (tags.cncf.io/container-device-interface, AnnotationPrefix).
@@ -139,6 +145,11 @@ func (g *Grants) validate() (errs []error) {
 			fail("annotation %q asks for CDI devices: cdi grants those", pattern)
 		case wild && steersRuntime(beginning):
 			fail("annotation %q stands for keys that a runtime acts upon: name each", pattern)
+		}
+	}
+	for _, pattern := range g.Resctrl {
+		if beginning := strings.TrimSuffix(pattern, "*"); checkResctrlGroup(beginning) != nil {
+			fail("resctrl %q is not the name of a group, or a beginning of names and a *", pattern)
 		}
 	}
 	for _, pattern := range g.CDI {
@@ -318,6 +329,11 @@ func (g *Grants) annotation(key string) (reason string) {
 	return "annotations does not name it"
 }
 
+// resctrl reports whether a group is granted.
+func (g *Grants) resctrl(group string) bool {
+	return slices.ContainsFunc(g.Resctrl, func(pattern string) bool { return matchName(pattern, group) })
+}
+
 // cdi returns what is wrong with an annotation that asks for CDI devices, and what
 // would allow it.
 func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
@@ -357,8 +373,17 @@ const maxGrantErrors = 32
 // check returns what the decision sets without a grant. It looks at the node
 // unless that is nil, and then stops when that is enough to refuse.
 func (g *Grants) check(d *hookpb.Decision, n *node) (errs []*GrantError) {
-	if len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
+	var group *string
+	if d.Resources != nil {
+		group = d.Resources.ResctrlGroup
+	}
+	if group == nil && len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
 		return nil
+	}
+	if group != nil && !g.resctrl(*group) {
+		errs = append(errs, &GrantError{
+			Field: FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", *group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{*group}},
+		})
 	}
 	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }
 	enough := func() bool { return n != nil && len(errs) >= maxGrantErrors }
@@ -533,6 +558,8 @@ func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 		field Fields
 		none  bool
 	}{
+		{FieldResctrlGroup, len(g.Resctrl) == 0},
+		{FieldResctrlSchemata, len(g.Resctrl) == 0},
 		{FieldContainerAnnotations, len(g.Annotations)+len(g.CDI) == 0},
 		{FieldContainerEnvs, len(g.Env) == 0},
 		{FieldContainerMounts, len(g.Mounts) == 0},
@@ -587,6 +614,7 @@ func (g *Grants) Add(more *Grants) {
 	add(&g.Annotations, more.Annotations)
 	add(&g.CDI, more.CDI)
 	add(&g.Devices, more.Devices)
+	add(&g.Resctrl, more.Resctrl)
 	for _, m := range more.Mounts {
 		if !slices.ContainsFunc(g.Mounts, func(n MountGrant) bool { return reflect.DeepEqual(m, n) }) {
 			g.Mounts = append(g.Mounts, m)

@@ -86,8 +86,8 @@ func difference(a, b *hookpb.Decision) (field string, values [2]string, ok bool)
 				return f.name, [2]string{strconv.FormatInt(*x, 10), strconv.FormatInt(*y, 10)}, false
 			}
 		}
-		for i := range listFields {
-			f := &listFields[i]
+		for i := range textFields {
+			f := &textFields[i]
 			if x, y := *f.in(a.Resources), *f.in(b.Resources); x != nil && y != nil && *x != *y {
 				return f.name, [2]string{strconv.Quote(*x), strconv.Quote(*y)}, false
 			}
@@ -164,8 +164,8 @@ func Overlay(base, top *hookpb.Resources) *hookpb.Resources {
 	for i := range numberFields {
 		mergeField(numberFields[i].in(&merged), *numberFields[i].in(top))
 	}
-	for i := range listFields {
-		mergeField(listFields[i].in(&merged), *listFields[i].in(top))
+	for i := range textFields {
+		mergeField(textFields[i].in(&merged), *textFields[i].in(top))
 	}
 	merged.Unified = mergeMap(maps.Clone(base.Unified), top.Unified)
 	return &merged

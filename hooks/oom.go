@@ -18,9 +18,40 @@ func (p *plan) oomScoreAdj(want *int64) {
 	if want == nil {
 		return
 	}
-	const file = "cgroup.procs"
-	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+	s, pids := p.processes("cgroup.procs")
+	if s == nil {
 		return
+	}
+	to := strconv.FormatInt(*want, 10)
+	for _, pid := range pids {
+		path := filepath.Join(p.applier.proc, pid, "oom_score_adj")
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // It has ended.
+		}
+		if err != nil {
+			p.fail(&FileError{Op: "read", File: path, Err: cause(err)})
+			continue
+		}
+		if from := strings.TrimSpace(string(b)); from != to {
+			p.outside(s, path, from, to, func() error { return writeOOMScoreAdj(path, to) })
+		}
+	}
+}
+
+// threadsFile is the file that lists the threads of a cgroup.
+func (p *plan) threadsFile() string {
+	if p.applier.version == V2 {
+		return "cgroup.threads"
+	}
+	return "tasks"
+}
+
+// processes returns the setting of a file that lists processes or threads, and what it
+// lists; the setting is nil if it is left alone or cannot be read, which is noted.
+func (p *plan) processes(file string) (*setting, []string) {
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return nil, nil
 	}
 	// Whichever hierarchy there is: a container's processes are in the same
 	// cgroup of each.
@@ -35,41 +66,27 @@ func (p *plan) oomScoreAdj(want *int64) {
 	}
 	dir := p.directory(controller)
 	if dir == nil {
-		return
+		return nil, nil
 	}
-	raw, err := dir.read(file)
+	raw, err := dir.readAll(file, maxThreads)
 	if err != nil {
 		p.fail(err)
-		return
+		return nil, nil
 	}
 	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
 	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
-	pids := strings.Fields(raw)
-	if slices.Contains(pids, "0") {
-		p.fail(fmt.Errorf("apply oom_score_adj to cgroup %q: its processes are in another PID namespace: %w", p.cgroup, ErrUnsupported))
-		return
+	numbers := strings.Fields(raw)
+	if slices.Contains(numbers, "0") {
+		p.fail(fmt.Errorf("apply %s to cgroup %q: its processes are in another PID namespace: %w", p.field, p.cgroup, ErrUnsupported))
+		return nil, nil
 	}
-	to := strconv.FormatInt(*want, 10)
-	for _, pid := range pids {
-		process, err := strconv.Atoi(pid)
-		if err != nil {
-			p.fail(&FileError{Op: "read", File: dir.path(file), Err: fmt.Errorf("%q is no process", pid)})
-			return
-		}
-		path := filepath.Join(p.applier.proc, pid, "oom_score_adj")
-		b, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // It has ended.
-		}
-		if err != nil {
-			p.fail(&FileError{Op: "read", File: path, Err: cause(err)})
-			continue
-		}
-		if from := strings.TrimSpace(string(b)); from != to {
-			p.step(s, path, from, to, true)
-			p.steps[len(p.steps)-1].process = process
+	for _, n := range numbers {
+		if _, err := strconv.ParseInt(n, 10, 32); err != nil {
+			p.fail(&FileError{Op: "read", File: dir.path(file), Err: fmt.Errorf("%q is no process", n)})
+			return nil, nil
 		}
 	}
+	return s, numbers
 }
 
 // writeOOMScoreAdj writes a process's score. One that has ended needs none.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,8 +54,8 @@ type step struct {
 	// its children.
 	widens bool
 	depth  int
-	// process is whose oom_score_adj is written, 0 for a file of the cgroup.
-	process int
+	// do writes, nil for a file of the cgroup.
+	do func() error
 }
 
 // setting is what one field, or a few that belong together, make of a cgroup.
@@ -69,15 +71,15 @@ type setting struct {
 
 func (s *step) change() Change {
 	file := s.setting.dir.path(s.file)
-	if s.process != 0 {
+	if s.do != nil {
 		file = s.file
 	}
 	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
 }
 
 func (s *step) write() error {
-	if s.process != 0 {
-		return writeOOMScoreAdj(s.file, s.to)
+	if s.do != nil {
+		return s.do()
 	}
 	return s.setting.dir.write(s.file, s.to)
 }
@@ -215,8 +217,13 @@ func (p *plan) add(r *hookpb.Resources) {
 	p.bytes("memory.low", r.MemoryLowBytes)
 	p.field = FieldMemoryMin
 	p.bytes("memory.min", r.MemoryMinBytes)
+	p.field = FieldNetClsClassID
+	p.number("net_cls.classid", r.NetClsClassID, true)
 	p.field = FieldOOMScoreAdj
 	p.oomScoreAdj(r.OOMScoreAdj)
+	p.field = FieldCoreSchedGroup
+	p.coreSchedGroup(r.CoreSchedGroup)
+	p.resctrl(r)
 	p.field = FieldUnified
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
 		p.unified(file, r.Unified[file])
@@ -282,6 +289,12 @@ func (p *plan) read(file string) (*setting, string) {
 func (p *plan) step(s *setting, file, from, to string, widens bool) {
 	s.planned = true
 	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
+}
+
+// outside plans what is no file of the cgroup.
+func (p *plan) outside(s *setting, file, from, to string, do func() error) {
+	p.step(s, file, from, to, true)
+	p.steps[len(p.steps)-1].do = do
 }
 
 // number plans a file that holds one number. moreWidens says that a larger one
@@ -355,7 +368,11 @@ func orInf(n int64) float64 {
 // parent's and hold the children's, so one that moves has to hold both the old
 // and the new for a while.
 func (p *plan) list(file string, want *string) {
-	if want == nil || *want == "" {
+	if want == nil {
+		return
+	}
+	if *want == "" {
+		p.parentsList(file)
 		return
 	}
 	wanted, err := parseList(*want)
@@ -382,6 +399,42 @@ func (p *plan) list(file string, want *string) {
 		p.step(s, file, from, both, true)
 		p.step(s, file, both, to, false)
 	}
+}
+
+// parentsList plans a file that holds CPUs or nodes to have the parent's.
+func (p *plan) parentsList(file string) {
+	if p.applier.version != V2 {
+		list, err := p.parents(file)
+		if err != nil {
+			p.fail(err)
+		} else if list != "" {
+			p.list(file, &list)
+		}
+		return
+	}
+	if s, from := p.read(file); s != nil && from != "" {
+		p.step(s, file, from, "", true)
+	}
+}
+
+// parents returns what a file of the parent cgroup has.
+func (p *plan) parents(file string) (string, error) {
+	controller, _, _ := strings.Cut(file, ".")
+	parent := path.Dir(p.cgroup)
+	root, name := p.applier.root, parent
+	if p.applier.controllers != nil {
+		if root, name = p.applier.controllers[controller], controller+"/"+parent; root == nil {
+			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+		}
+	}
+	dir, err := root.OpenRoot(parent)
+	if err != nil {
+		return "", &FileError{Op: "open", File: name, Err: cause(err)}
+	}
+	d := &directory{root: dir, hierarchy: root, name: name}
+	defer d.close()
+	text, err := d.read(file)
+	return strings.TrimSpace(text), err
 }
 
 // cpuMax plans cpu.max of cgroup v2, "quota period". What is not wanted stays as
@@ -495,10 +548,6 @@ func (p *plan) unified(file, value string) {
 		p.errs = append(p.errs, &fieldError{cgroup: p.cgroup, field: p.field, file: file, err: fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err)})
 	}
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
-		return
-	}
-	if p.applier.version != V2 {
-		fail(ErrUnsupported)
 		return
 	}
 	// The engine has checked it; another caller may not have.

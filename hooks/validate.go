@@ -40,13 +40,14 @@ var numberFields = [...]struct {
 	// a guaranteed pod (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj) are
 	// the kubelet and the runtime.
 	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -997, 1000, false},
+	{"net_cls_classid", func(r *hookpb.Resources) **int64 { return &r.NetClsClassID }, 0, math.MaxUint32, false},
 }
 
 // numbersOf returns the numbers in the order of numberFields.
 func numbersOf(r *hookpb.Resources) [len(numberFields)]*int64 {
 	return [...]*int64{
 		r.CPUShares, r.CFSQuotaUS, r.CFSPeriodUS, r.CPUBvt, r.CPUIdle, r.CPUBurstUS,
-		r.MemoryLimitBytes, r.MemoryMinBytes, r.MemoryLowBytes, r.MemoryHighBytes, r.OOMScoreAdj,
+		r.MemoryLimitBytes, r.MemoryMinBytes, r.MemoryLowBytes, r.MemoryHighBytes, r.OOMScoreAdj, r.NetClsClassID,
 	}
 }
 
@@ -55,13 +56,23 @@ const (
 	maxBytes   = 1<<62 - 1
 )
 
-// listFields are the fields that are lists of CPUs or nodes.
-var listFields = [...]struct {
-	name string
-	in   func(*hookpb.Resources) **string
+// textFields are the fields of Resources that are text: lists of CPUs or nodes, and
+// groups of processes. check reports what is wrong with one.
+var textFields = [...]struct {
+	name  string
+	in    func(*hookpb.Resources) **string
+	check func(string) error
 }{
-	{"cpuset_cpus", func(r *hookpb.Resources) **string { return &r.CPUSetCPUs }},
-	{"cpuset_mems", func(r *hookpb.Resources) **string { return &r.CPUSetMems }},
+	{"cpuset_cpus", func(r *hookpb.Resources) **string { return &r.CPUSetCPUs }, checkList},
+	{"cpuset_mems", func(r *hookpb.Resources) **string { return &r.CPUSetMems }, checkList},
+	{"core_sched_group", func(r *hookpb.Resources) **string { return &r.CoreSchedGroup }, checkCoreSchedGroup},
+	{"resctrl_group", func(r *hookpb.Resources) **string { return &r.ResctrlGroup }, checkResctrlGroup},
+	{"resctrl_schemata", func(r *hookpb.Resources) **string { return &r.ResctrlSchemata }, checkSchemata},
+}
+
+func checkList(s string) error {
+	_, err := parseList(s)
+	return err
 }
 
 // goesWith reports what is wrong with a plugin's decision beside those of earlier
@@ -113,10 +124,16 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 		if r.OOMScoreAdj != nil && level != hookpb.LevelContainer {
 			errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
 		}
-		for i := range listFields {
-			if v := *listFields[i].in(r); v != nil {
-				if _, err := parseList(*v); err != nil {
-					errs = append(errs, fmt.Errorf("%s: %w", listFields[i].name, err))
+		if level != hookpb.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
+			errs = append(errs, errors.New("core_sched_group or resctrl_group is set above a container, where there are no processes"))
+		}
+		if r.ResctrlSchemata != nil && r.ResctrlGroup == nil {
+			errs = append(errs, errors.New("resctrl_schemata is set without the resctrl_group that it is for"))
+		}
+		for i := range textFields {
+			if v := *textFields[i].in(r); v != nil {
+				if err := textFields[i].check(*v); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", textFields[i].name, err))
 				}
 			}
 		}
@@ -272,21 +289,38 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // kernfs takes.
 const maxValue = 4095
 
-// unifiedControllers are the controllers of cgroup v2
-// (Documentation/admin-guide/cgroup-v2.rst).
-var unifiedControllers = [...]string{"cpu", "cpuset", "dmem", "hugetlb", "io", "memory", "misc", "pids", "rdma"}
+// unifiedControllers are the controllers whose files may be in unified: those of
+// cgroup v2 (Documentation/admin-guide/cgroup-v2.rst), and those of v1 that do no more
+// than to limit or to weigh (cgroup-v1). Devices and the freezer are not among them.
+var unifiedControllers = [...]string{"blkio", "cpu", "cpuset", "dmem", "hugetlb", "io", "memory", "misc", "net_prio", "pids", "rdma"}
 
-// fieldOfFile are the fields that stand for files of cgroup v2.
+// fieldOfFile are the fields that stand for files, of either version.
 var fieldOfFile = map[string]Fields{
+	"cpu.shares": FieldCPUShares, "cpu.cfs_quota_us": FieldCFSQuota, "cpu.cfs_period_us": FieldCFSPeriod, "cpu.cfs_burst_us": FieldCPUBurst,
+	"memory.limit_in_bytes": FieldMemoryLimit, "net_cls.classid": FieldNetClsClassID,
 	"cpu.weight": FieldCPUShares, "cpu.weight.nice": FieldCPUShares, "cpu.max": FieldCFSQuota | FieldCFSPeriod, "cpu.max.burst": FieldCPUBurst,
 	"cpu.idle": FieldCPUIdle, "cpu.bvt_warp_ns": FieldCPUBvt, "cpuset.cpus": FieldCPUSetCPUs, "cpuset.mems": FieldCPUSetMems,
 	"memory.max": FieldMemoryLimit, "memory.high": FieldMemoryHigh, "memory.low": FieldMemoryLow, "memory.min": FieldMemoryMin,
 }
 
-// checkUnified checks a file of cgroup v2 and what to write to it. The files of
-// the core are not for plugins, and neither are those that do more than to
-// configure the one cgroup: cgroup.kill and memory.reclaim act, cpuset.cpus.partition
-// takes CPUs from others.
+// acting are files that do more than to configure the one cgroup: memory.reclaim and
+// memory.force_empty act, cpuset.cpus.partition and cpuset.cpu_exclusive take CPUs from
+// others, memory.oom_control stops the OOM killer, cpuset.sched_load_balance is about
+// the CPUs of all, cpu.rt_runtime_us takes them from all others.
+var acting = map[string]bool{
+	"memory.reclaim": true, "cpuset.cpus.partition": true, "cpuset.cpus.exclusive": true,
+	"memory.force_empty": true, "memory.oom_control": true, "memory.use_hierarchy": true, "memory.move_charge_at_immigrate": true,
+	"memory.pressure_level": true, "blkio.reset_stats": true, "cpu.rt_runtime_us": true, "cpu.rt_period_us": true,
+	"cpuset.cpu_exclusive": true, "cpuset.mem_exclusive": true, "cpuset.sched_load_balance": true, "cpuset.sched_relax_domain_level": true,
+	"cpuset.memory_pressure_enabled": true,
+}
+
+// actingSuffixes are what the names of other such files end with: statistics that
+// a write resets.
+var actingSuffixes = [...]string{".pressure", ".peak", ".failcnt", "max_usage_in_bytes"}
+
+// checkUnified checks a file of a cgroup and what to write to it. The files of
+// the core are not for plugins, and neither are those that are acting.
 func checkUnified(file, value string) error {
 	controller, name, dotted := strings.Cut(file, ".")
 	switch {
@@ -296,7 +330,7 @@ func checkUnified(file, value string) error {
 		return errors.New("a file of the cgroup core, not of a controller")
 	case !slices.Contains(unifiedControllers[:], controller):
 		return fmt.Errorf("%q is not a controller: there are %s", controller, strings.Join(unifiedControllers[:], ", "))
-	case file == "memory.reclaim", name == "pressure", name == "peak", strings.HasSuffix(name, ".peak"), file == "cpuset.cpus.partition", file == "cpuset.cpus.exclusive":
+	case acting[file], slices.ContainsFunc(actingSuffixes[:], func(end string) bool { return strings.HasSuffix(file, end) }):
 		return errors.New("a file that does more than to configure the cgroup")
 	case value == "" || len(value) > maxValue:
 		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(value), maxValue)

@@ -164,6 +164,10 @@ func (e *Encoder) appendResources(dst []byte, field protowire.Number, r *Resourc
 	dst = appendOptional(dst, 12, r.MemoryHighBytes)
 	dst = appendOptional(dst, 13, r.OOMScoreAdj)
 	dst = e.appendMap(dst, 14, mapUnified, r.Unified)
+	dst = appendOptional(dst, 15, r.NetClsClassID)
+	dst = appendOptionalString(dst, 16, r.CoreSchedGroup)
+	dst = appendOptionalString(dst, 17, r.ResctrlGroup)
+	dst = appendOptionalString(dst, 18, r.ResctrlSchemata)
 	return endMessage(dst, start)
 }
 
@@ -179,7 +183,7 @@ func appendOptional(dst []byte, field protowire.Number, v *int64) []byte {
 	if v == nil {
 		return dst
 	}
-	return protowire.AppendVarint(append(dst, numberTag(field)), uint64(*v))
+	return protowire.AppendVarint(appendTag(dst, field, protowire.VarintType), uint64(*v))
 }
 
 // appendString appends a field without presence: the empty string is left out.
@@ -194,15 +198,24 @@ func appendOptionalString(dst []byte, field protowire.Number, v *string) []byte 
 	if v == nil {
 		return dst
 	}
+	dst = appendTag(dst, field, protowire.BytesType)
 	if len(*v) < 0x80 {
-		return append(append(dst, bytesTag(field), byte(len(*v))), *v...)
+		return append(append(dst, byte(len(*v))), *v...)
 	}
-	return protowire.AppendString(append(dst, bytesTag(field)), *v)
+	return protowire.AppendString(dst, *v)
 }
 
-// The tags of fields whose numbers are below 16, as all of ours are, have one byte.
-func numberTag(field protowire.Number) byte { return byte(field)<<3 | byte(protowire.VarintType) }
-func bytesTag(field protowire.Number) byte  { return byte(field)<<3 | byte(protowire.BytesType) }
+// appendTag appends the tag of a field. Of those with a number below 16, as most of
+// ours have, it has one byte.
+func appendTag(dst []byte, field protowire.Number, typ protowire.Type) []byte {
+	if field < 16 {
+		return append(dst, byte(field)<<3|byte(typ))
+	}
+	return protowire.AppendTag(dst, field, typ)
+}
+
+// bytesTag is the tag of a message or a map, whose numbers are below 16.
+func bytesTag(field protowire.Number) byte { return byte(field)<<3 | byte(protowire.BytesType) }
 
 // appendMap appends one entry for each key, in the order of the keys.
 func (e *Encoder) appendMap(dst []byte, field protowire.Number, which int, m map[string]string) []byte {

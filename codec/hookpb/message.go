@@ -63,8 +63,13 @@ type Resources struct {
 	MemoryLimitBytes, MemoryMinBytes, MemoryLowBytes, MemoryHighBytes *int64
 	// OOMScoreAdj belongs to the processes of a container, not to its cgroup.
 	OOMScoreAdj *int64
-	// Unified are other files of cgroup v2 and what to write to them.
+	// Unified are other files of the cgroup and what to write to them.
 	Unified map[string]string
+	// NetClsClassID is the class of packets.
+	NetClsClassID *int64
+	// CoreSchedGroup and ResctrlGroup name groups of a container's processes;
+	// ResctrlSchemata is what the latter gets.
+	CoreSchedGroup, ResctrlGroup, ResctrlSchemata *string
 }
 
 // Decision is what should change. nil means untouched.

@@ -206,6 +206,14 @@ func resources(c *wire.Cursor, r *Resources, n *numbers) {
 			r.OOMScoreAdj = optional(&m, "oom_score_adj", n)
 		case 14:
 			m.Entry("unified", &r.Unified)
+		case 15:
+			r.NetClsClassID = optional(&m, "net_cls_classid", n)
+		case 16:
+			r.CoreSchedGroup = m.OptionalString("core_sched_group")
+		case 17:
+			r.ResctrlGroup = m.OptionalString("resctrl_group")
+		case 18:
+			r.ResctrlSchemata = m.OptionalString("resctrl_schemata")
 		}
 	}
 	c.Done(&m, "resources")

@@ -7,16 +7,29 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
 )
 
 // mode is a running mode, or what else runs as long as the agent.
 type mode interface{ Run(context.Context) error }
+
+// probed is a mode that says how it is.
+type probed interface {
+	// Ready returns why the mode does not serve, nil if it does.
+	Ready() error
+	// Healthy returns why only a restart can help, nil if nothing hangs.
+	Healthy() error
+}
 
 // agent is the engine, what was decided, and the modes that share both.
 type agent struct {
@@ -27,6 +40,14 @@ type agent struct {
 	enforcer *hooks.Enforcer
 	modes    []mode
 	closers  []io.Closer
+	registry *prometheus.Registry
+}
+
+// count registers a counter of a mode.
+func (a *agent) count(name, help, mode string, value func() uint64) {
+	a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: name, Help: help, ConstLabels: prometheus.Labels{"mode": mode},
+	}, func() float64 { return float64(value()) }))
 }
 
 // newAgent loads the plugins and makes the modes, without starting any.
@@ -49,17 +70,23 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cfg.CacheDir}); err != nil {
 		return nil, err
 	}
-	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger}); err != nil {
+	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)
+	a.registry = prometheus.NewRegistry()
+	a.registry.MustRegister(guests, decisions, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for i := range plugins {
+		plugins[i].Module.Observer = guests
+	}
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: decisions}); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root
 	if root == "" {
 		root = "/sys/fs/cgroup"
 	}
-	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc}); err != nil {
+	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
-	a.enforcer = hooks.NewEnforcer(&a.state, a.applier, hooks.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger})
+	a.enforcer = hooks.NewEnforcer(&a.state, a.applier, hooks.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger, Observer: decisions})
 	layout := hooks.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
 	return a, a.makeModes(cfg, layout, logger)
 }
@@ -97,13 +124,18 @@ func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger)
 			return err
 		}
 		a.modes = append(a.modes, m)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "standalone", m.Refused)
 	}
 	if n := cfg.NRI; n != nil {
-		m, err := nri.New(nri.Config{Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: n.Socket, Index: n.Index, Logger: logger})
+		m, err := nri.New(nri.Config{
+			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: n.Socket, Index: n.Index, FailClosed: n.FailClosed, Logger: logger,
+		})
 		if err != nil {
 			return err
 		}
 		a.modes = append(a.modes, m)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "nri", m.Refused)
+		a.count("kubewasm_agent_connections_total", "Connections to the container runtime.", "nri", m.Connections)
 	}
 	if h := cfg.RuntimeHook; h != nil {
 		policy, err := parse("runtimeHook.failurePolicy", h.FailurePolicy, policies...)
@@ -113,6 +145,14 @@ func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger)
 		m, err := runtimehook.New(runtimehook.Config{
 			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: h.Socket, Registration: h.Registration, FailurePolicy: policy, Logger: logger,
 		})
+		if err != nil {
+			return err
+		}
+		a.modes = append(a.modes, m)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "runtimeHook", m.Refused)
+	}
+	if h := cfg.HTTP; h != nil {
+		m, err := newServer(h.Address, a, logger)
 		if err != nil {
 			return err
 		}

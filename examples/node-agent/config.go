@@ -38,6 +38,8 @@ type config struct {
 		// Weight is how the runtime converts shares: quadratic or linear.
 		Weight string `json:"weight"`
 		Proc   string `json:"proc"`
+		// Resctrl is where the kernel's resctrl file system is.
+		Resctrl string `json:"resctrl"`
 	} `json:"cgroup"`
 	// Standalone reconciles; without it, nothing does.
 	Standalone *struct {
@@ -56,6 +58,8 @@ type config struct {
 	NRI *struct {
 		Socket string `json:"socket"`
 		Index  string `json:"index"`
+		// FailClosed fails what the agent does not answer while it is connected.
+		FailClosed bool `json:"failClosed"`
 	} `json:"nri"`
 	// RuntimeHook answers Koordinator's runtime proxy.
 	RuntimeHook *struct {
@@ -63,6 +67,10 @@ type config struct {
 		Registration  string `json:"registration"`
 		FailurePolicy string `json:"failurePolicy"`
 	} `json:"runtimeHook"`
+	// HTTP serves /metrics, /healthz and /readyz, without any authentication.
+	HTTP *struct {
+		Address string `json:"address"`
+	} `json:"http"`
 	Plugins []pluginConfig `json:"plugins"`
 }
 

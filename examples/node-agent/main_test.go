@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +31,7 @@ import (
 func plugins(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for _, name := range []string{"group-identity", "cpuset-from-annotation", "batch-resource", "cpu-normalization"} {
+	for _, name := range []string{"group-identity", "cpuset", "batch-resource", "cpu-normalization"} {
 		file, err := guestbuild.Build(t.Context(), "../hooks/"+name)
 		if err != nil {
 			t.Fatal(err)
@@ -70,13 +73,20 @@ func tree(t *testing.T) (root string) {
 const pods = `
 kind: PodList
 items:
-- metadata: {namespace: shop, name: g, uid: g, annotations: {kubewasm.dev/cpuset: "0-1"}}
+- metadata: {namespace: shop, name: g, uid: g, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset": "0-1"}'}}
   spec: {containers: [{name: c, resources: {limits: {cpu: "2", memory: 1Gi}}}]}
   status: {qosClass: Guaranteed, containerStatuses: [{name: c, containerID: "containerd://gc", state: {running: {}}}]}
 - metadata: {namespace: shop, name: b, uid: b}
   spec: {containers: [{name: c, resources: {requests: {cpu: 500m}, limits: {cpu: 1200m}}}]}
   status: {qosClass: Burstable, containerStatuses: [{name: c, containerID: "containerd://bc", state: {running: {}}}]}
-- metadata: {namespace: shop, name: e, uid: e, annotations: {batch.kubewasm.dev/cpu.c: "500m", batch.kubewasm.dev/memory.c: "4096"}}
+- metadata:
+    namespace: shop
+    name: e
+    uid: e
+    labels: {koordinator.sh/qosClass: BE}
+    annotations:
+      node.koordinator.sh/extended-resource-spec: |
+        {"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "250"}, "limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "4Ki"}}}}
   spec: {containers: [{name: c}]}
   status: {qosClass: BestEffort, containerStatuses: [{name: c, containerID: "containerd://ec", state: {running: {}}}]}
 `
@@ -108,6 +118,7 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	replace("driver: systemd", "driver: cgroupfs")
 	kubelet := text[strings.Index(text, "  kubelet:"):strings.Index(text, "nri:")]
 	replace(kubelet, "  file: "+list+"\n")
+	replace(`":9808"`, "127.0.0.1:0")
 	replace("nri:\n", fmt.Sprintf("nri:\n  socket: %s\n", filepath.Join(t.TempDir(), "nri.sock")))
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -130,7 +141,8 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 		"besteffort/pode/ec/cpu.max":      "50000 100000",
 		"besteffort/pode/ec/memory.max":   "4096",
 		"besteffort/pode/cpu.max":         "50000 100000",
-		"besteffort/pode/ec/cpu.weight":   "59",
+		"besteffort/pode/ec/cpu.weight":   "35",
+		"podg/cpu.bvt_warp_ns":            "2",
 	} {
 		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 			b, err := os.ReadFile(filepath.Join(root, "kubepods", name))
@@ -148,6 +160,105 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
+	}
+}
+
+// get returns the status and the body of an answer.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// The agent tells what it decides and repairs, and is ready when all modes are.
+func TestMetricsAndProbes(t *testing.T) {
+	root, list := tree(t), filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	guest, cache := plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"], t.TempDir()
+	for name, test := range map[string]struct {
+		more, unready string
+	}{
+		"standalone":                    {},
+		"beside a runtime that is away": {more: "nri: {socket: " + filepath.Join(t.TempDir(), "no.sock") + "}\n", unready: "nri: not connected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := new(config)
+			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS]}\n", test.more, cache, root, list, guest)
+			if err := yaml.UnmarshalStrict([]byte(text), cfg); err != nil {
+				t.Fatal(err)
+			}
+			a, err := newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.close()
+			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "standalone: it is not known yet what runs") {
+				t.Errorf("before it runs: %v", err)
+			}
+			addresses := make(chan net.Addr, 1)
+			a.modes[len(a.modes)-1].(*server).listening = func(addr net.Addr) { addresses <- addr }
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- a.run(ctx) }()
+			url := "http://" + (<-addresses).String()
+			until := func(path string, enough func(code int, body string) bool) {
+				t.Helper()
+				for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+					code, body := get(t, url+path)
+					if enough(code, body) {
+						return
+					}
+					if time.Since(start) > 20*time.Second {
+						t.Fatalf("%s is %d %s", path, code, body)
+					}
+				}
+			}
+			until("/readyz", func(code int, body string) bool {
+				if test.unready != "" {
+					return code == http.StatusServiceUnavailable && strings.HasPrefix(body, test.unready) && !strings.Contains(body, "standalone")
+				}
+				return code == http.StatusOK && body == "ok\n"
+			})
+			if code, body := get(t, url+"/healthz"); code != http.StatusOK {
+				t.Errorf("/healthz is %d %s", code, body)
+			}
+			has := func(lines ...string) func(int, string) bool {
+				return func(_ int, body string) bool {
+					return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(body, "\n"+line+"\n") })
+				}
+			}
+			until("/metrics", has(
+				`kubewasm_hooks_writes_total{field="cpu_bvt"} 2`, `kubewasm_hooks_cgroups 3`, `kubewasm_hooks_drifts_total{field="cpu_bvt"} 0`,
+				`kubewasm_plugin_disabled{plugin="identity"} 0`,
+				`kubewasm_agent_ready `+map[bool]string{true: "1", false: "0"}[test.unready == ""],
+				`kubewasm_agent_foreign_cgroups_total{mode="standalone"} 0`,
+			))
+			for _, class := range []string{"burstable", "besteffort"} {
+				if err := os.WriteFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), []byte("0"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until("/metrics", has(`kubewasm_hooks_drifts_total{field="cpu_bvt"} 2`, `kubewasm_hooks_repairs_total{field="cpu_bvt"} 2`))
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("the agent ended with %v", err)
+			}
+			for _, class := range []string{"burstable", "besteffort"} {
+				if err := os.WriteFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), []byte("0"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -176,7 +287,7 @@ plugins:
 	}
 	for text, want := range map[string]string{
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
-		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`,
+		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
 		"plugins: [{name: a, file: a.wasm, grants: {mount: []}}]":                                           "unknown field",
 		"{nri: {}, plugins: [{name: a, file: a.wasm, grants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": grants: env "*" is not a name`,
 		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], grants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; grants {"env":["GOGC"]} would allow it`,
@@ -265,6 +376,22 @@ func TestManifests(t *testing.T) {
 			}
 		}
 		takesArguments(t, c.Args)
+		ports := map[string]int32{}
+		for _, p := range c.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+		for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+			if probe == nil || probe.HTTPGet.Path != path || ports[probe.HTTPGet.Port.String()] != 9808 {
+				t.Errorf("the probe of %s is %v", path, probe)
+			}
+		}
+	}
+	if v := daemon.Spec.Template.Annotations["kubewasm.dev/tolerate-no-agent"]; v != "true" {
+		t.Error("the agent's own pod is not tolerated without the agent")
+	}
+	runtime, err := os.ReadFile("deploy/containerd.toml")
+	if err != nil || !strings.Contains(string(runtime), `required_plugins = ["kubewasm"]`) || !strings.Contains(string(runtime), `"kubewasm.dev/tolerate-no-agent"`) {
+		t.Errorf("the runtime's configuration is %s, error %v", runtime, err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
 	if err != nil || !selector.Matches(labels.Set(daemon.Spec.Template.Labels)) {

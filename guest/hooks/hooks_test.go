@@ -31,6 +31,7 @@ func full() *hookpb.Request {
 			CPUSetCPUs: new("0-3,8"), CPUSetMems: new(""), CPUBvt: new(int64(-1)), CPUIdle: new(int64(1)), CPUBurstUS: new(int64(0)),
 			MemoryLimitBytes: new(int64(1 << 40)), MemoryMinBytes: new(int64(1)), MemoryLowBytes: new(int64(2)), MemoryHighBytes: new(int64(3)),
 			OOMScoreAdj: new(int64(-998)), Unified: map[string]string{"io.weight": "default 50"},
+			NetClsClassID: new(int64(1<<32 - 1)), CoreSchedGroup: new("tenant"), ResctrlGroup: new(""), ResctrlSchemata: new("L3:0=f\nMB:0=50"),
 		},
 	}
 }
@@ -78,6 +79,18 @@ func readResources(r *Resources) *hookpb.Resources {
 	}
 	if v, ok := r.CPUSetMems(); ok {
 		into.CPUSetMems = &v
+	}
+	if v, ok := r.NetClsClassID(); ok {
+		into.NetClsClassID = new(int64(v))
+	}
+	if v, ok := r.CoreSchedGroup(); ok {
+		into.CoreSchedGroup = &v
+	}
+	if v, ok := r.ResctrlGroup(); ok {
+		into.ResctrlGroup = &v
+	}
+	if v, ok := r.ResctrlSchemata(); ok {
+		into.ResctrlSchemata = &v
 	}
 	return into
 }
@@ -151,6 +164,10 @@ func set(r *Resources) {
 	r.SetOOMScoreAdj(-998)
 	r.SetUnified("io.weight", "default 100")
 	r.SetUnified("io.weight", "default 50")
+	r.SetResctrlSchemata("L3:0=f\nMB:0=50")
+	r.SetResctrlGroup("")
+	r.SetCoreSchedGroup("tenant")
+	r.SetNetClsClassID(1<<32 - 1)
 }
 
 func TestHostReadsWhatADecisionWrites(t *testing.T) {

@@ -25,6 +25,10 @@ const (
 	fieldMemoryHigh  = 12
 	fieldOOMScoreAdj = 13
 	fieldUnified     = 14
+	fieldNetCls      = 15
+	fieldCoreSched   = 16
+	fieldResctrl     = 17
+	fieldSchemata    = 18
 )
 
 // Resources are the limits and weights of one cgroup. Each may be set or not:
@@ -35,11 +39,11 @@ const (
 //
 // The message is kubewasm.hooks.v1.Resources of codec/hookpb/hook.proto.
 type Resources struct {
-	set     uint16 // Bit n for field n.
-	numbers [fieldUnified]int64
-	cpus    string
-	mems    string
+	set     uint32 // Bit n for field n.
+	numbers [fieldNetCls + 1]int64
 	unified Strings
+
+	cpus, mems, coreSched, resctrl, schemata string
 }
 
 // CPUShares returns the share of the CPU in contention, in the unit of cgroup
@@ -74,8 +78,8 @@ func (r *Resources) SetCPUBurst(us int64) { r.setNumber(fieldCPUBurst, us) }
 // CPUSet returns the CPUs that may be used, as a list: "0-3,8".
 func (r *Resources) CPUSet() (cpus string, ok bool) { return r.cpus, r.has(fieldCPUSet) }
 
-// SetCPUSet sets the CPUs that may be used, as a list: "0-3,8". The host ignores
-// an empty list.
+// SetCPUSet sets the CPUs that may be used, as a list: "0-3,8". An empty
+// list stands for those of the parent cgroup.
 func (r *Resources) SetCPUSet(cpus string) {
 	r.cpus = cpus
 	r.set |= 1 << fieldCPUSet
@@ -84,8 +88,8 @@ func (r *Resources) SetCPUSet(cpus string) {
 // CPUSetMems returns the memory nodes that may be used, as a list.
 func (r *Resources) CPUSetMems() (nodes string, ok bool) { return r.mems, r.has(fieldCPUSetMems) }
 
-// SetCPUSetMems sets the memory nodes that may be used, as a list. The host
-// ignores an empty list.
+// SetCPUSetMems sets the memory nodes that may be used, as a list. An empty
+// one stands for those of the parent cgroup.
 func (r *Resources) SetCPUSetMems(nodes string) {
 	r.mems = nodes
 	r.set |= 1 << fieldCPUSetMems
@@ -150,11 +154,56 @@ func (r *Resources) OOMScoreAdj() (score int64, ok bool) { return r.number(field
 // where the container runtime carries the decision.
 func (r *Resources) SetOOMScoreAdj(score int64) { r.setNumber(fieldOOMScoreAdj, score) }
 
-// Unified returns other files of cgroup v2 and their contents.
+// NetClsClassID returns the class of the packets that the tasks send, 0 for none.
+func (r *Resources) NetClsClassID() (class uint32, ok bool) {
+	n, ok := r.number(fieldNetCls)
+	return uint32(n), ok
+}
+
+// SetNetClsClassID sets the class of the packets that the tasks send, or 0 for none:
+// 0x100001 is 10:1 for tc. A host on cgroup v2 has no place for it.
+func (r *Resources) SetNetClsClassID(class uint32) { r.setNumber(fieldNetCls, int64(class)) }
+
+// CoreSchedGroup returns the core scheduling group of a container's processes.
+func (r *Resources) CoreSchedGroup() (group string, ok bool) {
+	return r.coreSched, r.has(fieldCoreSched)
+}
+
+// SetCoreSchedGroup sets the name of the core scheduling group of a container's
+// processes, of 1 to 128 bytes: only processes of one group run on the CPUs of one
+// core at a time.
+func (r *Resources) SetCoreSchedGroup(group string) {
+	r.coreSched = group
+	r.set |= 1 << fieldCoreSched
+}
+
+// ResctrlGroup returns the resctrl group of a container's processes.
+func (r *Resources) ResctrlGroup() (group string, ok bool) { return r.resctrl, r.has(fieldResctrl) }
+
+// SetResctrlGroup sets the name of the resctrl group of a container's processes,
+// which the host makes if there is none. It needs a grant.
+func (r *Resources) SetResctrlGroup(group string) {
+	r.resctrl = group
+	r.set |= 1 << fieldResctrl
+}
+
+// ResctrlSchemata returns the allocation of the resctrl group.
+func (r *Resources) ResctrlSchemata() (schemata string, ok bool) {
+	return r.schemata, r.has(fieldSchemata)
+}
+
+// SetResctrlSchemata sets the allocation of the resctrl group, a line for each
+// resource: "L3:0=ff;1=ff\nMB:0=50". What it does not name stays as it is.
+func (r *Resources) SetResctrlSchemata(schemata string) {
+	r.schemata = schemata
+	r.set |= 1 << fieldSchemata
+}
+
+// Unified returns other files of the cgroup and their contents.
 func (r *Resources) Unified() Strings { return r.unified }
 
-// SetUnified sets what to write to another file of cgroup v2:
-// ("io.weight", "default 50"). The host refuses files that another method sets, and
+// SetUnified sets what to write to another file of the cgroup, in the names of the
+// node's version: ("io.weight", "default 50") on v2. The host refuses files that another method sets, and
 // those that do more than to configure the cgroup.
 func (r *Resources) SetUnified(file, value string) { r.unified.set(file, value) }
 
@@ -174,7 +223,7 @@ func (r *Resources) setNumber(field uint, n int64) {
 
 // reset unsets everything and keeps the memory.
 func (r *Resources) reset() {
-	r.set, r.cpus, r.mems = 0, "", ""
+	r.set, r.cpus, r.mems, r.coreSched, r.resctrl, r.schemata = 0, "", "", "", "", ""
 	r.unified.reset()
 }
 
@@ -189,8 +238,14 @@ func (r *Resources) read(b []byte, c *copies) {
 		case fieldUnified:
 			key, value := readEntry(f.Bytes())
 			r.unified.set(c.string(key), c.string(value))
+		case fieldCoreSched:
+			r.SetCoreSchedGroup(c.string(f.Bytes()))
+		case fieldResctrl:
+			r.SetResctrlGroup(c.string(f.Bytes()))
+		case fieldSchemata:
+			r.SetResctrlSchemata(c.string(f.Bytes()))
 		default:
-			if f.Field < fieldUnified && f.Type == wire.Varint {
+			if f.Field <= fieldNetCls && f.Type == wire.Varint {
 				r.setNumber(uint(f.Field), f.Int64())
 			}
 		}
@@ -199,16 +254,28 @@ func (r *Resources) read(b []byte, c *copies) {
 
 // append writes the message, its fields in the order of their numbers.
 func (r *Resources) append(b []byte) []byte {
-	for set := r.set; set != 0; set &= set - 1 {
-		field := uint(bits.TrailingZeros16(set))
+	const before = 1<<fieldUnified - 1
+	return r.appendSet(r.unified.append(r.appendSet(b, r.set&before), fieldUnified), r.set&^before)
+}
+
+// appendSet writes the fields of a set.
+func (r *Resources) appendSet(b []byte, set uint32) []byte {
+	for ; set != 0; set &= set - 1 {
+		field := uint(bits.TrailingZeros32(set))
 		switch field {
 		case fieldCPUSet:
 			b = wire.AppendBytes(b, fieldCPUSet, r.cpus)
 		case fieldCPUSetMems:
 			b = wire.AppendBytes(b, fieldCPUSetMems, r.mems)
+		case fieldCoreSched:
+			b = wire.AppendBytes(b, fieldCoreSched, r.coreSched)
+		case fieldResctrl:
+			b = wire.AppendBytes(b, fieldResctrl, r.resctrl)
+		case fieldSchemata:
+			b = wire.AppendBytes(b, fieldSchemata, r.schemata)
 		default:
 			b = wire.AppendVarint(b, uint32(field), uint64(r.numbers[field]))
 		}
 	}
-	return r.unified.append(b, fieldUnified)
+	return b
 }

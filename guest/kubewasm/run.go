@@ -612,6 +612,10 @@ func decided(d *hookpb.Decision) string {
 		if len(r.Unified) != 0 {
 			parts = append(parts, fmt.Sprint("unified=", r.Unified))
 		}
+		number("net_cls_classid", r.NetClsClassID)
+		text("core_sched_group", r.CoreSchedGroup)
+		text("resctrl_group", r.ResctrlGroup)
+		text("resctrl_schemata", r.ResctrlSchemata)
 	}
 	if len(d.ContainerAnnotations) != 0 {
 		parts = append(parts, fmt.Sprint("annotations=", d.ContainerAnnotations))

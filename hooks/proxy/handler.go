@@ -66,6 +66,8 @@ type Handler struct {
 	blind map[string]map[created]update
 	// refused counts the cgroups that were not what they were claimed to be.
 	refused atomic.Uint64
+	// answering are the events that have no answer yet.
+	answering answering
 }
 
 // created names a container: by the runtime's identifier or, if the transport tells of
@@ -174,6 +176,7 @@ func carrying(stage hookpb.Stage) bool {
 //     the runtime write for a while, maybe something else than what was decided. The
 //     pod's cgroups are looked at again until then.
 func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.own(req, cgroup)
 	req, asks := h.known(req, cgroup)
 	if req.Stage == hookpb.PreRunPodSandbox {

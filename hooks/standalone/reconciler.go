@@ -60,6 +60,9 @@ type Reconciler struct {
 
 	// refused counts the cgroups that were not what they were claimed to be.
 	refused atomic.Uint64
+	// beat is when the goroutine that enforces began its last turn, 0 before Run and
+	// after it; listed is when Discovery last said what runs. Both in nanoseconds.
+	beat, listed atomic.Int64
 
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
@@ -125,6 +128,40 @@ func (r *Reconciler) Sync(ctx context.Context) (hooks.Report, error) {
 // Refused returns how many cgroups, counted in each round, were not the pod's or
 // the container's own.
 func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
+
+// patience is how many times Config.Resync something may be late that happens once
+// in that time.
+const patience = 3
+
+// Ready returns nil while it is known what runs, and otherwise an error that says
+// since when it is not: before the first round, and when Discovery has failed for
+// three times Config.Resync.
+func (r *Reconciler) Ready() error { return r.ready(time.Now()) }
+
+func (r *Reconciler) ready(now time.Time) error {
+	listed := r.listed.Load()
+	if listed == 0 {
+		return errors.New("standalone: it is not known yet what runs")
+	}
+	if ago := now.Sub(time.Unix(0, listed)); ago > patience*r.cfg.Resync {
+		return fmt.Errorf("standalone: it is not known what runs since %s", ago.Round(time.Second))
+	}
+	return nil
+}
+
+// Healthy returns an error while Run has not looked at the cgroups for three times
+// Config.Resync: the kernel or the process hangs. Plugins and Discovery, which are
+// asked on another goroutine, do not keep it from that.
+func (r *Reconciler) Healthy() error { return r.healthy(time.Now()) }
+
+func (r *Reconciler) healthy(now time.Time) error {
+	if beat := r.beat.Load(); beat != 0 {
+		if ago := now.Sub(time.Unix(0, beat)); ago > patience*r.cfg.Resync {
+			return fmt.Errorf("standalone: the cgroups have not been looked at for %s", ago.Round(time.Second))
+		}
+	}
+	return nil
+}
 
 // decide asks the plugins about everything that runs and puts what they decide
 // into the state.
@@ -208,6 +245,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	slices.Sort(o.cgroups)
 	if listed {
+		r.listed.Store(time.Now().UnixNano())
 		// What is there and not listed may be a container that a proxy has just
 		// decided on.
 		gone := r.cfg.Enforcer.Prune(func(cgroup string) bool {
@@ -290,6 +328,9 @@ type loop struct {
 }
 
 func (l *loop) run() {
+	beat := func() { l.beat.Store(time.Now().UnixNano()) }
+	beat()
+	defer l.beat.Store(0)
 	l.open()
 	l.watchAbove()
 	l.demand()
@@ -297,6 +338,7 @@ func (l *loop) run() {
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
 	for {
+		beat()
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}

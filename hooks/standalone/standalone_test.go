@@ -427,6 +427,62 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.within(soon, podCgroup, 300)
 }
 
+type discoveryFunc func(context.Context) ([]standalone.Pod, error)
+
+func (f discoveryFunc) Pods(ctx context.Context) ([]standalone.Pod, error) { return f(ctx) }
+
+// A probe tells a reconciler that hangs, which a restart helps, from one that cannot
+// know what runs, which it does not.
+func TestProbes(t *testing.T) {
+	n := newNode(t)
+	refused := errors.New("no answer")
+	discovery := standalone.File(n.pods)
+	list := func(ctx context.Context) ([]standalone.Pod, error) { return nil, refused }
+	r, err := standalone.New(standalone.Config{
+		Engine: n.engine, State: n.state, Enforcer: n.enforcer, Layout: n.layout, Resync: time.Minute,
+		Discovery: discoveryFunc(func(ctx context.Context) ([]standalone.Pod, error) { return list(ctx) }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if _, err := r.Sync(t.Context()); !errors.Is(err, refused) || r.Ready() == nil {
+		t.Errorf("without a discovery that answers: error %v, ready: %v", err, r.Ready())
+	}
+	list = discovery.Pods
+	if _, err := r.Sync(t.Context()); err != nil || r.Ready() != nil {
+		t.Errorf("with one: error %v, ready: %v", err, r.Ready())
+	}
+	if err := r.ReadyAt(now.Add(time.Hour)); err == nil {
+		t.Error("it is ready an hour after it knew what runs")
+	}
+	if err := r.HealthyAt(now.Add(time.Hour)); err != nil {
+		t.Errorf("before it runs: %v", err)
+	}
+
+	begun := make(chan struct{})
+	list = func(ctx context.Context) ([]standalone.Pod, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	healthy, hangs := make(chan error, 1), make(chan error, 1)
+	running, end := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		healthy <- r.Healthy()
+		hangs <- r.HealthyAt(time.Now().Add(time.Hour))
+		end()
+	}()
+	r.Run(running)
+	if err := <-healthy; err != nil {
+		t.Errorf("while discovery hangs: %v", err)
+	}
+	if err := <-hangs; err == nil {
+		t.Error("it is healthy an hour after it looked at anything")
+	}
+}
+
 // Hints are no more than that: a node on which others have taken all instances of
 // inotify is looked at by the clock.
 func TestReconcilerWithoutInotify(t *testing.T) {

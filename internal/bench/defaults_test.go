@@ -33,11 +33,12 @@ func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
 		{"../../examples/sched/image-locality", ``, schedules},
 		{"../../examples/admission/required-labels", `{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`, reviews},
 		{"../../examples/admission/resource-defaults", `{"cpu": "100m", "memory": "128Mi"}`, reviews},
-		{"../../examples/hooks/batch-resource", ``, decides},
+		{"../../examples/hooks/batch-resource", `{"cfsQuota": true, "ratioPercent": 120}`, decides},
 		{"../../examples/hooks/cpu-from-annotation", ``, decides},
 		{"../../examples/hooks/cpu-normalization", `{"ratioPercent": 120}`, decides},
-		{"../../examples/hooks/cpuset-from-annotation", `{"annotation": "example.com/cpuset"}`, decides},
-		{"../../examples/hooks/group-identity", `{"latencySensitive": 2, "background": -1}`, decides},
+		{"../../examples/hooks/cpuset", `{"sharePools": [{"node": 0, "cpuset": "0-3"}, {"node": 1, "cpuset": "4-7"}]}`, decides},
+		{"../../examples/hooks/gpu-environment", `{"library": "/opt/libvgpu.so"}`, decides},
+		{"../../examples/hooks/group-identity", `{"lsr": 2, "ls": 2, "be": -1}`, decides},
 	}
 	for _, test := range tests {
 		t.Run(path.Base(test.dir), func(t *testing.T) {

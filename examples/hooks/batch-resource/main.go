@@ -1,90 +1,139 @@
-// Command batch-resource is a runtime hook for pods of the class BestEffort that
-// run on what the others leave: Kubernetes gives them no requests and limits, so
-// annotations have them, for each container by its name:
+// Command batch-resource is a runtime hook for pods with the label
+// koordinator.sh/qosClass BE, that run on what the others leave, after
+// Koordinator's hook of the same name. Kubernetes gives them no requests and limits;
+// an annotation has them, for each container by its name:
 //
-//	batch.kubewasm.dev/cpu.worker: "1500m"
-//	batch.kubewasm.dev/memory.worker: "1073741824"
+//	node.koordinator.sh/extended-resource-spec: |
+//	  {"containers": {"worker": {
+//	    "requests": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"},
+//	    "limits": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1Gi"}}}}
 //
-// A container gets shares, a quota and a memory limit; the pod gets their sum, if
-// each container has one.
+// CPUs are counted in thousandths. A request makes the shares, a limit the quota or
+// the memory limit; without a limit there is none. A pod has the sum, and no limit
+// unless each container has one.
+//
+// The configuration may switch quotas off, for a node that limits the class as a
+// whole, and divide them on one whose CPUs are faster than what is reckoned with:
+//
+//	{"cfsQuota": false}
+//	{"ratioPercent": 125}
 package main
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/guest/json"
+
+	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
 const (
-	cpuPrefix    = "batch.kubewasm.dev/cpu."
-	memoryPrefix = "batch.kubewasm.dev/memory."
-	period       = 100_000 // Microseconds.
+	qosLabel       = "koordinator.sh/qosClass"
+	specAnnotation = "node.koordinator.sh/extended-resource-spec"
+	batchCPU       = "kubernetes.io/batch-cpu"
+	batchMemory    = "kubernetes.io/batch-memory"
+
+	period                         = 100_000 // Microseconds, the kernel's default.
+	minQuota, minShares, maxShares = 1000, 2, 262_144
 )
 
-func decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.QOSClass() != hooks.QOSBestEffort || req.Level() == hooks.LevelQOS {
+// batch is the configuration.
+type batch struct {
+	// CFSQuota is the switch; without it, quotas are on.
+	CFSQuota *bool `json:"cfsQuota"`
+	// RatioPercent divides quotas, in hundredths; 100 or less does not.
+	RatioPercent int64 `json:"ratioPercent"`
+}
+
+// amounts are quantities by the names of resources, as JSON has them.
+type amounts map[string]json.RawMessage
+
+// spec is the annotation.
+type spec struct {
+	Containers map[string]container `json:"containers"`
+}
+
+type container struct {
+	Requests amounts `json:"requests"`
+	Limits   amounts `json:"limits"`
+}
+
+// get returns an amount; 0 is none.
+func (a amounts) get(name string) (int64, error) {
+	raw, ok := a[name]
+	if !ok {
+		return 0, nil
+	}
+	q, err := resource.Parse(strings.Trim(string(raw), `"`))
+	if err != nil {
+		return 0, errors.New(name + " is " + string(raw) + ": " + err.Error())
+	}
+	return max(q.Value(), 0), nil
+}
+
+func (b *batch) Decide(req *hooks.Request, d *hooks.Decision) error {
+	if req.Level() == hooks.LevelQOS || req.PodLabels().Get(qosLabel) != "BE" {
 		return nil
 	}
-	only := ""
+	text, ok := req.PodAnnotations().Lookup(specAnnotation)
+	if !ok {
+		return nil
+	}
+	var s spec
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return errors.New("annotation " + specAnnotation + ": " + err.Error())
+	}
+	containers := s.Containers
 	if req.Level() == hooks.LevelContainer {
-		only = req.Container().Name()
-	}
-	var cpu, memory int64
-	var cpus, memories int
-	for key, value := range req.PodAnnotations().All() {
-		name, isCPU := strings.CutPrefix(key, cpuPrefix)
-		isMemory := false
-		if !isCPU {
-			name, isMemory = strings.CutPrefix(key, memoryPrefix)
+		name := req.Container().Name()
+		c, ok := containers[name]
+		if !ok {
+			return nil
 		}
-		if !isCPU && !isMemory || only != "" && name != only {
-			continue
-		}
-		n, err := amount(value, isCPU)
-		if err != nil {
-			return errors.New("annotation " + key + ": " + err.Error())
-		}
-		if isCPU {
-			cpu += n
-			cpus++
-		} else {
-			memory += n
-			memories++
+		containers = map[string]container{name: c}
+	}
+	if len(containers) == 0 {
+		return nil
+	}
+	var sum [3]int64 // Of requests and limits of CPU, and limits of memory.
+	var unlimited [3]bool
+	for name, c := range containers {
+		for i, of := range [...]struct {
+			amounts amounts
+			name    string
+		}{{c.Requests, batchCPU}, {c.Limits, batchCPU}, {c.Limits, batchMemory}} {
+			n, err := of.amounts.get(of.name)
+			if err != nil {
+				return errors.New("annotation " + specAnnotation + ": container " + strconv.Quote(name) + ": " + err.Error())
+			}
+			unlimited[i] = unlimited[i] || n == 0
+			if sum[i] += n; sum[i] < 0 || sum[i] > math.MaxInt64/period {
+				return errors.New("annotation " + specAnnotation + ": container " + strconv.Quote(name) + ": more than there can be")
+			}
 		}
 	}
-	if cpus > 0 {
-		d.SetCPUShares(min(max(cpu*1024/1000, 2), 262_144))
+	d.SetCPUShares(min(max(sum[0]*1024/1000, minShares), maxShares))
+	if unlimited[1] || b.CFSQuota != nil && !*b.CFSQuota {
+		d.SetCFSQuota(hooks.Unlimited)
+	} else {
+		quota := max(sum[1]*period/1000, minQuota)
+		if b.RatioPercent > 100 {
+			quota = max((quota*100+b.RatioPercent-1)/b.RatioPercent, minQuota)
+		}
+		d.SetCFSQuota(quota)
 	}
-	// A pod is limited only if all that it has is.
-	limited := func(n, other int) bool { return n > 0 && (only != "" || n >= other) }
-	if limited(cpus, memories) {
-		d.SetCFSPeriod(period)
-		d.SetCFSQuota(max(cpu*period/1000, 1000))
-	}
-	if limited(memories, cpus) {
-		d.SetMemoryLimit(memory)
+	if unlimited[2] {
+		d.SetMemoryLimit(hooks.Unlimited)
+	} else {
+		d.SetMemoryLimit(sum[2])
 	}
 	return nil
 }
 
-// amount parses an amount of CPU, "2" or "1500m", as thousandths, or of bytes.
-func amount(s string, cpu bool) (int64, error) {
-	digits, isMilli := s, false
-	if cpu {
-		digits, isMilli = strings.CutSuffix(s, "m")
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n <= 0 || cpu && n > 1_000_000 {
-		return 0, errors.New(strconv.Quote(s) + " is not an amount")
-	}
-	if cpu && !isMilli {
-		n *= 1000
-	}
-	return n, nil
-}
-
-func init() { hooks.Register(hooks.Func(decide)) }
+func init() { hooks.Register(&batch{}) }
 
 func main() {}

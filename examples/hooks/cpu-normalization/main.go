@@ -1,36 +1,76 @@
 // Command cpu-normalization is a runtime hook for a node whose CPUs are faster
 // than those that requests are reckoned in: it divides the quotas of pods and
-// containers by the ratio of the configuration, in hundredths:
+// containers by the ratio of the configuration, in hundredths, after Koordinator's
+// hook of the same name:
 //
 //	{"ratioPercent": 125}
 //
-// The shares stay: they are relative anyway.
+// A ratio of 100 or less gives them the quota back that was asked for, so a node
+// gets out of what a larger one has done. Without a ratio it decides nothing.
+//
+// It is about pods that share CPUs: those with the label koordinator.sh/qosClass LS,
+// and those without one that have no CPUs of their own. The shares stay: they are
+// relative anyway.
 package main
 
 import (
 	"errors"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/guest/json"
+
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
+const (
+	qosLabel         = "koordinator.sh/qosClass"
+	statusAnnotation = "scheduling.koordinator.sh/resource-status"
+	maxRatioPercent  = 10_000
+	minQuota         = 1000 // Microseconds: what the kernel takes.
+)
+
+// normalization has the ratio, nil for none.
 type normalization struct {
-	RatioPercent int64 `json:"ratioPercent"`
+	RatioPercent *int64 `json:"ratioPercent"`
 }
 
 func (n *normalization) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if n.RatioPercent < 100 || n.RatioPercent > 500 {
-		return errors.New("ratioPercent is " + strconv.FormatInt(n.RatioPercent, 10) + ", want 100 to 500")
-	}
-	quota, ok := req.Resources().CFSQuota()
-	if !ok || quota <= 0 || n.RatioPercent == 100 {
+	if n.RatioPercent == nil || req.Level() == hooks.LevelQOS || !shares(req) {
 		return nil
 	}
-	// Rounded up, and not below what the kernel takes.
-	d.SetCFSQuota(max((quota*100+n.RatioPercent-1)/n.RatioPercent, 1000))
+	ratio := *n.RatioPercent
+	if ratio < 0 || ratio > maxRatioPercent {
+		return errors.New("ratioPercent is " + strconv.FormatInt(ratio, 10) + ", want 0 to " + strconv.Itoa(maxRatioPercent))
+	}
+	quota, ok := req.Resources().CFSQuota()
+	if !ok || quota <= 0 {
+		return nil
+	}
+	if ratio > 100 {
+		// Rounded up, without a product that may be too large.
+		quota = quota/ratio*100 + (quota%ratio*100+ratio-1)/ratio
+	}
+	d.SetCFSQuota(max(quota, minQuota))
 	return nil
 }
 
-func init() { hooks.Register(&normalization{RatioPercent: 100}) }
+// shares reports whether a pod shares CPUs with others.
+func shares(req *hooks.Request) bool {
+	switch req.PodLabels().Get(qosLabel) {
+	case "LS":
+		return true
+	case "LSE", "LSR", "BE", "SYSTEM":
+		return false
+	}
+	var status struct {
+		CPUSet string `json:"cpuset"`
+	}
+	if text := req.PodAnnotations().Get(statusAnnotation); text != "" {
+		json.Unmarshal([]byte(text), &status) // What cannot be read names no CPUs.
+	}
+	return status.CPUSet == ""
+}
+
+func init() { hooks.Register(&normalization{}) }
 
 func main() {}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
@@ -8,29 +9,61 @@ import (
 
 func TestDecide(t *testing.T) {
 	const none = 99
+	all := groupIdentity{LSR: new(int64(1)), LS: new(int64(2)), BE: new(int64(-1))}
+	noLSR := groupIdentity{LS: new(int64(2)), BE: new(int64(-1))}
+	onlyBE := groupIdentity{BE: new(int64(-1))}
 	for _, c := range []struct {
-		name  string
-		level hooks.Level
-		class hooks.QOSClass
-		label string
-		want  int64
+		name       string
+		config     groupIdentity
+		level      hooks.Level
+		class      hooks.QOSClass
+		label      string
+		annotation string
+		want       int64
+		err        string
 	}{
-		{"the background's class", hooks.LevelQOS, hooks.QOSBestEffort, "", -1},
-		{"the class of most", hooks.LevelQOS, hooks.QOSBurstable, "", 2},
-		{"the class above all", hooks.LevelQOS, hooks.QOSGuaranteed, "", 0},
-		{"a pod of a class", hooks.LevelPod, hooks.QOSBestEffort, "", -1},
-		{"a pod that says what it is", hooks.LevelPod, hooks.QOSGuaranteed, "LSR", 2},
-		{"background in another class", hooks.LevelPod, hooks.QOSBurstable, "BE", -1},
-		{"a word that is none", hooks.LevelPod, hooks.QOSBurstable, "fast", 2},
-		{"a container has its pod's", hooks.LevelContainer, hooks.QOSBestEffort, "BE", none},
-		{"no class", hooks.LevelPod, hooks.QOSUnspecified, "", none},
+		{name: "the background's class", config: all, level: hooks.LevelQOS, class: hooks.QOSBestEffort, want: -1},
+		{name: "the class of most", config: all, level: hooks.LevelQOS, class: hooks.QOSBurstable, want: 2},
+		{name: "the class above all", config: all, level: hooks.LevelQOS, class: hooks.QOSGuaranteed, want: 0},
+		{name: "a pod in the background's class", config: all, level: hooks.LevelPod, class: hooks.QOSBestEffort, want: -1},
+		{name: "a pod in the class of most", config: all, level: hooks.LevelPod, class: hooks.QOSBurstable, want: 2},
+		{name: "a guaranteed pod", config: all, level: hooks.LevelPod, class: hooks.QOSGuaranteed, want: 1},
+		{name: "a guaranteed pod without lsr", config: noLSR, level: hooks.LevelPod, class: hooks.QOSGuaranteed, want: 2},
+		{name: "a guaranteed pod without both", config: onlyBE, level: hooks.LevelPod, class: hooks.QOSGuaranteed, want: 0},
+		{name: "a pod that says what it is", config: all, level: hooks.LevelPod, class: hooks.QOSBurstable, label: "LSR", want: 1},
+		{name: "a pod with CPUs of its own", config: all, level: hooks.LevelPod, class: hooks.QOSBurstable, label: "LSE", want: 1},
+		{name: "latency sensitive", config: all, level: hooks.LevelPod, class: hooks.QOSGuaranteed, label: "LS", want: 2},
+		{name: "background in another class", config: all, level: hooks.LevelPod, class: hooks.QOSBurstable, label: "BE", want: -1},
+		{name: "what is off is 0", config: noLSR, level: hooks.LevelPod, class: hooks.QOSGuaranteed, label: "LSR", want: 0},
+		{name: "the system's", config: all, level: hooks.LevelPod, class: hooks.QOSGuaranteed, label: "SYSTEM", want: 1},
+		{name: "a word that is none", config: all, level: hooks.LevelPod, class: hooks.QOSBurstable, label: "fast", want: 2},
+		{name: "a container has its pod's", config: all, level: hooks.LevelContainer, class: hooks.QOSBestEffort, label: "BE", want: none},
+		{name: "no class", config: all, level: hooks.LevelPod, want: none},
+		{name: "all off", level: hooks.LevelPod, class: hooks.QOSBestEffort, label: "BE", want: none},
+		{name: "an identity of its own", config: all, level: hooks.LevelPod, label: "LS", annotation: `{"enable": true, "groupIdentity": -1}`, want: -1},
+		{name: "enabled without one", config: all, level: hooks.LevelPod, label: "LS", annotation: `{"enable": true}`, want: 2},
+		{name: "switched off", config: all, level: hooks.LevelPod, label: "LS", annotation: `{"enable": false, "groupIdentity": -1}`, want: 0},
+		{name: "not switched on", config: all, level: hooks.LevelPod, label: "LS", annotation: `{"groupIdentity": -1}`, want: 0},
+		{name: "background has none of its own", config: all, level: hooks.LevelPod, label: "BE", annotation: `{"enable": true, "groupIdentity": 2}`, want: -1},
+		{name: "out of range", config: all, level: hooks.LevelPod, label: "LS", annotation: `{"enable": true, "groupIdentity": 3}`, err: "groupIdentity is 3"},
+		{name: "not JSON", config: all, level: hooks.LevelPod, label: "LS", annotation: `{`, err: "annotation koordinator.sh/cpuQOS: "},
 	} {
-		f := hooks.Fields{Level: c.level, QOSClass: c.class}
+		f := hooks.Fields{Level: c.level, QOSClass: c.class, PodLabels: map[string]string{}, PodAnnotations: map[string]string{}}
 		if c.label != "" {
-			f.PodLabels = map[string]string{label: c.label}
+			f.PodLabels[qosLabel] = c.label
+		}
+		if c.annotation != "" {
+			f.PodAnnotations[cpuAnnotation] = c.annotation
 		}
 		var d hooks.Decision
-		if err := (&groupIdentity{LatencySensitive: 2, Background: -1}).Decide(hooks.RequestOf(f), &d); err != nil {
+		err := c.config.Decide(hooks.RequestOf(f), &d)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: got error %v", c.name, err)
+			}
+			continue
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		got, ok := d.CPUBvt()

@@ -42,22 +42,41 @@ var ErrNone = errors.New("the plugin takes no configuration, but has been given 
 // What has no mistake is filled even so. An out that is not a pointer to a
 // struct takes no configuration: then any is [ErrNone].
 func Decode(data []byte, out any) error {
+	err := decode(data, out, &decoder{})
+	switch err {
+	case errNoStruct:
+		return ErrNone
+	case errSyntax:
+		return errors.New("the configuration is not valid JSON")
+	}
+	return err
+}
+
+// Unmarshal is Decode for JSON that is no configuration: it passes over fields that the
+// struct does not have.
+func Unmarshal(data []byte, out any) error { return decode(data, out, &decoder{lenient: true}) }
+
+var (
+	errNoStruct = errors.New("there is no struct to decode into")
+	errSyntax   = errors.New("not valid JSON")
+)
+
+func decode(data []byte, out any, d *decoder) error {
 	if json.Value(data).IsNull() {
 		return nil
 	}
 	t := reflect.TypeOf(out)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return ErrNone
+		return errNoStruct
 	}
 	p := memory.Pointee(out)
 	if p == nil {
-		return ErrNone
+		return errNoStruct
 	}
 	// The walks below look only at what the struct has a place for.
 	if !json.Valid(data) {
-		return errors.New("the configuration is not valid JSON")
+		return errSyntax
 	}
-	var d decoder
 	d.value("", t.Elem(), p, json.Value(data))
 	if len(d.mistakes) == 0 {
 		return nil
@@ -66,7 +85,11 @@ func Decode(data []byte, out any) error {
 }
 
 // decoder collects what is wrong.
-type decoder struct{ mistakes []string }
+type decoder struct {
+	mistakes []string
+	// lenient passes over unknown fields.
+	lenient bool
+}
 
 func (d *decoder) mistake(path string, what ...string) {
 	if path != "" {
@@ -233,6 +256,7 @@ func (d *decoder) object(path string, t reflect.Type, p unsafe.Pointer, in json.
 		key, at := m.Key(), member(path, m.Key())
 		index := field(t, key)
 		switch {
+		case index == nil && d.lenient:
 		case index == nil:
 			d.mistake(at, "unknown field", nearest.Hint(", ", key, fieldNames(t)))
 		case slices.Contains(seen, key):

@@ -137,6 +137,47 @@ func asked() *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 150_000, CpuPeriod: 100_000, MemoryLimitInBytes: 1 << 30}
 }
 
+// A containerd that requires the plugin makes no container while it is not connected,
+// unless the pod tolerates that: the example's own configuration of it.
+func TestContainerdRequiresThePlugin(t *testing.T) {
+	n := newNode(t)
+	n.containerd.stop(os.Interrupt)
+	file := filepath.Join(n.dir, "config.toml")
+	config, err := os.ReadFile(file)
+	example, err2 := os.ReadFile("../../../examples/node-agent/deploy/containerd.toml")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(example), `  [plugins."io.containerd.nri.v1.nri".default_validator]`)
+	if at < 0 {
+		t.Fatalf("the example has no validator: %s", example)
+	}
+	if err := os.WriteFile(file, append(config, example[at:]...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.containerd.start()
+	web := n.Pod(hookpb.QOSBurstable, "web")
+	sandbox, pod := n.sandbox("web", web, map[string]string{"p/Container": "cpu_shares 77"})
+	if _, err := n.create("nginx", sandbox, pod, asked()); err == nil || !strings.Contains(err.Error(), `required plugin "kubewasm" not present`) {
+		t.Errorf("without the plugin: error %v", err)
+	}
+	own := n.Pod(hookpb.QOSBurstable, "own")
+	ownSandbox, ownPod := n.sandbox("own", own, map[string]string{"kubewasm.dev/tolerate-no-agent": "true"})
+	if _, err := n.create("agent", ownSandbox, ownPod, asked()); err != nil {
+		t.Errorf("the agent's own pod: %v", err)
+	}
+	n.connect()
+	var id string
+	n.until("a container is made with the plugin", func() bool {
+		id, err = n.create("nginx", sandbox, pod, asked())
+		return err == nil
+	})
+	if _, err := n.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+	n.check(n.Layout.Container(web, id), n.cpu(77, 150_000))
+}
+
 // The plugin beside containerd: what runs before it connects, what is created and
 // updated afterwards, guests that fail, the end of either side.
 func TestContainerd(t *testing.T) {

@@ -88,6 +88,7 @@ func adjust(a adjustable, r *hookpb.Resources) (some bool) {
 			some = true
 		}
 	}
+	// NRI knows no empty list; it is written to the cgroup.
 	text := func(v *string, set func(string)) {
 		if v != nil && *v != "" {
 			set(*v)

@@ -20,4 +20,40 @@
 // What pods and containers from before a restart of the agent ask for is not known until
 // the kubelet updates them or a list of what runs has it: NRI lists what is in force, of
 // pods even what was at their creation.
+//
+// # Failing closed
+//
+// An error that a plugin returns fails the request in any case. By default that is
+// all: while the process hangs, and while none is connected, containers start
+// undecided. They are decided on as soon as it has connected again, but for what a
+// runtime takes at the creation alone.
+//
+// [Config.FailClosed] fails the requests that a connected plugin does not answer: the
+// one in which it dies, and each one as long as it hangs, after the runtime's whole
+// timeout. It says nothing of the requests after the connection has ended, and of
+// those before the first one. It is about all events, so a pod that ends waits for
+// the timeout as well.
+//
+// The required plugins of NRI's default validator fail the creation of containers
+// while the plugin is not connected. They say nothing of a connected one that does
+// not answer. The runtime's configuration lists them, containerd's for example:
+//
+//	[plugins."io.containerd.nri.v1.nri".default_validator]
+//	  enable = true
+//	  required_plugins = ["kubewasm"]
+//	  tolerate_missing_plugins_annotation = "kubewasm.dev/tolerate-no-agent"
+//
+// The second setting is the key of an annotation for what has to start without the
+// plugin: the agent's own pod, static pods, the pods of the network. An author of
+// pods may set it as well, unless an admission policy keeps them from it. A pod's
+// own annotation required-plugins.noderesource.dev requires plugins of its own.
+//
+// Only both together start no container undecided.
+//
+// # Started by the runtime
+//
+// A runtime starts what lies in its plugin directory as "50-kubewasm" with that name
+// and index, without arguments and with no other environment, and waits for 5 s
+// until it connects: the modules should be in the compilation cache. It does not
+// start it again when it has ended, which systemd and a DaemonSet do.
 package nri

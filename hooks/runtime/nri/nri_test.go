@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ type peer struct {
 	synced     chan []*api.ContainerUpdate
 }
 
-func newPeer(t *testing.T, socket string) *peer {
+func newPeer(t *testing.T, socket string, options ...adaptation.Option) *peer {
 	t.Helper()
 	p := &peer{socket: socket, synced: make(chan []*api.ContainerUpdate, 10)}
 	var err error
@@ -48,7 +49,7 @@ func newPeer(t *testing.T, socket string) *peer {
 		p.synced <- updates
 		return err
 	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
-		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
+		append([]adaptation.Option{adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir())}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func (p *peer) wait(t *testing.T) []*api.ContainerUpdate {
 }
 
 // run runs a plugin until the test ends or until stop is called.
-func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) (stop func()) {
+func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) (plugin *nri.Plugin, stop func()) {
 	t.Helper()
 	plugin, err := nri.New(nri.Config{
 		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: layout, Socket: socket, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
@@ -88,7 +89,7 @@ func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Lay
 		all.Wait()
 	})
 	t.Cleanup(stop)
-	return stop
+	return plugin, stop
 }
 
 // relay is a socket between the plugin and a runtime: NRI leaves the connections
@@ -98,6 +99,13 @@ type relay struct {
 	mu     sync.Mutex
 	target string
 	conns  []net.Conn
+	// sent counts the bytes that went to the plugin.
+	sent atomic.Int64
+}
+
+func (r *relay) Write(b []byte) (int, error) {
+	r.sent.Add(int64(len(b)))
+	return len(b), nil
 }
 
 func newRelay(t *testing.T) *relay {
@@ -123,8 +131,17 @@ func newRelay(t *testing.T) *relay {
 				plugin.Close()
 			} else {
 				r.conns = append(r.conns, plugin, runtime)
-				go io.Copy(plugin, runtime)
-				go io.Copy(runtime, plugin)
+				// The end of one is that of the other.
+				for _, way := range []func() (int64, error){
+					func() (int64, error) { return io.Copy(io.MultiWriter(plugin, r), runtime) },
+					func() (int64, error) { return io.Copy(runtime, plugin) },
+				} {
+					go func() {
+						way()
+						plugin.Close()
+						runtime.Close()
+					}()
+				}
 			}
 			r.mu.Unlock()
 		}
@@ -336,9 +353,15 @@ func TestPluginConnectsAgain(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	relay := newRelay(t)
 	// The plugin is there before the runtime is.
-	run(t, agent, relay.socket, node.Layout)
+	plugin, _ := run(t, agent, relay.socket, node.Layout)
+	if plugin.Ready() == nil {
+		t.Error("the plugin is ready without a runtime")
+	}
 	first := newPeer(t, relay.to(filepath.Join(t.TempDir(), "first.sock")))
 	first.wait(t)
+	if err := errors.Join(plugin.Ready(), plugin.Healthy()); err != nil {
+		t.Error(err)
+	}
 	// Its guests were warm before.
 	if stats := agent.Runtime.Plugins()[0].Stats(); stats.Instances < goruntime.GOMAXPROCS(0) {
 		t.Errorf("on the first connection there are %d instances", stats.Instances)
@@ -364,6 +387,9 @@ func TestPluginConnectsAgain(t *testing.T) {
 	}
 	if _, ok := agent.State.Get(cgroup); !ok {
 		t.Errorf("the state is %v", agent.State.All())
+	}
+	if n := plugin.Connections(); n != 2 {
+		t.Errorf("the plugin has counted %d connections", n)
 	}
 	second.Stop()
 }

@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	nrinet "github.com/containerd/nri/pkg/net"
 	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/kubewasm/kubewasm/codec/hookpb"
@@ -30,7 +35,19 @@ type Config struct {
 	// Index is two digits, the plugin's place among those of NRI. Default "50".
 	Index string
 	// Socket is the runtime's. Default /var/run/nri/nri.sock.
+	//
+	// A runtime that starts the process itself, from its plugin directory, gives it
+	// a name, an index and a connection: they take the place of these three.
 	Socket string
+	// FailClosed asks the runtime to fail what the plugin does not answer in time,
+	// and to keep the plugin then. By default NRI goes on without it, and drops it:
+	// the container starts undecided, and so do all others until the plugin has
+	// connected again. It takes a runtime with NRI 0.12.3 or later; an older one
+	// ignores it.
+	//
+	// It says nothing of the time in which no plugin is connected, see "Failing
+	// closed" in the documentation of the package.
+	FailClosed bool
 	// Timeout is how long an answer may take, which must be less than the
 	// runtime's own (2 s by default): a plugin that misses that is dropped.
 	// Default proxy.DefaultTimeout.
@@ -50,6 +67,13 @@ type Plugin struct {
 
 	ctx  context.Context // Of Run.
 	late sync.WaitGroup
+	// connections counts them.
+	connections atomic.Uint64
+
+	mu sync.Mutex
+	// connected is the connection on which the runtime has told what runs, nil if
+	// there is none.
+	connected *events
 }
 
 // New checks the configuration.
@@ -85,8 +109,34 @@ func New(cfg Config) (*Plugin, error) {
 // the container's own, see [proxy.Handler.Handle].
 func (p *Plugin) Refused() uint64 { return p.handler.Refused() }
 
+// Connections returns how often the plugin has connected to a runtime.
+func (p *Plugin) Connections() uint64 { return p.connections.Load() }
+
+// Ready returns nil while the plugin is connected to a runtime that has told it
+// what runs, and otherwise an error that says so.
+func (p *Plugin) Ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.connected == nil {
+		return fmt.Errorf("nri: not connected to the runtime at %s", p.cfg.Socket)
+	}
+	return nil
+}
+
+// Healthy returns an error while an answer takes so much longer than the runtime
+// waits that the process is stuck, see [proxy.Handler.Healthy].
+func (p *Plugin) Healthy() error { return p.handler.Healthy() }
+
+// ErrClosed is the error of [Plugin.Run] when the runtime has closed the
+// connection that it gave to the process when it started it.
+var ErrClosed = errors.New("the runtime that started the plugin has closed its connection")
+
 // Run warms the guests, connects and answers until ctx ends, and returns its
 // error. It connects again whenever the connection ends. It may be called once.
+//
+// In a process that the runtime started from its plugin directory there is one
+// connection, and Run returns [ErrClosed] when that ends: a runtime that is started
+// again starts a plugin of its own.
 func (p *Plugin) Run(ctx context.Context) error {
 	if err := p.cfg.Engine.Warm(ctx); err != nil {
 		return fmt.Errorf("nri: %w", err)
@@ -94,10 +144,25 @@ func (p *Plugin) Run(ctx context.Context) error {
 	p.ctx = ctx
 	defer p.handler.Wait()
 	defer p.late.Wait()
+	if fd, launched := os.LookupEnv(api.PluginSocketEnvVar); launched {
+		// The first plugin of the process has it.
+		os.Unsetenv(api.PluginSocketEnvVar)
+		conn, err := given(fd)
+		if err == nil {
+			err = errors.Join(ErrClosed, p.serve(ctx, conn))
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("nri: %w", err)
+	}
 	backoff := p.cfg.Backoff
 	for {
 		start := time.Now()
-		err := p.serve(ctx)
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.cfg.Socket)
+		if err == nil {
+			err = p.serve(ctx, conn)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -114,26 +179,107 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 }
 
+// given returns the connection that the runtime left open for the process.
+func given(fd string) (net.Conn, error) {
+	n, err := strconv.Atoi(fd)
+	if err == nil {
+		var conn net.Conn
+		if conn, err = nrinet.NewFdConn(n); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, fmt.Errorf("take the runtime's connection, %s=%q: %w", api.PluginSocketEnvVar, fd, err)
+}
+
+// connection tells of its end.
+type connection struct {
+	net.Conn
+	ended func(error)
+}
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended(fmt.Errorf("the runtime closed the connection: %w", err))
+	}
+	return n, err
+}
+
 // serve answers on one connection.
-func (p *Plugin) serve(ctx context.Context) error {
+func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s, err := stub.New(&events{p},
-		stub.WithPluginName(p.cfg.Name), stub.WithPluginIdx(p.cfg.Index), stub.WithSocketPath(p.cfg.Socket), stub.WithLogger(logger{p.logger}),
+	defer conn.Close()
+	options := []stub.Option{
+		stub.WithConnection(&connection{conn, cancel}), stub.WithLogger(logger{p.logger}),
 		// Without it the stub ends the process.
 		stub.WithOnClose(func() { cancel(errors.New("the runtime closed the connection")) }),
-	)
+	}
+	// The stub has those of the environment, and takes no other index.
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		options = append(options, stub.WithPluginName(p.cfg.Name), stub.WithPluginIdx(p.cfg.Index))
+	}
+	if p.cfg.FailClosed {
+		// A plugin that is dropped fails nothing any more.
+		options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
+	}
+	e := &events{p: p}
+	defer e.end()
+	s, err := stub.New(e, options...)
 	if err != nil {
 		return err
 	}
-	if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		// A stub that waits to be configured does not see that its connection has
+		// ended, and waits for ever.
+		if e.configured.Load() {
+			err = <-ended
+		}
+	}
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	return context.Cause(ctx)
 }
 
-// events are what the runtime calls.
-type events struct{ p *Plugin }
+// events are what the runtime calls on one connection.
+type events struct {
+	p          *Plugin
+	configured atomic.Bool
+	// ended is guarded by Plugin.mu.
+	ended bool
+}
+
+// Configure is called when the runtime has taken the plugin. The runtime's
+// configuration of the plugin, which may be in its drop-in directory, is not looked
+// at, and the events are those that the plugin has methods for.
+func (e *events) Configure(context.Context, string, string, string) (api.EventMask, error) {
+	e.configured.Store(true)
+	return 0, nil
+}
+
+// begin makes this the connection that serves, unless it has ended.
+func (e *events) begin() {
+	e.p.mu.Lock()
+	defer e.p.mu.Unlock()
+	if !e.ended {
+		e.p.connected = e
+		e.p.connections.Add(1)
+	}
+}
+
+func (e *events) end() {
+	e.p.mu.Lock()
+	defer e.p.mu.Unlock()
+	e.ended = true
+	if e.p.connected == e {
+		e.p.connected = nil
+	}
+}
 
 func (e *events) pod(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbox) error {
 	req := e.p.podRequest(stage, pod)
@@ -185,6 +331,7 @@ func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.Pod
 // for, because a guest hangs, is decided on afterwards and written to the cgroups.
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
 	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
+	defer e.begin()
 	e.p.handler.Review(ctx)
 	// What cannot be decided now must not keep the plugin out.
 	var decide []decision

@@ -84,7 +84,7 @@ func newKubelet(t *testing.T, agent *runtimetest.Agent, node *runtimetest.Runtim
 }
 
 func (k *kubelet) connect() {
-	k.stop = run(k.T, k.agent, k.runtime.socket, k.node.Layout)
+	_, k.stop = run(k.T, k.agent, k.runtime.socket, k.node.Layout)
 	k.runtime.wait(k.T)
 }
 

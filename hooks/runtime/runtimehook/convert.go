@@ -72,11 +72,11 @@ func echo(p *pb.LinuxContainerResources, d *hookpb.Resources) *pb.LinuxContainer
 			*f.theirs = **f.ours
 		}
 	}
-	// An empty list is ignored, as everywhere.
-	if d.CPUSetCPUs != nil && *d.CPUSetCPUs != "" {
+	// Of an empty list the runtime makes a cgroup with its parent's.
+	if d.CPUSetCPUs != nil {
 		out.CpusetCpus = *d.CPUSetCPUs
 	}
-	if d.CPUSetMems != nil && *d.CPUSetMems != "" {
+	if d.CPUSetMems != nil {
 		out.CpusetMems = *d.CPUSetMems
 	}
 	out.Unified = overlay(out.Unified, d.Unified)

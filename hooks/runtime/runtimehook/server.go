@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,6 +50,7 @@ type Server struct {
 	pb.UnimplementedRuntimeHookServiceServer
 	cfg     Config
 	handler *proxy.Handler
+	serving atomic.Bool
 }
 
 // New checks the configuration.
@@ -86,6 +88,19 @@ var registered = []hookpb.Stage{
 // the container's own, see [proxy.Handler.Handle].
 func (s *Server) Refused() uint64 { return s.handler.Refused() }
 
+// Ready returns nil while the server listens and is registered, and otherwise an
+// error that says so.
+func (s *Server) Ready() error {
+	if !s.serving.Load() {
+		return fmt.Errorf("runtimehook: not serving on %s", s.cfg.Socket)
+	}
+	return nil
+}
+
+// Healthy returns an error while an answer takes so much longer than it may that the
+// process is stuck, see [proxy.Handler.Healthy].
+func (s *Server) Healthy() error { return s.handler.Healthy() }
+
 // Run warms the plugins, serves until ctx ends and returns its error. The server
 // registers when it listens, and takes the registration back before it stops.
 func (s *Server) Run(ctx context.Context) error {
@@ -118,6 +133,8 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		defer os.Remove(s.cfg.Registration)
 	}
+	s.serving.Store(true)
+	defer s.serving.Store(false)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -101,7 +101,7 @@ func TestAnswersEchoAndChange(t *testing.T) {
 		{"lists", "cpuset_cpus 0\ncpuset_mems 0", echo(func(r *pb.ContainerResourceHookResponse) {
 			r.ContainerResources.CpusetCpus, r.ContainerResources.CpusetMems = "0", "0"
 		})},
-		{"an empty list changes nothing", "cpuset_mems", echo(func(*pb.ContainerResourceHookResponse) {})},
+		{"an empty list takes away what was asked", "cpuset_cpus", echo(func(r *pb.ContainerResourceHookResponse) { r.ContainerResources.CpusetCpus = "" })},
 		{"maps", "unified io.weight \"1\"\nenv B 2\nenv A 3\nannotation note x", echo(func(r *pb.ContainerResourceHookResponse) {
 			if node.Tree.V2 { // On v1 runc makes no container with one.
 				r.ContainerResources.Unified["io.weight"] = "1"

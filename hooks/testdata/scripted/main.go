@@ -71,6 +71,14 @@ func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
 			d.SetMemoryHigh(n)
 		case "oom_score_adj":
 			d.SetOOMScoreAdj(n)
+		case "net_cls_classid":
+			d.SetNetClsClassID(uint32(n))
+		case "core_sched_group":
+			d.SetCoreSchedGroup(rest)
+		case "resctrl_group":
+			d.SetResctrlGroup(rest)
+		case "resctrl_schemata":
+			d.SetResctrlSchemata(rest)
 		case "unified":
 			unquoted, err := strconv.Unquote(value)
 			if err != nil {

@@ -1,0 +1,31 @@
+// Package json decodes the JSON that a guest meets on its way, such as that of
+// annotations.
+//
+// It reads as encoding/json does, with a tenth of its code in the guest (0.17 MB in
+// place of 1.4 MB). Names are matched exactly, and fields that the struct does not have
+// are passed over. Objects of Kubernetes are read by their views instead, which decode
+// only what is asked for.
+package json
+
+import "github.com/kubewasm/kubewasm/guest/internal/config"
+
+// Unmarshal decodes a JSON object into the struct that out points to. data is not kept.
+// Empty data, and null, leave out as it is.
+//
+// Strings, bools, numbers, structs, embedded structs, slices, maps with string keys,
+// pointers, any, []byte as base64, and types with UnmarshalJSON or UnmarshalText are
+// filled; null leaves what is there.
+//
+// The error names every mistake with its path, joined by "; ". What has no mistake is
+// filled even so. A field that occurs twice is a mistake, and so is an out that is not a
+// pointer to a struct.
+func Unmarshal(data []byte, out any) error { return config.Unmarshal(data, out) }
+
+// RawMessage is a value as it stands, to be decoded later or not at all.
+type RawMessage []byte
+
+// UnmarshalJSON keeps a copy of data.
+func (m *RawMessage) UnmarshalJSON(data []byte) error {
+	*m = append((*m)[:0], data...)
+	return nil
+}

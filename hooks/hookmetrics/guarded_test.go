@@ -1,0 +1,3 @@
+package hookmetrics_test
+
+import _ "github.com/kubewasm/kubewasm/internal/guarded"

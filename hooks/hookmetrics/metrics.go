@@ -1,0 +1,199 @@
+// Package hookmetrics counts what runtime hooks decide and what becomes of it, for
+// Prometheus.
+//
+// A [Metrics] is the Observer of an engine and of an enforcer, and a collector of a
+// registry:
+//
+//	metrics := hookmetrics.New(state)
+//	prometheus.MustRegister(metrics)
+//	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Observer: metrics, …})
+//	enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{Observer: metrics})
+//
+// What it has:
+//
+//	kubewasm_hooks_decisions_total            stage, level, result  what all plugins together decided
+//	kubewasm_hooks_decision_duration_seconds  stage                 how long that took
+//	kubewasm_hooks_ignored_failures_total     plugin, policy        failures that failed no request
+//	kubewasm_hooks_writes_total               field                 writes to files of cgroups
+//	kubewasm_hooks_drifts_total               field                 values that somebody else had changed
+//	kubewasm_hooks_repairs_total              field                 those that were put back
+//	kubewasm_hooks_fights_total               field                 files that were left to another writer
+//	kubewasm_hooks_refusals_total             cause                 values that the kernel did not take
+//	kubewasm_hooks_files_compared_total                             files that were looked at
+//	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
+//	kubewasm_hooks_cgroups                                          cgroups with a desired state
+//	kubewasm_hooks_files_left_alone           reason                files that are not written for now
+//
+// The result of a decision is one of
+//
+//	decided   it sets something
+//	nothing   it sets nothing
+//	failed    a plugin with the policy Fail failed
+//	timeout   the caller's deadline passed
+//	canceled  the caller lost interest
+//
+// and the reason that a file is left alone is fight or refused. A drift that is not a
+// repair was found by a dry run.
+//
+// A field is that of hook.proto; a quota with its period is one. No label holds
+// what a guest or a pod says: plugins are named by the configuration. Calls of guests
+// are counted by package hostmetrics.
+package hookmetrics
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/hooks"
+)
+
+// Metrics counts decisions and passes. It is safe for use by several goroutines.
+type Metrics struct {
+	decisions, ignored, writes, drifts, repairs, fights, refusals *prometheus.CounterVec
+	decisionTime                                                  *prometheus.HistogramVec
+	files                                                         prometheus.Counter
+	passTime                                                      prometheus.Histogram
+	leftAlone                                                     *prometheus.GaugeVec
+	cgroups                                                       prometheus.GaugeFunc
+}
+
+var (
+	_ hooks.Observer       = (*Metrics)(nil)
+	_ prometheus.Collector = (*Metrics)(nil)
+)
+
+// buckets reach, in seconds, from a small guest's decision, or a look at a few files,
+// to beyond the time after which a runtime gives up.
+var buckets = []float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3}
+
+// New returns metrics that have counted nothing. The state is the one whose cgroups
+// are counted; nil counts none.
+func New(state *hooks.State) *Metrics {
+	const prefix = "kubewasm_hooks_"
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+	}
+	m := &Metrics{
+		decisions: counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "level", "result"),
+		ignored:   counter("ignored_failures_total", "Failures of plugins that failed no request.", "plugin", "policy"),
+		writes:    counter("writes_total", "Writes to files of cgroups.", "field"),
+		drifts:    counter("drifts_total", "Values in files of cgroups that somebody else had changed.", "field"),
+		repairs:   counter("repairs_total", "Changed values that were put back.", "field"),
+		fights:    counter("fights_total", "Files that were left to another writer for a while.", "field"),
+		refusals:  counter("refusals_total", "Values that the kernel did not take.", "cause"),
+		decisionTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "decision_duration_seconds", Help: "How long decisions took.", Buckets: buckets,
+		}, []string{"stage"}),
+		files:    prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Files of cgroups that were looked at."}),
+		passTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "How long passes over cgroups took.", Buckets: buckets}),
+		leftAlone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: prefix + "files_left_alone", Help: "Files that are not written for now, by the reason.",
+		}, []string{"reason"}),
+		cgroups: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cgroups", Help: "Cgroups with a desired state."}, func() float64 {
+			if state == nil {
+				return 0
+			}
+			return float64(state.Len())
+		}),
+	}
+	// rate and increase do not see the step from no series to 1.
+	for f := hooks.Fields(1); f&hooks.ResourceFields != 0; f <<= 1 {
+		for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.fights} {
+			vec.WithLabelValues(fieldLabel(f))
+		}
+	}
+	for c := hooks.CauseOther; c <= hooks.CauseEmpty; c++ {
+		m.refusals.WithLabelValues(c.String())
+	}
+	for _, reason := range []string{leftFight, leftRefused} {
+		m.leftAlone.WithLabelValues(reason)
+	}
+	return m
+}
+
+const leftFight, leftRefused = "fight", "refused"
+
+// fieldLabel returns the label of the fields of one file.
+func fieldLabel(f hooks.Fields) string {
+	if f&hooks.FieldCFSQuota != 0 {
+		f = hooks.FieldCFSQuota // With its period.
+	}
+	return f.String()
+}
+
+// pluginLabel returns the label of a plugin: one that is not UTF-8 makes Prometheus
+// panic.
+func pluginLabel(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// Decided implements [hooks.Observer].
+func (m *Metrics) Decided(_ context.Context, req *hookpb.Request, took time.Duration, d *hookpb.Decision, err error) {
+	result := "decided"
+	switch {
+	case errors.Is(err, context.Canceled):
+		result = "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		result = "timeout"
+	case err != nil:
+		result = "failed"
+	case hooks.FieldsOf(d) == 0:
+		result = "nothing"
+	}
+	stage := req.Stage.String()
+	m.decisions.WithLabelValues(stage, req.Level.String(), result).Inc()
+	m.decisionTime.WithLabelValues(stage).Observe(took.Seconds())
+}
+
+// Ignored implements [hooks.Observer].
+func (m *Metrics) Ignored(_ context.Context, _ *hookpb.Request, plugin string, policy hooks.FailurePolicy, _ error) {
+	m.ignored.WithLabelValues(pluginLabel(plugin), policy.String()).Inc()
+}
+
+// Enforced implements [hooks.Observer].
+func (m *Metrics) Enforced(_ context.Context, r hooks.Report) {
+	m.files.Add(float64(r.Files))
+	m.passTime.Observe(r.Took.Seconds())
+	if !r.DryRun {
+		for _, c := range r.Changes {
+			m.writes.WithLabelValues(fieldLabel(c.Field)).Inc()
+		}
+		for _, c := range r.Drifted {
+			m.repairs.WithLabelValues(fieldLabel(c.Field)).Inc()
+		}
+	}
+	for _, c := range r.Drifted {
+		m.drifts.WithLabelValues(fieldLabel(c.Field)).Inc()
+	}
+	for _, c := range r.Contended {
+		m.fights.WithLabelValues(fieldLabel(c.Field)).Inc()
+	}
+	for _, err := range r.Errors() {
+		m.refusals.WithLabelValues(hooks.CauseOf(err).String()).Inc()
+	}
+	m.leftAlone.WithLabelValues(leftFight).Set(float64(r.LeftToOthers))
+	m.leftAlone.WithLabelValues(leftRefused).Set(float64(r.LeftRefused))
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.decisions, m.ignored, m.writes, m.drifts, m.repairs, m.fights, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+}
