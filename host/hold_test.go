@@ -71,6 +71,29 @@ func TestHoldKeepsItsInstance(t *testing.T) {
 	wantStats(t, p, 1, 1, 0) // The pool had none.
 }
 
+// TestAnInstanceThatIsHeldIsNotWaitedFor holds that a caller who wants the instance that
+// it had before gets another one when that is held.
+func TestAnInstanceThatIsHeldIsNotWaitedFor(t *testing.T) {
+	cfg := config("noop")
+	cfg.Limits.Instances = 1
+	p := load(t, cfg)
+	before := acquire(t, p)
+	before.Release()
+	h := hold(t, p)
+	held := acquireHeld(t, h)
+	if held != before {
+		t.Fatal("the hold has an instance of its own")
+	}
+	pin := p.Pin()
+	defer pin.Release()
+	again, err := pin.AcquireAgain(t.Context(), before)
+	if err != nil || again == before {
+		t.Fatalf("got the instance that is held: %t, error %v", again == before, err)
+	}
+	again.Release()
+	held.Release()
+}
+
 // TestHoldIsOfOneCallAtATime holds that callers wait for each other, and no longer than
 // they like.
 func TestHoldIsOfOneCallAtATime(t *testing.T) {

@@ -394,6 +394,8 @@ func (p *pool) lend() *Instance {
 	inst := p.take()
 	if inst != nil {
 		p.count--
+		inst.gone = true // A hold may last for long.
+		p.release(func(w faithful) bool { return w.inst == inst })
 	}
 	return inst
 }
@@ -405,6 +407,7 @@ func (p *pool) endHold(h *Hold, inst *Instance) {
 	delete(p.holds, h)
 	if inst != nil && !p.closed && p.count < len(p.slots) {
 		p.count++
+		inst.gone = false
 		p.mu.Unlock()
 		p.put(inst)
 		return

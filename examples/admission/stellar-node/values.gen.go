@@ -2,6 +2,8 @@
 
 package main
 
+import ()
+
 // The values of StellarNodeSpecNetwork.
 const (
 	StellarNodeSpecNetworkMainnet   = "Mainnet"
