@@ -157,9 +157,9 @@ func TestApply(t *testing.T) {
 			want:      []string{"cpuset/pod/cpuset.cpus: 0-7 -> 0-15"},
 		},
 		{
-			name: "v2, an empty cpuset is the parent's", files: treeV2, write: map[string]string{"pod/cpuset.cpus": "0-3\n"},
+			name: "v2, an empty cpuset is the parent's", files: join(treeV2, map[string]string{"cpuset.cpus.effective": "0-15\n"}), write: map[string]string{"pod/cpuset.cpus": "0-3\n"},
 			resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
-			want:      []string{"pod/cpuset.cpus: 0-3 -> "},
+			want:      []string{"pod/cpuset.cpus: 0-3 -> 0-15"},
 		},
 		{
 			name: "v1, other files of controllers", files: join(splitV1, in("blkio/pod", map[string]string{"blkio.weight": "500\n"}), in("pids/pod", map[string]string{"pids.max": "max\n"}), map[string]string{"memory/pod/memory.swappiness": "60\n"}),

@@ -102,11 +102,11 @@ func TestEnforceTheParentsCPUsAndOtherFiles(t *testing.T) {
 	pod := tree.Make("pod")
 	web := tree.Make("pod/web")
 	tree.Process(web)
-	all := tree.Read(pod, "cpuset.cpus") // On v2 nothing, which is the parent's as well.
-	other, value := "memory.swappiness", "7"
+	parents, other, value := "cpuset.cpus", "memory.swappiness", "7"
 	if tree.V2 {
-		other = "pids.max"
+		parents, other = "cpuset.cpus.effective", "pids.max"
 	}
+	all := tree.Read(pod, parents)
 	var state hooks.State
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
 	for _, step := range []struct{ decided, want string }{{"0", "0"}, {"", all}} {

@@ -401,19 +401,22 @@ func (p *plan) list(file string, want *string) {
 	}
 }
 
-// parentsList plans a file that holds CPUs or nodes to have the parent's.
+// parentsList plans a file that holds CPUs or nodes to have the parent's. On v2 that is
+// what a file has that is empty; but one that is not cannot be emptied again as long as
+// there are processes in the cgroup.
 func (p *plan) parentsList(file string) {
-	if p.applier.version != V2 {
-		list, err := p.parents(file)
-		if err != nil {
-			p.fail(err)
-		} else if list != "" {
-			p.list(file, &list)
+	parents := file
+	if p.applier.version == V2 {
+		if s, from := p.read(file); s == nil || from == "" {
+			return
 		}
-		return
+		parents = file + ".effective"
 	}
-	if s, from := p.read(file); s != nil && from != "" {
-		p.step(s, file, from, "", true)
+	list, err := p.parents(parents)
+	if err != nil {
+		p.fail(err)
+	} else if list != "" {
+		p.list(file, &list)
 	}
 }
 

@@ -374,7 +374,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 		"a hook": {
 			[]string{"-f", file(t, "hook.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {scripted: panic no}}, spec: {containers: [{name: a}]}}"), "../../hooks/testdata/scripted"},
 			[]string{"Pod default/a failed ", "Pod default/a container a failed "},
-			[]string{`decide PreRunPodSandbox of pod default/a: plugin "scripted": hook trapped: `, "panic: no\n", `decide PreCreateContainer of container default/a/a: `, "\n\tat main.", "hooks/testdata/scripted/main.go:\n"},
+			[]string{`decide PreRunPodSandbox of pod default/a: plugin "scripted": hook trapped: `, "panic: no\n", `decide PreCreateContainer of container default/a/a: `, "\n\tat main.", "hooks/testdata/scripted/main.go:"},
 		},
 	}
 	for name, test := range tests {
