@@ -211,7 +211,7 @@ func (d *dispatcher) here(t testing.TB, name string, args []map[string]any) (res
 	case got.Result.Code == 500:
 		return nil, got.Result.Message
 	}
-	decoder := json.NewDecoder(strings.NewReader(got.Result.Message))
+	decoder := json.NewDecoder(strings.NewReader(strings.TrimPrefix(got.Result.Message, "d: ")))
 	decoder.UseNumber()
 	if err := decoder.Decode(&result); err != nil {
 		t.Fatalf("%s: %v", got.Result.Message, err)
