@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // The guests of the tests.

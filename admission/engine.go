@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 )
 
 // Validator decides whether a request is admitted.
@@ -209,7 +209,7 @@ const keepEnvelope = 64 << 10
 func newRequest(ctx context.Context, request *admissionv1.AdmissionRequest) *pooledRequest {
 	r := requests.Get().(*pooledRequest)
 	r.AdmissionRequest = request
-	r.Envelope = admissionpb.AppendRequest(r.Envelope[:0], request)
+	r.Envelope = admissionmsg.AppendRequest(r.Envelope[:0], request)
 	r.proto = protoCache{request: request}
 	r.indexes.request = request
 	r.indexes.layout, _ = ctx.Value(layoutKey{}).(*layout)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // versioned is a guest that denies everything with its version, nine digits.

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -247,7 +247,7 @@ var imports = []host.Import{
 		if len(data) > maxResultBytes {
 			inst.Violate(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
-		result, err := admissionpb.ParseResult(data)
+		result, err := admissionmsg.ParseResult(data)
 		if err != nil {
 			inst.Violate(err)
 		}

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 )
 
 // result is everything about a verdict beside its number, code and message.
-type result = admissionpb.Result
+type result = admissionmsg.Result
 
 // reasons are the reasons that belong to HTTP codes, as in
 // k8s.io/apimachinery/pkg/api/errors. 422 has none: of a status whose reason is Invalid
@@ -60,11 +60,11 @@ func denial(v *verdict) *metav1.Status {
 // and what the members of a group say. What one of them says already is not repeated.
 func messageOf(v *verdict) string {
 	var parts []string
-	var errors []admissionpb.FieldError
+	var errors []admissionmsg.FieldError
 	if v.Result != nil {
 		errors = v.Result.FieldErrors
 	}
-	if v.Message != "" && !slices.ContainsFunc(errors, func(e admissionpb.FieldError) bool { return e.Message == v.Message }) {
+	if v.Message != "" && !slices.ContainsFunc(errors, func(e admissionmsg.FieldError) bool { return e.Message == v.Message }) {
 		parts = append(parts, v.Message)
 	}
 	for i, c := range fieldCauses(v.Result) {
@@ -122,7 +122,7 @@ func fieldCauses(r *result) []metav1.StatusCause {
 
 // body returns the text of a field error, worded by Kubernetes if the type is
 // one of its own.
-func body(e admissionpb.FieldError) string {
+func body(e admissionmsg.FieldError) string {
 	switch t := field.ErrorType(e.Type); t {
 	case field.ErrorTypeNotFound, field.ErrorTypeRequired, field.ErrorTypeDuplicate, field.ErrorTypeInvalid,
 		field.ErrorTypeNotSupported, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeTooMany,

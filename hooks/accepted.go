@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // accepted is a table of decisions of an instance that were found right, by their
@@ -15,8 +15,8 @@ type accepted [128]acceptedDecision
 // acceptedDecision is one of them, of requests at one level. The zero value is none.
 type acceptedDecision struct {
 	encoded  []byte
-	level    hookpb.Level
-	decision *hookpb.Decision
+	level    hookmsg.Level
+	decision *hookmsg.Decision
 }
 
 // maxAccepted is how many bytes a decision has at most that is kept.
@@ -30,7 +30,7 @@ func (a *accepted) at(encoded []byte) *acceptedDecision {
 }
 
 // get returns the decision, nil if this is another.
-func (e *acceptedDecision) get(encoded []byte, level hookpb.Level) *hookpb.Decision {
+func (e *acceptedDecision) get(encoded []byte, level hookmsg.Level) *hookmsg.Decision {
 	if e.level != level || !bytes.Equal(e.encoded, encoded) {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (e *acceptedDecision) get(encoded []byte, level hookpb.Level) *hookpb.Decis
 }
 
 // put has this be the decision. encoded is copied.
-func (e *acceptedDecision) put(encoded []byte, level hookpb.Level, d *hookpb.Decision) {
+func (e *acceptedDecision) put(encoded []byte, level hookmsg.Level, d *hookmsg.Decision) {
 	if len(encoded) <= maxAccepted {
 		e.encoded, e.level, e.decision = append(e.encoded[:0], encoded...), level, d
 	}

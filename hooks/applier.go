@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Applier writes decided resources into the cgroups below one directory. It is
@@ -83,7 +83,7 @@ type Target struct {
 	// "kubepods/burstable/pod8dbc5577/4b1f".
 	Cgroup string
 	// Resources is what to write; nil fields stay as they are.
-	Resources *hookpb.Resources
+	Resources *hookmsg.Resources
 }
 
 // Change is one write to a file.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -93,7 +93,7 @@ var (
 
 func TestApply(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
-	everything := hookpb.Resources{
+	everything := hookmsg.Resources{
 		CPUShares: n(2048), CFSQuotaUS: n(150_000), CFSPeriodUS: n(50_000), CPUBurstUS: n(1000),
 		CPUSetCPUs: new("0-3"), CPUSetMems: new("0-1"),
 		MemoryLimitBytes: n(1 << 30), MemoryHighBytes: n(1 << 29), MemoryLowBytes: n(1 << 28), MemoryMinBytes: n(1 << 27),
@@ -104,7 +104,7 @@ func TestApply(t *testing.T) {
 		weight hooks.WeightConversion
 		// write is written to the tree before.
 		write     map[string]string
-		resources hookpb.Resources
+		resources hookmsg.Resources
 		want      []string
 	}{
 		{
@@ -119,7 +119,7 @@ func TestApply(t *testing.T) {
 			},
 		},
 		{
-			name: "every field, v2", files: treeV2, resources: func() hookpb.Resources {
+			name: "every field, v2", files: treeV2, resources: func() hookmsg.Resources {
 				r := everything
 				r.Unified = map[string]string{"io.weight": "default 50"}
 				return r
@@ -132,112 +132,112 @@ func TestApply(t *testing.T) {
 			},
 		},
 		{
-			name: "v1, all files in one directory", files: flatV1, resources: hookpb.Resources{CPUShares: n(2), CPUBvt: n(-1), MemoryLimitBytes: n(1 << 20)},
+			name: "v1, all files in one directory", files: flatV1, resources: hookmsg.Resources{CPUShares: n(2), CPUBvt: n(-1), MemoryLimitBytes: n(1 << 20)},
 			want: []string{"pod/cpu.shares: 1024 -> 2", "pod/cpu.bvt_warp_ns: 0 -> -1", "pod/memory.limit_in_bytes: 9223372036854771712 -> 1048576"},
 		},
 		{name: "nothing decided", files: splitV1},
 		{
 			name: "the same in other words, v1", files: splitV1, write: map[string]string{"memory/pod/memory.low": "1048576\n"},
-			resources: hookpb.Resources{
+			resources: hookmsg.Resources{
 				CPUShares: n(1024), CFSQuotaUS: n(-1), CFSPeriodUS: n(100_000), CPUIdle: n(0), CPUSetCPUs: new("4-7,0,1,2,3"),
 				MemoryLimitBytes: n(-1), MemoryHighBytes: n(-1), MemoryLowBytes: n(1<<20 + 1), MemoryMinBytes: n(0),
 			},
 		},
 		{
 			name: "the same in other words, v2", files: treeV2,
-			resources: hookpb.Resources{CPUShares: n(1024), CFSQuotaUS: n(-1), CPUBurstUS: n(0), MemoryLimitBytes: n(-1), Unified: map[string]string{"io.weight": " default 100"}},
+			resources: hookmsg.Resources{CPUShares: n(1024), CFSQuotaUS: n(-1), CPUBurstUS: n(0), MemoryLimitBytes: n(-1), Unified: map[string]string{"io.weight": " default 100"}},
 		},
 		{
-			name: "the linear weight of older runtimes", files: treeV2, weight: hooks.WeightLinear, resources: hookpb.Resources{CPUShares: n(1024)},
+			name: "the linear weight of older runtimes", files: treeV2, weight: hooks.WeightLinear, resources: hookmsg.Resources{CPUShares: n(1024)},
 			want: []string{"pod/cpu.weight: 100 -> 39"},
 		},
 		{
 			name: "v1, an empty cpuset is the parent's", files: join(splitV1, map[string]string{"cpuset/cpuset.cpus": "0-15\n", "cpuset/cpuset.mems": "0\n"}),
-			resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
+			resources: hookmsg.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
 			want:      []string{"cpuset/pod/cpuset.cpus: 0-7 -> 0-15"},
 		},
 		{
 			name: "v2, an empty cpuset is the parent's", files: join(treeV2, map[string]string{"cpuset.cpus.effective": "0-15\n"}), write: map[string]string{"pod/cpuset.cpus": "0-3\n"},
-			resources: hookpb.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
+			resources: hookmsg.Resources{CPUSetCPUs: new(""), CPUSetMems: new("")},
 			want:      []string{"pod/cpuset.cpus: 0-3 -> 0-15"},
 		},
 		{
 			name: "v1, other files of controllers", files: join(splitV1, in("blkio/pod", map[string]string{"blkio.weight": "500\n"}), in("pids/pod", map[string]string{"pids.max": "max\n"}), map[string]string{"memory/pod/memory.swappiness": "60\n"}),
-			resources: hookpb.Resources{Unified: map[string]string{"blkio.weight": "100", "pids.max": "10", "memory.swappiness": "0"}},
+			resources: hookmsg.Resources{Unified: map[string]string{"blkio.weight": "100", "pids.max": "10", "memory.swappiness": "0"}},
 			want:      []string{"blkio/pod/blkio.weight: 500 -> 100", "memory/pod/memory.swappiness: 60 -> 0", "pids/pod/pids.max: max -> 10"},
 		},
 		{
 			name: "v1, a class of packets", files: join(splitV1, map[string]string{"net_cls/pod/net_cls.classid": "0\n"}),
-			resources: hookpb.Resources{NetClsClassID: n(0x100001)},
+			resources: hookmsg.Resources{NetClsClassID: n(0x100001)},
 			want:      []string{"net_cls/pod/net_cls.classid: 0 -> 1048577"},
 		},
 		{
 			name: "v1, the largest class of packets is there", files: join(splitV1, map[string]string{"net_cls/pod/net_cls.classid": "4294967295\n"}),
-			resources: hookpb.Resources{NetClsClassID: n(math.MaxUint32)},
+			resources: hookmsg.Resources{NetClsClassID: n(math.MaxUint32)},
 		},
-		{name: "the kernel weighs an idle cgroup itself", files: splitV1, resources: hookpb.Resources{CPUShares: n(2), CPUIdle: n(1)}, want: []string{"cpu/pod/cpu.idle: 0 -> 1"}},
+		{name: "the kernel weighs an idle cgroup itself", files: splitV1, resources: hookmsg.Resources{CPUShares: n(2), CPUIdle: n(1)}, want: []string{"cpu/pod/cpu.idle: 0 -> 1"}},
 		{
 			name: "an idle cgroup wakes before it takes shares", files: splitV1, write: map[string]string{"cpu/pod/cpu.idle": "1\n", "cpu/pod/cpu.shares": "3\n"},
-			resources: hookpb.Resources{CPUShares: n(2048), CPUIdle: n(0)},
+			resources: hookmsg.Resources{CPUShares: n(2048), CPUIdle: n(0)},
 			want:      []string{"cpu/pod/cpu.idle: 1 -> 0", "cpu/pod/cpu.shares: 3 -> 2048"},
 		},
 		{
 			name: "v2, the quota alone keeps the period", files: treeV2, write: map[string]string{"pod/cpu.max": "50000 200000\n"},
-			resources: hookpb.Resources{CFSQuotaUS: n(300_000)}, want: []string{"pod/cpu.max: 50000 200000 -> 300000 200000"},
+			resources: hookmsg.Resources{CFSQuotaUS: n(300_000)}, want: []string{"pod/cpu.max: 50000 200000 -> 300000 200000"},
 		},
 		{
-			name: "v2, the period alone keeps the quota", files: treeV2, resources: hookpb.Resources{CFSPeriodUS: n(10_000)},
+			name: "v2, the period alone keeps the quota", files: treeV2, resources: hookmsg.Resources{CFSPeriodUS: n(10_000)},
 			want: []string{"pod/cpu.max: max 100000 -> max 10000"},
 		},
 		{
 			name: "v2, no limit any more", files: treeV2, write: map[string]string{"pod/cpu.max": "50000 100000\n", "pod/memory.max": "4096\n"},
-			resources: hookpb.Resources{CFSQuotaUS: n(-1), MemoryLimitBytes: n(-1)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(-1), MemoryLimitBytes: n(-1)},
 			want:      []string{"pod/cpu.max: 50000 100000 -> max 100000", "pod/memory.max: 4096 -> max"},
 		},
 		{
 			name: "v1, quota before a shorter period", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "100000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(80_000), CFSPeriodUS: n(20_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(80_000), CFSPeriodUS: n(20_000)},
 			// 1 CPU to 4: 0.8 is not between, 5 neither.
 			want: []string{"cpu/pod/cpu.cfs_quota_us: 100000 -> -1", "cpu/pod/cpu.cfs_period_us: 100000 -> 20000", "cpu/pod/cpu.cfs_quota_us: -1 -> 80000"},
 		},
 		{
 			name: "v1, quota first when that lies between", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "100000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(200_000), CFSPeriodUS: n(50_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(200_000), CFSPeriodUS: n(50_000)},
 			want:      []string{"cpu/pod/cpu.cfs_quota_us: 100000 -> 200000", "cpu/pod/cpu.cfs_period_us: 100000 -> 50000"},
 		},
 		{
-			name: "v1, the period first when a limit is new", files: splitV1, resources: hookpb.Resources{CFSQuotaUS: n(20_000), CFSPeriodUS: n(10_000)},
+			name: "v1, the period first when a limit is new", files: splitV1, resources: hookmsg.Resources{CFSQuotaUS: n(20_000), CFSPeriodUS: n(10_000)},
 			want: []string{"cpu/pod/cpu.cfs_period_us: 100000 -> 10000", "cpu/pod/cpu.cfs_quota_us: -1 -> 20000"},
 		},
 		{
 			name: "v1, the quota first when the limit goes", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "100000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(-1), CFSPeriodUS: n(10_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(-1), CFSPeriodUS: n(10_000)},
 			want:      []string{"cpu/pod/cpu.cfs_quota_us: 100000 -> -1", "cpu/pod/cpu.cfs_period_us: 100000 -> 10000"},
 		},
 		{
 			name: "v1, the burst shrinks before its quota", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "100000", "cpu/pod/cpu.cfs_burst_us": "50000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(20_000), CPUBurstUS: n(10_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(20_000), CPUBurstUS: n(10_000)},
 			want:      []string{"cpu/pod/cpu.cfs_burst_us: 50000 -> 10000", "cpu/pod/cpu.cfs_quota_us: 100000 -> 20000"},
 		},
 		{
 			name: "v1, the burst grows after its quota", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "10000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(20_000), CPUBurstUS: n(15_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(20_000), CPUBurstUS: n(15_000)},
 			want:      []string{"cpu/pod/cpu.cfs_quota_us: 10000 -> 20000", "cpu/pod/cpu.cfs_burst_us: 0 -> 15000"},
 		},
 		{
 			name: "v1, a burst that shrinks while the limit grows", files: splitV1, write: map[string]string{"cpu/pod/cpu.cfs_quota_us": "80000", "cpu/pod/cpu.cfs_burst_us": "50000"},
-			resources: hookpb.Resources{CFSQuotaUS: n(20_000), CFSPeriodUS: n(10_000), CPUBurstUS: n(10_000)},
+			resources: hookmsg.Resources{CFSQuotaUS: n(20_000), CFSPeriodUS: n(10_000), CPUBurstUS: n(10_000)},
 			want: []string{
 				"cpu/pod/cpu.cfs_burst_us: 50000 -> 10000", "cpu/pod/cpu.cfs_quota_us: 80000 -> -1",
 				"cpu/pod/cpu.cfs_period_us: 100000 -> 10000", "cpu/pod/cpu.cfs_quota_us: -1 -> 20000",
 			},
 		},
 		{
-			name: "v1, a cpuset that moves holds both in between", files: splitV1, resources: hookpb.Resources{CPUSetCPUs: new("6-9")},
+			name: "v1, a cpuset that moves holds both in between", files: splitV1, resources: hookmsg.Resources{CPUSetCPUs: new("6-9")},
 			want: []string{"cpuset/pod/cpuset.cpus: 0-7 -> 0-9", "cpuset/pod/cpuset.cpus: 0-9 -> 6-9"},
 		},
 		{
-			name: "v2, a cpuset moves at once", files: treeV2, write: map[string]string{"pod/cpuset.cpus": "0-7"}, resources: hookpb.Resources{CPUSetCPUs: new("6-9")},
+			name: "v2, a cpuset moves at once", files: treeV2, write: map[string]string{"pod/cpuset.cpus": "0-7"}, resources: hookmsg.Resources{CPUSetCPUs: new("6-9")},
 			want: []string{"pod/cpuset.cpus: 0-7 -> 6-9"},
 		},
 	} {
@@ -315,7 +315,7 @@ func TestApplyOrdersTargets(t *testing.T) {
 				a := applier(t, hooks.ApplierConfig{Root: tree(t, c.files)})
 				var targets []hooks.Target
 				for _, cgroup := range cgroups {
-					targets = append(targets, hooks.Target{Cgroup: cgroup, Resources: &hookpb.Resources{CFSQuotaUS: &c.quota, CPUSetCPUs: &c.cpus}})
+					targets = append(targets, hooks.Target{Cgroup: cgroup, Resources: &hookmsg.Resources{CFSQuotaUS: &c.quota, CPUSetCPUs: &c.cpus}})
 				}
 				changes, err := a.Apply(t.Context(), targets...)
 				if err != nil {
@@ -349,7 +349,7 @@ func TestApplyStaysBelowTheRoot(t *testing.T) {
 		"", ".", "..", "/", "/pod", "../" + filepath.Base(outside) + "/pod", "pod/..", "pod/../pod", "pod/../../x", "pod/", "pod//x", "./pod",
 		"away/pod", "relative/pod", "inside", "linked",
 	} {
-		changes, err := a.Apply(t.Context(), hooks.Target{Cgroup: cgroup, Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
+		changes, err := a.Apply(t.Context(), hooks.Target{Cgroup: cgroup, Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
 		if !errors.Is(err, hooks.ErrEscapes) || len(changes) != 0 {
 			t.Errorf("cgroup %q: changes %v and error %v, want ErrEscapes", cgroup, changes, err)
 		}
@@ -372,8 +372,8 @@ func TestApplyErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := applier(t, hooks.ApplierConfig{Root: root})
-	shares := hookpb.Resources{CPUShares: new(int64(2))}
-	with := func(change func(*hookpb.Resources)) *hookpb.Resources {
+	shares := hookmsg.Resources{CPUShares: new(int64(2))}
+	with := func(change func(*hookmsg.Resources)) *hookmsg.Resources {
 		r := shares
 		change(&r)
 		return &r
@@ -381,21 +381,21 @@ func TestApplyErrors(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		cgroup  string
-		give    *hookpb.Resources
+		give    *hookmsg.Resources
 		is      error
 		text    string
 		changes int
 	}{
 		{"a cgroup that is gone", "gone", &shares, fs.ErrNotExist, "open cpu/gone: no such file or directory", 0},
-		{"a file that the kernel does not have", "pod", with(func(r *hookpb.Resources) { r.MemoryHighBytes = new(int64(4096)) }), fs.ErrNotExist, "read memory/pod/memory.high: no such file or directory", 1},
-		{"a controller that the cgroup is not in", "plain", with(func(r *hookpb.Resources) { r.MemoryLimitBytes = new(int64(4096)) }), fs.ErrNotExist, "open memory/plain: no such file or directory", 1},
-		{"a directory where a file should be", "plain", with(func(r *hookpb.Resources) { r.CPUIdle = new(int64(0)) }), hooks.ErrEscapes, "read cpu/plain/cpu.idle: not a regular file", 0},
-		{"a file that is none of the kernel's", "broken", &hookpb.Resources{CFSQuotaUS: new(int64(-1))}, nil, `read cpu/broken/cpu.cfs_quota_us: "lots" and "100000" are not a quota and a period`, 0},
-		{"processes that are not there", "pod", with(func(r *hookpb.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), fs.ErrNotExist, `read cpu/pod/cgroup.procs: no such file or directory`, 1},
-		{"processes of another namespace", "elsewhere", &hookpb.Resources{OOMScoreAdj: new(int64(1))}, hooks.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
-		{"a file of v2", "pod", &hookpb.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `open io: the controller is not mounted: no cgroup file holds it`, 0},
-		{"a class of packets without its controller", "pod", &hookpb.Resources{NetClsClassID: new(int64(1))}, hooks.ErrUnsupported, `open net_cls: the controller is not mounted: no cgroup file holds it`, 0},
-		{"a list that is none", "pod", &hookpb.Resources{CPUSetCPUs: new("x")}, nil, `apply cpuset.cpus to cgroup "pod": "x" is not a list`, 0},
+		{"a file that the kernel does not have", "pod", with(func(r *hookmsg.Resources) { r.MemoryHighBytes = new(int64(4096)) }), fs.ErrNotExist, "read memory/pod/memory.high: no such file or directory", 1},
+		{"a controller that the cgroup is not in", "plain", with(func(r *hookmsg.Resources) { r.MemoryLimitBytes = new(int64(4096)) }), fs.ErrNotExist, "open memory/plain: no such file or directory", 1},
+		{"a directory where a file should be", "plain", with(func(r *hookmsg.Resources) { r.CPUIdle = new(int64(0)) }), hooks.ErrEscapes, "read cpu/plain/cpu.idle: not a regular file", 0},
+		{"a file that is none of the kernel's", "broken", &hookmsg.Resources{CFSQuotaUS: new(int64(-1))}, nil, `read cpu/broken/cpu.cfs_quota_us: "lots" and "100000" are not a quota and a period`, 0},
+		{"processes that are not there", "pod", with(func(r *hookmsg.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), fs.ErrNotExist, `read cpu/pod/cgroup.procs: no such file or directory`, 1},
+		{"processes of another namespace", "elsewhere", &hookmsg.Resources{OOMScoreAdj: new(int64(1))}, hooks.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
+		{"a file of v2", "pod", &hookmsg.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `open io: the controller is not mounted: no cgroup file holds it`, 0},
+		{"a class of packets without its controller", "pod", &hookmsg.Resources{NetClsClassID: new(int64(1))}, hooks.ErrUnsupported, `open net_cls: the controller is not mounted: no cgroup file holds it`, 0},
+		{"a list that is none", "pod", &hookmsg.Resources{CPUSetCPUs: new("x")}, nil, `apply cpuset.cpus to cgroup "pod": "x" is not a list`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changes, err := a.Apply(t.Context(), hooks.Target{Cgroup: c.cgroup, Resources: c.give})
@@ -411,7 +411,7 @@ func TestApplyErrors(t *testing.T) {
 	t.Run("the end of the context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		changes, err := a.Apply(ctx, hooks.Target{Cgroup: "pod", Resources: &hookpb.Resources{CPUShares: new(int64(8))}})
+		changes, err := a.Apply(ctx, hooks.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(8))}})
 		if !errors.Is(err, context.Canceled) || len(changes) != 0 {
 			t.Errorf("got changes %v and error %v", changes, err)
 		}
@@ -424,7 +424,7 @@ func TestApplyUnifiedIsChecked(t *testing.T) {
 		"../cgroup.x": "not a cgroup file's name", "cgroup.kill": "a file of the cgroup core", "cpu.weight": "another field writes the file",
 		"io.latency": "read pod/io.latency: no such file or directory",
 	} {
-		_, err := a.Apply(t.Context(), hooks.Target{Cgroup: "pod", Resources: &hookpb.Resources{CPUShares: new(int64(1024)), Unified: map[string]string{file: "1"}}})
+		_, err := a.Apply(t.Context(), hooks.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(1024)), Unified: map[string]string{file: "1"}}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %s", file, err, want)
 		}
@@ -493,24 +493,24 @@ func TestWeight(t *testing.T) {
 func TestCgroupOf(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		req  hookpb.Request
+		req  hookmsg.Request
 		want string
 		err  error
 	}{
-		{"a class", hookpb.Request{Level: hookpb.LevelQOS, CgroupParent: "kubepods/besteffort"}, "kubepods/besteffort", nil},
-		{"a pod", hookpb.Request{Level: hookpb.LevelPod, CgroupParent: "kubepods/pod1"}, "kubepods/pod1", nil},
-		{"a container", hookpb.Request{Level: hookpb.LevelContainer, CgroupParent: "kubepods/pod1", Container: hookpb.ContainerMeta{ID: "4b1f"}}, "kubepods/pod1/4b1f", nil},
-		{"a parent that climbs", hookpb.Request{Level: hookpb.LevelPod, CgroupParent: "kubepods/../.."}, "", hooks.ErrEscapes},
-		{"an identifier that climbs", hookpb.Request{Level: hookpb.LevelContainer, CgroupParent: "pod1", Container: hookpb.ContainerMeta{ID: ".."}}, "", hooks.ErrEscapes},
-		{"an identifier with a slash", hookpb.Request{Level: hookpb.LevelContainer, CgroupParent: "pod1", Container: hookpb.ContainerMeta{ID: "a/b"}}, "", hooks.ErrEscapes},
-		{"a container without a parent", hookpb.Request{Level: hookpb.LevelContainer, Container: hookpb.ContainerMeta{ID: "4b1f"}}, "", hooks.ErrEscapes},
+		{"a class", hookmsg.Request{Level: hookmsg.LevelQOS, CgroupParent: "kubepods/besteffort"}, "kubepods/besteffort", nil},
+		{"a pod", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/pod1"}, "kubepods/pod1", nil},
+		{"a container", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "kubepods/pod1", Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "kubepods/pod1/4b1f", nil},
+		{"a parent that climbs", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/../.."}, "", hooks.ErrEscapes},
+		{"an identifier that climbs", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: ".."}}, "", hooks.ErrEscapes},
+		{"an identifier with a slash", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: "a/b"}}, "", hooks.ErrEscapes},
+		{"a container without a parent", hookmsg.Request{Level: hookmsg.LevelContainer, Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "", hooks.ErrEscapes},
 	} {
 		got, err := hooks.CgroupOf(&c.req)
 		if !errors.Is(err, c.err) || c.err == nil && got != c.want {
 			t.Errorf("%s: got %q and error %v", c.name, got, err)
 		}
 	}
-	if _, err := hooks.CgroupOf(&hookpb.Request{Level: hookpb.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
+	if _, err := hooks.CgroupOf(&hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
 		t.Errorf("a container that is not created yet: error %v", err)
 	}
 }
@@ -565,7 +565,7 @@ func TestApplyToRealCgroups(t *testing.T) {
 		{2000, 1000, 1000, 64 << 20},
 		{-1, 50_000, 0, -1},
 	} {
-		resources := &hookpb.Resources{
+		resources := &hookmsg.Resources{
 			CPUShares: n(int64(2 + i)), CFSQuotaUS: &c.quota, CFSPeriodUS: &c.period, CPUBurstUS: &c.burst,
 			CPUSetCPUs: &cpus[i%2], CPUSetMems: new("0"), MemoryLimitBytes: &c.memory,
 		}
@@ -586,18 +586,18 @@ func TestRealCgroupErrors(t *testing.T) {
 	a := applier(t, hooks.ApplierConfig{Root: "/sys/fs/cgroup"})
 	for _, c := range []struct {
 		name string
-		give hookpb.Resources
+		give hookmsg.Resources
 		want *hooks.FileError
 	}{
-		{"a limit beyond the parent's", hookpb.Resources{CFSQuotaUS: new(int64(300_000))},
+		{"a limit beyond the parent's", hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
 			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
-		{"a cpuset beyond the parent's", hookpb.Resources{CPUSetCPUs: new("0")},
+		{"a cpuset beyond the parent's", hookmsg.Resources{CPUSetCPUs: new("0")},
 			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
-		{"a file that this kernel does not have", hookpb.Resources{CPUBvt: new(int64(2))},
+		{"a file that this kernel does not have", hookmsg.Resources{CPUBvt: new(int64(2))},
 			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUBvt, Op: "read", File: "cpu/" + pod + "/web/cpu.bvt_warp_ns", Err: syscall.ENOENT}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod, Resources: &hookpb.Resources{CFSQuotaUS: new(int64(100_000))}}); err != nil {
+			if _, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod, Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod + "/web", Resources: &c.give})

@@ -8,7 +8,7 @@
 // names both. An [Applier] compares the decided resources with the cgroup files
 // under a directory, of version 1 or 2, and writes those that differ:
 //
-//	req := &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelContainer, …}
+//	req := &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, …}
 //	decision, err := engine.Decide(ctx, req)
 //	if err != nil { … }
 //	cgroup, err := hooks.CgroupOf(req)

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Enforcer keeps the cgroups at what a [State] says. It is safe for use by
@@ -141,7 +141,7 @@ func (c Contended) String() string {
 // enforced is what is known of a cgroup.
 type enforced struct {
 	// resources are what the files were settled for.
-	resources *hookpb.Resources
+	resources *hookmsg.Resources
 	files     []settled
 	trouble   map[troubleKey]*trouble
 	repairs   map[string][]time.Time // By file.
@@ -221,7 +221,7 @@ func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) 
 // Others returns those of some resources that a cgroup has otherwise, nil if there
 // are none. What cannot be compared, as if the cgroup is not there, is not among
 // them.
-func (e *Enforcer) Others(cgroup string, r *hookpb.Resources) *hookpb.Resources {
+func (e *Enforcer) Others(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
 	p := e.applier.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
 	defer p.close()
 	var fields Fields
@@ -237,8 +237,8 @@ func (e *Enforcer) Others(cgroup string, r *hookpb.Resources) *hookpb.Resources 
 
 // Limits returns the quota, the period and the memory limit that a cgroup has, nil for
 // those that cannot be read.
-func (e *Enforcer) Limits(cgroup string) *hookpb.Resources {
-	r := new(hookpb.Resources)
+func (e *Enforcer) Limits(cgroup string) *hookmsg.Resources {
+	r := new(hookmsg.Resources)
 	read := func(file string) (string, bool) {
 		controller, _, _ := strings.Cut(file, ".")
 		dir, err := e.applier.openDirectory(controller, cgroup)

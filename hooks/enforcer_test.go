@@ -18,10 +18,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // enforcer opens a hierarchy and enforces a state on it.
@@ -32,7 +32,7 @@ func enforcer(t testing.TB, state *hooks.State, root string, cfg hooks.EnforcerC
 	return e
 }
 
-func put(state *hooks.State, cgroup string, r hookpb.Resources) {
+func put(state *hooks.State, cgroup string, r hookmsg.Resources) {
 	state.Put(hooks.Desired{Cgroup: cgroup, Resources: &r})
 }
 
@@ -70,7 +70,7 @@ func TestEnforceBothDirections(t *testing.T) {
 		{"a limit again", 10_000, 100_000, "1", "10000 100000"},
 	} {
 		for _, cgroup := range []string{child, pod} {
-			put(&state, cgroup, hookpb.Resources{CFSQuotaUS: &c.quota, CFSPeriodUS: &c.period, CPUSetCPUs: &c.cpus})
+			put(&state, cgroup, hookmsg.Resources{CFSQuotaUS: &c.quota, CFSPeriodUS: &c.period, CPUSetCPUs: &c.cpus})
 		}
 		if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) == 0 {
 			t.Errorf("%s: %v, %v", c.name, report.Changes, report.Err)
@@ -110,7 +110,7 @@ func TestEnforceTheParentsCPUsAndOtherFiles(t *testing.T) {
 	var state hooks.State
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
 	for _, step := range []struct{ decided, want string }{{"0", "0"}, {"", all}} {
-		put(&state, web, hookpb.Resources{CPUSetCPUs: &step.decided, Unified: map[string]string{other: value}})
+		put(&state, web, hookmsg.Resources{CPUSetCPUs: &step.decided, Unified: map[string]string{other: value}})
 		for range 3 {
 			if report := e.Enforce(t.Context()); report.Err != nil {
 				t.Fatal(report.Err)
@@ -135,7 +135,7 @@ func TestEnforceEveryField(t *testing.T) {
 	web := tree.Make("pod/web")
 	pid := tree.Process(web)
 	n := func(v int64) *int64 { return &v }
-	r := hookpb.Resources{
+	r := hookmsg.Resources{
 		CPUShares: n(2048), CFSQuotaUS: n(150_000), CFSPeriodUS: n(50_000), CPUBurstUS: n(1000), CPUSetCPUs: new("0"), CPUSetMems: new("0"),
 		MemoryLimitBytes: n(1<<30 + 1), MemoryHighBytes: n(1 << 29), MemoryLowBytes: n(1 << 28), MemoryMinBytes: n(1 << 27), CPUBvt: n(-1),
 		OOMScoreAdj: n(321),
@@ -203,7 +203,7 @@ func TestEnforceRepairsDrift(t *testing.T) {
 		shares, want = "cpu.weight", "59"
 	}
 	var state hooks.State
-	put(&state, pod, hookpb.Resources{CPUShares: new(int64(512))})
+	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(512))})
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
 	if report := e.Enforce(t.Context()); report.Repairs != 0 || len(report.Changes) != 1 {
 		t.Errorf("the first time: %+v", report)
@@ -234,7 +234,7 @@ func TestEnforceMeetsAnotherCgroupOfTheName(t *testing.T) {
 	tree := cgrouptest.New(t)
 	pod := tree.Make("pod")
 	var state hooks.State
-	put(&state, pod, hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0")})
+	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0")})
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
 	e.Enforce(t.Context())
 	tree.Remove(pod)
@@ -258,7 +258,7 @@ func TestEnforceTriesAgain(t *testing.T) {
 	tree.Write(pod, "cpuset.cpus", "0")
 	var state hooks.State
 	var log bytes.Buffer
-	put(&state, web, hookpb.Resources{CPUSetCPUs: new("0-1")})
+	put(&state, web, hookmsg.Resources{CPUSetCPUs: new("0-1")})
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
 	if hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
@@ -275,7 +275,7 @@ func TestEnforceTriesAgain(t *testing.T) {
 	if next, ok := e.Next(); !ok || time.Until(next) < time.Minute {
 		t.Errorf("the next attempt is at %v, %v", next, ok)
 	}
-	put(&state, pod, hookpb.Resources{CPUSetCPUs: new("0-1")})
+	put(&state, pod, hookmsg.Resources{CPUSetCPUs: new("0-1")})
 	e.Enforce(t.Context())
 	if report := e.Enforce(t.Context()); report.Err != nil {
 		t.Error(report.Err)
@@ -302,25 +302,25 @@ func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
 		// refused is what the kernel does not take of one of them, free what it does
 		// of the other one.
 		cgroup, other string
-		refused, free hookpb.Resources
+		refused, free hookmsg.Resources
 		cause         hooks.Cause
 		file, want    string
 	}{
 		{
-			name: "EACCES", first: map[string]string{"web cpuset.cpus": "0", " cpuset.cpus": "0"}, cgroup: "web", refused: hookpb.Resources{CPUSetCPUs: new("0-1")},
-			free: hookpb.Resources{CPUSetCPUs: new("0-1")}, cause: hooks.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
+			name: "EACCES", first: map[string]string{"web cpuset.cpus": "0", " cpuset.cpus": "0"}, cgroup: "web", refused: hookmsg.Resources{CPUSetCPUs: new("0-1")},
+			free: hookmsg.Resources{CPUSetCPUs: new("0-1")}, cause: hooks.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
 		},
 		{
-			name: "EBUSY", other: "web", refused: hookpb.Resources{CPUSetCPUs: new("1")},
-			free: hookpb.Resources{CPUSetCPUs: new("1")}, cause: hooks.CauseBusy, file: "cpuset.cpus", want: "1",
+			name: "EBUSY", other: "web", refused: hookmsg.Resources{CPUSetCPUs: new("1")},
+			free: hookmsg.Resources{CPUSetCPUs: new("1")}, cause: hooks.CauseBusy, file: "cpuset.cpus", want: "1",
 		},
 		{
-			name: "EINVAL of a child", first: map[string]string{" cpu.cfs_quota_us": "100000"}, cgroup: "web", refused: hookpb.Resources{CFSQuotaUS: new(int64(300_000))},
-			free: hookpb.Resources{CFSQuotaUS: new(int64(400_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
+			name: "EINVAL of a child", first: map[string]string{" cpu.cfs_quota_us": "100000"}, cgroup: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(400_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
 		},
 		{
-			name: "EINVAL of a parent", first: map[string]string{"web cpu.cfs_quota_us": "300000"}, other: "web", refused: hookpb.Resources{CFSQuotaUS: new(int64(200_000))},
-			free: hookpb.Resources{CFSQuotaUS: new(int64(100_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
+			name: "EINVAL of a parent", first: map[string]string{"web cpu.cfs_quota_us": "300000"}, other: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(200_000))},
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestEnforceWaitsForACgroupThatIsGone(t *testing.T) {
 	tree.Write(web, "cpuset.cpus", "0")
 	tree.Write(pod, "cpuset.cpus", "0")
 	var state hooks.State
-	put(&state, web, hookpb.Resources{CPUSetMems: new("0"), CPUSetCPUs: new("0-1")})
+	put(&state, web, hookmsg.Resources{CPUSetMems: new("0"), CPUSetCPUs: new("0-1")})
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: 10 * time.Millisecond})
 	if report := e.Enforce(t.Context()); hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
 		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
@@ -424,7 +424,7 @@ func TestEnforceAfterAnEndInTheMiddle(t *testing.T) {
 	pod, web := tree.Make("pod"), tree.Make("pod/web")
 	decide := func(state *hooks.State, quota, period int64, cpus string) {
 		for _, cgroup := range []string{pod, web} {
-			put(state, cgroup, hookpb.Resources{CFSQuotaUS: &quota, CFSPeriodUS: &period, CPUSetCPUs: &cpus, CPUShares: &quota})
+			put(state, cgroup, hookmsg.Resources{CFSQuotaUS: &quota, CFSPeriodUS: &period, CPUSetCPUs: &cpus, CPUShares: &quota})
 		}
 	}
 	look := func() map[string]string {
@@ -496,7 +496,7 @@ func TestEnforceGivesWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := tree(t, splitV1)
 			var state hooks.State
-			put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
+			put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
 			e := enforcer(t, &state, root, hooks.EnforcerConfig{KeepFiles: keep, Contention: hooks.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
 			e.Enforce(t.Context())
 			other := func(file, value string) {
@@ -525,7 +525,7 @@ func TestEnforceGivesWay(t *testing.T) {
 				t.Errorf("got %+v", report)
 			}
 			// A new decision is a new start.
-			put(&state, "pod", hookpb.Resources{CPUShares: new(int64(256))})
+			put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(256))})
 			e.Enforce(t.Context())
 			if got := read(t, root, "cpu/pod/cpu.shares")["cpu/pod/cpu.shares"]; got != "256" {
 				t.Errorf("shares are %q", got)
@@ -539,7 +539,7 @@ func TestEnforceGivesWay(t *testing.T) {
 func TestEnforceBesideAQuickWriter(t *testing.T) {
 	root := tree(t, splitV1)
 	var state hooks.State
-	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(300))})
+	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(300))})
 	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: math.MaxInt}})
 	shares, err := os.OpenFile(filepath.Join(root, "cpu/pod/cpu.shares"), os.O_RDWR, 0)
 	if err != nil {
@@ -579,9 +579,9 @@ func TestEnforceBesideAQuickWriter(t *testing.T) {
 func TestEnforceTakesTheKernelsWords(t *testing.T) {
 	tree := cgrouptest.New(t)
 	pod := tree.Make("pod")
-	file, want, resources := "memory.limit_in_bytes", "10485760", hookpb.Resources{MemoryLimitBytes: new(int64(10<<20 + 1))}
+	file, want, resources := "memory.limit_in_bytes", "10485760", hookmsg.Resources{MemoryLimitBytes: new(int64(10<<20 + 1))}
 	if tree.V2 {
-		file, want, resources = "memory.oom.group", "1", hookpb.Resources{Unified: map[string]string{"memory.oom.group": "01"}}
+		file, want, resources = "memory.oom.group", "1", hookmsg.Resources{Unified: map[string]string{"memory.oom.group": "01"}}
 	}
 	var state hooks.State
 	put(&state, pod, resources)
@@ -612,7 +612,7 @@ func TestEnforceTakesTheKernelsWords(t *testing.T) {
 func TestEnforceComesBackAfterAFight(t *testing.T) {
 	root := tree(t, splitV1)
 	var state hooks.State
-	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512))})
+	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512))})
 	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 2, Period: time.Hour, Backoff: 10 * time.Millisecond, MaxBackoff: time.Hour}})
 	file := filepath.Join(root, "cpu/pod/cpu.shares")
 	for want := 10 * time.Millisecond; want <= 40*time.Millisecond; want *= 2 {
@@ -643,7 +643,7 @@ func TestEnforceComesBackAfterAFight(t *testing.T) {
 func TestEnforceDryRun(t *testing.T) {
 	root := tree(t, splitV1)
 	var state hooks.State
-	put(&state, "pod", hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000))})
+	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000))})
 	var log bytes.Buffer
 	e := enforcer(t, &state, root, hooks.EnforcerConfig{DryRun: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
@@ -668,7 +668,7 @@ func TestEnforceWithoutKeptFiles(t *testing.T) {
 	tree := cgrouptest.New(t)
 	var state hooks.State
 	for i := range 5 {
-		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookpb.Resources{CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0")})
+		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookmsg.Resources{CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0")})
 	}
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{KeepFiles: 3})
 	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 10 {
@@ -681,7 +681,7 @@ func TestEnforceWithoutKeptFiles(t *testing.T) {
 
 func TestState(t *testing.T) {
 	var s hooks.State
-	r := func(shares int64) *hookpb.Resources { return &hookpb.Resources{CPUShares: &shares} }
+	r := func(shares int64) *hookmsg.Resources { return &hookmsg.Resources{CPUShares: &shares} }
 	for _, c := range []struct {
 		name string
 		give hooks.Desired
@@ -692,7 +692,7 @@ func TestState(t *testing.T) {
 		{"another value", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(3)}, true},
 		{"nothing where nothing was", hooks.Desired{Cgroup: "a/c"}, false},
 		{"another pod's", hooks.Desired{Cgroup: "a", PodUID: "2", Resources: r(3)}, true},
-		{"nothing any more", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: &hookpb.Resources{}}, true},
+		{"nothing any more", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: &hookmsg.Resources{}}, true},
 		{"again", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(4)}, true},
 		{"a neighbour", hooks.Desired{Cgroup: "ab", PodUID: "3", Resources: r(4)}, true},
 	} {
@@ -728,7 +728,7 @@ func TestEnforcePrunes(t *testing.T) {
 	root := tree(t, splitV1)
 	var state hooks.State
 	for cgroup, uid := range map[string]string{"pod": "1", "pod/gone": "1", "gone": "2", "gone/too": "2", "wanted": "3", "class": ""} {
-		state.Put(hooks.Desired{Cgroup: cgroup, PodUID: uid, Resources: &hookpb.Resources{CPUShares: new(int64(512))}})
+		state.Put(hooks.Desired{Cgroup: cgroup, PodUID: uid, Resources: &hookmsg.Resources{CPUShares: new(int64(512))}})
 	}
 	e := enforcer(t, &state, root, hooks.EnforcerConfig{})
 	e.Enforce(t.Context())
@@ -755,7 +755,7 @@ func TestEnforceHammer(t *testing.T) {
 		all.Go(func() {
 			for i := range 40 {
 				pod := tree.Make(name)
-				put(&state, pod, hookpb.Resources{CFSQuotaUS: new(int64(5000 + i)), CPUSetCPUs: new(strconv.Itoa(i % 2))})
+				put(&state, pod, hookmsg.Resources{CFSQuotaUS: new(int64(5000 + i)), CPUSetCPUs: new(strconv.Itoa(i % 2))})
 				if report := e.Enforce(t.Context(), pod); report.Err != nil {
 					t.Error(report.Err)
 				}
@@ -778,7 +778,7 @@ func TestEnforceDoesNotAllocatePerFile(t *testing.T) {
 	tree := cgrouptest.New(t)
 	var state hooks.State
 	for i := range 50 {
-		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0")})
+		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0")})
 	}
 	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
 	e.Enforce(t.Context())

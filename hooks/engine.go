@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -25,7 +25,7 @@ import (
 type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
-	dryRun  func(context.Context, *hookpb.Request, string, *hookpb.Decision)
+	dryRun  func(context.Context, *hookmsg.Request, string, *hookmsg.Decision)
 	// observer is that of Config, or nil.
 	observer Observer
 	// requests are buffers, *encoding.
@@ -48,7 +48,7 @@ type Config struct {
 	Observer Observer
 	// DryRun is told what plugins with DryRun decide. It must not keep the
 	// request. nil writes it to Logger.
-	DryRun func(ctx context.Context, req *hookpb.Request, plugin string, d *hookpb.Decision)
+	DryRun func(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision)
 	// HostRoot is where the root of the node's file system is, at which the sources
 	// of mounts and the devices are looked up that plugins add to containers: "/host"
 	// for an agent in a container that has it there. Default "/".
@@ -56,7 +56,7 @@ type Config struct {
 	// Audit, if it is not nil, is told of each thing that a decision has no grant
 	// for, and the decision passes. It is for tools and tests, that show what a
 	// plugin decides and bring none of it about: on a node, leave it nil.
-	Audit func(ctx context.Context, req *hookpb.Request, plugin string, err *GrantError)
+	Audit func(ctx context.Context, req *hookmsg.Request, plugin string, err *GrantError)
 }
 
 // PluginConfig says which module a plugin is and when it is asked.
@@ -70,8 +70,8 @@ type PluginConfig struct {
 	// same order by their names.
 	Order int
 	// Stages and Levels are what the plugin is asked about; none means all.
-	Stages []hookpb.Stage
-	Levels []hookpb.Level
+	Stages []hookmsg.Stage
+	Levels []hookmsg.Level
 	// Selector says which pods the plugin is asked about; the zero value is all.
 	Selector Selector
 	// Owns are the fields that are this plugin's alone, by their names in
@@ -84,7 +84,7 @@ type PluginConfig struct {
 	// default. A decision with anything else is an error, and so is to own it.
 	Grants Grants
 	// Projection are the fields of the request that the plugin reads, see
-	// [hookpb.ParseProjection]; none means what its module declares, or all. What
+	// [hookmsg.ParseProjection]; none means what its module declares, or all. What
 	// it does not read costs time.
 	Projection []string
 	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
@@ -133,19 +133,19 @@ func (p FailurePolicy) String() string {
 type plugin struct {
 	*host.Plugin
 	order  int
-	stages set[hookpb.Stage]
-	levels set[hookpb.Level]
+	stages set[hookmsg.Stage]
+	levels set[hookmsg.Level]
 	policy FailurePolicy
 
 	selector selector
 	// projection is the configuration's, nil if it has none.
-	projection *hookpb.Projection
+	projection *hookmsg.Projection
 	dryRun     bool
 	owns       ownership
 	grants     *Grants
 	// node is where mounts and devices are looked up, audit that of Config.
 	node  *node
-	audit func(context.Context, *hookpb.Request, string, *GrantError)
+	audit func(context.Context, *hookmsg.Request, string, *GrantError)
 	// foreign is what others own that may be asked about the same requests.
 	foreign []*plugin
 	last    lastDecisions
@@ -163,11 +163,11 @@ type lack struct {
 	mode   string
 	fields []string
 	// rest is what travels to a plugin that does not declare what it reads.
-	rest hookpb.Projection
+	rest hookmsg.Projection
 }
 
 // wants reports whether the plugin is asked about the request.
-func (p *plugin) wants(req *hookpb.Request) bool {
+func (p *plugin) wants(req *hookmsg.Request) bool {
 	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
 }
 
@@ -270,7 +270,7 @@ func (c *Config) parse() ([]*plugin, error) {
 			fail("%w", err)
 		}
 		if len(cfg.Projection) != 0 {
-			projection, err := hookpb.ParseProjection(cfg.Projection)
+			projection, err := hookmsg.ParseProjection(cfg.Projection)
 			if err != nil {
 				fail("%w", err)
 			}
@@ -318,7 +318,7 @@ type exchange struct {
 	decision []byte
 	// projection is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
-	projection *hookpb.Projection
+	projection *hookmsg.Projection
 	// accepted is what the instance decided before.
 	accepted accepted
 }
@@ -373,7 +373,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config)
 
 // declared returns what a module says in its metadata that it reads, and that it
 // decides.
-func declared(inst *host.Instance) (reads hookpb.Projection, decides ownership, err error) {
+func declared(inst *host.Instance) (reads hookmsg.Projection, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
 		return reads, decides, nil
@@ -382,7 +382,7 @@ func declared(inst *host.Instance) (reads hookpb.Projection, decides ownership, 
 	if err != nil {
 		return reads, decides, err
 	}
-	if reads, err = hookpb.ParseProjection(m.Projection); err != nil {
+	if reads, err = hookmsg.ParseProjection(m.Projection); err != nil {
 		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
 	decides, errs := parseOwnership(m.Decides)
@@ -393,7 +393,7 @@ func declared(inst *host.Instance) (reads hookpb.Projection, decides ownership, 
 }
 
 // reads returns what travels to an instance of the plugin.
-func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
+func (p *plugin) reads(inst *host.Instance) *hookmsg.Projection {
 	if p.projection != nil {
 		return p.projection
 	}
@@ -420,15 +420,15 @@ func (p *plugin) reads(inst *host.Instance) *hookpb.Projection {
 // about containers, or not at that stage, are left alone. Call Lack once, before the
 // engine decides.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
-	if _, err := hookpb.ParseProjection(fields); err != nil || len(fields) == 0 {
+	if _, err := hookmsg.ParseProjection(fields); err != nil || len(fields) == 0 {
 		return err
 	}
 	var errs []error
 	for _, p := range e.plugins {
-		if !p.levels.has(hookpb.LevelContainer) || !p.stages.has(hookpb.Reconcile) {
+		if !p.levels.has(hookmsg.LevelContainer) || !p.stages.has(hookmsg.Reconcile) {
 			continue
 		}
-		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookpb.Projection{}.Without(fields...)})
+		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Projection{}.Without(fields...)})
 		inst, err := p.Acquire(ctx)
 		if err != nil {
 			errs = append(errs, err)
@@ -447,7 +447,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 }
 
 // checkLacks reports what a plugin declares to read and a running mode does not know.
-func (p *plugin) checkLacks(reads *hookpb.Projection) error {
+func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
 	l := p.lacks.Load()
 	if l == nil {
 		return nil
@@ -468,13 +468,13 @@ func (p *plugin) checkLacks(reads *hookpb.Projection) error {
 
 // encoding is a request as it travels.
 type encoding struct {
-	encoder hookpb.Encoder
+	encoder hookmsg.Encoder
 	bytes   []byte
 	// of is the projection that the bytes are of, nil if there are none.
-	of *hookpb.Projection
+	of *hookmsg.Projection
 }
 
-func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
+func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
 	if e.of == nil || e.of != p && !e.of.Equal(p) {
 		e.bytes, e.of = e.encoder.AppendProjected(e.bytes[:0], req, p), p
 	}
@@ -494,7 +494,7 @@ func (e *encoding) encode(req *hookpb.Request, p *hookpb.Projection) []byte {
 //
 // For one plugin, 0 allocs if its instance has decided the same before, 1 for other
 // numbers: TestDecideAllocations.
-func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
+func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Decision, error) {
 	if e.observer == nil {
 		return e.decide(ctx, req)
 	}
@@ -504,7 +504,7 @@ func (e *Engine) Decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 	return d, err
 }
 
-func (e *Engine) decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decision, error) {
+func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Decision, error) {
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
 	defer e.requests.Put(encoded)
@@ -538,7 +538,7 @@ func (e *Engine) decide(ctx context.Context, req *hookpb.Request) (*hookpb.Decis
 	return merge(parts), nil
 }
 
-func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookpb.Request, err error) {
+func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, err error) {
 	if e.observer != nil {
 		e.observer.Ignored(ctx, req, p.Name(), p.policy, err)
 	}
@@ -549,7 +549,7 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookpb.Request, er
 }
 
 // tell reports the decision of a dry run.
-func (e *Engine) tell(ctx context.Context, p *plugin, req *hookpb.Request, d *hookpb.Decision) {
+func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *hookmsg.Decision) {
 	switch {
 	case FieldsOf(d) == 0:
 	case e.dryRun != nil:
@@ -561,7 +561,7 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookpb.Request, d *ho
 }
 
 // decide runs the guest on an encoded request and checks what it decides.
-func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Request, earlier []part) (*hookpb.Decision, error) {
+func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Request, earlier []part) (*hookmsg.Decision, error) {
 	inst, err := p.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -586,7 +586,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookpb.Requ
 
 // accept returns a decision that is right, in itself and beside those of earlier
 // plugins. It is parsed unless the instance has decided the same before.
-func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookpb.Request, earlier []part, before *accepted) (*hookpb.Decision, error) {
+func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, before *accepted) (*hookmsg.Decision, error) {
 	same := before.at(encoded)
 	d := same.get(encoded, req.Level)
 	if d == nil {
@@ -607,7 +607,7 @@ func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookpb.Request
 
 // checkGrants reports what a decision sets that the plugin has no grant for. What it
 // finds on the node may be something else the next time.
-func (p *plugin) checkGrants(ctx context.Context, req *hookpb.Request, d *hookpb.Decision) error {
+func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range p.grants.check(d, p.node) {
 		if p.audit != nil {
@@ -623,8 +623,8 @@ func (p *plugin) checkGrants(ctx context.Context, req *hookpb.Request, d *hookpb
 }
 
 // parse parses a decision and checks it in itself.
-func (p *plugin) parse(encoded []byte, level hookpb.Level) (*hookpb.Decision, error) {
-	d, err := hookpb.ParseDecision(encoded)
+func (p *plugin) parse(encoded []byte, level hookmsg.Level) (*hookmsg.Decision, error) {
+	d, err := hookmsg.ParseDecision(encoded)
 	if err == nil {
 		err = p.checkOwners(d)
 	}
@@ -639,7 +639,7 @@ func (p *plugin) parse(encoded []byte, level hookpb.Level) (*hookpb.Decision, er
 
 // goesWith reports what is wrong with a decision beside those of earlier plugins, which
 // a dry run does not look at.
-func (p *plugin) goesWith(d *hookpb.Decision, earlier []part) error {
+func (p *plugin) goesWith(d *hookmsg.Decision, earlier []part) error {
 	if p.dryRun {
 		earlier = nil
 	}
@@ -647,7 +647,7 @@ func (p *plugin) goesWith(d *hookpb.Decision, earlier []part) error {
 }
 
 // checkOwners reports a field that is not the plugin's to set.
-func (p *plugin) checkOwners(d *hookpb.Decision) error {
+func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	if !p.owns.none() {
 		if field := p.owns.outside(d); field != "" {
 			return fmt.Errorf("it sets %s, which is not among the fields that it owns", field)
@@ -664,7 +664,7 @@ func (p *plugin) checkOwners(d *hookpb.Decision) error {
 
 // keep returns what the plugin decided last, nil if there is nothing or if it
 // does not go together with what earlier plugins decide now, or with the node.
-func (p *plugin) keep(ctx context.Context, req *hookpb.Request, earlier []part) *hookpb.Decision {
+func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part) *hookmsg.Decision {
 	encoded, ok := p.last.get(req)
 	if !ok {
 		return nil
@@ -751,13 +751,13 @@ func (e *Engine) Warm(ctx context.Context) error {
 
 // describe names a request in messages: "PreCreateContainer of container
 // default/web/nginx".
-func describe(req *hookpb.Request) string {
+func describe(req *hookmsg.Request) string {
 	switch req.Level {
-	case hookpb.LevelQOS:
+	case hookmsg.LevelQOS:
 		return fmt.Sprintf("%s of QoS class %s", req.Stage, req.QOSClass)
-	case hookpb.LevelPod:
+	case hookmsg.LevelPod:
 		return fmt.Sprintf("%s of pod %s/%s", req.Stage, req.Pod.Namespace, req.Pod.Name)
-	case hookpb.LevelContainer:
+	case hookmsg.LevelContainer:
 		return fmt.Sprintf("%s of container %s/%s/%s", req.Stage, req.Pod.Namespace, req.Pod.Name, req.Container.Name)
 	}
 	return fmt.Sprintf("%s at %s", req.Stage, req.Level)

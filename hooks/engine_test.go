@@ -20,18 +20,18 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // script is a request to scripted guests, by the names of their plugins.
-func script(lines map[string]string) *hookpb.Request {
-	return &hookpb.Request{
-		Stage: hookpb.Reconcile, Level: hookpb.LevelContainer,
-		Pod: hookpb.PodMeta{Namespace: "shop", Name: "web-0"}, Container: hookpb.ContainerMeta{Name: "nginx"},
+func script(lines map[string]string) *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer,
+		Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web-0"}, Container: hookmsg.ContainerMeta{Name: "nginx"},
 		PodAnnotations: lines,
 	}
 }
@@ -42,7 +42,7 @@ func TestDecideRunsTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}}
+	want := &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -58,22 +58,22 @@ func TestDecide(t *testing.T) {
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 	})
 
-	resources := func(r hookpb.Resources) *hookpb.Decision { return &hookpb.Decision{Resources: &r} }
+	resources := func(r hookmsg.Resources) *hookmsg.Decision { return &hookmsg.Decision{Resources: &r} }
 	for _, c := range []struct {
 		name string
 		// What the plugins do.
 		first, second, third string
-		want                 *hookpb.Decision
+		want                 *hookmsg.Decision
 		err                  string // Of the whole.
 		logged               string
 	}{
-		{name: "nobody decides", want: &hookpb.Decision{}},
-		{name: "one decides", second: "cpu_shares 2", want: resources(hookpb.Resources{CPUShares: new(int64(2))})},
+		{name: "nobody decides", want: &hookmsg.Decision{}},
+		{name: "one decides", second: "cpu_shares 2", want: resources(hookmsg.Resources{CPUShares: new(int64(2))})},
 		{
 			name:  "decisions are put together",
 			first: "cpu_shares 2\nannotation a 1", second: "cpuset_cpus 0-3\nenv A 1", third: "unified io.weight \"default 50\"\nannotation b 2\nenv B 2",
-			want: &hookpb.Decision{
-				Resources:            &hookpb.Resources{CPUShares: new(int64(2)), CPUSetCPUs: new("0-3"), Unified: map[string]string{"io.weight": "default 50"}},
+			want: &hookmsg.Decision{
+				Resources:            &hookmsg.Resources{CPUShares: new(int64(2)), CPUSetCPUs: new("0-3"), Unified: map[string]string{"io.weight": "default 50"}},
 				ContainerAnnotations: map[string]string{"a": "1", "b": "2"},
 				ContainerEnvs:        map[string]string{"A": "1", "B": "2"},
 			},
@@ -81,18 +81,18 @@ func TestDecide(t *testing.T) {
 		{
 			name:  "mounts and devices are put together",
 			first: "mount /a /usr\nmount /c /usr\ndevice /dev/null c", second: "mount /c /usr\ndevice /dev/zero c 1:5\ndevice /dev/null c",
-			want: &hookpb.Decision{
-				ContainerMounts: []hookpb.Mount{
+			want: &hookmsg.Decision{
+				ContainerMounts: []hookmsg.Mount{
 					{Destination: "/a", Source: "/usr", Type: "bind", Options: []string{"ro"}}, {Destination: "/c", Source: "/usr", Type: "bind", Options: []string{"ro"}},
 				},
-				ContainerDevices: []hookpb.Device{{Path: "/dev/null", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/zero", Type: "c", Major: 1, Minor: 5}},
+				ContainerDevices: []hookmsg.Device{{Path: "/dev/null", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/zero", Type: "c", Major: 1, Minor: 5}},
 			},
 		},
 		{name: "two opinions of a mount", first: "mount /a /usr", second: "mount /a /etc",
 			err: `plugins "first" and "second" decide container_mounts[/a] differently: bind "/usr" (ro) and bind "/etc" (ro)`},
 		{name: "two opinions of a device", first: "device /dev/null c", second: "device /dev/null c 1:3 600",
 			err: `plugins "first" and "second" decide container_devices[/dev/null] differently: c 1:3 and c 1:3 mode 384`},
-		{name: "two of one opinion", first: "cpu_shares 2", second: "cpu_shares 2", want: resources(hookpb.Resources{CPUShares: new(int64(2))})},
+		{name: "two of one opinion", first: "cpu_shares 2", second: "cpu_shares 2", want: resources(hookmsg.Resources{CPUShares: new(int64(2))})},
 
 		{name: "two opinions of a number", first: "cpu_shares 2", second: "cpu_shares 4",
 			err: `plugins "first" and "second" decide cpu_shares differently: 2 and 4`},
@@ -105,25 +105,25 @@ func TestDecide(t *testing.T) {
 		{name: "two opinions of a variable", first: "env A 1", second: "env A 2",
 			err: `plugins "first" and "second" decide container_envs[A] differently: "1" and "2"`},
 		{name: "a second opinion that may be ignored", first: "cpu_shares 2", third: "cpu_shares 4\ncpuset_cpus 0",
-			want: resources(hookpb.Resources{CPUShares: new(int64(2))}), logged: `plugins \"first\" and \"third\" decide cpu_shares differently`},
+			want: resources(hookmsg.Resources{CPUShares: new(int64(2))}), logged: `plugins \"first\" and \"third\" decide cpu_shares differently`},
 		{name: "a burst above another's quota", first: "cfs_quota_us 1000", second: "cpu_burst_us 1001",
 			err: `plugin "second": decision: cpu_burst_us is 1001, more than the cfs_quota_us of 1000`},
 		{name: "a burst without a quota to exceed", first: "cfs_quota_us -1", second: "cpu_burst_us 1001",
-			want: resources(hookpb.Resources{CFSQuotaUS: new(int64(-1)), CPUBurstUS: new(int64(1001))})},
+			want: resources(hookmsg.Resources{CFSQuotaUS: new(int64(-1)), CPUBurstUS: new(int64(1001))})},
 
 		{name: "an error", first: "error it is Monday",
 			err: `decide Reconcile of container shop/web-0/nginx: plugin "first": hook returned Error: it is Monday`},
 		{name: "an error that is ignored", first: "cpu_shares 2", third: "cpuset_cpus 0\nerror it is Monday",
-			want: resources(hookpb.Resources{CPUShares: new(int64(2))}), logged: "it is Monday"},
+			want: resources(hookmsg.Resources{CPUShares: new(int64(2))}), logged: "it is Monday"},
 		{name: "a panic", second: "panic at the disco", err: "at the disco"},
 		{name: "a panic that is ignored", second: "cpu_shares 2", third: "panic at the disco",
-			want: resources(hookpb.Resources{CPUShares: new(int64(2))}), logged: "at the disco"},
+			want: resources(hookmsg.Resources{CPUShares: new(int64(2))}), logged: "at the disco"},
 
 		{name: "bytes that are no message", first: "bytes 0aff",
 			err: `plugin "first": decision: parse hook decision: malformed message: read field 1: `},
 		{name: "a number where a message should be", first: "bytes 0801",
 			err: `plugin "first": decision: parse hook decision: malformed message: field resources has wire type 0, want 2`},
-		{name: "the last of two decisions counts", first: "bytes 0aff\nbytes 0a020804", want: resources(hookpb.Resources{CPUShares: new(int64(4))})},
+		{name: "the last of two decisions counts", first: "bytes 0aff\nbytes 0a020804", want: resources(hookmsg.Resources{CPUShares: new(int64(4))})},
 		{name: "a decision that is too long", first: fmt.Sprintf("lots %d", hooks.DefaultDecisionBytes+1), err: "call k8s.io/hooks.decision: 262145 bytes are more than the limit of 262144"},
 		{name: "bytes that are not the guest's", first: "outside", err: "are out of bounds of the guest's memory"},
 	} {
@@ -155,7 +155,7 @@ func TestDecideRefusesValues(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "p", scripted)}})
 	for _, c := range []struct {
 		decide, want string
-		level        hookpb.Level
+		level        hookmsg.Level
 	}{
 		{decide: "cpu_shares 1", want: "cpu_shares is 1, want 2 to 262144"},
 		{decide: "cpu_shares 262145", want: "cpu_shares is 262145, want 2 to 262144"},
@@ -184,7 +184,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified cpu.pressure "some 1 2"`, want: `unified["cpu.pressure"]: a file that does more than`},
 		{decide: `unified cpuset.cpus.partition "root"`, want: `unified["cpuset.cpus.partition"]: a file that does more than`},
 		{decide: `unified memory.max "1"`, want: `unified["memory.max"]: memory_limit_bytes writes the file`},
-		{decide: `unified cpu.idle "1"`, level: hookpb.LevelQOS, want: `unified["cpu.idle"]: cpu_idle writes the file`},
+		{decide: `unified cpu.idle "1"`, level: hookmsg.LevelQOS, want: `unified["cpu.idle"]: cpu_idle writes the file`},
 		{decide: `unified memory.limit_in_bytes "1"`, want: `unified["memory.limit_in_bytes"]: memory_limit_bytes writes the file`},
 		{decide: `unified cpu.shares "1"`, want: `unified["cpu.shares"]: cpu_shares writes the file`},
 		{decide: `unified net_cls.classid "1"`, want: `unified["net_cls.classid"]: "net_cls" is not a controller`},
@@ -197,8 +197,8 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified cpu.rt_runtime_us "950000"`, want: `unified["cpu.rt_runtime_us"]: a file that does more than`},
 		{decide: "core_sched_group", want: `core_sched_group: "" is not a name`},
 		{decide: "core_sched_group " + strings.Repeat("x", 129), want: `is not a name of 1 to 128 bytes`},
-		{decide: "core_sched_group a", level: hookpb.LevelPod, want: `core_sched_group or resctrl_group is set above a container`},
-		{decide: "resctrl_group a", level: hookpb.LevelQOS, want: `core_sched_group or resctrl_group is set above a container`},
+		{decide: "core_sched_group a", level: hookmsg.LevelPod, want: `core_sched_group or resctrl_group is set above a container`},
+		{decide: "resctrl_group a", level: hookmsg.LevelQOS, want: `core_sched_group or resctrl_group is set above a container`},
 		{decide: "resctrl_group", want: `resctrl_group: the name has 0 bytes`},
 		{decide: "resctrl_group ..", want: `resctrl_group: ".." is not a name`},
 		{decide: "resctrl_group a/b", want: `resctrl_group: "a/b" is not a name`},
@@ -223,7 +223,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "device /dev/x u", want: `container_devices["/dev/x"]: the type is "u", want c, b or p`},
 		{decide: "device /dev/null c 1:3 4666", want: `container_devices["/dev/null"]: file_mode is 2486, want 0 to 511`},
 		{decide: "device /dev/x p", want: `container_devices["/dev/x"]: a FIFO has no number`},
-		{decide: "cpu_idle 1", level: hookpb.LevelQOS, want: "cpu_idle is set for a QoS class"},
+		{decide: "cpu_idle 1", level: hookmsg.LevelQOS, want: "cpu_idle is set for a QoS class"},
 	} {
 		t.Run(c.decide, func(t *testing.T) {
 			req := script(map[string]string{"p": c.decide})
@@ -241,20 +241,20 @@ func TestDecideRefusesValues(t *testing.T) {
 
 func TestDecideAsksThoseThatWant(t *testing.T) {
 	sandbox, container := plugin(t, "sandbox", scripted), plugin(t, "container", scripted)
-	sandbox.Stages = []hookpb.Stage{hookpb.PreRunPodSandbox, hookpb.Reconcile}
-	sandbox.Levels = []hookpb.Level{hookpb.LevelPod, hookpb.LevelQOS}
-	container.Levels = []hookpb.Level{hookpb.LevelContainer}
+	sandbox.Stages = []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.Reconcile}
+	sandbox.Levels = []hookmsg.Level{hookmsg.LevelPod, hookmsg.LevelQOS}
+	container.Levels = []hookmsg.Level{hookmsg.LevelContainer}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{sandbox, container}})
 	for _, c := range []struct {
-		stage hookpb.Stage
-		level hookpb.Level
+		stage hookmsg.Stage
+		level hookmsg.Level
 		want  map[string]string
 	}{
-		{hookpb.PreRunPodSandbox, hookpb.LevelPod, map[string]string{"stage": "PreRunPodSandbox Pod"}},
-		{hookpb.Reconcile, hookpb.LevelQOS, map[string]string{"stage": "Reconcile QOS"}},
-		{hookpb.PostStopPodSandbox, hookpb.LevelPod, nil},
-		{hookpb.PreStartContainer, hookpb.LevelContainer, map[string]string{"stage": "PreStartContainer Container"}},
-		{hookpb.Stage(-1), hookpb.LevelPod, nil},
+		{hookmsg.PreRunPodSandbox, hookmsg.LevelPod, map[string]string{"stage": "PreRunPodSandbox Pod"}},
+		{hookmsg.Reconcile, hookmsg.LevelQOS, map[string]string{"stage": "Reconcile QOS"}},
+		{hookmsg.PostStopPodSandbox, hookmsg.LevelPod, nil},
+		{hookmsg.PreStartContainer, hookmsg.LevelContainer, map[string]string{"stage": "PreStartContainer Container"}},
+		{hookmsg.Stage(-1), hookmsg.LevelPod, nil},
 	} {
 		req := script(map[string]string{"sandbox": "stage", "container": "stage"})
 		req.Stage, req.Level = c.stage, c.level
@@ -286,7 +286,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 	if !errors.As(err, &trap) || trap.Plugin != "b" {
 		t.Errorf("a panic of the guest is %#v", err)
 	}
-	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, hookpb.ErrMalformed) {
+	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, hookmsg.ErrMalformed) {
 		t.Errorf("malformed bytes are %v", err)
 	}
 	err = decide(t.Context(), "cpu_shares 2", "cpu_shares 3")
@@ -326,7 +326,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		}
 		return c
 	}
-	at := func(levels ...hookpb.Level) func(*hooks.PluginConfig) {
+	at := func(levels ...hookmsg.Level) func(*hooks.PluginConfig) {
 		return func(c *hooks.PluginConfig) { c.Levels = levels }
 	}
 	for _, c := range []struct {
@@ -338,18 +338,18 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		{"a whole map and a key of it", []hooks.PluginConfig{with("a", nil, "unified[io.weight]"), with("b", nil, "unified")}, []string{`unified[io.weight] is owned by plugin "a"`}},
 		{"one key", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[A]", "container_envs[B]")}, []string{`container_envs[A] is owned`}},
 		{"two keys of a map", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[B]")}, nil},
-		{"at other levels", []hooks.PluginConfig{with("a", at(hookpb.LevelPod), "cpu_bvt"), with("b", at(hookpb.LevelQOS, hookpb.LevelContainer), "cpu_bvt")}, nil},
+		{"at other levels", []hooks.PluginConfig{with("a", at(hookmsg.LevelPod), "cpu_bvt"), with("b", at(hookmsg.LevelQOS, hookmsg.LevelContainer), "cpu_bvt")}, nil},
 		{"at other stages", []hooks.PluginConfig{
-			with("a", func(c *hooks.PluginConfig) { c.Stages = []hookpb.Stage{hookpb.PreCreateContainer} }, "cpu_bvt"),
-			with("b", func(c *hooks.PluginConfig) { c.Stages = []hookpb.Stage{hookpb.Reconcile} }, "cpu_bvt"),
+			with("a", func(c *hooks.PluginConfig) { c.Stages = []hookmsg.Stage{hookmsg.PreCreateContainer} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Stages = []hookmsg.Stage{hookmsg.Reconcile} }, "cpu_bvt"),
 		}, nil},
 		{"of other classes", []hooks.PluginConfig{
-			with("a", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookpb.QOSClass{hookpb.QOSBestEffort} }, "cpu_bvt"),
-			with("b", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookpb.QOSClass{hookpb.QOSBurstable} }, "cpu_bvt"),
+			with("a", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookmsg.QOSClass{hookmsg.QOSBestEffort} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookmsg.QOSClass{hookmsg.QOSBurstable} }, "cpu_bvt"),
 		}, nil},
 		{"in other namespaces", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
-				c.Selector.Namespaces, c.Levels = []string{"x"}, []hookpb.Level{hookpb.LevelPod}
+				c.Selector.Namespaces, c.Levels = []string{"x"}, []hookmsg.Level{hookmsg.LevelPod}
 			}, "cpu_bvt"),
 			with("b", func(c *hooks.PluginConfig) { c.Selector.Namespaces = []string{"y"} }, "cpu_bvt"),
 		}, nil},
@@ -357,7 +357,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		{"names that are no fields", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
 				c.Projection = []string{"everything"}
-				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []hookpb.QOSClass{7}}
+				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []hookmsg.QOSClass{7}}
 			}, "cpu.shares", "cpu_shares[a]", "unified["),
 		}, []string{`plugin "a": owns: "cpu.shares" is no field`, `"cpu_shares[a]" is no field`, `"unified[" is no field`, `projection "everything" is no field`, `selector: labels: `, `selector: QoS class 7`}},
 	} {
@@ -406,22 +406,22 @@ func TestDecisionsKeepToWhatIsOwned(t *testing.T) {
 
 func TestSelector(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.Selector = hooks.Selector{Namespaces: []string{"shop", "blog"}, QOSClasses: []hookpb.QOSClass{hookpb.QOSBestEffort}, Labels: "tier in (batch, offline), !pinned"}
+	p.Selector = hooks.Selector{Namespaces: []string{"shop", "blog"}, QOSClasses: []hookmsg.QOSClass{hookmsg.QOSBestEffort}, Labels: "tier in (batch, offline), !pinned"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
 	for _, c := range []struct {
 		name   string
-		change func(*hookpb.Request)
+		change func(*hookmsg.Request)
 		want   bool
 	}{
-		{"all of it", func(*hookpb.Request) {}, true},
-		{"another namespace", func(r *hookpb.Request) { r.Pod.Namespace = "kube-system" }, false},
-		{"another class", func(r *hookpb.Request) { r.QOSClass = hookpb.QOSBurstable }, false},
-		{"another label", func(r *hookpb.Request) { r.PodLabels["tier"] = "web" }, false},
-		{"one label too many", func(r *hookpb.Request) { r.PodLabels["pinned"] = "" }, false},
-		{"a class has no namespace", func(r *hookpb.Request) { r.Level, r.Pod, r.PodLabels = hookpb.LevelQOS, hookpb.PodMeta{}, nil }, true},
+		{"all of it", func(*hookmsg.Request) {}, true},
+		{"another namespace", func(r *hookmsg.Request) { r.Pod.Namespace = "kube-system" }, false},
+		{"another class", func(r *hookmsg.Request) { r.QOSClass = hookmsg.QOSBurstable }, false},
+		{"another label", func(r *hookmsg.Request) { r.PodLabels["tier"] = "web" }, false},
+		{"one label too many", func(r *hookmsg.Request) { r.PodLabels["pinned"] = "" }, false},
+		{"a class has no namespace", func(r *hookmsg.Request) { r.Level, r.Pod, r.PodLabels = hookmsg.LevelQOS, hookmsg.PodMeta{}, nil }, true},
 	} {
 		req := script(map[string]string{"p": "cpu_shares 2"})
-		req.QOSClass, req.PodLabels = hookpb.QOSBestEffort, map[string]string{"tier": "batch"}
+		req.QOSClass, req.PodLabels = hookmsg.QOSBestEffort, map[string]string{"tier": "batch"}
 		c.change(req)
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
@@ -438,11 +438,11 @@ func TestProjectionIsWhatTheGuestSees(t *testing.T) {
 	whole.Projection = []string{"pod_annotations", "pod", "container_envs"}
 	part.Projection = []string{"pod_annotations[part]", "container"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{whole, part}})
-	for req, want := range map[*hookpb.Request]string{
+	for req, want := range map[*hookmsg.Request]string{
 		script(map[string]string{"whole": "sees"}): "web-0  1 ",
 		script(map[string]string{"part": "sees"}):  " nginx 0 ",
 	} {
-		req.ContainerEnvs = []hookpb.Env{{Name: "A", Value: "1"}}
+		req.ContainerEnvs = []hookmsg.Env{{Name: "A", Value: "1"}}
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
@@ -476,7 +476,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{declares, configured}})
 	for name, want := range map[string]string{"declares": " nginx 0 ", "configured": "web-0  0 "} {
 		req := script(map[string]string{name: "sees"})
-		req.ContainerEnvs = []hookpb.Env{{Name: "A", Value: "1"}}
+		req.ContainerEnvs = []hookmsg.Env{{Name: "A", Value: "1"}}
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
@@ -496,7 +496,7 @@ func TestKeepLast(t *testing.T) {
 	keeps.Order, keeps.FailurePolicy = 1, hooks.KeepLast
 	var log bytes.Buffer
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, keeps}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	decide := func(stage hookpb.Stage, level hookpb.Level, container, first, keeps string) *hookpb.Decision {
+	decide := func(stage hookmsg.Stage, level hookmsg.Level, container, first, keeps string) *hookmsg.Decision {
 		t.Helper()
 		req := script(map[string]string{"first": first, "keeps": keeps})
 		req.Stage, req.Level, req.Pod.UID, req.Container.Name = stage, level, "uid", container
@@ -506,49 +506,49 @@ func TestKeepLast(t *testing.T) {
 		}
 		return d
 	}
-	shares := func(d *hookpb.Decision) int64 {
+	shares := func(d *hookmsg.Decision) int64 {
 		if d.Resources == nil || d.Resources.CPUShares == nil {
 			return 0
 		}
 		return *d.Resources.CPUShares
 	}
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "panic x")); got != 0 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "panic x")); got != 0 {
 		t.Errorf("without a decision to keep, shares are %d", got)
 	}
-	decide(hookpb.PreCreateContainer, hookpb.LevelContainer, "web", "", "cpu_shares 10")
-	decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "cpu_shares 20")
+	decide(hookmsg.PreCreateContainer, hookmsg.LevelContainer, "web", "", "cpu_shares 10")
+	decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "cpu_shares 20")
 	for range 2 {
-		if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "cpuset_cpus 0", "cpu_shares 30\npanic x")); got != 10 {
+		if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "cpuset_cpus 0", "cpu_shares 30\npanic x")); got != 10 {
 			t.Errorf("shares of the container are %d, want the last good 10", got)
 		}
 	}
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 20 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "error x")); got != 20 {
 		t.Errorf("shares of the pod are %d, want the last good 20", got)
 	}
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "sidecar", "", "error x")); got != 0 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "sidecar", "", "error x")); got != 0 {
 		t.Errorf("shares of another container are %d", got)
 	}
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "cpu_shares 5", "error x")); got != 5 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "cpu_shares 5", "error x")); got != 5 {
 		t.Errorf("beside an earlier plugin that decides otherwise, shares are %d, want its 5", got)
 	}
 	if !strings.Contains(log.String(), "plugin=keeps") {
 		t.Errorf("the log has no word of it: %s", &log)
 	}
-	decide(hookpb.PostStopContainer, hookpb.LevelContainer, "web", "", "")
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "error x")); got != 0 {
+	decide(hookmsg.PostStopContainer, hookmsg.LevelContainer, "web", "", "")
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "error x")); got != 0 {
 		t.Errorf("after the container's end, shares are %d", got)
 	}
-	decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "cpu_shares 10")
+	decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "cpu_shares 10")
 	end := script(map[string]string{"first": "error x"})
-	end.Stage, end.Pod.UID, end.Container.Name = hookpb.PostStopContainer, "uid", "web"
+	end.Stage, end.Pod.UID, end.Container.Name = hookmsg.PostStopContainer, "uid", "web"
 	if d, err := e.Decide(t.Context(), end); err == nil {
 		t.Errorf("a plugin fails, and the decision is %v", d)
 	}
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelContainer, "web", "", "error x")); got != 0 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "error x")); got != 0 {
 		t.Errorf("after a container's end on which a plugin fails, shares are %d", got)
 	}
 	e.Forget("uid")
-	if got := shares(decide(hookpb.Reconcile, hookpb.LevelPod, "", "", "error x")); got != 0 {
+	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "error x")); got != 0 {
 		t.Errorf("after the pod's end, shares are %d", got)
 	}
 }
@@ -560,7 +560,7 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 	p.FailurePolicy = hooks.KeepLast
 	p.Module.Guest = []byte(`{"qos": {"Burstable": "cpu_shares 3", "broken": "panic x"}}`)
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
-	decide := func(req *hookpb.Request) *hookpb.Resources {
+	decide := func(req *hookmsg.Request) *hookmsg.Resources {
 		t.Helper()
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
@@ -568,12 +568,12 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 		}
 		return d.Resources
 	}
-	class := &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: hookpb.QOSBurstable}
+	class := &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBurstable}
 	decide(class)
 	nameless := script(map[string]string{"p": "cpu_shares 7"})
 	nameless.Container.Name = "Burstable"
 	decide(nameless)
-	nameless.Stage, nameless.Level = hookpb.PostStopPodSandbox, hookpb.LevelPod
+	nameless.Stage, nameless.Level = hookmsg.PostStopPodSandbox, hookmsg.LevelPod
 	decide(nameless)
 	e.Forget("")
 	class.CgroupParent = "broken" // The guest fails on it.
@@ -581,7 +581,7 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 		t.Errorf("the class has %+v", got)
 	}
 	own := script(map[string]string{"p": "cpu_shares 20"})
-	own.Level, own.Pod.UID = hookpb.LevelPod, "u1"
+	own.Level, own.Pod.UID = hookmsg.LevelPod, "u1"
 	decide(own)
 	within := script(map[string]string{"p": "cpu_shares 7"})
 	within.Pod.UID, within.Container.Name = "u1", ""
@@ -596,14 +596,14 @@ func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
 	p.DryRun, p.FailurePolicy, real.Order = true, hooks.Fail, 1
 	var told []string
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookpb.Request, plugin string, d *hookpb.Decision) {
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
 		told = append(told, plugin+" "+hooks.FieldsOf(d).String())
 	}})
 	d, err := e.Decide(t.Context(), script(map[string]string{"p": "cpu_shares 2\nenv A 1", "real": "cpu_shares 4"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(4))}}, d); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(4))}}, d); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := e.Decide(t.Context(), script(map[string]string{"p": "panic x"})); err != nil {
@@ -710,7 +710,7 @@ func TestAGuestThatLoopsOrHogsIsStopped(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
-		if diff := cmp.Diff(&hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(2))}}, d); diff != "" {
+		if diff := cmp.Diff(&hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(2))}}, d); diff != "" {
 			t.Errorf("%s: %s", command, diff)
 		}
 		d, err = e.Decide(t.Context(), script(map[string]string{"p": "cpu_bvt 1"}))
@@ -733,7 +733,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	}{
 		{"every mistake at once", []hooks.PluginConfig{
 			good, good,
-			{Module: host.Config{Name: "b", Kind: abi.KindScheduler}, Stages: []hookpb.Stage{77}, Levels: []hookpb.Level{hookpb.LevelUnspecified}, FailurePolicy: 9},
+			{Module: host.Config{Name: "b", Kind: abi.KindScheduler}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{hookmsg.LevelUnspecified}, FailurePolicy: 9},
 		}, []string{
 			`plugin "good": the name is used twice`, `plugin "b": kind, imports and newState`, `plugin "b": stage 77 is not known`,
 			`plugin "b": level 0 is not known`, `plugin "b": failure policy 9 is not known`,
@@ -795,18 +795,18 @@ func TestDecideAgain(t *testing.T) {
 	first, second := plugin(t, "first", scripted), plugin(t, "second", scripted)
 	first.Order, second.Order = 1, 2
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, second}})
-	resources := func(shares, bvt int64) *hookpb.Decision {
-		r := &hookpb.Resources{CPUShares: &shares}
+	resources := func(shares, bvt int64) *hookmsg.Decision {
+		r := &hookmsg.Resources{CPUShares: &shares}
 		if bvt != 0 {
 			r.CPUBvt = &bvt
 		}
-		return &hookpb.Decision{Resources: r}
+		return &hookmsg.Decision{Resources: r}
 	}
-	var answers, wants []*hookpb.Decision
+	var answers, wants []*hookmsg.Decision
 	for range 2 {
 		for _, tt := range []struct {
 			lines map[string]string
-			want  *hookpb.Decision
+			want  *hookmsg.Decision
 		}{
 			{map[string]string{"first": "cpu_shares 512"}, resources(512, 0)},
 			{map[string]string{"first": "cpu_shares 512", "second": "cpu_bvt 2"}, resources(512, 2)},
@@ -829,7 +829,7 @@ func TestDecideAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofPod := *score
-	ofPod.Level, ofPod.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
+	ofPod.Level, ofPod.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
 	var refused *hooks.DecisionError
 	if d, err := e.Decide(t.Context(), &ofPod); !errors.As(err, &refused) {
 		t.Errorf("a pod's oom_score_adj: got %v and error %v, want a DecisionError", d, err)
@@ -848,8 +848,8 @@ func TestDecideAgain(t *testing.T) {
 func TestADecisionOutlivesItsCall(t *testing.T) {
 	cfg := plugin(t, "first", scripted)
 	cfg.Module.Limits.Instances = 1
-	e := engine(t, hooks.Config{Audit: func(context.Context, *hookpb.Request, string, *hooks.GrantError) {}, Plugins: []hooks.PluginConfig{cfg}})
-	decide := func(n int) *hookpb.Decision {
+	e := engine(t, hooks.Config{Audit: func(context.Context, *hookmsg.Request, string, *hooks.GrantError) {}, Plugins: []hooks.PluginConfig{cfg}})
+	decide := func(n int) *hookmsg.Decision {
 		text := fmt.Sprintf("%03d", n)
 		d, err := e.Decide(t.Context(), script(map[string]string{"first": "cpuset_cpus " + text + "\nunified io.weight \"" + text + "\"\nannotation " + text + " " + text +
 			"\nenv E" + text + " " + text + "\nmount /" + text + " /" + text + "\ndevice /dev/" + text + " c"}))
@@ -858,14 +858,14 @@ func TestADecisionOutlivesItsCall(t *testing.T) {
 		}
 		return d
 	}
-	var answers []*hookpb.Decision
+	var answers []*hookmsg.Decision
 	var encoded [][]byte
 	for n := range 300 { // More than an instance keeps.
 		d := decide(n)
-		answers, encoded = append(answers, d), append(encoded, hookpb.AppendDecision(nil, d))
+		answers, encoded = append(answers, d), append(encoded, hookmsg.AppendDecision(nil, d))
 	}
 	for n, d := range answers {
-		if got := hookpb.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
+		if got := hookmsg.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
 			t.Fatalf("decision %d is %q now, was %q", n, got, encoded[n])
 		}
 	}
@@ -898,7 +898,7 @@ func TestDecideHammer(t *testing.T) {
 					t.Error(err)
 					continue
 				}
-				want := &hookpb.Decision{Resources: &hookpb.Resources{CPUShares: &shares, CPUSetCPUs: new(fmt.Sprint(g))}}
+				want := &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: &shares, CPUSetCPUs: new(fmt.Sprint(g))}}
 				if diff := cmp.Diff(want, d); diff != "" {
 					t.Error(diff)
 				}

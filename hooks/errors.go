@@ -7,11 +7,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // DecisionError says that a guest's decision is no use: malformed
-// (hookpb.ErrMalformed), or with values that the kernel would not take.
+// (hookmsg.ErrMalformed), or with values that the kernel would not take.
 type DecisionError struct {
 	Plugin string
 	Err    error
@@ -65,9 +65,9 @@ var ErrEscapes = errors.New("not a path below the root")
 // CgroupError says that something claims a cgroup for a pod or a container that is
 // not the one that the kubelet and the runtime make for it.
 type CgroupError struct {
-	Pod hookpb.PodMeta
+	Pod hookmsg.PodMeta
 	// Container is the zero value for the pod itself.
-	Container hookpb.ContainerMeta
+	Container hookmsg.ContainerMeta
 	// Claimed is the path, Want are those that it may be: none if the pod's UID or
 	// the container's identifier cannot be a part of a path.
 	Claimed string
@@ -76,7 +76,7 @@ type CgroupError struct {
 
 func (e *CgroupError) Error() string {
 	of := fmt.Sprintf("pod %s/%s with the UID %q", e.Pod.Namespace, e.Pod.Name, e.Pod.UID)
-	if e.Container != (hookpb.ContainerMeta{}) {
+	if e.Container != (hookmsg.ContainerMeta{}) {
 		of = fmt.Sprintf("container %s/%s/%s with the identifier %q", e.Pod.Namespace, e.Pod.Name, e.Container.Name, e.Container.ID)
 	}
 	if e.Want == nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -42,7 +42,7 @@ func Example() {
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
 		Module: host.Config{Name: "cpu", Source: source},
-		Levels: []hookpb.Level{hookpb.LevelContainer},
+		Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {
 		log.Fatal(err)
@@ -54,11 +54,11 @@ func Example() {
 	}
 	defer applier.Close()
 
-	req := &hookpb.Request{
-		Stage:          hookpb.PostStartContainer,
-		Level:          hookpb.LevelContainer,
-		Pod:            hookpb.PodMeta{Namespace: "shop", Name: "web-0"},
-		Container:      hookpb.ContainerMeta{Name: "nginx", ID: "4b1f"},
+	req := &hookmsg.Request{
+		Stage:          hookmsg.PostStartContainer,
+		Level:          hookmsg.LevelContainer,
+		Pod:            hookmsg.PodMeta{Namespace: "shop", Name: "web-0"},
+		Container:      hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"},
 		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},
 		CgroupParent:   "kubepods/pod1",
 	}

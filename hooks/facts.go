@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Subject names a pod by its UID or, with the identifier of the runtime, a container
@@ -17,26 +17,26 @@ type Subject struct{ PodUID, ContainerID string }
 type Facts struct {
 	// Asked are the resources that the kubelet asks for, as in a request. nil fields
 	// are not known.
-	Asked *hookpb.Resources
+	Asked *hookmsg.Resources
 	// Heard is when an event of a runtime told them, zero if none did.
 	Heard time.Time
 	// Told are the resources that are in force in their place: what the runtime was
 	// told of a container, or what was decided on a pod's cgroup. nil fields are not
 	// known, as after a restart.
-	Told *hookpb.Resources
+	Told *hookmsg.Resources
 	// ContainerAnnotations and ContainerEnvs are those of the last event that had
 	// any.
 	ContainerAnnotations map[string]string
-	ContainerEnvs        []hookpb.Env
+	ContainerEnvs        []hookmsg.Env
 	// Parent is the pod's cgroup, Cgroup the one that the facts are about: empty
 	// before it is made.
 	Parent, Cgroup string
 
 	// askedBefore and toldBefore are what the last news replaced. The kubelet goes
 	// back to them if it cannot have what it asks for.
-	askedBefore, toldBefore *hookpb.Resources
+	askedBefore, toldBefore *hookmsg.Resources
 	// listed is what the last list had.
-	listed *hookpb.Resources
+	listed *hookmsg.Resources
 }
 
 // Hear takes the resources of an event whose sender may have read back what is in
@@ -47,16 +47,16 @@ type Facts struct {
 //
 // A kubelet that comes to ask for exactly what it was given in the place of something
 // else is not understood by this, and keeps what it has.
-func (f *Facts) Hear(event *hookpb.Resources, takesBack bool, others func(*hookpb.Resources) *hookpb.Resources) {
+func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hookmsg.Resources) *hookmsg.Resources) {
 	if event == nil {
 		return
 	}
 	f.Heard = time.Now()
 	was, told, askedBefore, toldBefore := orNone(f.Asked), orNone(f.Told), orNone(f.askedBefore), orNone(f.toldBefore)
 	if !takesBack {
-		toldBefore = new(hookpb.Resources)
+		toldBefore = new(hookmsg.Resources)
 	}
-	asked, untold := *was, new(hookpb.Resources)
+	asked, untold := *was, new(hookmsg.Resources)
 	news := false
 	for i := range numberFields {
 		in := numberFields[i].in
@@ -89,7 +89,7 @@ func (f *Facts) Hear(event *hookpb.Resources, takesBack bool, others func(*hookp
 		put(&asked.Unified, key, is)
 		put(&untold.Unified, key, unknown)
 	}
-	if differ := others(untold); FieldsOf(&hookpb.Decision{Resources: differ}) != 0 {
+	if differ := others(untold); FieldsOf(&hookmsg.Decision{Resources: differ}) != 0 {
 		asked, news = *Overlay(&asked, differ), true
 	}
 	if news {
@@ -114,7 +114,7 @@ func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore 
 }
 
 // Ask takes the resources of an event that has nothing but what the kubelet asks for.
-func (f *Facts) Ask(event *hookpb.Resources) {
+func (f *Facts) Ask(event *hookmsg.Resources) {
 	f.Heard = time.Now()
 	f.Asked = Overlay(f.Asked, event)
 }
@@ -130,7 +130,7 @@ const listIsLate = time.Minute
 // What an event has told counts more at any time if the list has its resources
 // inferred, and for a minute otherwise, but for fields that the list has changed in the
 // meantime.
-func (f *Facts) List(listed *hookpb.Resources, begun time.Time, inferred bool) {
+func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) {
 	if listed == nil {
 		return
 	}
@@ -148,7 +148,7 @@ func (f *Facts) List(listed *hookpb.Resources, begun time.Time, inferred bool) {
 }
 
 // sameFields returns the fields that both set to the same.
-func sameFields(a, b *hookpb.Resources) (same Fields) {
+func sameFields(a, b *hookmsg.Resources) (same Fields) {
 	if a == nil || b == nil {
 		return 0
 	}
@@ -166,13 +166,13 @@ func sameFields(a, b *hookpb.Resources) (same Fields) {
 }
 
 // without returns resources without the fields, nil if nothing is left.
-func (f Fields) without(r *hookpb.Resources) *hookpb.Resources {
-	return (FieldsOf(&hookpb.Decision{Resources: r}) &^ f).selectResources(r)
+func (f Fields) without(r *hookmsg.Resources) *hookmsg.Resources {
+	return (FieldsOf(&hookmsg.Decision{Resources: r}) &^ f).selectResources(r)
 }
 
-func orNone(r *hookpb.Resources) *hookpb.Resources {
+func orNone(r *hookmsg.Resources) *hookmsg.Resources {
 	if r == nil {
-		return new(hookpb.Resources)
+		return new(hookmsg.Resources)
 	}
 	return r
 }

@@ -8,30 +8,30 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
-func quota(us int64) *hookpb.Resources { return &hookpb.Resources{CFSQuotaUS: &us} }
+func quota(us int64) *hookmsg.Resources { return &hookmsg.Resources{CFSQuotaUS: &us} }
 
 func TestFactsHear(t *testing.T) {
-	shares := func(n int64) *hookpb.Resources { return &hookpb.Resources{CPUShares: &n} }
-	cpus := func(list string) *hookpb.Resources { return &hookpb.Resources{CPUSetCPUs: &list} }
-	unified := func(pairs ...string) *hookpb.Resources {
-		r := &hookpb.Resources{Unified: map[string]string{}}
+	shares := func(n int64) *hookmsg.Resources { return &hookmsg.Resources{CPUShares: &n} }
+	cpus := func(list string) *hookmsg.Resources { return &hookmsg.Resources{CPUSetCPUs: &list} }
+	unified := func(pairs ...string) *hookmsg.Resources {
+		r := &hookmsg.Resources{Unified: map[string]string{}}
 		for i := 0; i < len(pairs); i += 2 {
 			r.Unified[pairs[i]] = pairs[i+1]
 		}
 		return r
 	}
 	// Each event is answered by what is told from then on, nil for what it has itself.
-	type event struct{ event, told *hookpb.Resources }
+	type event struct{ event, told *hookmsg.Resources }
 	for _, c := range []struct {
 		name string
 		// cgroup is what the cgroup has while nothing is known to be told.
-		cgroup *hookpb.Resources
+		cgroup *hookmsg.Resources
 		events []event
-		want   *hookpb.Resources
+		want   *hookmsg.Resources
 		// keeps says that the sender takes nothing back.
 		keeps bool
 	}{
@@ -52,8 +52,8 @@ func TestFactsHear(t *testing.T) {
 			var f hooks.Facts
 			for _, e := range c.events {
 				before := e.event
-				f.Hear(e.event, !c.keeps, func(r *hookpb.Resources) *hookpb.Resources {
-					others := new(hookpb.Resources)
+				f.Hear(e.event, !c.keeps, func(r *hookmsg.Resources) *hookmsg.Resources {
+					others := new(hookmsg.Resources)
 					if r.CFSQuotaUS != nil && (c.cgroup == nil || *c.cgroup.CFSQuotaUS != *r.CFSQuotaUS) {
 						others.CFSQuotaUS = r.CFSQuotaUS
 					}
@@ -75,26 +75,26 @@ func TestFactsHear(t *testing.T) {
 func TestFactsList(t *testing.T) {
 	now := time.Now()
 	type list struct {
-		listed *hookpb.Resources
+		listed *hookmsg.Resources
 		after  time.Duration // The event.
 	}
 	for _, c := range []struct {
 		name     string
-		event    *hookpb.Resources // nil for none.
+		event    *hookmsg.Resources // nil for none.
 		inferred bool
 		lists    []list
-		want     *hookpb.Resources
+		want     *hookmsg.Resources
 	}{
 		{"lists alone", nil, false, []list{{quota(80), 0}, {quota(60), 0}}, quota(60)},
-		{"a limit that is gone", nil, false, []list{{quota(80), 0}, {new(hookpb.Resources), 0}}, new(hookpb.Resources)},
-		{"inferred, and not any more", nil, true, []list{{quota(80), 0}, {new(hookpb.Resources), 0}}, new(hookpb.Resources)},
+		{"a limit that is gone", nil, false, []list{{quota(80), 0}, {new(hookmsg.Resources), 0}}, new(hookmsg.Resources)},
+		{"inferred, and not any more", nil, true, []list{{quota(80), 0}, {new(hookmsg.Resources), 0}}, new(hookmsg.Resources)},
 		{"a resize that is pending", nil, false, []list{{quota(80), 0}, {nil, 0}}, quota(80)},
 		{"a list from before the event", quota(160), false, []list{{quota(80), -time.Second}}, quota(160)},
 		{"a list that is late", quota(160), false, []list{{quota(80), -time.Second}, {quota(80), time.Second}}, quota(160)},
 		{"a list that has changed since", quota(160), false, []list{{quota(80), -time.Second}, {quota(80), time.Second}, {quota(60), 2 * time.Second}}, quota(60)},
 		{"a list that says so for a long time", quota(160), false, []list{{quota(80), -time.Second}, {quota(80), 2 * time.Minute}}, quota(80)},
 		{"an inferred list", quota(160), true, []list{{quota(80), 2 * time.Minute}}, quota(160)},
-		{"a list of more", quota(160), true, []list{{&hookpb.Resources{CPUShares: new(int64(5))}, time.Second}}, &hookpb.Resources{CPUShares: new(int64(5)), CFSQuotaUS: new(int64(160))}},
+		{"a list of more", quota(160), true, []list{{&hookmsg.Resources{CPUShares: new(int64(5))}, time.Second}}, &hookmsg.Resources{CPUShares: new(int64(5)), CFSQuotaUS: new(int64(160))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var f hooks.Facts
@@ -178,26 +178,26 @@ func TestEnforcerOthers(t *testing.T) {
 	defer applier.Close()
 	enforcer := hooks.NewEnforcer(new(hooks.State), applier, hooks.EnforcerConfig{})
 	defer enforcer.Close()
-	same := &hookpb.Resources{
+	same := &hookmsg.Resources{
 		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),
 		Unified: map[string]string{"io.weight": "default 5"},
 	}
 	if got := enforcer.Others("c", same); got != nil {
 		t.Errorf("of what it has, it has otherwise %+v", got)
 	}
-	limits := &hookpb.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
+	limits := &hookmsg.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
 	if diff := cmp.Diff(limits, enforcer.Limits("c")); diff != "" {
 		t.Errorf("its limits: %s", diff)
 	}
-	if diff := cmp.Diff(new(hookpb.Resources), enforcer.Limits("../c")); diff != "" {
+	if diff := cmp.Diff(new(hookmsg.Resources), enforcer.Limits("../c")); diff != "" {
 		t.Errorf("of a cgroup that is not below the root: %s", diff)
 	}
 	if got := enforcer.Others("nowhere", same); got != nil {
 		t.Errorf("a cgroup that is not there has otherwise %+v", got)
 	}
 	// memory.high is not there.
-	other := &hookpb.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
-	if diff := cmp.Diff(&hookpb.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, enforcer.Others("c", other)); diff != "" {
+	other := &hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
+	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, enforcer.Others("c", other)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Fields is a set of what a decision may set. The names are those of hook.proto.
@@ -90,7 +90,7 @@ func ParseField(name string) (field Fields, key string, err error) {
 }
 
 // FieldsOf returns the fields that a decision sets.
-func FieldsOf(d *hookpb.Decision) (f Fields) {
+func FieldsOf(d *hookmsg.Decision) (f Fields) {
 	if d == nil {
 		return 0
 	}
@@ -120,11 +120,11 @@ func FieldsOf(d *hookpb.Decision) (f Fields) {
 
 // Select returns what the decision sets of the fields. The result shares the
 // memory of d; it has no Resources if none of their fields is set.
-func (f Fields) Select(d *hookpb.Decision) *hookpb.Decision {
+func (f Fields) Select(d *hookmsg.Decision) *hookmsg.Decision {
 	if d == nil {
 		return nil
 	}
-	s := new(hookpb.Decision)
+	s := new(hookmsg.Decision)
 	if r := f.selectResources(d.Resources); r != nil {
 		s.Resources = r
 	}
@@ -144,14 +144,14 @@ func (f Fields) Select(d *hookpb.Decision) *hookpb.Decision {
 }
 
 // selectResources returns nil if nothing is left.
-func (f Fields) selectResources(r *hookpb.Resources) *hookpb.Resources {
+func (f Fields) selectResources(r *hookmsg.Resources) *hookmsg.Resources {
 	if r == nil || f&ResourceFields == 0 {
 		return nil
 	}
 	if f&ResourceFields == ResourceFields {
 		return r
 	}
-	s := new(hookpb.Resources)
+	s := new(hookmsg.Resources)
 	for i := range numberFields {
 		if f&(1<<i) != 0 {
 			*numberFields[i].in(s) = *numberFields[i].in(r)
@@ -165,14 +165,14 @@ func (f Fields) selectResources(r *hookpb.Resources) *hookpb.Resources {
 	if f&FieldUnified != 0 {
 		s.Unified = r.Unified
 	}
-	if FieldsOf(&hookpb.Decision{Resources: s}) == 0 {
+	if FieldsOf(&hookmsg.Decision{Resources: s}) == 0 {
 		return nil
 	}
 	return s
 }
 
 // keysOf calls yield with the keys of the keyed fields of a decision.
-func keysOf(d *hookpb.Decision, yield func(field Fields, key string)) {
+func keysOf(d *hookmsg.Decision, yield func(field Fields, key string)) {
 	if d.Resources != nil {
 		for key := range d.Resources.Unified {
 			yield(FieldUnified, key)
@@ -247,7 +247,7 @@ func (o *ownership) overlap(p *ownership) (shared []string) {
 
 // outside returns the first field or key that d sets and o does not hold, in the
 // order of hook.proto; empty if there is none.
-func (o *ownership) outside(d *hookpb.Decision) (name string) {
+func (o *ownership) outside(d *hookmsg.Decision) (name string) {
 	set := FieldsOf(d)
 	if set&^o.whole == 0 {
 		return ""
@@ -267,7 +267,7 @@ func (o *ownership) outside(d *hookpb.Decision) (name string) {
 }
 
 // inside returns the first field or key that d sets and o holds.
-func (o *ownership) inside(d *hookpb.Decision) (name string) {
+func (o *ownership) inside(d *hookmsg.Decision) (name string) {
 	if set := FieldsOf(d) & (o.whole | o.partly); set == 0 {
 		return ""
 	} else if whole := set & o.whole; whole != 0 {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Grants are what a plugin may decide beyond the resources of a cgroup that is the
@@ -358,7 +358,7 @@ func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 // Check returns a *[GrantError] for each thing that the decision sets without a
 // grant, joined, nil if there is none. It looks at names, not at the node: where
 // symbolic links lead, and which device a path is, is for the [Engine] to say.
-func (g *Grants) Check(d *hookpb.Decision) error {
+func (g *Grants) Check(d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range g.check(d, nil) {
 		errs = append(errs, err)
@@ -372,7 +372,7 @@ const maxGrantErrors = 32
 
 // check returns what the decision sets without a grant. It looks at the node
 // unless that is nil, and then stops when that is enough to refuse.
-func (g *Grants) check(d *hookpb.Decision, n *node) (errs []*GrantError) {
+func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 	var group *string
 	if d.Resources != nil {
 		group = d.Resources.ResctrlGroup
@@ -443,7 +443,7 @@ func isBind(option string) bool {
 }
 
 // mount returns why a mount is not granted, empty if it is, and what would allow it.
-func (g *Grants) mount(m *hookpb.Mount, n *node) (reason string, grants *Grants) {
+func (g *Grants) mount(m *hookmsg.Mount, n *node) (reason string, grants *Grants) {
 	bind := m.Type == "bind"
 	switch {
 	case !bind && m.Type != "tmpfs":
@@ -520,7 +520,7 @@ func (g *Grants) mount(m *hookpb.Mount, n *node) (reason string, grants *Grants)
 
 // device returns why a device is not granted, empty if it is, and what would allow
 // it.
-func (g *Grants) device(v *hookpb.Device, n *node) (reason string, grants *Grants) {
+func (g *Grants) device(v *hookmsg.Device, n *node) (reason string, grants *Grants) {
 	reason = "devices does not name it"
 	if slices.ContainsFunc(g.Devices, func(pattern string) bool { return matchPath(pattern, v.Path) }) {
 		reason = ""

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -165,7 +165,7 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 				on, name = node, "p"
 			}
 			req := script(map[string]string{"none": c.none, "some": c.some, "p": c.here})
-			req.Stage = hookpb.PreCreateContainer
+			req.Stage = hookmsg.PreCreateContainer
 			d, err := on.Decide(t.Context(), req)
 			var grant *hooks.GrantError
 			var refused *hooks.DecisionError
@@ -346,7 +346,7 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	var told []string
 	e := engine(t, hooks.Config{
 		Plugins: []hooks.PluginConfig{ignores, keeps, dry}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		DryRun: func(_ context.Context, _ *hookpb.Request, plugin string, _ *hookpb.Decision) {
+		DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, _ *hookmsg.Decision) {
 			told = append(told, plugin)
 		},
 	})
@@ -361,7 +361,7 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &hookpb.Decision{Resources: &hookpb.Resources{CPUShares: new(int64(3))}}
+	want := &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(3))}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -381,7 +381,7 @@ func TestAudit(t *testing.T) {
 	p.Grants = hooks.Grants{Env: []string{"A"}}
 	p.Owns = []string{"container_envs", "container_mounts", "container_devices", "container_annotations"}
 	var needs []hooks.Grants
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}, Audit: func(_ context.Context, req *hookpb.Request, plugin string, err *hooks.GrantError) {
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}, Audit: func(_ context.Context, req *hookmsg.Request, plugin string, err *hooks.GrantError) {
 		if req.Container.Name != "nginx" || plugin != "p" || err.Grants == nil {
 			t.Errorf("told of %v, %s, %v", req, plugin, err)
 			return

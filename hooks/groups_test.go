@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // groupNode is a tree of files like those of a node: a container's cgroup of v2 with two
@@ -42,7 +42,7 @@ func write(t *testing.T, root string, files map[string]string) {
 }
 
 // changes applies and returns what was written, without the directory of resctrl.
-func changes(t *testing.T, a *Applier, cgroup string, r *hookpb.Resources) (got []string, err error) {
+func changes(t *testing.T, a *Applier, cgroup string, r *hookmsg.Resources) (got []string, err error) {
 	t.Helper()
 	done, err := a.Apply(t.Context(), Target{Cgroup: cgroup, Resources: r})
 	for _, c := range done {
@@ -53,7 +53,7 @@ func changes(t *testing.T, a *Applier, cgroup string, r *hookpb.Resources) (got 
 
 func TestResctrl(t *testing.T) {
 	a, root, resctrl := groupNode(t, "10\n11\n")
-	r := &hookpb.Resources{ResctrlGroup: new("batch"), ResctrlSchemata: new("L3:0=f;1=0F\nMB:0=50")}
+	r := &hookmsg.Resources{ResctrlGroup: new("batch"), ResctrlSchemata: new("L3:0=f;1=0F\nMB:0=50")}
 	// The kernel makes the files of a directory with it; here the test does.
 	got, err := changes(t, a, "pod/web", r)
 	var file *FileError
@@ -77,7 +77,7 @@ func TestResctrl(t *testing.T) {
 	// Another thread, and another container of the group.
 	write(t, root, map[string]string{"pod/web/cgroup.threads": "10\n11\n12\n"})
 	got, err = changes(t, a, "pod/web", r)
-	more, err2 := changes(t, a, "pod/db", &hookpb.Resources{ResctrlGroup: new("batch")})
+	more, err2 := changes(t, a, "pod/db", &hookmsg.Resources{ResctrlGroup: new("batch")})
 	if want := []string{"batch/tasks:  -> 12", "batch/tasks:  -> 30"}; !cmp.Equal(append(got, more...), want) || errors.Join(err, err2) != nil {
 		t.Errorf("got %q and %q, errors %v and %v", got, more, err, err2)
 	}
@@ -110,7 +110,7 @@ func TestResctrlErrors(t *testing.T) {
 			if c.change != nil {
 				c.change(t, resctrl)
 			}
-			got, err := changes(t, a, "pod/web", &hookpb.Resources{ResctrlGroup: &c.group})
+			got, err := changes(t, a, "pod/web", &hookmsg.Resources{ResctrlGroup: &c.group})
 			if err == nil || !strings.Contains(err.Error(), c.err) || c.is != nil && !errors.Is(err, c.is) || len(got) != 0 {
 				t.Errorf("got %q and error %v", got, err)
 			}
@@ -182,8 +182,8 @@ func TestCoreSched(t *testing.T) {
 	a, root, _ := groupNode(t, "10\n11\n")
 	kernel := &cores{threads: map[int]uint64{10: 0, 11: 0, 30: 0, 40: 0}, next: 100}
 	a.cores.kernel = kernel
-	group := &hookpb.Resources{CoreSchedGroup: new("tenant a")}
-	apply := func(step, cgroup string, r *hookpb.Resources, writes int, want map[int]uint64) {
+	group := &hookmsg.Resources{CoreSchedGroup: new("tenant a")}
+	apply := func(step, cgroup string, r *hookmsg.Resources, writes int, want map[int]uint64) {
 		t.Helper()
 		got, err := changes(t, a, cgroup, r)
 		if err != nil || len(got) != writes {
@@ -199,7 +199,7 @@ func TestCoreSched(t *testing.T) {
 	// A container may give its own processes a cookie.
 	kernel.threads[10] = 7
 	apply("one that made a cookie of its own", "pod/web", group, 1, map[int]uint64{10: 101, 11: 101, 30: 101, 40: 0})
-	apply("another group", "pod/db", &hookpb.Resources{CoreSchedGroup: new("tenant b")}, 1, map[int]uint64{10: 101, 11: 101, 30: 102, 40: 0})
+	apply("another group", "pod/db", &hookmsg.Resources{CoreSchedGroup: new("tenant b")}, 1, map[int]uint64{10: 101, 11: 101, 30: 102, 40: 0})
 	// All of a group end; numbers are used again, with another's cookie.
 	maps.Copy(kernel.threads, map[int]uint64{10: 102, 40: 0})
 	delete(kernel.threads, 11)
@@ -213,7 +213,7 @@ func TestCoreSched(t *testing.T) {
 	delete(kernel.threads, 10)
 	write(t, root, map[string]string{"pod/db/cgroup.threads": "50\n"})
 	kernel.threads[50] = 0
-	apply("groups that are over are forgotten", "pod/db", &hookpb.Resources{CoreSchedGroup: new("tenant c")}, 1, map[int]uint64{50: 104})
+	apply("groups that are over are forgotten", "pod/db", &hookmsg.Resources{CoreSchedGroup: new("tenant c")}, 1, map[int]uint64{50: 104})
 	if len(a.cores.groups) != 1 {
 		t.Errorf("there are %d groups", len(a.cores.groups))
 	}
@@ -223,7 +223,7 @@ func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EINVAL, syscall.ENODEV} {
 		a, _, _ := groupNode(t, "10\n")
 		a.cores.kernel = &cores{threads: map[int]uint64{10: 0}, err: errno}
-		_, err := changes(t, a, "pod/web", &hookpb.Resources{CoreSchedGroup: new("a")})
+		_, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
 		if CauseOf(err) != CauseUnsupported || !strings.Contains(err.Error(), "no core scheduling here") {
 			t.Errorf("%v: %v", errno, err)
 		}
@@ -234,14 +234,14 @@ func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
 func TestCoreSchedOfThisKernel(t *testing.T) {
 	a, root, _ := groupNode(t, "")
 	write(t, root, map[string]string{"pod/web/cgroup.threads": strconv.Itoa(os.Getpid()) + "\n"})
-	got, err := changes(t, a, "pod/web", &hookpb.Resources{CoreSchedGroup: new("a")})
+	got, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
 	if CauseOf(err) == CauseUnsupported {
 		t.Skip(err)
 	}
 	if err != nil || len(got) != 1 {
 		t.Fatalf("wrote %q, error %v", got, err)
 	}
-	if again, err := changes(t, a, "pod/web", &hookpb.Resources{CoreSchedGroup: new("a")}); err != nil || len(again) != 0 {
+	if again, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")}); err != nil || len(again) != 0 {
 		t.Errorf("a second time it writes %q, error %v", again, err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -83,13 +83,13 @@ func engine(t testing.TB, cfg hooks.Config) *hooks.Engine {
 }
 
 // webRequest is a request as a node sends it: 2.2 KB when encoded.
-func webRequest() *hookpb.Request {
-	return &hookpb.Request{
-		Stage:     hookpb.PreCreateContainer,
-		Level:     hookpb.LevelContainer,
-		QOSClass:  hookpb.QOSBurstable,
-		Pod:       hookpb.PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
-		Container: hookpb.ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
+func webRequest() *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage:     hookmsg.PreCreateContainer,
+		Level:     hookmsg.LevelContainer,
+		QOSClass:  hookmsg.QOSBurstable,
+		Pod:       hookmsg.PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
+		Container: hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
 		PodLabels: map[string]string{
 			"app.kubernetes.io/name":       "web",
 			"app.kubernetes.io/instance":   "web-production",
@@ -123,21 +123,21 @@ func webRequest() *hookpb.Request {
 			"io.kubernetes.container.terminationMessagePolicy": "File",
 			"io.kubernetes.pod.terminationGracePeriod":         "30",
 		},
-		ContainerEnvs: []hookpb.Env{
+		ContainerEnvs: []hookmsg.Env{
 			{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"},
 			{Name: "KUBERNETES_SERVICE_PORT", Value: "443"},
 			{Name: "NGINX_VERSION", Value: "1.27.4"},
 		},
 		CgroupParent: "kubepods/burstable/pod8dbc5577-d0e2-4706-8787-57d52c03ddf2",
-		Resources:    &hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(256 << 20)), OOMScoreAdj: new(int64(967))},
+		Resources:    &hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(256 << 20)), OOMScoreAdj: new(int64(967))},
 	}
 }
 
 func BenchmarkDecide(b *testing.B) {
 	e := engine(b, hooks.Config{Plugins: []hooks.PluginConfig{plugin(b, "cpu", cpuFromAnnotation)}})
 	req := webRequest()
-	b.SetBytes(int64(len(hookpb.AppendRequest(nil, req))))
+	b.SetBytes(int64(len(hookmsg.AppendRequest(nil, req))))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Decide(b.Context(), req); err != nil {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // lastDecisions are the last good decisions of a plugin with the policy
@@ -27,17 +27,17 @@ type lastDecision struct {
 // subject names what a request is about, within a pod or the QoS classes. ok says
 // that it has a name: without a UID a pod's would be those of the classes, and
 // without its own a container's that of the pod.
-func subject(req *hookpb.Request) (pod, name string, ok bool) {
+func subject(req *hookmsg.Request) (pod, name string, ok bool) {
 	switch req.Level {
-	case hookpb.LevelQOS:
+	case hookmsg.LevelQOS:
 		return "", req.QOSClass.String(), true
-	case hookpb.LevelContainer:
+	case hookmsg.LevelContainer:
 		return req.Pod.UID, req.Container.Name, req.Pod.UID != "" && req.Container.Name != ""
 	}
 	return req.Pod.UID, "", req.Pod.UID != ""
 }
 
-func (l *lastDecisions) put(req *hookpb.Request, decision []byte) {
+func (l *lastDecisions) put(req *hookmsg.Request, decision []byte) {
 	pod, name, ok := subject(req)
 	if !ok {
 		return
@@ -59,7 +59,7 @@ func (l *lastDecisions) put(req *hookpb.Request, decision []byte) {
 	m[name] = lastDecision{old.decision, req.Container.ID}
 }
 
-func (l *lastDecisions) get(req *hookpb.Request) (decision []byte, ok bool) {
+func (l *lastDecisions) get(req *hookmsg.Request) (decision []byte, ok bool) {
 	pod, name, ok := subject(req)
 	if !ok {
 		return nil, false
@@ -84,15 +84,15 @@ func (l *lastDecisions) forget(pod, name, container string) {
 }
 
 // forgets reports whether what the request is about is over at the stage.
-func forgets(stage hookpb.Stage) bool {
+func forgets(stage hookmsg.Stage) bool {
 	switch stage {
-	case hookpb.PostStopContainer, hookpb.PostStopPodSandbox, hookpb.PreRemoveRunPodSandbox:
+	case hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox:
 		return true
 	}
 	return false
 }
 
-func (e *Engine) forget(req *hookpb.Request) {
+func (e *Engine) forget(req *hookmsg.Request) {
 	if pod, name, ok := subject(req); ok && pod != "" {
 		for _, p := range e.plugins {
 			p.last.forget(pod, name, req.Container.ID)

@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // CgroupDriver is who makes the cgroups of pods and how they are named, the
@@ -49,12 +49,12 @@ type Layout struct {
 
 // parts returns the names that make up the path of a class or, with a UID, of a
 // pod.
-func parts(class hookpb.QOSClass, uid string) []string {
+func parts(class hookmsg.QOSClass, uid string) []string {
 	names := []string{"kubepods"}
 	switch class {
-	case hookpb.QOSBurstable:
+	case hookmsg.QOSBurstable:
 		names = append(names, "burstable")
-	case hookpb.QOSBestEffort:
+	case hookmsg.QOSBestEffort:
 		names = append(names, "besteffort")
 	}
 	if uid != "" {
@@ -97,10 +97,10 @@ func expandSlice(slice string) string {
 
 // QOS returns the cgroup above the pods of a class. Guaranteed pods lie in the
 // one above all classes.
-func (l Layout) QOS(class hookpb.QOSClass) string { return l.join(parts(class, "")) }
+func (l Layout) QOS(class hookmsg.QOSClass) string { return l.join(parts(class, "")) }
 
 // Pod returns the cgroup of a pod.
-func (l Layout) Pod(class hookpb.QOSClass, uid string) string { return l.join(parts(class, uid)) }
+func (l Layout) Pod(class hookmsg.QOSClass, uid string) string { return l.join(parts(class, uid)) }
 
 // Container returns the cgroup of a container in its pod's.
 func (l Layout) Container(pod, id string) string {
@@ -144,9 +144,9 @@ func (l Layout) Path(cgroupsPath string) string {
 //
 // A path that is not below the root is an error that wraps [ErrEscapes]; a
 // container that has no identifier has no cgroup yet.
-func (l Layout) Of(req *hookpb.Request) (string, error) {
+func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	cgroup := req.CgroupParent
-	if req.Level == hookpb.LevelContainer {
+	if req.Level == hookmsg.LevelContainer {
 		id := req.Container.ID
 		if id == "" {
 			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
@@ -178,12 +178,12 @@ func isIdentifier(id string) bool {
 // may come from one.
 //
 // Any other path is a *[CgroupError].
-func (l Layout) CheckPod(pod hookpb.PodMeta, cgroup string) (hookpb.QOSClass, error) {
+func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
 	e := &CgroupError{Pod: pod, Claimed: cgroup}
 	if !isIdentifier(pod.UID) {
 		return 0, e
 	}
-	for _, class := range [...]hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		want := l.Pod(class, pod.UID)
 		if cgroup == want {
 			return class, nil
@@ -199,7 +199,7 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	if !isIdentifier(uid) {
 		return ""
 	}
-	for _, class := range [...]hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		if cgroup := l.Pod(class, uid); exists(cgroup) {
 			return cgroup
 		}
@@ -211,7 +211,7 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 // lies right in that, and its name is the container's identifier, which a prefix
 // with a "-" and the suffix ".scope" may surround. Any other path is a
 // *[CgroupError].
-func (l Layout) CheckContainer(pod hookpb.PodMeta, parent string, container hookpb.ContainerMeta, cgroup string) error {
+func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
 	e := &CgroupError{Pod: pod, Container: container, Claimed: cgroup}
 	if isIdentifier(container.ID) {
 		e.Want = []string{l.Container(parent, container.ID)}
@@ -227,4 +227,4 @@ func (l Layout) CheckContainer(pod hookpb.PodMeta, parent string, container hook
 
 // CgroupOf returns the cgroup that a request is about in the layout of the
 // kubelet's cgroupfs driver, see [Layout.Of].
-func CgroupOf(req *hookpb.Request) (string, error) { return Layout{}.Of(req) }
+func CgroupOf(req *hookmsg.Request) (string, error) { return Layout{}.Of(req) }

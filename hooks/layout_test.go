@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -15,18 +15,18 @@ func TestLayout(t *testing.T) {
 	crio := hooks.Layout{Driver: hooks.Systemd, Scope: "crio", Root: "/node"}
 	const uid = "8dbc5577-d0e2-4706"
 	for _, c := range []struct{ name, got, want string }{
-		{"the class of guaranteed pods", cgroupfs.QOS(hookpb.QOSGuaranteed), "kubepods"},
-		{"a class", cgroupfs.QOS(hookpb.QOSBestEffort), "kubepods/besteffort"},
-		{"a pod", cgroupfs.Pod(hookpb.QOSBurstable, uid), "kubepods/burstable/pod8dbc5577-d0e2-4706"},
-		{"a guaranteed pod", cgroupfs.Pod(hookpb.QOSGuaranteed, uid), "kubepods/pod8dbc5577-d0e2-4706"},
+		{"the class of guaranteed pods", cgroupfs.QOS(hookmsg.QOSGuaranteed), "kubepods"},
+		{"a class", cgroupfs.QOS(hookmsg.QOSBestEffort), "kubepods/besteffort"},
+		{"a pod", cgroupfs.Pod(hookmsg.QOSBurstable, uid), "kubepods/burstable/pod8dbc5577-d0e2-4706"},
+		{"a guaranteed pod", cgroupfs.Pod(hookmsg.QOSGuaranteed, uid), "kubepods/pod8dbc5577-d0e2-4706"},
 		{"a container", cgroupfs.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/4b1f"},
 		{"a container of cri-o", hooks.Layout{Scope: "crio"}.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/crio-4b1f"},
-		{"below another root", hooks.Layout{Root: "/node/k8s"}.QOS(hookpb.QOSBurstable), "node/k8s/kubepods/burstable"},
-		{"a slice", systemd.QOS(hookpb.QOSBurstable), "kubepods.slice/kubepods-burstable.slice"},
-		{"a pod's slice", systemd.Pod(hookpb.QOSBurstable, uid), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577_d0e2_4706.slice"},
-		{"a guaranteed pod's slice", systemd.Pod(hookpb.QOSGuaranteed, uid), "kubepods.slice/kubepods-pod8dbc5577_d0e2_4706.slice"},
+		{"below another root", hooks.Layout{Root: "/node/k8s"}.QOS(hookmsg.QOSBurstable), "node/k8s/kubepods/burstable"},
+		{"a slice", systemd.QOS(hookmsg.QOSBurstable), "kubepods.slice/kubepods-burstable.slice"},
+		{"a pod's slice", systemd.Pod(hookmsg.QOSBurstable, uid), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577_d0e2_4706.slice"},
+		{"a guaranteed pod's slice", systemd.Pod(hookmsg.QOSGuaranteed, uid), "kubepods.slice/kubepods-pod8dbc5577_d0e2_4706.slice"},
 		{"a scope", systemd.Container("kubepods.slice", "4b1f"), "kubepods.slice/cri-containerd-4b1f.scope"},
-		{"a scope of cri-o", crio.Container(crio.QOS(hookpb.QOSBestEffort), "4b1f"), "node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/crio-4b1f.scope"},
+		{"a scope of cri-o", crio.Container(crio.QOS(hookmsg.QOSBestEffort), "4b1f"), "node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/crio-4b1f.scope"},
 		{"a parent as a path", cgroupfs.Parent("/kubepods/pod1"), "kubepods/pod1"},
 		{"a parent as a slice", systemd.Parent("kubepods-burstable-pod1.slice"), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice"},
 		{"a parent as a path of slices", systemd.Parent("/kubepods.slice/kubepods-pod1.slice"), "kubepods.slice/kubepods-pod1.slice"},
@@ -51,18 +51,18 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 		layout            hooks.Layout
 		uid               string
 		parent, container string // As the runtime has them.
-		want              hookpb.QOSClass
+		want              hookmsg.QOSClass
 	}{
-		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, hookpb.QOSBurstable},
-		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookpb.QOSBestEffort},
-		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookpb.QOSGuaranteed},
-		{"CRI-O with cgroupfs", hooks.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookpb.QOSBestEffort},
-		{"CRI-O with systemd", hooks.Layout{Driver: hooks.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookpb.QOSBurstable},
-		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookpb.QOSBurstable},
-		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, hookpb.QOSGuaranteed},
-		{"another cgroupRoot", hooks.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookpb.QOSGuaranteed},
-		{"another cgroupRoot with systemd", hooks.Layout{Driver: hooks.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookpb.QOSBurstable},
-		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, hookpb.QOSGuaranteed},
+		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, hookmsg.QOSBurstable},
+		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSBestEffort},
+		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSGuaranteed},
+		{"CRI-O with cgroupfs", hooks.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookmsg.QOSBestEffort},
+		{"CRI-O with systemd", hooks.Layout{Driver: hooks.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookmsg.QOSBurstable},
+		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
+		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, hookmsg.QOSGuaranteed},
+		{"another cgroupRoot", hooks.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookmsg.QOSGuaranteed},
+		{"another cgroupRoot with systemd", hooks.Layout{Driver: hooks.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
+		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, hookmsg.QOSGuaranteed},
 
 		{"another pod's", cgroupfs, uid, "/kubepods/burstable/pod" + static, "/kubepods/burstable/pod" + static + "/" + id, 0},
 		{"another root's", cgroupfs, uid, "/node/kubepods/pod" + uid, "/node/kubepods/pod" + uid + "/" + id, 0},
@@ -81,7 +81,7 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 		{"a UID that is a slice", systemd, "x.slice", "kubepods-podx.slice.slice", "kubepods-podx.slice.slice:cri-containerd:" + id, 0},
 		{"no UID", cgroupfs, "", "/kubepods/pod", "/kubepods/pod/" + id, 0},
 	} {
-		pod, container := hookpb.PodMeta{Namespace: "shop", Name: "web", UID: c.uid}, hookpb.ContainerMeta{Name: "nginx", ID: id}
+		pod, container := hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: c.uid}, hookmsg.ContainerMeta{Name: "nginx", ID: id}
 		parent := c.layout.Parent(c.parent)
 		got, err := c.layout.CheckPod(pod, parent)
 		if got != c.want || (err == nil) != (c.want != 0) {
@@ -124,7 +124,7 @@ func FuzzCheckedCgroups(f *testing.F) {
 		if systemd {
 			layout.Driver = hooks.Systemd
 		}
-		pod, parent, own := hookpb.PodMeta{UID: uid}, layout.Parent(claimedParent), layout.Path(claimed)
+		pod, parent, own := hookmsg.PodMeta{UID: uid}, layout.Parent(claimedParent), layout.Path(claimed)
 		class, err := layout.CheckPod(pod, parent)
 		if err != nil {
 			return
@@ -132,7 +132,7 @@ func FuzzCheckedCgroups(f *testing.F) {
 		if parent != layout.Pod(class, uid) || path.Clean(parent) != parent || !strings.HasPrefix(parent, "kubepods") || strings.Contains(parent, "..") {
 			t.Errorf("%q is the cgroup of the pod %q", parent, uid)
 		}
-		if layout.CheckContainer(pod, parent, hookpb.ContainerMeta{ID: id}, own) != nil {
+		if layout.CheckContainer(pod, parent, hookmsg.ContainerMeta{ID: id}, own) != nil {
 			return
 		}
 		if path.Clean(own) != own || path.Dir(own) != parent || !strings.Contains(path.Base(own), id) || id == "" {

@@ -8,24 +8,24 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // part is what one plugin decided.
 type part struct {
 	plugin   string
-	decision *hookpb.Decision
+	decision *hookmsg.Decision
 }
 
 // merge puts decisions together that do not conflict, and changes none of them. A
 // single one is returned as it is.
-func merge(parts []part) *hookpb.Decision {
+func merge(parts []part) *hookmsg.Decision {
 	if len(parts) == 0 {
-		return new(hookpb.Decision)
+		return new(hookmsg.Decision)
 	}
 	d := parts[0].decision
 	if len(parts) > 1 {
-		d = &hookpb.Decision{
+		d = &hookmsg.Decision{
 			Resources:            d.Resources,
 			ContainerAnnotations: maps.Clone(d.ContainerAnnotations), ContainerEnvs: maps.Clone(d.ContainerEnvs),
 			ContainerMounts: slices.Clone(d.ContainerMounts), ContainerDevices: slices.Clone(d.ContainerDevices),
@@ -36,12 +36,12 @@ func merge(parts []part) *hookpb.Decision {
 		d.ContainerAnnotations = mergeMap(d.ContainerAnnotations, p.decision.ContainerAnnotations)
 		d.ContainerEnvs = mergeMap(d.ContainerEnvs, p.decision.ContainerEnvs)
 		for _, m := range p.decision.ContainerMounts {
-			if !slices.ContainsFunc(d.ContainerMounts, func(n hookpb.Mount) bool { return n.Destination == m.Destination }) {
+			if !slices.ContainsFunc(d.ContainerMounts, func(n hookmsg.Mount) bool { return n.Destination == m.Destination }) {
 				d.ContainerMounts = append(d.ContainerMounts, m)
 			}
 		}
 		for _, v := range p.decision.ContainerDevices {
-			if !slices.ContainsFunc(d.ContainerDevices, func(w hookpb.Device) bool { return w.Path == v.Path }) {
+			if !slices.ContainsFunc(d.ContainerDevices, func(w hookmsg.Device) bool { return w.Path == v.Path }) {
 				d.ContainerDevices = append(d.ContainerDevices, v)
 			}
 		}
@@ -66,7 +66,7 @@ func mergeMap(into, m map[string]string) map[string]string {
 
 // findConflict returns the first field that d and an earlier decision both set
 // to different values, or nil.
-func findConflict(plugin string, d *hookpb.Decision, earlier []part) error {
+func findConflict(plugin string, d *hookmsg.Decision, earlier []part) error {
 	for _, e := range earlier {
 		field, values, ok := difference(e.decision, d)
 		if !ok {
@@ -78,7 +78,7 @@ func findConflict(plugin string, d *hookpb.Decision, earlier []part) error {
 
 // difference returns the first field that a and b set differently; ok says that
 // there is none.
-func difference(a, b *hookpb.Decision) (field string, values [2]string, ok bool) {
+func difference(a, b *hookmsg.Decision) (field string, values [2]string, ok bool) {
 	if a.Resources != nil && b.Resources != nil {
 		for i := range numberFields {
 			f := &numberFields[i]
@@ -119,11 +119,11 @@ func difference(a, b *hookpb.Decision) (field string, values [2]string, ok bool)
 	return "", values, true
 }
 
-func describeMount(m *hookpb.Mount) string {
+func describeMount(m *hookmsg.Mount) string {
 	return fmt.Sprintf("%s %q (%s)", m.Type, m.Source, strings.Join(m.Options, ","))
 }
 
-func describeDevice(v *hookpb.Device) string {
+func describeDevice(v *hookmsg.Device) string {
 	s := fmt.Sprintf("%s %d:%d", v.Type, v.Major, v.Minor)
 	for _, p := range [...]struct {
 		name string
@@ -153,7 +153,7 @@ func mapDifference(name string, a, b map[string]string) (field string, values [2
 
 // Overlay returns base with what top sets in its place; both may be nil, and
 // neither is changed.
-func Overlay(base, top *hookpb.Resources) *hookpb.Resources {
+func Overlay(base, top *hookmsg.Resources) *hookmsg.Resources {
 	if base == nil || top == nil {
 		if base == nil {
 			return top

@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // device returns the type and the numbers of the node's device, or FIFO, at a path,
 // which may lead through no symbolic link.
-func (n *node) device(p string) (d hookpb.Device, err error) {
+func (n *node) device(p string) (d hookmsg.Device, err error) {
 	is, err := n.resolve(p)
 	if err != nil {
 		return d, err
@@ -30,7 +30,7 @@ func (n *node) device(p string) (d hookpb.Device, err error) {
 	case unix.S_IFBLK:
 		d.Type = "b"
 	case unix.S_IFIFO:
-		return hookpb.Device{Path: p, Type: "p"}, nil
+		return hookmsg.Device{Path: p, Type: "p"}, nil
 	default:
 		return d, fmt.Errorf("%s is no device: %w", p, fs.ErrInvalid)
 	}

@@ -5,10 +5,10 @@ package hooks
 import (
 	"errors"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // device is for Linux, where runtimes take the numbers of devices.
-func (n *node) device(string) (hookpb.Device, error) {
-	return hookpb.Device{}, errors.ErrUnsupported
+func (n *node) device(string) (hookmsg.Device, error) {
+	return hookmsg.Device{}, errors.ErrUnsupported
 }

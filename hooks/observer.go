@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Observer is told what an [Engine] decides and what an [Enforcer] finds. Its methods
@@ -12,10 +12,10 @@ import (
 // keep nothing of what they are told.
 type Observer interface {
 	// Decided is told of a call of [Engine.Decide], how long it took and its result.
-	Decided(ctx context.Context, req *hookpb.Request, took time.Duration, d *hookpb.Decision, err error)
+	Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error)
 	// Ignored is told of the failure of a plugin that its policy, Ignore or KeepLast,
 	// or its being dry kept from failing the request.
-	Ignored(ctx context.Context, req *hookpb.Request, plugin string, policy FailurePolicy, err error)
+	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy FailurePolicy, err error)
 	// Enforced is told of a pass over cgroups.
 	Enforced(ctx context.Context, report Report)
 }

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // plan is what has to be written to bring some cgroups to their resources.
@@ -166,7 +166,7 @@ func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup str
 }
 
 // add plans the resources of one cgroup.
-func (p *plan) add(r *hookpb.Resources) {
+func (p *plan) add(r *hookmsg.Resources) {
 	v2 := p.applier.version == V2
 	name := func(v1Name, v2Name string) string {
 		if v2 {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // maxGroup is the longest name of a group of processes.
@@ -101,7 +101,7 @@ func allocated(have, want []schema) bool {
 
 // resctrl plans the group of the cgroup's processes. Those that are born meanwhile
 // are in their parents'.
-func (p *plan) resctrl(r *hookpb.Resources) {
+func (p *plan) resctrl(r *hookmsg.Resources) {
 	if r.ResctrlGroup == nil {
 		return
 	}

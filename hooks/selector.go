@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Selector says which pods a plugin is asked about. An empty field asks for
@@ -17,7 +17,7 @@ type Selector struct {
 	// Namespaces are those of the pods.
 	Namespaces []string
 	// QOSClasses are the pods' classes, or the classes themselves.
-	QOSClasses []hookpb.QOSClass
+	QOSClasses []hookmsg.QOSClass
 	// Labels is a selector on the pods' labels as kubectl takes it:
 	// "tier in (batch, offline), !pinned".
 	Labels string
@@ -26,7 +26,7 @@ type Selector struct {
 // selector is a parsed Selector.
 type selector struct {
 	namespaces []string
-	classes    set[hookpb.QOSClass]
+	classes    set[hookmsg.QOSClass]
 	labels     labels.Selector // nil for everything.
 }
 
@@ -34,7 +34,7 @@ func (s *Selector) parse() (selector, error) {
 	parsed := selector{namespaces: s.Namespaces}
 	var errs []error
 	for _, q := range s.QOSClasses {
-		if q <= hookpb.QOSUnspecified || q > hookpb.QOSBestEffort {
+		if q <= hookmsg.QOSUnspecified || q > hookmsg.QOSBestEffort {
 			errs = append(errs, fmt.Errorf("selector: QoS class %d is not known", int32(q)))
 			continue
 		}
@@ -49,11 +49,11 @@ func (s *Selector) parse() (selector, error) {
 	return parsed, errors.Join(errs...)
 }
 
-func (s *selector) matches(req *hookpb.Request) bool {
+func (s *selector) matches(req *hookmsg.Request) bool {
 	if !s.classes.has(req.QOSClass) {
 		return false
 	}
-	if req.Level == hookpb.LevelQOS {
+	if req.Level == hookmsg.LevelQOS {
 		return true
 	}
 	if len(s.namespaces) != 0 && !slices.Contains(s.namespaces, req.Pod.Namespace) {
@@ -64,11 +64,11 @@ func (s *selector) matches(req *hookpb.Request) bool {
 
 // disjoint reports whether no request can match both. Of labels nothing is
 // known.
-func (s *selector) disjoint(t *selector, levels set[hookpb.Level]) bool {
+func (s *selector) disjoint(t *selector, levels set[hookmsg.Level]) bool {
 	if s.classes != 0 && t.classes != 0 && s.classes&t.classes == 0 {
 		return true
 	}
-	if levels.has(hookpb.LevelQOS) || len(s.namespaces) == 0 || len(t.namespaces) == 0 {
+	if levels.has(hookmsg.LevelQOS) || len(s.namespaces) == 0 || len(t.namespaces) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(s.namespaces, func(n string) bool { return slices.Contains(t.namespaces, n) })

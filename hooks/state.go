@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // State is the desired state of a node: what was decided last on each cgroup.
@@ -35,7 +35,7 @@ type Desired struct {
 	// PodUID is the pod's that the cgroup is or lies in, empty for a QoS class.
 	PodUID string
 	// Resources are the decided fields. They must not change any more.
-	Resources *hookpb.Resources
+	Resources *hookmsg.Resources
 }
 
 type desired struct {
@@ -47,11 +47,11 @@ type desired struct {
 // reports whether that makes a difference. A decision that sets no resources
 // takes the cgroup out of the state: what is in its files stays there.
 func (s *State) Put(d Desired) (changed bool) {
-	encoded := hookpb.AppendDecision(nil, &hookpb.Decision{Resources: d.Resources})
+	encoded := hookmsg.AppendDecision(nil, &hookmsg.Decision{Resources: d.Resources})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.cgroups[d.Cgroup]
-	if FieldsOf(&hookpb.Decision{Resources: d.Resources}) == 0 {
+	if FieldsOf(&hookmsg.Decision{Resources: d.Resources}) == 0 {
 		if old != nil {
 			delete(s.cgroups, d.Cgroup)
 			s.version++

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // unlimited stands for no limit where a number is a limit.
@@ -18,33 +18,33 @@ const unlimited = -1
 // that the kernel takes.
 var numberFields = [...]struct {
 	name     string
-	in       func(*hookpb.Resources) **int64
+	in       func(*hookmsg.Resources) **int64
 	min, max int64
 	// orUnlimited says that -1 is allowed too.
 	orUnlimited bool
 }{
 	// kernel/sched/sched.h: MIN_SHARES, MAX_SHARES.
-	{"cpu_shares", func(r *hookpb.Resources) **int64 { return &r.CPUShares }, 2, 1 << 18, false},
+	{"cpu_shares", func(r *hookmsg.Resources) **int64 { return &r.CPUShares }, 2, 1 << 18, false},
 	// kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period,
 	// max_cfs_runtime.
-	{"cfs_quota_us", func(r *hookpb.Resources) **int64 { return &r.CFSQuotaUS }, 1000, maxRuntime, true},
-	{"cfs_period_us", func(r *hookpb.Resources) **int64 { return &r.CFSPeriodUS }, 1000, 1_000_000, false},
-	{"cpu_bvt", func(r *hookpb.Resources) **int64 { return &r.CPUBvt }, -2, 2, false},
-	{"cpu_idle", func(r *hookpb.Resources) **int64 { return &r.CPUIdle }, 0, 1, false},
-	{"cpu_burst_us", func(r *hookpb.Resources) **int64 { return &r.CPUBurstUS }, 0, maxRuntime, false},
-	{"memory_limit_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryLimitBytes }, 1, maxBytes, true},
-	{"memory_min_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryMinBytes }, 0, maxBytes, true},
-	{"memory_low_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryLowBytes }, 0, maxBytes, true},
-	{"memory_high_bytes", func(r *hookpb.Resources) **int64 { return &r.MemoryHighBytes }, 0, maxBytes, true},
+	{"cfs_quota_us", func(r *hookmsg.Resources) **int64 { return &r.CFSQuotaUS }, 1000, maxRuntime, true},
+	{"cfs_period_us", func(r *hookmsg.Resources) **int64 { return &r.CFSPeriodUS }, 1000, 1_000_000, false},
+	{"cpu_bvt", func(r *hookmsg.Resources) **int64 { return &r.CPUBvt }, -2, 2, false},
+	{"cpu_idle", func(r *hookmsg.Resources) **int64 { return &r.CPUIdle }, 0, 1, false},
+	{"cpu_burst_us", func(r *hookmsg.Resources) **int64 { return &r.CPUBurstUS }, 0, maxRuntime, false},
+	{"memory_limit_bytes", func(r *hookmsg.Resources) **int64 { return &r.MemoryLimitBytes }, 1, maxBytes, true},
+	{"memory_min_bytes", func(r *hookmsg.Resources) **int64 { return &r.MemoryMinBytes }, 0, maxBytes, true},
+	{"memory_low_bytes", func(r *hookmsg.Resources) **int64 { return &r.MemoryLowBytes }, 0, maxBytes, true},
+	{"memory_high_bytes", func(r *hookmsg.Resources) **int64 { return &r.MemoryHighBytes }, 0, maxBytes, true},
 	// include/uapi/linux/oom.h has -1000, which exempts a process. Below the score of
 	// a guaranteed pod (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj) are
 	// the kubelet and the runtime.
-	{"oom_score_adj", func(r *hookpb.Resources) **int64 { return &r.OOMScoreAdj }, -997, 1000, false},
-	{"net_cls_classid", func(r *hookpb.Resources) **int64 { return &r.NetClsClassID }, 0, math.MaxUint32, false},
+	{"oom_score_adj", func(r *hookmsg.Resources) **int64 { return &r.OOMScoreAdj }, -997, 1000, false},
+	{"net_cls_classid", func(r *hookmsg.Resources) **int64 { return &r.NetClsClassID }, 0, math.MaxUint32, false},
 }
 
 // numbersOf returns the numbers in the order of numberFields.
-func numbersOf(r *hookpb.Resources) [len(numberFields)]*int64 {
+func numbersOf(r *hookmsg.Resources) [len(numberFields)]*int64 {
 	return [...]*int64{
 		r.CPUShares, r.CFSQuotaUS, r.CFSPeriodUS, r.CPUBvt, r.CPUIdle, r.CPUBurstUS,
 		r.MemoryLimitBytes, r.MemoryMinBytes, r.MemoryLowBytes, r.MemoryHighBytes, r.OOMScoreAdj, r.NetClsClassID,
@@ -60,14 +60,14 @@ const (
 // groups of processes. check reports what is wrong with one.
 var textFields = [...]struct {
 	name  string
-	in    func(*hookpb.Resources) **string
+	in    func(*hookmsg.Resources) **string
 	check func(string) error
 }{
-	{"cpuset_cpus", func(r *hookpb.Resources) **string { return &r.CPUSetCPUs }, checkList},
-	{"cpuset_mems", func(r *hookpb.Resources) **string { return &r.CPUSetMems }, checkList},
-	{"core_sched_group", func(r *hookpb.Resources) **string { return &r.CoreSchedGroup }, checkCoreSchedGroup},
-	{"resctrl_group", func(r *hookpb.Resources) **string { return &r.ResctrlGroup }, checkResctrlGroup},
-	{"resctrl_schemata", func(r *hookpb.Resources) **string { return &r.ResctrlSchemata }, checkSchemata},
+	{"cpuset_cpus", func(r *hookmsg.Resources) **string { return &r.CPUSetCPUs }, checkList},
+	{"cpuset_mems", func(r *hookmsg.Resources) **string { return &r.CPUSetMems }, checkList},
+	{"core_sched_group", func(r *hookmsg.Resources) **string { return &r.CoreSchedGroup }, checkCoreSchedGroup},
+	{"resctrl_group", func(r *hookmsg.Resources) **string { return &r.ResctrlGroup }, checkResctrlGroup},
+	{"resctrl_schemata", func(r *hookmsg.Resources) **string { return &r.ResctrlSchemata }, checkSchemata},
 }
 
 func checkList(s string) error {
@@ -77,7 +77,7 @@ func checkList(s string) error {
 
 // goesWith reports what is wrong with a plugin's decision beside those of earlier
 // plugins.
-func goesWith(plugin string, d *hookpb.Decision, earlier []part) error {
+func goesWith(plugin string, d *hookmsg.Decision, earlier []part) error {
 	if err := findConflict(plugin, d, earlier); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func or[T any](a, b *T) *T {
 }
 
 // invalid returns every mistake of the decision, nil if there is none.
-func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
+func invalid(d *hookmsg.Decision, level hookmsg.Level) (errs []error) {
 	if r := d.Resources; r != nil {
 		numbers := numbersOf(r)
 		for i := range numbers {
@@ -118,13 +118,13 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 			}
 			errs = append(errs, fmt.Errorf("%s is %d, want %s", f.name, *v, want))
 		}
-		if r.CPUIdle != nil && level == hookpb.LevelQOS {
+		if r.CPUIdle != nil && level == hookmsg.LevelQOS {
 			errs = append(errs, errors.New("cpu_idle is set for a QoS class, where the kubelet could no longer set cpu.weight"))
 		}
-		if r.OOMScoreAdj != nil && level != hookpb.LevelContainer {
+		if r.OOMScoreAdj != nil && level != hookmsg.LevelContainer {
 			errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
 		}
-		if level != hookpb.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
+		if level != hookmsg.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
 			errs = append(errs, errors.New("core_sched_group or resctrl_group is set above a container, where there are no processes"))
 		}
 		if r.ResctrlSchemata != nil && r.ResctrlGroup == nil {
@@ -150,7 +150,7 @@ func invalid(d *hookpb.Decision, level hookpb.Level) (errs []error) {
 
 // hasKeyed reports whether the decision has any maps or lists. Most have none, and
 // beginning to range over five empty ones takes longer than seeing that they are.
-func hasKeyed(d *hookpb.Decision) bool {
+func hasKeyed(d *hookmsg.Decision) bool {
 	return len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) != 0 ||
 		d.Resources != nil && len(d.Resources.Unified) != 0
 }
@@ -168,7 +168,7 @@ const (
 )
 
 // invalidKeyed returns the mistakes of the maps and lists of the decision.
-func invalidKeyed(d *hookpb.Decision) (errs []error) {
+func invalidKeyed(d *hookmsg.Decision) (errs []error) {
 	unified := 0
 	if d.Resources != nil {
 		unified = len(d.Resources.Unified)
@@ -227,7 +227,7 @@ func invalidKeyed(d *hookpb.Decision) (errs []error) {
 
 // checkMount checks that a mount is one, and the only one of its place. What a
 // plugin may mount is for its [Grants].
-func checkMount(m *hookpb.Mount, seen map[string]bool) error {
+func checkMount(m *hookmsg.Mount, seen map[string]bool) error {
 	switch {
 	case !cleanPath(m.Destination):
 		return errors.New("the destination is not an absolute and clean path")
@@ -251,7 +251,7 @@ func checkMount(m *hookpb.Mount, seen map[string]bool) error {
 
 // checkDevice checks a device file by the rules of the OCI runtime
 // specification, linux.devices.
-func checkDevice(v *hookpb.Device, seen map[string]bool) error {
+func checkDevice(v *hookmsg.Device, seen map[string]bool) error {
 	// The kernel has 12 bits of major and 20 of minor numbers.
 	const maxMajor, maxMinor = 1<<12 - 1, 1<<20 - 1
 	switch {

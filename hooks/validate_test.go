@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 func TestNumbersAreInTheOrderOfTheirFields(t *testing.T) {
 	for i := range numberFields {
-		var r hookpb.Resources
+		var r hookmsg.Resources
 		*numberFields[i].in(&r) = new(int64(7))
 		for j, v := range numbersOf(&r) {
 			if (v != nil) != (i == j) {
@@ -36,29 +36,29 @@ func TestListsOfRanges(t *testing.T) {
 
 // What guests decide is compared, each with each, and named in messages.
 func TestHostileDecisions(t *testing.T) {
-	files := func(n int, path string) *hookpb.Decision {
-		d := new(hookpb.Decision)
+	files := func(n int, path string) *hookmsg.Decision {
+		d := new(hookmsg.Decision)
 		for i := range n {
-			d.ContainerMounts = append(d.ContainerMounts, hookpb.Mount{Destination: fmt.Sprintf(path, i), Type: "tmpfs"})
+			d.ContainerMounts = append(d.ContainerMounts, hookmsg.Mount{Destination: fmt.Sprintf(path, i), Type: "tmpfs"})
 		}
 		return d
 	}
 	tests := []struct {
 		name string
-		d    *hookpb.Decision
+		d    *hookmsg.Decision
 		want string
 	}{
 		{"many mounts", files(maxMounts, "/m%d"), ""},
 		{"very many mounts", files(maxMounts+1, "/m%d"), "container_mounts has 129 entries, want at most 128"},
 		{"many mistakes", files(maxMounts, "m%d"), "108 more mistakes"},
-		{"a long list of ranges", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "0")}}, ""},
-		{"a long list with a mistake", &hookpb.Decision{Resources: &hookpb.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "x")}}, "is not a list of numbers below 8192"},
-		{"a long name that is none", &hookpb.Decision{ContainerEnvs: map[string]string{strings.Repeat("=", 1<<17): ""}}, "not an environment variable"},
+		{"a long list of ranges", &hookmsg.Decision{Resources: &hookmsg.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "0")}}, ""},
+		{"a long list with a mistake", &hookmsg.Decision{Resources: &hookmsg.Resources{CPUSetCPUs: new(strings.Repeat("0-8191,", 30_000) + "x")}}, "is not a list of numbers below 8192"},
+		{"a long name that is none", &hookmsg.Decision{ContainerEnvs: map[string]string{strings.Repeat("=", 1<<17): ""}}, "not an environment variable"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
-			if err := errors.Join(invalid(test.d, hookpb.LevelContainer)...); err != nil {
+			if err := errors.Join(invalid(test.d, hookmsg.LevelContainer)...); err != nil {
 				got = err.Error()
 			}
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || len(got) > 8000 {

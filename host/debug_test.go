@@ -12,8 +12,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/guarded"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
+	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // readable reports whether a read of b finds what is there: it does not if it faults,

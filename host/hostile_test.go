@@ -23,7 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // hostile is a guest that means harm, from testdata/hostile or from

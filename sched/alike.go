@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // nodeReads is what a guest has ever read of the Nodes that it asks for by parts. Its answer
@@ -48,7 +48,7 @@ type nodeEntry struct {
 // alike finds out which Nodes are equal in what was read.
 type alike struct {
 	// table has them by what was read, without their names.
-	table codec.Table
+	table objects.Table
 	// asked counts the questions that the guest was asked, and alone those since it was
 	// looked at last whose answers are of one Node alone.
 	asked, alone atomic.Uint64
@@ -71,8 +71,8 @@ const identity = 1<<1 | 1<<5 | 1<<6
 const identityNote = 4
 
 // part notes that the guest reads fields of a part of a Node.
-func (r *nodeReads) part(node *codec.Object, number uint32, fields uint64) {
-	if number == codec.MetadataPart && fields&identity != 0 {
+func (r *nodeReads) part(node *objects.Object, number uint32, fields uint64) {
+	if number == objects.MetadataPart && fields&identity != 0 {
 		node.Notes[identityNote].Store(1)
 		if fields != abi.AllFields {
 			fields &^= identity
@@ -86,7 +86,7 @@ func (r *nodeReads) part(node *codec.Object, number uint32, fields uint64) {
 // entry notes that the guest looks a key up in the labels or the annotations of a Node.
 // The key is only valid during the call.
 func (r *nodeReads) entry(field uint32, key string) {
-	if field != codec.LabelsField && field != codec.AnnotationsField || slices.Contains(r.known(), nodeEntry{field, key}) {
+	if field != objects.LabelsField && field != objects.AnnotationsField || slices.Contains(r.known(), nodeEntry{field, key}) {
 		return
 	}
 	r.change(func() {
@@ -130,17 +130,17 @@ func (r *nodeReads) compare() {
 	}
 	var paths []string
 	for number := range r.parts {
-		paths = append(paths, codec.NodePaths(uint32(number), r.parts[number].Load())...)
+		paths = append(paths, objects.NodePaths(uint32(number), r.parts[number].Load())...)
 	}
 	for _, e := range r.known() {
-		for _, path := range codec.NodePaths(codec.MetadataPart, 1<<e.field) {
+		for _, path := range objects.NodePaths(objects.MetadataPart, 1<<e.field) {
 			paths = append(paths, fmt.Sprintf("%s[%s]", path, e.key))
 		}
 	}
 	if len(paths) == 0 {
 		return // It does not look at Nodes.
 	}
-	p, err := codec.ParseProjection(append(paths, codec.NamelessNodes))
+	p, err := objects.ParseProjection(append(paths, objects.NamelessNodes))
 	if err != nil {
 		r.off = true // A key that is none.
 		return
@@ -165,7 +165,7 @@ func (r *nodeReads) next() {
 // that are alike. ofNode says that it asked for nothing but its arguments, and did not fail.
 // If few such answers hold, or most Nodes are like no other, they are not compared for a
 // while.
-func (r *nodeReads) holds(a *alike, node *codec.Object, ofNode bool) bool {
+func (r *nodeReads) holds(a *alike, node *objects.Object, ofNode bool) bool {
 	ok := ofNode && node.Notes[identityNote].Load() == 0
 	if !ok {
 		a.alone.Add(1)

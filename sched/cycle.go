@@ -8,8 +8,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // cycle is the scheduling of one Pod, or of a group of Pods, as the framework
@@ -17,7 +17,7 @@ import (
 type cycle struct {
 	// pinned is the version of the guest that the cycle began on.
 	pinned *pinned
-	pod    *codec.Object
+	pod    *objects.Object
 	// of is the Pod that the cycle is for, nil for a group.
 	of *corev1.Pod
 	// class is that of the Pod, 0 if answers about it are not remembered.
@@ -32,7 +32,7 @@ type cycle struct {
 	// effort is that of the cycle and its clones, nil if the guest need not be shown
 	// anything of a cycle.
 	effort *effort
-	// peer is nil unless the guest is of package peer.
+	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
 }
 
@@ -52,10 +52,10 @@ type history struct {
 // step is a call that left something behind in the guest's cycle state.
 type step struct {
 	function abi.Function
-	pod      *codec.Object
+	pod      *objects.Object
 	of       *corev1.Pod
-	other    *codec.Object // The Pod that was added or removed.
-	node     *codec.Object
+	other    *objects.Object // The Pod that was added or removed.
+	node     *objects.Object
 	info     fwk.NodeInfo
 	nodes    []fwk.NodeInfo
 	nodeName string
@@ -215,7 +215,7 @@ type seen struct {
 }
 
 // seenOf returns what the instance has seen in the slot of a cycle. A guest of
-// package peer remembers one cycle at a time.
+// package wasmextension remembers one cycle at a time.
 func (p *plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	if p.peer {
 		return &i.seen[0]

@@ -15,10 +15,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // What a guest may do with the scheduler beyond its arguments, if it is granted.
@@ -55,7 +55,7 @@ func (p *plugin) handleImports() []host.Import {
 	pair, pairs, one := []abi.ValueType{i32, i32}, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}
 	list := []host.Import{
 		granted(GrantEvents, abi.ImportEvent, pair, nil, func(inst *host.Instance, stack []uint64) {
-			e, err := schedpb.ParseEvent([]byte(read(inst, stack)))
+			e, err := schedmsg.ParseEvent([]byte(read(inst, stack)))
 			if err != nil {
 				inst.Violate(err)
 			}
@@ -65,7 +65,7 @@ func (p *plugin) handleImports() []host.Import {
 			b := remember(inst, "", func() []byte {
 				b := []byte{}
 				p.handle.IterateOverWaitingPods(func(w fwk.WaitingPod) {
-					b = schedpb.AppendWaitingPod(b, w.GetPod(), w.GetPendingPlugins())
+					b = schedmsg.AppendWaitingPod(b, w.GetPod(), w.GetPendingPlugins())
 				})
 				return b
 			})
@@ -131,7 +131,7 @@ func remember(inst *host.Instance, question string, answer func() []byte) []byte
 }
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
-func (p *plugin) report(c *call, e *schedpb.Event) {
+func (p *plugin) report(c *call, e *schedmsg.Event) {
 	if c.replay {
 		return
 	}
@@ -249,7 +249,7 @@ func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1
 // sortWork is the price of an object that is put into a sorted list, in fuel.
 const sortWork = 1000
 
-func (lookups) Encode(object metav1.Object) ([]byte, error) { return codec.Encode(object) }
+func (lookups) Encode(object metav1.Object) ([]byte, error) { return objects.Encode(object) }
 
 func (lookups) Last(inst *host.Instance) *lookup.Last {
 	return &inst.State().(*instance).call.lastList

@@ -14,11 +14,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/sched/internal/peer"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
 // instance is what the plugin knows of an instance of its guest.
@@ -28,8 +28,8 @@ type instance struct {
 	call call
 	// home is that of the cycle that the call is of, nil if it has none.
 	home *home
-	// peer is the call as a guest of package peer knows it.
-	peer peer.Call
+	// peer is the call as a guest of package wasmextension knows it.
+	peer wasmextension.Call
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
 	// part is the part of an object that it read last.
@@ -40,13 +40,13 @@ type instance struct {
 // with a buffer that is large enough. Its bytes are the instance's, until it asks for
 // another part.
 type lastPart struct {
-	of     *codec.Object
+	of     *objects.Object
 	number uint32
 	fields uint64
 	bytes  []byte
 }
 
-func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32, fields uint64) []byte {
+func (l *lastPart) get(inst *host.Instance, of *objects.Object, number uint32, fields uint64) []byte {
 	if l.of != of || l.number != number || l.fields != fields {
 		l.of = nil // Should it fail.
 		b, err := of.AppendPart(l.bytes[:0], number, fields)
@@ -63,7 +63,7 @@ func (l *lastPart) get(inst *host.Instance, of *codec.Object, number uint32, fie
 type call struct {
 	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
 	// and Less, and the old object of an event whose new one is node.
-	pod, other, node *codec.Object
+	pod, other, node *objects.Object
 	of               *corev1.Pod
 	info             fwk.NodeInfo
 	nodes            []fwk.NodeInfo
@@ -83,7 +83,7 @@ type call struct {
 	// looked are the nodes that the guest was given in the call, by their refs, and pods the
 	// Pods of nodes, which may have other versions by now.
 	looked map[abi.Ref]lookedUp
-	pods   []*codec.Object
+	pods   []*objects.Object
 	// listed are the objects that the guest listed, and lastList the last answer.
 	listed   []listed
 	lastList lookup.Last
@@ -96,18 +96,18 @@ type call struct {
 	nominated   string
 	fragments   []fwk.SignFragment
 	nominations map[types.NamespacedName]string
-	placements  []schedpb.Placement
+	placements  []schedmsg.Placement
 }
 
 type lookedUp struct {
-	object *codec.Object
+	object *objects.Object
 	info   fwk.NodeInfo
 	// pods are those of the node, nil before the guest asked for them.
-	pods []*codec.Object
+	pods []*objects.Object
 }
 
 // look gives the guest a node for the rest of the call.
-func (c *call) look(object *codec.Object, info fwk.NodeInfo) {
+func (c *call) look(object *objects.Object, info fwk.NodeInfo) {
 	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
 		return // It has it.
 	}
@@ -252,13 +252,13 @@ func (p *plugin) imports() []host.Import {
 			return append(b, i.call.nodeName...)
 		}),
 		reads(abi.ImportNodeStatuses, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedpb.AppendNodeStatuses(b, nodeStatuses(i.call.statuses))
+			return schedmsg.AppendNodeStatuses(b, nodeStatuses(i.call.statuses))
 		}),
 		reads(abi.ImportPodGroup, withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedpb.AppendPodGroup(b, i.call.group)
+			return schedmsg.AppendPodGroup(b, i.call.group)
 		}),
 		reads(abi.ImportPlacement, abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedpb.AppendPlacement(b, i.call.placement)
+			return schedmsg.AppendPlacement(b, i.call.placement)
 		}),
 		scheduler(abi.ImportPodGroupPod, []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
 		scheduler(abi.ImportTryPodGroup, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
@@ -276,13 +276,13 @@ func (p *plugin) imports() []host.Import {
 		writes(abi.ImportResultSignFragments, abi.MaskOf(abi.SignPod), resultSignFragments),
 		writes(abi.ImportResultNominations, abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
-			if c.nominations, err = schedpb.ParseNominations(data); err != nil {
+			if c.nominations, err = schedmsg.ParseNominations(data); err != nil {
 				inst.Violate(err)
 			}
 		}),
 		writes(abi.ImportResultPlacements, abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
 			var err error
-			if c.placements, err = schedpb.ParsePlacements(data); err != nil {
+			if c.placements, err = schedmsg.ParsePlacements(data); err != nil {
 				inst.Violate(err)
 			}
 		}),
@@ -292,9 +292,9 @@ func (p *plugin) imports() []host.Import {
 
 // object finds what ref names: an argument of the call that runs, or the current
 // version of an object that was an argument before.
-func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
+func (p *plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 	c := &inst.State().(*instance).call
-	for _, o := range [...]*codec.Object{c.pod, c.node, c.other} {
+	for _, o := range [...]*objects.Object{c.pod, c.node, c.other} {
 		if o != nil && o.Ref == ref {
 			return o
 		}
@@ -306,7 +306,7 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *codec.Object {
 	if l, ok := c.looked[ref]; ok {
 		return l.object
 	}
-	n := slices.IndexFunc(c.pods, func(o *codec.Object) bool { return o.Ref == ref })
+	n := slices.IndexFunc(c.pods, func(o *objects.Object) bool { return o.Ref == ref })
 	if n < 0 {
 		inst.Violate(fmt.Errorf("slot %d has no version %d: a view must be read during the call that it was passed to, or while its object stays as it is", ref.Slot(), ref.Version()))
 	}

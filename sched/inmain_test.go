@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 )
 
 // TestRegisterInMain holds that a guest may be a command: its main registers the

@@ -3,7 +3,7 @@ package sched
 import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/sched/internal/peer"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
 // DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
@@ -12,7 +12,7 @@ func DialectOf(m *host.Module) string {
 	if m.Export(abi.Marker) != "" {
 		return ""
 	}
-	for _, d := range peer.Dialects(peerScheduler{}, peer.Grants{}) {
+	for _, d := range wasmextension.Dialects(peerScheduler{}, wasmextension.Grants{}) {
 		if d.Detect(m) {
 			return d.Name
 		}

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -80,7 +80,7 @@ type Args struct {
 	Objects []string `json:"objects,omitempty"`
 	// Projection are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
-	// codec.ParseProjection; empty means what its module declares.
+	// objects.ParseProjection; empty means what its module declares.
 	Projection []string `json:"projection,omitempty"`
 	// SignByProjection signs Pods for the scheduler's batching, for a guest that
 	// has no SignPod: without one the scheduler batches no Pod at all. Two Pods
@@ -275,7 +275,7 @@ func (args *Args) validate(hasSource bool) error {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := codec.ParseProjection(args.Projection)
+	_, err := objects.ParseProjection(args.Projection)
 	mistake(err != nil, "projection: %w", err)
 	mistake(args.Disable != nil && args.Disable.After <= 0, "disable.after must be more than 0")
 	return errors.Join(errs...)

@@ -9,9 +9,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // nodeInfos keeps what was encoded of a node's information, by the slot of the
@@ -73,13 +73,13 @@ func (p *plugin) nodeImports() []host.Import {
 		scheduler(abi.ImportNodeInfo, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedpb.AppendNodeInfo(nil, n) })
+			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedmsg.AppendNodeInfo(nil, n) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
 		scheduler(abi.ImportNodeImages, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedpb.AppendNodeImages(nil, n.GetImageStates()) })
+			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedmsg.AppendNodeImages(nil, n.GetImageStates()) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
 		scheduler(abi.ImportNodePods, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
@@ -96,7 +96,7 @@ func (p *plugin) nodeImports() []host.Import {
 
 // podsOn returns the Pods of the node that ref names, which are the same until the call
 // ends.
-func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*codec.Object {
+func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	c := &inst.State().(*instance).call
 	info := nodeOf(inst, ref)
 	l, ok := c.looked[ref]

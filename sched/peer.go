@@ -9,10 +9,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/sched/internal/peer"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
 // invoke calls a function of the guest, in whatever dialect it is.
@@ -21,19 +21,19 @@ func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 		return inst.Call(p.ctx, f, args...)
 	}
 	c := &i.call
-	i.peer = peer.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Nodes: c.nodes, Scores: c.scores}
+	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Nodes: c.nodes, Scores: c.scores}
 	if c.info != nil && c.nodeName == "" {
 		i.peer.NodeName = c.info.Node().Name
 	}
 	if c.statuses != nil {
 		i.peer.Statuses = nodeStatuses(c.statuses)
 	}
-	result, err := inst.CallExport(p.ctx, peer.Export(f))
+	result, err := inst.CallExport(p.ctx, wasmextension.Export(f))
 	if err != nil {
 		return 0, err
 	}
 	c.nodeNames, c.nominated, c.normalized = i.peer.NodeNames, i.peer.Nominated, i.peer.Normalized
-	return peer.Result(f, result), nil
+	return wasmextension.Result(f, result), nil
 }
 
 // peerFunctions returns the functions of the guest that are called, and what the scheduler
@@ -43,10 +43,10 @@ func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 // binding, and some functions are called beside another only; that combinations which it
 // has no type for are refused there is no rule.
 func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
-	has := peer.Functions(p.guest.Exports)
-	called, needed := peer.Called(has)
-	if called&peer.Alone == 0 {
-		return 0, 0, fmt.Errorf("the guest has %s, and none of %s, without which its own host refuses it, too", has, peer.Alone)
+	has := wasmextension.Functions(p.guest.Exports)
+	called, needed := wasmextension.Called(has)
+	if called&wasmextension.Alone == 0 {
+		return 0, 0, fmt.Errorf("the guest has %s, and none of %s, without which its own host refuses it, too", has, wasmextension.Alone)
 	}
 	if lone := has &^ called; lone != 0 {
 		p.logger.Warn("functions of the guest are not called, as in its own host",
@@ -60,10 +60,10 @@ func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	return called, offered, nil
 }
 
-// peerEvents are the cluster events of a guest of package peer.
-func peerEvents(list []peer.Event) (events []event) {
+// peerEvents are the cluster events of a guest of package wasmextension.
+func peerEvents(list []wasmextension.Event) (events []event) {
 	if len(list) == 0 {
-		list = peer.Defaults
+		list = wasmextension.Defaults
 	}
 	for _, e := range list {
 		events = append(events, event{e.Resource, e.Action})
@@ -71,12 +71,14 @@ func peerEvents(list []peer.Event) (events []event) {
 	return events
 }
 
-// peerScheduler offers the plugin's scheduler to guests of package peer.
+// peerScheduler offers the plugin's scheduler to guests of package wasmextension.
 type peerScheduler struct{ p *plugin }
 
 func (s peerScheduler) Config() []byte { return s.p.config }
 
-func (s peerScheduler) Call(inst *host.Instance) *peer.Call { return &inst.State().(*instance).peer }
+func (s peerScheduler) Call(inst *host.Instance) *wasmextension.Call {
+	return &inst.State().(*instance).peer
+}
 
 func (s peerScheduler) Replay(inst *host.Instance) bool { return inst.State().(*instance).call.replay }
 
@@ -100,15 +102,15 @@ func (s peerScheduler) Nodes(inst *host.Instance) []fwk.NodeInfo {
 	return all
 }
 
-func (s peerScheduler) EncodedNode(node *corev1.Node) (*codec.Object, error) {
+func (s peerScheduler) EncodedNode(node *corev1.Node) (*objects.Object, error) {
 	return s.p.objects.Node(node)
 }
 
-func (s peerScheduler) EncodedPod(pod *corev1.Pod) (*codec.Object, error) {
+func (s peerScheduler) EncodedPod(pod *corev1.Pod) (*objects.Object, error) {
 	return s.p.objects.Pod(pod)
 }
 
-// severityOf returns the least severity of package peer that a logger takes.
+// severityOf returns the least severity of package wasmextension that a logger takes.
 func severityOf(logger *slog.Logger) int32 {
 	for severity, level := range levels {
 		if logger.Enabled(context.Background(), level) {
@@ -151,7 +153,7 @@ func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, text
 	s.p.peers.logger.LogAttrs(inst.Context(), levels[severity], msg, attributes[:]...)
 }
 
-func (s peerScheduler) Report(inst *host.Instance, e *schedpb.Event) {
+func (s peerScheduler) Report(inst *host.Instance, e *schedmsg.Event) {
 	if s.p.handle == nil {
 		inst.Violate(errNoHandle)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// A guest of package peer may keep anything from one extension point to the next: its
+// A guest of package wasmextension may keep anything from one extension point to the next: its
 // host has one instance for all scheduling cycles, which come one after the other, and
 // gives it to the Pod at Permit, until the Pod is bound or not. So here each function
 // of a cycle runs on the instance that is held for it, and what a list of steps does not

@@ -16,9 +16,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/sched/internal/peer"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
 // Plugin is a guest in the scheduler. Its dynamic type implements the
@@ -93,7 +93,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	}
 	cfg.Kind = abi.KindScheduler
 	cfg.Imports = p.imports()
-	cfg.Dialects = peer.Dialects(peerScheduler{p}, peer.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
+	cfg.Dialects = wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
 	cfg.NewState = func() any { return &instance{} }
 	cfg.Probe = p.projecting(opts.projection, p.probe)
 	guest, err := rt.Load(ctx, cfg)
@@ -125,7 +125,7 @@ type plugin struct {
 	guest *host.Plugin
 	// functions are those of the guest, in every dialect.
 	functions abi.Mask
-	// peer says that the guest is of package peer, and peers is of it alone.
+	// peer says that the guest is of package wasmextension, and peers is of it alone.
 	peer  bool
 	peers peerCycles
 	// instances is how many there may be, without those that are held.
@@ -144,7 +144,7 @@ type plugin struct {
 	reads           nodeReads
 	logger          *slog.Logger
 
-	objects codec.Table
+	objects objects.Table
 	infos   nodeInfos
 	cycles  cycleCounter
 	// calls counts those outside of cycles.
@@ -215,7 +215,7 @@ func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instan
 func (p *plugin) leave(inst *host.Instance, i *instance) {
 	i.call = call{}
 	if p.peer {
-		i.peer = peer.Call{}
+		i.peer = wasmextension.Call{}
 	}
 	home, fuel := i.home, inst.FuelUsed()
 	i.home = nil

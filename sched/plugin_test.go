@@ -18,10 +18,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -506,7 +506,7 @@ func TestNodeInfoWithoutNode(t *testing.T) {
 }
 
 func TestFilterDoesNotAllocate(t *testing.T) {
-	nameless := append([]string{codec.NamelessNodes}, zonePaths...)
+	nameless := append([]string{objects.NamelessNodes}, zonePaths...)
 	for of, test := range map[string]struct {
 		paths []string
 		each  bool

@@ -7,8 +7,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // projecting returns a probe that makes the plugin's table encode what a version
@@ -77,22 +77,22 @@ func byNode(inst *host.Instance) (names []string) {
 func withoutNames(inst *host.Instance) error {
 	var errs []error
 	for _, name := range byNode(inst) {
-		errs = append(errs, fmt.Errorf("the projection has %s, and the guest imports %s, which must know which Node it is", codec.NamelessNodes, name))
+		errs = append(errs, fmt.Errorf("the projection has %s, and the guest imports %s, which must know which Node it is", objects.NamelessNodes, name))
 	}
 	return errors.Join(errs...)
 }
 
 // projection parses the paths of a configuration or, without any, those of a
 // module's metadata.
-func projection(paths []string, section []byte) (*codec.Projection, error) {
+func projection(paths []string, section []byte) (*objects.Projection, error) {
 	if len(paths) != 0 || section == nil {
-		return codec.ParseProjection(paths)
+		return objects.ParseProjection(paths)
 	}
 	m, err := metadata.Parse(section)
 	if err != nil {
 		return nil, err
 	}
-	declared, err := codec.ParseProjection(m.Projection)
+	declared, err := objects.ParseProjection(m.Projection)
 	if err != nil {
 		return nil, fmt.Errorf("the module declares what it reads: %w", err)
 	}

@@ -12,10 +12,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -142,7 +142,7 @@ func TestCrossingsPerInstance(t *testing.T) {
 // TestNamelessNodes holds that Nodes that are equal in what the guest reads cross once
 // for all of them, and that each has its own answer when one of them changes.
 func TestNamelessNodes(t *testing.T) {
-	paths := append([]string{codec.NamelessNodes}, zonePaths...)
+	paths := append([]string{objects.NamelessNodes}, zonePaths...)
 	p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, paths...)), Limits: host.Limits{Instances: 1}})
 	nodes := make([]*corev1.Node, 90)
 	for i := range nodes {

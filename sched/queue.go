@@ -15,9 +15,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/sched/internal/peer"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
 // The extension points of the scheduling queue.
@@ -162,10 +162,10 @@ func le32(b []byte) uint32 {
 // for.
 func (p *plugin) probe(ctx context.Context, inst *host.Instance) error {
 	i := inst.State().(*instance)
-	defer func() { i.call, i.peer = call{}, peer.Call{} }()
+	defer func() { i.call, i.peer = call{}, wasmextension.Call{} }()
 	var result uint64
 	var err error
-	switch n := peer.Export(abi.EventsToRegister); {
+	switch n := wasmextension.Export(abi.EventsToRegister); {
 	case inst.Implements(abi.EventsToRegister):
 		result, err = inst.Call(ctx, abi.EventsToRegister)
 	case inst.Module().Export(abi.Marker) == "" && inst.Module().Export("enqueue") != "":
@@ -217,11 +217,11 @@ func (p *plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingH
 	if err != nil {
 		return fwk.Queue, err
 	}
-	before, err := p.eventObject(codec.OldEventObject, oldObj)
+	before, err := p.eventObject(objects.OldEventObject, oldObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	after, err := p.eventObject(codec.NewEventObject, newObj)
+	after, err := p.eventObject(objects.NewEventObject, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
@@ -246,7 +246,7 @@ func (p *plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingH
 	return fwk.QueueSkip, nil
 }
 
-func refOf(o *codec.Object) uint64 {
+func refOf(o *objects.Object) uint64 {
 	if o == nil {
 		return 0
 	}
@@ -254,7 +254,7 @@ func refOf(o *codec.Object) uint64 {
 }
 
 // eventObject encodes an object of a cluster event, nil if there is none.
-func (p *plugin) eventObject(place codec.Place, obj any) (*codec.Object, error) {
+func (p *plugin) eventObject(place objects.Place, obj any) (*objects.Object, error) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}

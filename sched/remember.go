@@ -8,7 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // memory is what a guest answered about nodes. The answers themselves stand with the
@@ -75,7 +75,7 @@ func (m *memory) next() class {
 }
 
 // classOf returns the class of a Pod, 0 if there is none.
-func (m *memory) classOf(version *pinned, projection *codec.Projection, pod *corev1.Pod) class {
+func (m *memory) classOf(version *pinned, projection *objects.Projection, pod *corev1.Pod) class {
 	b, ok, err := projection.DeclaredPod(pod)
 	if err != nil || !ok {
 		return 0
@@ -96,7 +96,7 @@ func (m *memory) classOf(version *pinned, projection *codec.Projection, pod *cor
 // noteOf says in which of the notes of a Node the answer of f for a class stands: there
 // is room for two classes at a time. An answer is the class and, in the lower
 // answerBits, the score, or the number of a refusal, 0 if the node passes.
-func noteOf(f abi.Function, c class, node *codec.Object) *atomic.Uint64 {
+func noteOf(f abi.Function, c class, node *objects.Object) *atomic.Uint64 {
 	if f == abi.Score {
 		return &node.Notes[2+c%2]
 	}
@@ -106,7 +106,7 @@ func noteOf(f abi.Function, c class, node *codec.Object) *atomic.Uint64 {
 // answer returns what the guest answered for the class, if that is remembered.
 //
 // 0 allocs if the node passes.
-func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uint64, s *fwk.Status, ok bool) {
+func (m *memory) answer(f abi.Function, c class, node *objects.Object) (result uint64, s *fwk.Status, ok bool) {
 	note := noteOf(f, c, node).Load()
 	if class(note>>answerBits) != c {
 		return 0, nil, false
@@ -127,7 +127,7 @@ func (m *memory) answer(f abi.Function, c class, node *codec.Object) (result uin
 
 // remember keeps what the guest answered, unless it is a failure or a score that has no
 // room.
-func (m *memory) remember(f abi.Function, c class, node *codec.Object, result uint64, reason string) {
+func (m *memory) remember(f abi.Function, c class, node *objects.Object, result uint64, reason string) {
 	n := uint64(0)
 	switch code := abi.Code(int32(uint32(result))); {
 	case f == abi.Score:

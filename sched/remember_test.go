@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -304,7 +304,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 // TestEachPodHasOtherRefusals holds that equal nodes are asked about once however many
 // reasons a guest has had before, and that each Pod gets its own.
 func TestEachPodHasOtherRefusals(t *testing.T) {
-	p, calls, err := remembering(t, buildZone(t), append([]string{codec.NamelessNodes}, zonePaths...), false)
+	p, calls, err := remembering(t, buildZone(t), append([]string{objects.NamelessNodes}, zonePaths...), false)
 	if err != nil {
 		t.Fatal(err)
 	}

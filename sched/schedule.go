@@ -11,8 +11,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // The extension points of a scheduling cycle, as far as they choose a node.
@@ -124,18 +124,18 @@ func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *co
 // nodeStatuses returns the statuses of the nodes that have one of their own, in
 // the order of their names. The interface has no way to ask for them, the type
 // behind it has.
-func nodeStatuses(r fwk.NodeToStatusReader) []schedpb.NodeStatus {
+func nodeStatuses(r fwk.NodeToStatusReader) []schedmsg.NodeStatus {
 	each, ok := r.(interface {
 		ForEachExplicitNode(func(string, *fwk.Status))
 	})
 	if !ok {
 		return nil
 	}
-	var list []schedpb.NodeStatus
+	var list []schedmsg.NodeStatus
 	each.ForEachExplicitNode(func(name string, s *fwk.Status) {
-		list = append(list, schedpb.NodeStatus{NodeName: name, Status: s})
+		list = append(list, schedmsg.NodeStatus{NodeName: name, Status: s})
 	})
-	slices.SortFunc(list, func(a, b schedpb.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
+	slices.SortFunc(list, func(a, b schedmsg.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
 	return list
 }
 
@@ -163,7 +163,7 @@ type question struct {
 	class class
 	// about is the Node, or all of those that are like it if there is an alike that says
 	// so.
-	about *codec.Object
+	about *objects.Object
 	alike *alike
 }
 

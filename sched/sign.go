@@ -8,8 +8,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // What a guest is not fit for whose answers may depend on more than a Pod and a node.
@@ -26,7 +26,7 @@ var elsewhere = []string{
 
 // signable reports every reason why the Pods of a version of the guest cannot be
 // signed by what it reads of them.
-func signable(inst *host.Instance, projection *codec.Projection) error {
+func signable(inst *host.Instance, projection *objects.Projection) error {
 	err := ofProjection(inst, projection, errSigned)
 	if inst.Implements(abi.SignPod) {
 		err = errors.Join(err, fmt.Errorf("%w: the guest signs Pods itself", errSigned))
@@ -36,7 +36,7 @@ func signable(inst *host.Instance, projection *codec.Projection) error {
 
 // ofProjection reports every reason why the answers of a version of the guest may
 // depend on more than what it reads of a Pod and a node.
-func ofProjection(inst *host.Instance, projection *codec.Projection, what error) error {
+func ofProjection(inst *host.Instance, projection *objects.Projection, what error) error {
 	var errs []error
 	refuse := func(wrong bool, text string, values ...any) {
 		if wrong {

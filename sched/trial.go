@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -64,7 +64,7 @@ func (p *plugin) try(schedule func() (*fwk.PodGroupAssignments, *fwk.Status), ui
 		}
 	}
 	assignments, status := schedule()
-	return schedpb.AppendTrial(nil, assignments, status), nil
+	return schedmsg.AppendTrial(nil, assignments, status), nil
 }
 
 // podsOf finds Pods of the snapshot by their UIDs.

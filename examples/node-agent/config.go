@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
@@ -161,17 +161,17 @@ func (c *config) plugins() ([]hooks.PluginConfig, error) {
 		plugin.FailurePolicy, err = parse("failure policy", p.FailurePolicy, policies...)
 		fail(err)
 		for _, name := range p.Stages {
-			stage, err := parse("stage", name, known(hookpb.PreRunPodSandbox)...)
+			stage, err := parse("stage", name, known(hookmsg.PreRunPodSandbox)...)
 			fail(err)
 			plugin.Stages = append(plugin.Stages, stage)
 		}
 		for _, name := range p.Levels {
-			level, err := parse("level", name, known(hookpb.LevelQOS)...)
+			level, err := parse("level", name, known(hookmsg.LevelQOS)...)
 			fail(err)
 			plugin.Levels = append(plugin.Levels, level)
 		}
 		for _, name := range p.Selector.QOSClasses {
-			class, err := parse("QoS class", name, hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort)
+			class, err := parse("QoS class", name, hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort)
 			fail(err)
 			plugin.Selector.QOSClasses = append(plugin.Selector.QOSClasses, class)
 		}

@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -25,7 +25,7 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 	start := time.Now()
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
 		Module: host.Config{Name: "cpu-from-annotation", Source: host.File(g.hooks)},
-		Levels: []hookpb.Level{hookpb.LevelContainer},
+		Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {
 		return err
@@ -64,11 +64,11 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 
 // hook asks the guest about one container and applies what it decides.
 func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks.Applier, root string, pod *corev1.Pod, i int) error {
-	req := &hookpb.Request{
-		Stage:          hookpb.PreStartContainer,
-		Level:          hookpb.LevelContainer,
-		Pod:            hookpb.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
-		Container:      hookpb.ContainerMeta{Name: pod.Spec.Containers[i].Name, ID: "container-" + strconv.Itoa(i)},
+	req := &hookmsg.Request{
+		Stage:          hookmsg.PreStartContainer,
+		Level:          hookmsg.LevelContainer,
+		Pod:            hookmsg.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+		Container:      hookmsg.ContainerMeta{Name: pod.Spec.Containers[i].Name, ID: "container-" + strconv.Itoa(i)},
 		PodLabels:      pod.Labels,
 		PodAnnotations: pod.Annotations,
 	}
@@ -81,7 +81,7 @@ func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks
 	if err := makeCgroup(filepath.Join(root, "cpu", cgroup), &pod.Spec.Containers[i]); err != nil {
 		return err
 	}
-	var decision *hookpb.Decision
+	var decision *hookmsg.Decision
 	var took [2]time.Duration
 	for n := range took {
 		start := time.Now()
@@ -133,7 +133,7 @@ func makeCgroup(dir string, c *corev1.Container) error {
 }
 
 // qosClass is the class that the kubelet would put the Pod into.
-func qosClass(pod *corev1.Pod) hookpb.QOSClass {
+func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	any, guaranteed := false, true
 	for _, c := range pod.Spec.Containers {
 		any = any || len(c.Resources.Requests) != 0 || len(c.Resources.Limits) != 0
@@ -145,9 +145,9 @@ func qosClass(pod *corev1.Pod) hookpb.QOSClass {
 	}
 	switch {
 	case !any:
-		return hookpb.QOSBestEffort
+		return hookmsg.QOSBestEffort
 	case guaranteed:
-		return hookpb.QOSGuaranteed
+		return hookmsg.QOSGuaranteed
 	}
-	return hookpb.QOSBurstable
+	return hookmsg.QOSBurstable
 }

@@ -36,7 +36,7 @@
 //
 // It is built with the Go toolchain alone, by the command kubewasm:
 //
-//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
+//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build .
 //
 // and tested with it: under go test a request is made by [RequestFromReview],
 // the method is called, and the response is read; or, natively and as WebAssembly

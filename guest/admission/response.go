@@ -196,7 +196,7 @@ func (r *Response) packed() uint64 {
 }
 
 // appendResult writes the message kubewasm.admission.v1.Result of
-// codec/admissionpb/admission.proto. It writes nothing if there is nothing to
+// codec/admissionmsg/admission.proto. It writes nothing if there is nothing to
 // say.
 func (r *Response) appendResult(b []byte) []byte {
 	if r == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
 )
 
@@ -16,20 +16,20 @@ func TestResponseOnTheWire(t *testing.T) {
 	tests := map[string]struct {
 		response *Response
 		packed   uint64
-		result   admissionpb.Result
+		result   admissionmsg.Result
 	}{
-		"allow":          {Allow(), abi.PackVerdict(0, abi.VerdictAllow), admissionpb.Result{}},
-		"deny":           {Deny("no"), abi.PackVerdict(0, abi.VerdictDeny), admissionpb.Result{}},
-		"deny with code": {Deny("no").WithCode(409).WithReason("Conflict"), abi.PackVerdict(409, abi.VerdictDeny), admissionpb.Result{Reason: "Conflict"}},
+		"allow":          {Allow(), abi.PackVerdict(0, abi.VerdictAllow), admissionmsg.Result{}},
+		"deny":           {Deny("no"), abi.PackVerdict(0, abi.VerdictDeny), admissionmsg.Result{}},
+		"deny with code": {Deny("no").WithCode(409).WithReason("Conflict"), abi.PackVerdict(409, abi.VerdictDeny), admissionmsg.Result{Reason: "Conflict"}},
 		"allow with all that it may carry": {
 			Allow().WithWarning("old").WithWarning("odd").WithAuditAnnotation("k", "v"),
 			abi.PackVerdict(0, abi.VerdictAllow),
-			admissionpb.Result{Warnings: []string{"old", "odd"}, AuditAnnotations: map[string]string{"k": "v"}},
+			admissionmsg.Result{Warnings: []string{"old", "odd"}, AuditAnnotations: map[string]string{"k": "v"}},
 		},
 		"field errors": {
 			Invalid(field.Invalid(field.NewPath("spec"), "x", "is wrong"), field.Required(field.NewPath("kind"), "")),
 			abi.PackVerdict(0, abi.VerdictDeny),
-			admissionpb.Result{FieldErrors: []admissionpb.FieldError{
+			admissionmsg.Result{FieldErrors: []admissionmsg.FieldError{
 				{Field: "spec", Type: "FieldValueInvalid", Message: "is wrong", BadValue: value(`"x"`)},
 				{Field: "kind", Type: "FieldValueRequired"},
 			}},
@@ -40,7 +40,7 @@ func TestResponseOnTheWire(t *testing.T) {
 			if got := test.response.packed(); got != test.packed {
 				t.Errorf("packed result is %#x, want %#x", got, test.packed)
 			}
-			got, err := admissionpb.ParseResult(test.response.appendResult(nil))
+			got, err := admissionmsg.ParseResult(test.response.appendResult(nil))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,14 +24,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -335,9 +335,9 @@ func TestHook(t *testing.T) {
 		for _, c := range conformance.Cases().Hook {
 			t.Run(c.Name, func(t *testing.T) {
 				pod := meta(c.Pod)
-				decision, err := engine.Decide(t.Context(), &hookpb.Request{
-					Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer,
-					Pod: hookpb.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookpb.ContainerMeta{Name: "c"},
+				decision, err := engine.Decide(t.Context(), &hookmsg.Request{
+					Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
+					Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
 					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 				})
 				if c.Error != "" {
@@ -349,11 +349,11 @@ func TestHook(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := &hookpb.Resources{}
+				got := &hookmsg.Resources{}
 				if decision != nil && decision.Resources != nil {
 					got = decision.Resources
 				}
-				if diff := cmp.Diff(&hookpb.Resources{CPUShares: c.CPUShares, CFSQuotaUS: c.CFSQuota}, got); diff != "" {
+				if diff := cmp.Diff(&hookmsg.Resources{CPUShares: c.CPUShares, CFSQuotaUS: c.CFSQuota}, got); diff != "" {
 					t.Errorf("decision (-want +got):\n%s", diff)
 				}
 			})

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // question is what a guest asks about an object: for all of it, for a part, or for
@@ -33,10 +33,10 @@ func TestCrossings(t *testing.T) {
 }
 
 func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
-	objects, crossed := map[abi.Ref]*codec.Object{}, map[question]int{}
+	byRef, crossed := map[abi.Ref]*objects.Object{}, map[question]int{}
 	plugin, err := rt.Load(t.Context(), host.Config{
 		Name: "guest", Source: host.File(guest), Kind: abi.KindScheduler, Guest: []byte(`{"label":"zone"}`),
-		Imports: countingImports(objects, crossed, byParts),
+		Imports: countingImports(byRef, crossed, byParts),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -60,12 +60,12 @@ func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 		zone := fmt.Sprint("zone-", version)
 		podRef := abi.MakeRef(version, pod)
 		p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
-		if objects[podRef], err = new(codec.Table).Pod(p); err != nil {
+		if byRef[podRef], err = new(objects.Table).Pod(p); err != nil {
 			t.Fatal(err)
 		}
 		for slot := uint32(1); slot <= nodes; slot++ {
 			n := nodeObject(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
-			if objects[abi.MakeRef(version, slot)], err = new(codec.Table).Node(n); err != nil {
+			if byRef[abi.MakeRef(version, slot)], err = new(objects.Table).Node(n); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -90,14 +90,14 @@ func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 			t.Errorf("version %d of slot %d: fields %x of part %d, field %d, key %q crossed %d times, want once", q.ref.Version(), q.ref.Slot(), q.fields, q.part, q.field, q.key, n)
 		}
 	}
-	if len(asked) != len(objects) {
-		t.Errorf("%d objects crossed, want %d", len(asked), len(objects))
+	if len(asked) != len(byRef) {
+		t.Errorf("%d objects crossed, want %d", len(asked), len(byRef))
 	}
 }
 
 // countingImports are the host functions of a scheduler guest, of which those for
 // objects count how often each answer was written.
-func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int, byParts bool) []host.Import {
+func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int, byParts bool) []host.Import {
 	write := func(inst *host.Instance, q question, buf, limit uint64, b []byte) uint64 {
 		n := inst.Write(uint32(buf), uint32(limit), b)
 		if n <= uint32(limit) { // Otherwise nothing was written.
@@ -111,7 +111,7 @@ func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0])}
-				stack[0] = write(inst, q, stack[1], stack[2], objects[q.ref].Bytes())
+				stack[0] = write(inst, q, stack[1], stack[2], byRef[q.ref].Bytes())
 			},
 		},
 		{
@@ -119,7 +119,7 @@ func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
-				b, err := objects[q.ref].AppendPart(nil, q.part, q.fields)
+				b, err := byRef[q.ref].AppendPart(nil, q.part, q.fields)
 				if err != nil {
 					inst.Violate(err)
 				}
@@ -132,7 +132,7 @@ func countingImports(objects map[abi.Ref]*codec.Object, crossed map[question]int
 			Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0]), field: uint32(stack[1]), key: string(inst.Read(uint32(stack[2]), uint32(stack[3])))}
-				value, ok := objects[q.ref].Entry(q.field, q.key)
+				value, ok := byRef[q.ref].Entry(q.field, q.key)
 				if !ok {
 					crossed[q]++
 					stack[0] = abi.NoEntry

@@ -26,7 +26,7 @@
 //
 // It is built with the Go toolchain alone, by the command kubewasm:
 //
-//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
+//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build .
 //
 // and tested with it: under go test a request is made by [RequestOf], the method
 // is called, and the decision is read; or, natively and as WebAssembly in one test,

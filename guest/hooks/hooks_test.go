@@ -10,23 +10,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // full has every field that there is.
-func full() *hookpb.Request {
-	return &hookpb.Request{
-		Stage:                hookpb.PreCreateContainer,
-		Level:                hookpb.LevelContainer,
-		QOSClass:             hookpb.QOSBestEffort,
-		Pod:                  hookpb.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
-		Container:            hookpb.ContainerMeta{Name: "nginx", ID: "4b1f"},
+func full() *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage:                hookmsg.PreCreateContainer,
+		Level:                hookmsg.LevelContainer,
+		QOSClass:             hookmsg.QOSBestEffort,
+		Pod:                  hookmsg.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
+		Container:            hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"},
 		PodLabels:            map[string]string{"app": "web", "empty": "", "tier": "front"},
 		PodAnnotations:       map[string]string{"kubewasm.dev/cpu": "1500m", "long": strings.Repeat("x", 300)},
 		ContainerAnnotations: map[string]string{"hash": "6f3c"},
-		ContainerEnvs:        []hookpb.Env{{Name: "PATH", Value: "/bin"}, {Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/sbin"}},
+		ContainerEnvs:        []hookmsg.Env{{Name: "PATH", Value: "/bin"}, {Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/sbin"}},
 		CgroupParent:         "kubepods/besteffort/pod8dbc5577",
-		Resources: &hookpb.Resources{
+		Resources: &hookmsg.Resources{
 			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)),
 			CPUSetCPUs: new("0-3,8"), CPUSetMems: new(""), CPUBvt: new(int64(-1)), CPUIdle: new(int64(1)), CPUBurstUS: new(int64(0)),
 			MemoryLimitBytes: new(int64(1 << 40)), MemoryMinBytes: new(int64(1)), MemoryLowBytes: new(int64(2)), MemoryHighBytes: new(int64(3)),
@@ -37,13 +37,13 @@ func full() *hookpb.Request {
 }
 
 // read reads everything that a view has into the host's type.
-func read(r *Request) *hookpb.Request {
-	return &hookpb.Request{
-		Stage:                hookpb.Stage(r.Stage()),
-		Level:                hookpb.Level(r.Level()),
-		QOSClass:             hookpb.QOSClass(r.QOSClass()),
-		Pod:                  hookpb.PodMeta{Namespace: r.Pod().Namespace(), Name: r.Pod().Name(), UID: r.Pod().UID()},
-		Container:            hookpb.ContainerMeta{Name: r.Container().Name(), ID: r.Container().ID()},
+func read(r *Request) *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage:                hookmsg.Stage(r.Stage()),
+		Level:                hookmsg.Level(r.Level()),
+		QOSClass:             hookmsg.QOSClass(r.QOSClass()),
+		Pod:                  hookmsg.PodMeta{Namespace: r.Pod().Namespace(), Name: r.Pod().Name(), UID: r.Pod().UID()},
+		Container:            hookmsg.ContainerMeta{Name: r.Container().Name(), ID: r.Container().ID()},
 		PodLabels:            goMap(r.PodLabels()),
 		PodAnnotations:       goMap(r.PodAnnotations()),
 		ContainerAnnotations: goMap(r.ContainerAnnotations()),
@@ -53,8 +53,8 @@ func read(r *Request) *hookpb.Request {
 	}
 }
 
-func readResources(r *Resources) *hookpb.Resources {
-	into := &hookpb.Resources{Unified: goMap(r.Unified())}
+func readResources(r *Resources) *hookmsg.Resources {
+	into := &hookmsg.Resources{Unified: goMap(r.Unified())}
 	if idle, ok := r.CPUIdle(); ok {
 		into.CPUIdle = new(int64(0))
 		if idle {
@@ -95,9 +95,9 @@ func readResources(r *Resources) *hookpb.Resources {
 	return into
 }
 
-func envs(s Strings) (list []hookpb.Env) {
+func envs(s Strings) (list []hookmsg.Env) {
 	for name, value := range s.All() {
-		list = append(list, hookpb.Env{Name: name, Value: value})
+		list = append(list, hookmsg.Env{Name: name, Value: value})
 	}
 	return list
 }
@@ -114,7 +114,7 @@ func TestRequestReadsWhatTheHostWrites(t *testing.T) {
 	var r Request
 	// Twice, since a guest uses the view again.
 	for range 2 {
-		if err := r.parse(hookpb.AppendRequest(nil, want)); err != nil {
+		if err := r.parse(hookmsg.AppendRequest(nil, want)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, read(&r)); diff != "" {
@@ -124,14 +124,14 @@ func TestRequestReadsWhatTheHostWrites(t *testing.T) {
 	if err := r.parse(nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&hookpb.Request{Resources: &hookpb.Resources{}}, read(&r)); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Request{Resources: &hookmsg.Resources{}}, read(&r)); diff != "" {
 		t.Errorf("something of the last request is left: %s", diff)
 	}
 }
 
 func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 	want := full()
-	want.ContainerEnvs = []hookpb.Env{{Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/bin"}}
+	want.ContainerEnvs = []hookmsg.Env{{Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/bin"}}
 	var resources Resources
 	set(&resources)
 	got := read(RequestOf(Fields{
@@ -174,17 +174,17 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		decide func(d *Decision)
-		want   *hookpb.Decision
+		want   *hookmsg.Decision
 	}{
-		{"nothing", func(*Decision) {}, &hookpb.Decision{}},
-		{"every resource", func(d *Decision) { set(&d.Resources) }, &hookpb.Decision{Resources: full().Resources}},
-		{"not idle", func(d *Decision) { d.SetCPUIdle(false) }, &hookpb.Decision{Resources: &hookpb.Resources{CPUIdle: new(int64(0))}}},
+		{"nothing", func(*Decision) {}, &hookmsg.Decision{}},
+		{"every resource", func(d *Decision) { set(&d.Resources) }, &hookmsg.Decision{Resources: full().Resources}},
+		{"not idle", func(d *Decision) { d.SetCPUIdle(false) }, &hookmsg.Decision{Resources: &hookmsg.Resources{CPUIdle: new(int64(0))}}},
 		{"annotations and environment", func(d *Decision) {
 			d.SetContainerAnnotation("b", "1")
 			d.SetContainerAnnotation("a", "2")
 			d.SetContainerAnnotation("b", "3")
 			d.SetContainerEnv("GOMAXPROCS", "2")
-		}, &hookpb.Decision{
+		}, &hookmsg.Decision{
 			ContainerAnnotations: map[string]string{"a": "2", "b": "3"},
 			ContainerEnvs:        map[string]string{"GOMAXPROCS": "2"},
 		}},
@@ -192,9 +192,9 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 			d.AddContainerMount(Mount{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", ""}})
 			d.AddContainerMount(Mount{Destination: "/c"})
 			d.AddContainerDevice(Device{Path: "/dev/gpu", Type: "c", Major: 195, Minor: 1, FileMode: new(int64(0o600)), GID: new(int64(0))})
-		}, &hookpb.Decision{
-			ContainerMounts:  []hookpb.Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", ""}}, {Destination: "/c"}},
-			ContainerDevices: []hookpb.Device{{Path: "/dev/gpu", Type: "c", Major: 195, Minor: 1, FileMode: new(int64(0o600)), GID: new(int64(0))}},
+		}, &hookmsg.Decision{
+			ContainerMounts:  []hookmsg.Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", ""}}, {Destination: "/c"}},
+			ContainerDevices: []hookmsg.Device{{Path: "/dev/gpu", Type: "c", Major: 195, Minor: 1, FileMode: new(int64(0o600)), GID: new(int64(0))}},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := hookpb.ParseDecision(out)
+				got, err := hookmsg.ParseDecision(out)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -274,7 +274,7 @@ func TestStringsFindTheLastOfTwo(t *testing.T) {
 // A plugin may keep strings: the bytes that they came from are another request's
 // after the call.
 func TestStringsOfARequestMayBeKept(t *testing.T) {
-	data := hookpb.AppendRequest(nil, full())
+	data := hookmsg.AppendRequest(nil, full())
 	var r Request
 	if err := r.parse(data); err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestStringsOfARequestMayBeKept(t *testing.T) {
 	got := read(&r)
 	clear(data)
 	for range 100 { // More than a block of copies holds.
-		if err := r.parse(hookpb.AppendRequest(nil, &hookpb.Request{Pod: hookpb.PodMeta{UID: strings.Repeat("x", 40)}})); err != nil {
+		if err := r.parse(hookmsg.AppendRequest(nil, &hookmsg.Request{Pod: hookmsg.PodMeta{UID: strings.Repeat("x", 40)}})); err != nil {
 			t.Fatal(err)
 		}
 		r.Pod()
@@ -318,20 +318,20 @@ func TestStringsReadUnusualEntries(t *testing.T) {
 }
 
 func TestTheZeroRequestIsEmpty(t *testing.T) {
-	if diff := cmp.Diff(&hookpb.Request{Resources: &hookpb.Resources{}}, read(new(Request))); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Request{Resources: &hookmsg.Resources{}}, read(new(Request))); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestEnumsAreThoseOfTheHost(t *testing.T) {
 	for n := int32(-1); n < 12; n++ {
-		if got, want := Stage(n).String(), hookpb.Stage(n).String(); got != want {
+		if got, want := Stage(n).String(), hookmsg.Stage(n).String(); got != want {
 			t.Errorf("stage %d is %s, the host calls it %s", n, got, want)
 		}
-		if got, want := Level(n).String(), hookpb.Level(n).String(); got != want {
+		if got, want := Level(n).String(), hookmsg.Level(n).String(); got != want {
 			t.Errorf("level %d is %s, the host calls it %s", n, got, want)
 		}
-		if got, want := QOSClass(n).String(), hookpb.QOSClass(n).String(); got != want {
+		if got, want := QOSClass(n).String(), hookmsg.QOSClass(n).String(); got != want {
 			t.Errorf("QoS class %d is %s, the host calls it %s", n, got, want)
 		}
 	}
@@ -353,8 +353,8 @@ func TestHookAnswersTheHost(t *testing.T) {
 		want    abi.Code
 		decided string
 	}{
-		{"a decision", hookpb.AppendRequest(nil, full()), abi.Success, "\x0a\x02\x08\x02"},
-		{"nothing decided", hookpb.AppendRequest(nil, &hookpb.Request{PodLabels: map[string]string{"app": "web"}}), abi.Success, ""},
+		{"a decision", hookmsg.AppendRequest(nil, full()), abi.Success, "\x0a\x02\x08\x02"},
+		{"nothing decided", hookmsg.AppendRequest(nil, &hookmsg.Request{PodLabels: map[string]string{"app": "web"}}), abi.Success, ""},
 		{"an error", nil, abi.Error, ""},
 		{"no request", []byte("\x80"), abi.Error, ""},
 	} {
@@ -382,7 +382,7 @@ func TestRegisterRefusesNil(t *testing.T) {
 // state, but a block now and then for the strings that it hands out.
 func TestRunDoesNotAllocate(t *testing.T) {
 	var c call
-	request := hookpb.AppendRequest(nil, full())
+	request := hookmsg.AppendRequest(nil, full())
 	p := Func(func(req *Request, d *Decision) error {
 		if req.PodAnnotations().Get("kubewasm.dev/cpu") == "" || req.PodLabels().Get("app") == "" {
 			return errors.New("not found")
@@ -402,7 +402,7 @@ func TestRunDoesNotAllocate(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add(hookpb.AppendRequest(nil, full()))
+	f.Add(hookmsg.AppendRequest(nil, full()))
 	f.Add([]byte("\x2a\x02\x0a\x05"))
 	f.Add([]byte("\x52\x03\x08\xff\xff\x2a"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -411,7 +411,7 @@ func FuzzRequest(f *testing.F) {
 		got := read(&r)
 		// Where the host's strict reader finds a request, the view finds the
 		// same one.
-		want, hostErr := hookpb.ParseRequest(b)
+		want, hostErr := hookmsg.ParseRequest(b)
 		if hostErr != nil {
 			return
 		}
@@ -420,7 +420,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		normalise(want.Resources)
 		if want.Resources == nil {
-			want.Resources = &hookpb.Resources{}
+			want.Resources = &hookmsg.Resources{}
 		}
 		normalise(got.Resources)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -430,7 +430,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // normalise makes the truth value of the view of every number of CPUIdle.
-func normalise(r *hookpb.Resources) {
+func normalise(r *hookmsg.Resources) {
 	if r != nil && r.CPUIdle != nil && *r.CPUIdle != 0 {
 		*r.CPUIdle = 1
 	}

@@ -14,7 +14,7 @@ import (
 // that the host sent: one pass notes where each field lies, and what a plugin
 // does not ask for is not decoded.
 //
-// The message is kubewasm.hooks.v1.Request of codec/hookpb/hook.proto.
+// The message is kubewasm.hooks.v1.Request of codec/hookmsg/hook.proto.
 type Request struct {
 	data  []byte
 	stage Stage

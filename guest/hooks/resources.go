@@ -37,7 +37,7 @@ const (
 // The host checks what a decision sets. It refuses values that the kernel would
 // not take.
 //
-// The message is kubewasm.hooks.v1.Resources of codec/hookpb/hook.proto.
+// The message is kubewasm.hooks.v1.Resources of codec/hookmsg/hook.proto.
 type Resources struct {
 	set     uint32 // Bit n for field n.
 	numbers [fieldNetCls + 1]int64

@@ -20,7 +20,7 @@
 //
 // Build it, with the Go toolchain alone, by
 //
-//	go run github.com/kubewasm/kubewasm/guest/kubewasm build .
+//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build .
 //
 // Natively, in a test, its methods are called like any others, with a Pod and a
 // Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the

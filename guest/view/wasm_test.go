@@ -5,7 +5,7 @@ package view
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/wasmtest"
+	"github.com/kubewasm/kubewasm/internal/testkit/wasmtest"
 )
 
 // TestInWebAssembly runs the tests of this package with the functions in assembly.

@@ -48,7 +48,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -131,7 +131,7 @@ func fieldLabel(f hooks.Fields) string {
 func pluginLabel(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Decided implements [hooks.Observer].
-func (m *Metrics) Decided(_ context.Context, req *hookpb.Request, took time.Duration, d *hookpb.Decision, err error) {
+func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error) {
 	result := "decided"
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -149,7 +149,7 @@ func (m *Metrics) Decided(_ context.Context, req *hookpb.Request, took time.Dura
 }
 
 // Ignored implements [hooks.Observer].
-func (m *Metrics) Ignored(_ context.Context, _ *hookpb.Request, plugin string, policy hooks.FailurePolicy, _ error) {
+func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, policy hooks.FailurePolicy, _ error) {
 	m.ignored.WithLabelValues(pluginLabel(plugin), policy.String()).Inc()
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
@@ -82,7 +82,7 @@ func TestDecisions(t *testing.T) {
 		{canceled, nil},
 		{late, nil},
 	} {
-		engine.Decide(call.ctx, &hookpb.Request{Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer, PodAnnotations: call.annotations})
+		engine.Decide(call.ctx, &hookmsg.Request{Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, PodAnnotations: call.annotations})
 	}
 	want := map[string]float64{
 		"decisions_total{Container,decided,PreCreateContainer}":  2,
@@ -125,7 +125,7 @@ func TestPasses(t *testing.T) {
 			defer enforcer.Close()
 			// The first is written, the second has no file.
 			quota := int64(50_000)
-			state.Put(hooks.Desired{Cgroup: "a", Resources: &hookpb.Resources{CFSQuotaUS: &quota, MemoryHighBytes: new(int64(1 << 20))}})
+			state.Put(hooks.Desired{Cgroup: "a", Resources: &hookmsg.Resources{CFSQuotaUS: &quota, MemoryHighBytes: new(int64(1 << 20))}})
 			enforcer.Enforce(t.Context())
 			for _, drift := range []string{"60000 100000\n", "70000 100000\n", "80000 100000\n"} {
 				write("a/cpu.max", drift)
@@ -154,7 +154,7 @@ func TestPasses(t *testing.T) {
 // A name that is not UTF-8 would make Prometheus panic.
 func TestNamesOfPlugins(t *testing.T) {
 	metrics := hookmetrics.New(nil)
-	metrics.Ignored(t.Context(), &hookpb.Request{}, "\xff", hooks.Ignore, errors.New("x"))
+	metrics.Ignored(t.Context(), &hookmsg.Request{}, "\xff", hooks.Ignore, errors.New("x"))
 	if got := values(t, metrics)["ignored_failures_total{\uFFFD,Ignore}"]; got != 1 {
 		t.Errorf("it was counted %v times", got)
 	}

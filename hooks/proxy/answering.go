@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // answering are the events that wait for their answers. The zero value has none.
@@ -17,12 +17,12 @@ type answering struct {
 
 // waiting is an event without an answer.
 type waiting struct {
-	stage hookpb.Stage
+	stage hookmsg.Stage
 	since time.Time
 }
 
 // begin notes an event until the result is called.
-func (a *answering) begin(stage hookpb.Stage) (end func()) {
+func (a *answering) begin(stage hookmsg.Stage) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.events == nil {

@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/host"
@@ -52,9 +52,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	carried, err := handler.Handle(ctx, &hookpb.Request{
-		Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer,
-		Pod: hookpb.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookpb.ContainerMeta{Name: "nginx"},
+	carried, err := handler.Handle(ctx, &hookmsg.Request{
+		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
+		Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx"},
 		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},
 	}, "")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -74,7 +74,7 @@ type Handler struct {
 // its creation before it has one, by its name.
 type created struct{ id, name string }
 
-func createdOf(c hookpb.ContainerMeta) created {
+func createdOf(c hookmsg.ContainerMeta) created {
 	if c.ID != "" {
 		return created{id: c.ID}
 	}
@@ -83,14 +83,14 @@ func createdOf(c hookpb.ContainerMeta) created {
 
 // update is an update of a container.
 type update struct {
-	req    *hookpb.Request
+	req    *hookmsg.Request
 	cgroup string
 }
 
 // creation is what is known of a container from the time before it had a cgroup.
 type creation struct {
 	// promised is what was decided and is not in the cgroup yet.
-	promised *hookpb.Resources
+	promised *hookmsg.Resources
 	// facts are those of a container that has no identifier yet.
 	facts *hooks.Facts
 	// parent is the pod's cgroup.
@@ -134,9 +134,9 @@ func New(cfg Config) (*Handler, error) {
 }
 
 // carrying are the stages whose answers a runtime takes.
-func carrying(stage hookpb.Stage) bool {
+func carrying(stage hookmsg.Stage) bool {
 	switch stage {
-	case hookpb.PreCreateContainer, hookpb.PreUpdateContainerResources, hookpb.Reconcile:
+	case hookmsg.PreCreateContainer, hookmsg.PreUpdateContainerResources, hookmsg.Reconcile:
 		return true
 	}
 	return false
@@ -175,17 +175,17 @@ func carrying(stage hookpb.Stage) bool {
 //     enforcer compares, and writes what differs. After an update, the kubelet and
 //     the runtime write for a while, maybe something else than what was decided. The
 //     pod's cgroups are looked at again until then.
-func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string) (*hookpb.Decision, error) {
+func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup string) (*hookmsg.Decision, error) {
 	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.own(req, cgroup)
 	req, asks := h.known(req, cgroup)
-	if req.Stage == hookpb.PreRunPodSandbox {
+	if req.Stage == hookmsg.PreRunPodSandbox {
 		defer h.Review(ctx)
 	}
-	if req.Stage == hookpb.PreUpdateContainerResources {
+	if req.Stage == hookmsg.PreUpdateContainerResources {
 		defer h.lookAgain(req.Pod.UID) // Even after a failure: what was decided before stays.
 	}
-	if h.cfg.Echoes && req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreUpdateContainerResources && asks == nil && cgroup != "" {
+	if h.cfg.Echoes && req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreUpdateContainerResources && asks == nil && cgroup != "" {
 		h.watch(req, cgroup)
 	}
 	decideCtx, cancel := h.WithTimeout(ctx)
@@ -193,7 +193,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 	d, err := h.cfg.Engine.Decide(decideCtx, req)
 	if over(req.Stage) {
 		h.forget(req, cgroup) // Whatever they decide.
-		return new(hookpb.Decision), err
+		return new(hookmsg.Decision), err
 	}
 	if err != nil {
 		return nil, err
@@ -203,28 +203,28 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 			slog.String("container", req.Container.Name), slog.String("decided", hooks.FieldsOf(d).String()))
 		h.put(ctx, req, cgroup, d.Resources)
 		h.tell(req, asks, nil)
-		return new(hookpb.Decision), nil
+		return new(hookmsg.Decision), nil
 	}
 
 	var carries hooks.Fields
-	if req.Level == hookpb.LevelContainer && carrying(req.Stage) {
+	if req.Level == hookmsg.LevelContainer && carrying(req.Stage) {
 		carries = h.cfg.Carries
 	}
 	carried := carries.Select(d)
-	if lost := hooks.FieldsOf(d) &^ carries &^ hooks.ResourceFields; lost != 0 && req.Stage == hookpb.PreCreateContainer {
+	if lost := hooks.FieldsOf(d) &^ carries &^ hooks.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
 		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
-	if req.Level == hookpb.LevelPod {
+	if req.Level == hookmsg.LevelPod {
 		h.tell(req, asks, d.Resources)
 	} else {
 		h.tell(req, asks, carried.Resources)
 	}
-	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer {
+	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer {
 		h.change(req, func(c *creation) { c.promised = d.Resources }) // Its cgroup is not made yet.
 		return carried, nil
 	}
-	if req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreUpdateContainerResources {
+	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreUpdateContainerResources {
 		h.makeRoom(decideCtx, req)
 	}
 	h.put(ctx, req, cgroup, d.Resources)
@@ -233,8 +233,8 @@ func (h *Handler) Handle(ctx context.Context, req *hookpb.Request, cgroup string
 
 // own returns the request and the cgroup that it is about without what is not the
 // pod's own, and with what it leaves out.
-func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, string) {
-	if req.Level == hookpb.LevelQOS {
+func (h *Handler) own(req *hookmsg.Request, cgroup string) (*hookmsg.Request, string) {
+	if req.Level == hookmsg.LevelQOS {
 		return req, cgroup
 	}
 	checked := *req
@@ -244,9 +244,9 @@ func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, stri
 			return req, ""
 		}
 		cgroup = checked.CgroupParent
-		if req.Level == hookpb.LevelContainer && req.Container.ID != "" {
+		if req.Level == hookmsg.LevelContainer && req.Container.ID != "" {
 			cgroup = h.cfg.Layout.Container(checked.CgroupParent, req.Container.ID)
-		} else if req.Level == hookpb.LevelContainer {
+		} else if req.Level == hookmsg.LevelContainer {
 			cgroup = ""
 		}
 	}
@@ -256,7 +256,7 @@ func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, stri
 	case err != nil:
 		checked.CgroupParent, cgroup = "", ""
 	case cgroup == "":
-	case req.Level == hookpb.LevelContainer:
+	case req.Level == hookmsg.LevelContainer:
 		if err = h.cfg.Layout.CheckContainer(req.Pod, checked.CgroupParent, req.Container, cgroup); err != nil {
 			cgroup = ""
 		}
@@ -273,7 +273,7 @@ func (h *Handler) own(req *hookpb.Request, cgroup string) (*hookpb.Request, stri
 }
 
 // PodCgroup returns the cgroup of a pod as the node has it, empty if it has none.
-func (h *Handler) PodCgroup(pod hookpb.PodMeta) string {
+func (h *Handler) PodCgroup(pod hookmsg.PodMeta) string {
 	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Exists)
 }
 
@@ -292,26 +292,26 @@ func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.Can
 
 // put makes resources the desired state of a cgroup, over what was promised, and
 // enforces it.
-func (h *Handler) put(ctx context.Context, req *hookpb.Request, cgroup string, r *hookpb.Resources) {
+func (h *Handler) put(ctx context.Context, req *hookmsg.Request, cgroup string, r *hookmsg.Resources) {
 	if cgroup == "" {
 		return
 	}
-	if req.Level == hookpb.LevelContainer {
+	if req.Level == hookmsg.LevelContainer {
 		r = hooks.Overlay(h.creation(req).promised, r)
 	}
 	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
-	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, cgroup)...); !slices.Contains(report.Gone, cgroup) && req.Level == hookpb.LevelContainer {
+	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, cgroup)...); !slices.Contains(report.Gone, cgroup) && req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
 }
 
 // around returns a cgroup with those that have to be as wide, or may have to wait for
 // it to be tighter: the pod's for a container's, and the other way round for an update.
-func (h *Handler) around(req *hookpb.Request, cgroup string) []string {
+func (h *Handler) around(req *hookmsg.Request, cgroup string) []string {
 	switch {
-	case req.Level == hookpb.LevelContainer && req.CgroupParent != "":
+	case req.Level == hookmsg.LevelContainer && req.CgroupParent != "":
 		return []string{req.CgroupParent, cgroup}
-	case req.Level == hookpb.LevelPod && req.Stage == hookpb.PreUpdateContainerResources:
+	case req.Level == hookmsg.LevelPod && req.Stage == hookmsg.PreUpdateContainerResources:
 		return append(h.cfg.State.Pod(req.Pod.UID), cgroup)
 	}
 	return []string{cgroup}
@@ -320,14 +320,14 @@ func (h *Handler) around(req *hookpb.Request, cgroup string) []string {
 // known returns the request with what the kubelet asks for and what else the state
 // knows, after it has learned from the request. asks are the resources of a request
 // that tells what is asked, as it came.
-func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, asks *hookpb.Resources) {
-	if req.Level == hookpb.LevelQOS {
+func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request, asks *hookmsg.Resources) {
+	if req.Level == hookmsg.LevelQOS {
 		return req, nil
 	}
 	subject := hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 	var facts hooks.Facts
 	switch {
-	case req.Level == hookpb.LevelContainer && req.Stage == hookpb.PreCreateContainer:
+	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
 		asks = req.Resources
 		// Whatever was there of this name or identifier has nothing to do with it.
 		begin := hooks.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
@@ -340,7 +340,7 @@ func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, 
 	case over(req.Stage):
 		facts = h.cfg.State.Facts(subject)
 	default:
-		if req.Stage == hookpb.PreUpdateContainerResources || req.Stage == hookpb.PreRunPodSandbox {
+		if req.Stage == hookmsg.PreUpdateContainerResources || req.Stage == hookmsg.PreRunPodSandbox {
 			asks = req.Resources
 		}
 		adopted := h.adopt(req, subject)
@@ -355,7 +355,7 @@ func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, 
 			if len(req.ContainerEnvs) != 0 {
 				f.ContainerEnvs = req.ContainerEnvs
 			}
-			others := func(r *hookpb.Resources) *hookpb.Resources {
+			others := func(r *hookmsg.Resources) *hookmsg.Resources {
 				if cgroup == "" {
 					return nil
 				}
@@ -363,24 +363,24 @@ func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, 
 			}
 			switch {
 			case asks == nil:
-			case req.Stage == hookpb.PreRunPodSandbox:
+			case req.Stage == hookmsg.PreRunPodSandbox:
 				// The sum of what containers have limits of, though others have none.
 				// The kubelet has made the cgroup, with what it asks for.
 				if f.Asked == nil && cgroup != "" {
 					f.Ask(without(asks, others(asks)))
 				}
-			case req.Level == hookpb.LevelContainer && !h.cfg.Echoes:
+			case req.Level == hookmsg.LevelContainer && !h.cfg.Echoes:
 				f.Ask(asks)
 			default:
 				// Before it updates a pod, the kubelet reads the pod's cgroup, and goes
 				// back to that if it cannot write it.
-				f.Hear(asks, req.Level == hookpb.LevelPod, others)
+				f.Hear(asks, req.Level == hookmsg.LevelPod, others)
 			}
 		})
 	}
 	filled := *req
 	filled.Resources = facts.Asked
-	if req.Level == hookpb.LevelContainer {
+	if req.Level == hookmsg.LevelContainer {
 		if len(req.ContainerAnnotations) == 0 {
 			filled.ContainerAnnotations = facts.ContainerAnnotations
 		}
@@ -392,21 +392,21 @@ func (h *Handler) known(req *hookpb.Request, cgroup string) (_ *hookpb.Request, 
 }
 
 // without returns the fields of resources that others do not have.
-func without(r, others *hookpb.Resources) *hookpb.Resources {
-	d := &hookpb.Decision{Resources: r}
-	return (hooks.FieldsOf(d) &^ hooks.FieldsOf(&hookpb.Decision{Resources: others})).Select(d).Resources
+func without(r, others *hookmsg.Resources) *hookmsg.Resources {
+	d := &hookmsg.Decision{Resources: r}
+	return (hooks.FieldsOf(d) &^ hooks.FieldsOf(&hookmsg.Decision{Resources: others})).Select(d).Resources
 }
 
 // tell notes what was decided in the place of what was asked.
-func (h *Handler) tell(req *hookpb.Request, asks, decided *hookpb.Resources) {
-	if !carrying(req.Stage) && req.Level == hookpb.LevelContainer {
+func (h *Handler) tell(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
+	if !carrying(req.Stage) && req.Level == hookmsg.LevelContainer {
 		return
 	}
-	if req.Level == hookpb.LevelPod {
+	if req.Level == hookmsg.LevelPod {
 		asks = req.Resources // All that is asked, of which the event may have a part.
 	}
 	told := hooks.Overlay(asks, decided)
-	if req.Level == hookpb.LevelContainer && req.Container.ID == "" {
+	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
 		h.change(req, func(c *creation) {
 			if c.facts != nil {
 				c.facts.Told = told
@@ -426,8 +426,8 @@ func (h *Handler) tell(req *hookpb.Request, asks, decided *hookpb.Resources) {
 // adopt returns the facts of a container that was created without an identifier and
 // is about to have one, nil if there are none. Only the start of a container follows
 // its creation: other events may be of the one that it replaces.
-func (h *Handler) adopt(req *hookpb.Request, subject hooks.Subject) (facts *hooks.Facts) {
-	if req.Stage != hookpb.PreStartContainer && req.Stage != hookpb.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts(subject).Heard.IsZero() {
+func (h *Handler) adopt(req *hookmsg.Request, subject hooks.Subject) (facts *hooks.Facts) {
+	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts(subject).Heard.IsZero() {
 		return nil
 	}
 	h.mu.Lock()
@@ -446,7 +446,7 @@ func (h *Handler) adopt(req *hookpb.Request, subject hooks.Subject) (facts *hook
 // makeRoom decides on a pod again that is known to ask for less than one of its
 // containers, whose update the kernel would refuse: not every kubelet and runtime
 // tell of the pod's own update.
-func (h *Handler) makeRoom(ctx context.Context, container *hookpb.Request) {
+func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	subject := hooks.Subject{PodUID: container.Pod.UID}
 	pod := h.cfg.State.Facts(subject).Asked
 	wider := wider(container.Resources, pod)
@@ -454,7 +454,7 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookpb.Request) {
 		return
 	}
 	req := *container
-	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookpb.LevelPod, hookpb.ContainerMeta{}, nil, nil
+	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
 	req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) { f.Ask(wider) }).Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)
 	if err != nil {
@@ -467,16 +467,16 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookpb.Request) {
 
 // wider returns the limits of a container that its pod is known to have less of, nil
 // if there are none.
-func wider(container, pod *hookpb.Resources) *hookpb.Resources {
+func wider(container, pod *hookmsg.Resources) *hookmsg.Resources {
 	if container == nil || pod == nil {
 		return nil
 	}
-	var r hookpb.Resources
+	var r hookmsg.Resources
 	if c, p := container.MemoryLimitBytes, pod.MemoryLimitBytes; c != nil && p != nil && *p >= 0 && (*c > *p || *c < 0) {
 		r.MemoryLimitBytes = c
 	}
 	if c, p := container.CFSQuotaUS, pod.CFSQuotaUS; c != nil && p != nil && *p > 0 {
-		period := func(r *hookpb.Resources) int64 {
+		period := func(r *hookmsg.Resources) int64 {
 			if r.CFSPeriodUS != nil && *r.CFSPeriodUS > 0 {
 				return *r.CFSPeriodUS
 			}
@@ -486,20 +486,20 @@ func wider(container, pod *hookpb.Resources) *hookpb.Resources {
 			r.CFSQuotaUS, r.CFSPeriodUS = c, new(period(container))
 		}
 	}
-	if hooks.FieldsOf(&hookpb.Decision{Resources: &r}) == 0 {
+	if hooks.FieldsOf(&hookmsg.Decision{Resources: &r}) == 0 {
 		return nil
 	}
 	return &r
 }
 
-func (h *Handler) creation(req *hookpb.Request) creation {
+func (h *Handler) creation(req *hookmsg.Request) creation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.creations[req.Pod.UID][createdOf(req.Container)]
 }
 
 // change changes what is known of a container's creation.
-func (h *Handler) change(req *hookpb.Request, f func(*creation)) {
+func (h *Handler) change(req *hookmsg.Request, f func(*creation)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	creations, of := h.creations[req.Pod.UID], createdOf(req.Container)
@@ -528,7 +528,7 @@ var lookAfter = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond
 // LookAgain enforces what was decided on a pod several times in the next seconds, on
 // a goroutine of its own: something else is about to be written to its cgroups. A
 // transport that is told when it was written may call it then.
-func (h *Handler) LookAgain(pod hookpb.PodMeta) { h.lookAgain(pod.UID) }
+func (h *Handler) LookAgain(pod hookmsg.PodMeta) { h.lookAgain(pod.UID) }
 
 func (h *Handler) lookAgain(uid string) {
 	if uid == "" || h.cfg.Enforcer.DryRun() {
@@ -568,7 +568,7 @@ func (h *Handler) lookAgain(uid string) {
 
 // watch begins to look for what an update writes that does not tell it: a runtime
 // proxy that has lost a container passes on what the kubelet asks for.
-func (h *Handler) watch(req *hookpb.Request, cgroup string) {
+func (h *Handler) watch(req *hookmsg.Request, cgroup string) {
 	limits := h.cfg.Enforcer.Limits(cgroup)
 	h.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Told, limits) })
 	h.mu.Lock()
@@ -597,7 +597,7 @@ func (h *Handler) overhear(uid string) {
 		before := h.cfg.State.Facts(subject).Asked
 		req := *u.req
 		req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) {
-			f.Hear(limits, false, func(*hookpb.Resources) *hookpb.Resources { return nil })
+			f.Hear(limits, false, func(*hookmsg.Resources) *hookmsg.Resources { return nil })
 			f.Told = hooks.Overlay(f.Told, limits)
 		}).Asked
 		if req.Resources == before {
@@ -616,9 +616,9 @@ func (h *Handler) overhear(uid string) {
 }
 
 // over reports whether what a request is about has ended.
-func over(stage hookpb.Stage) bool {
+func over(stage hookmsg.Stage) bool {
 	switch stage {
-	case hookpb.PostStopContainer, hookpb.PostStopPodSandbox, hookpb.PreRemoveRunPodSandbox:
+	case hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox:
 		return true
 	}
 	return false
@@ -642,10 +642,10 @@ func (h *Handler) Review(ctx context.Context) {
 		defer h.reviews.Unlock()
 		<-h.review
 		h.prune()
-		for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+		for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 			cgroup := h.cfg.Layout.QOS(class)
 			ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
-			d, err := h.cfg.Engine.Decide(ctx, &hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup})
+			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup})
 			cancel()
 			if err != nil {
 				h.cfg.Logger.Warn("review", slog.Any("error", err)) // What was decided before stays.
@@ -682,8 +682,8 @@ func (h *Handler) prune() {
 }
 
 // forget drops what is known of a container or a pod that is over.
-func (h *Handler) forget(req *hookpb.Request, cgroup string) {
-	if req.Level == hookpb.LevelContainer {
+func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
+	if req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { *c = creation{} })
 		h.mu.Lock()
 		delete(h.blind[req.Pod.UID], createdOf(req.Container))

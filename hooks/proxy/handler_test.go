@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/host"
@@ -104,10 +104,10 @@ func (a *agent) read(file string) string {
 // podCgroup is that of the pod of the tests.
 const podCgroup = "kubepods/burstable/podu1"
 
-func request(stage hookpb.Stage, script string) *hookpb.Request {
-	return &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookpb.ContainerMeta{Name: "nginx", ID: "c1"},
-		PodAnnotations: map[string]string{"p": script}, CgroupParent: podCgroup, Resources: &hookpb.Resources{CFSQuotaUS: new(int64(80_000))},
+func request(stage hookmsg.Stage, script string) *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage: stage, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"},
+		PodAnnotations: map[string]string{"p": script}, CgroupParent: podCgroup, Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(80_000))},
 	}
 }
 
@@ -116,11 +116,11 @@ func request(stage hookpb.Stage, script string) *hookpb.Request {
 func TestADecisionIsSplit(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
 	script := "divide_quota 2\ncpu_burst_us 500\nenv A 1\nannotation lost x"
-	got, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, script), podCgroup+"/c1")
+	got, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, script), podCgroup+"/c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &hookpb.Decision{Resources: &hookpb.Resources{CFSQuotaUS: new(int64(40_000))}, ContainerEnvs: map[string]string{"A": "1"}}
+	want := &hookmsg.Decision{Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(40_000))}, ContainerEnvs: map[string]string{"A": "1"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -131,7 +131,7 @@ func TestADecisionIsSplit(t *testing.T) {
 	// The runtime makes it, and says afterwards what it made of our answer. A
 	// plugin that is asked at the creation only has its way as well.
 	a.make(podCgroup + "/c1")
-	after := request(hookpb.PostStartContainer, "divide_quota 2")
+	after := request(hookmsg.PostStartContainer, "divide_quota 2")
 	after.Resources.CFSQuotaUS = new(int64(40_000))
 	got, err = a.handler.Handle(t.Context(), after, podCgroup+"/c1")
 	if err != nil {
@@ -144,8 +144,8 @@ func TestADecisionIsSplit(t *testing.T) {
 		t.Errorf("the cgroup has %s and %s", max, burst)
 	}
 
-	update := request(hookpb.PreUpdateContainerResources, "divide_quota 2\ncpu_burst_us 300")
-	update.Resources = &hookpb.Resources{CFSQuotaUS: new(int64(60_000))}
+	update := request(hookmsg.PreUpdateContainerResources, "divide_quota 2\ncpu_burst_us 300")
+	update.Resources = &hookmsg.Resources{CFSQuotaUS: new(int64(60_000))}
 	got, err = a.handler.Handle(t.Context(), update, podCgroup+"/c1")
 	if err != nil || *got.Resources.CFSQuotaUS != 30_000 || got.Resources.CPUBurstUS != nil {
 		t.Errorf("of the update the runtime is told %+v, error %v", got.Resources, err)
@@ -153,14 +153,14 @@ func TestADecisionIsSplit(t *testing.T) {
 	if burst := a.read(podCgroup + "/c1/cpu.max.burst"); burst != "300" {
 		t.Errorf("the burst is %s", burst)
 	}
-	if _, err := a.handler.Handle(t.Context(), request(hookpb.PostStopContainer, "error x"), podCgroup+"/c1"); err == nil {
+	if _, err := a.handler.Handle(t.Context(), request(hookmsg.PostStopContainer, "error x"), podCgroup+"/c1"); err == nil {
 		t.Error("the plugin's failure is kept from the runtime")
 	}
 	if a.state.Len() != 0 {
 		t.Errorf("the state has %v after the end", a.state.All())
 	}
 	// What was asked is forgotten with the container.
-	again, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), podCgroup+"/c1")
+	again, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || hooks.FieldsOf(again) != 0 {
 		t.Errorf("got %v, error %v", again, err)
 	}
@@ -170,8 +170,8 @@ func TestADecisionIsSplit(t *testing.T) {
 func TestAPodIsWritten(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
 	a.make(podCgroup)
-	req := request(hookpb.PreRunPodSandbox, "cpu_shares 2")
-	req.Level, req.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
+	req := request(hookmsg.PreRunPodSandbox, "cpu_shares 2")
+	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
 	got, err := a.handler.Handle(t.Context(), req, podCgroup)
 	if err != nil || hooks.FieldsOf(got) != 0 {
 		t.Errorf("got %v, error %v", got, err)
@@ -179,7 +179,7 @@ func TestAPodIsWritten(t *testing.T) {
 	if weight := a.read(podCgroup + "/cpu.weight"); weight != "1" {
 		t.Errorf("the weight is %s", weight)
 	}
-	req.Stage = hookpb.PostStopPodSandbox
+	req.Stage = hookmsg.PostStopPodSandbox
 	_, err = a.handler.Handle(t.Context(), req, podCgroup)
 	if d, ok := a.state.Get(podCgroup); err != nil || ok {
 		t.Errorf("after the end: %v, error %v", d, err)
@@ -190,7 +190,7 @@ func TestAPodIsWritten(t *testing.T) {
 func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 0)
 	a.make(podCgroup + "/c1")
-	for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer} {
+	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
 		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), podCgroup+"/c1"); err != nil {
 			t.Fatal(err)
 		}
@@ -198,8 +198,8 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(a.root, podCgroup)); err != nil {
 		t.Fatal(err)
 	}
-	other := request(hookpb.PreRunPodSandbox, "")
-	other.Level, other.Container, other.Pod.UID = hookpb.LevelPod, hookpb.ContainerMeta{}, "u2"
+	other := request(hookmsg.PreRunPodSandbox, "")
+	other.Level, other.Container, other.Pod.UID = hookmsg.LevelPod, hookmsg.ContainerMeta{}, "u2"
 	if _, err := a.handler.Handle(t.Context(), other, "other"); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 		t.Errorf("the state has %v", d)
 	}
 	// What was asked is forgotten, too.
-	got, err := a.handler.Handle(t.Context(), request(hookpb.Reconcile, "divide_quota 2"), podCgroup+"/c1")
+	got, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || hooks.FieldsOf(got) != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
@@ -220,8 +220,8 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 	for _, class := range []string{"", "/burstable", "/besteffort"} {
 		a.make("kubepods" + class)
 	}
-	req := request(hookpb.PreRunPodSandbox, "")
-	req.Level, req.Container = hookpb.LevelPod, hookpb.ContainerMeta{}
+	req := request(hookmsg.PreRunPodSandbox, "")
+	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
 	for _, drift := range []string{"100", "77"} {
 		if err := os.WriteFile(filepath.Join(a.root, "kubepods/burstable/cpu.weight"), []byte(drift), 0o644); err != nil {
 			t.Fatal(err)
@@ -241,7 +241,7 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{DryRun: true}, 0)
 	a.make(podCgroup + "/c1")
-	for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer} {
+	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
 		got, err := a.handler.Handle(t.Context(), request(stage, "cpu_shares 2"), podCgroup+"/c1")
 		if err != nil || hooks.FieldsOf(got) != 0 {
 			t.Errorf("%s: got %v, error %v", stage, got, err)
@@ -254,7 +254,7 @@ func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 
 func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
 	a := newAgent(t, hooks.EnforcerConfig{}, 50*time.Millisecond)
-	_, err := a.handler.Handle(t.Context(), request(hookpb.PreCreateContainer, "loop"), podCgroup+"/c1")
+	_, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, "loop"), podCgroup+"/c1")
 	if !errors.Is(err, context.DeadlineExceeded) { // Otherwise it would loop for ever.
 		t.Errorf("got error %v", err)
 	}
@@ -269,7 +269,7 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 	for _, cgroup := range append(theirs, podCgroup, podCgroup+"/c1", podCgroup+"/c1/init", "kubepods/podu1") {
 		a.make(cgroup)
 	}
-	kept := hooks.Desired{Cgroup: victim + "/v1", PodUID: "victim", Resources: &hookpb.Resources{CPUShares: new(int64(1024))}}
+	kept := hooks.Desired{Cgroup: victim + "/v1", PodUID: "victim", Resources: &hookmsg.Resources{CPUShares: new(int64(1024))}}
 	refused := uint64(0)
 	for _, c := range []struct {
 		name                   string
@@ -298,7 +298,7 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a.state.Put(kept)
-			for _, stage := range []hookpb.Stage{hookpb.PreCreateContainer, hookpb.PostStartContainer, hookpb.Reconcile, hookpb.PostStopContainer} {
+			for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer, hookmsg.Reconcile, hookmsg.PostStopContainer} {
 				req := request(stage, "cpu_shares 2")
 				req.Pod.UID, req.Container.ID, req.CgroupParent = c.uid, c.id, c.parent
 				d, err := a.handler.Handle(t.Context(), req, c.claim)
@@ -306,7 +306,7 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The runtime, which knows its own container, is told all the same.
-				if stage == hookpb.PreCreateContainer && (d.Resources == nil || *d.Resources.CPUShares != 2) {
+				if stage == hookmsg.PreCreateContainer && (d.Resources == nil || *d.Resources.CPUShares != 2) {
 					t.Errorf("at %s the runtime is told %v", stage, d)
 				}
 				if refused++; a.handler.Refused() != refused {
@@ -325,8 +325,8 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 		})
 	}
 	// The class is what the cgroup says, and the rest goes on.
-	req := request(hookpb.Reconcile, "cpu_shares 2")
-	req.QOSClass = hookpb.QOSGuaranteed
+	req := request(hookmsg.Reconcile, "cpu_shares 2")
+	req.QOSClass = hookmsg.QOSGuaranteed
 	if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/crio-c1.scope"); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
@@ -34,21 +34,21 @@ import (
 func n(v int64) *int64 { return &v }
 
 // asked is what the kubelet asks for the container.
-func asked() *hookpb.Resources {
-	return &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)}
+func asked() *hookmsg.Resources {
+	return &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)}
 }
 
 // resized is what it asks for later: less, for which a pod has room that was
 // decided to be tighter than what was asked.
-func resized() *hookpb.Resources {
-	return &hookpb.Resources{CPUShares: n(600), CFSQuotaUS: n(40_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(3 << 27)}
+func resized() *hookmsg.Resources {
+	return &hookmsg.Resources{CPUShares: n(600), CFSQuotaUS: n(40_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(3 << 27)}
 }
 
 // annotations are the pod's, with a script for the container alone, or for the
 // pod as well: a pod that is decided to be tighter than what the kubelet asks for
 // its container has no room for it.
-func annotations(level hookpb.Level, script string) map[string]string {
-	if level == hookpb.LevelContainer {
+func annotations(level hookmsg.Level, script string) map[string]string {
+	if level == hookmsg.LevelContainer {
 		return map[string]string{"p/Container": script}
 	}
 	return map[string]string{"p": script}
@@ -70,10 +70,10 @@ type pods []standalone.Pod
 func (p pods) Pods(context.Context) ([]standalone.Pod, error) { return p, nil }
 
 func byStandalone(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (c created) {
-	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
 	c.container, c.pid = node.Create(c.pod, "c1", asked())
 	list := pods{{
-		Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: hookpb.QOSBurstable,
+		Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: hookmsg.QOSBurstable,
 		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asked()}},
 	}}
 	r, err := standalone.New(standalone.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout, Discovery: list})
@@ -127,24 +127,24 @@ func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.A
 	t.Cleanup(func() { conn.Close() })
 	client := pb.NewRuntimeHookServiceClient(conn)
 
-	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
 	meta := &pb.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "u1"}
 	if _, err := client.PreRunPodSandboxHook(t.Context(), &pb.PodSandboxHookRequest{PodMeta: meta, Annotations: annotations, CgroupParent: "/" + c.pod}); err != nil {
 		t.Fatal(err)
 	}
-	request := func(id string, r *hookpb.Resources) *pb.ContainerResourceHookRequest {
+	request := func(id string, r *hookmsg.Resources) *pb.ContainerResourceHookRequest {
 		return &pb.ContainerResourceHookRequest{
 			PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx", Id: id}, PodAnnotations: annotations, PodCgroupParent: "/" + c.pod,
 			ContainerResources: &pb.LinuxContainerResources{CpuShares: *r.CPUShares, CpuQuota: *r.CFSQuotaUS, CpuPeriod: *r.CFSPeriodUS, MemoryLimitInBytes: *r.MemoryLimitBytes},
 		}
 	}
 	// given is what the runtime is given instead of what was asked.
-	given := func(resp *pb.ContainerResourceHookResponse, err error) *hookpb.Resources {
+	given := func(resp *pb.ContainerResourceHookResponse, err error) *hookmsg.Resources {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := resp.ContainerResources
-		r := &hookpb.Resources{CPUShares: &got.CpuShares, CFSQuotaUS: &got.CpuQuota, CFSPeriodUS: &got.CpuPeriod, MemoryLimitBytes: &got.MemoryLimitInBytes, CPUSetCPUs: &got.CpusetCpus, CPUSetMems: &got.CpusetMems, Unified: got.Unified}
+		r := &hookmsg.Resources{CPUShares: &got.CpuShares, CFSQuotaUS: &got.CpuQuota, CFSPeriodUS: &got.CpuPeriod, MemoryLimitBytes: &got.MemoryLimitInBytes, CPUSetCPUs: &got.CpusetCpus, CPUSetMems: &got.CpusetMems, Unified: got.Unified}
 		if got.OomScoreAdj != 0 {
 			r.OOMScoreAdj = &got.OomScoreAdj
 		}
@@ -189,19 +189,19 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 		t.Fatal("the plugin does not connect")
 	}
 
-	c.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
 	sandbox := &api.PodSandbox{Id: "s1", Namespace: "shop", Name: "web", Uid: "u1", Annotations: annotations, Linux: &api.LinuxPodSandbox{CgroupParent: "/" + c.pod}}
 	if err := peer.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox}); err != nil {
 		t.Fatal(err)
 	}
-	linux := func(r *hookpb.Resources) *api.LinuxResources {
+	linux := func(r *hookmsg.Resources) *api.LinuxResources {
 		return &api.LinuxResources{
 			Cpu:    &api.LinuxCPU{Shares: api.UInt64(*r.CPUShares), Quota: api.Int64(*r.CFSQuotaUS), Period: api.UInt64(*r.CFSPeriodUS)},
 			Memory: &api.LinuxMemory{Limit: api.Int64(*r.MemoryLimitBytes)},
 		}
 	}
 	// given is what was asked with what the plugin has changed.
-	given := func(r *hookpb.Resources, changed *api.LinuxResources) *hookpb.Resources {
+	given := func(r *hookmsg.Resources, changed *api.LinuxResources) *hookmsg.Resources {
 		cpu := changed.GetCpu()
 		if v := cpu.GetShares(); v != nil {
 			r.CPUShares = n(int64(v.Value))
@@ -266,8 +266,8 @@ func TestParityOnCgroup2(t *testing.T) {
 // with their containers, and about QoS classes with all below.
 var cases = []struct {
 	name, script string
-	from         hookpb.Level // The widest that may decide so.
-	v2           bool         // Only on cgroup v2.
+	from         hookmsg.Level // The widest that may decide so.
+	v2           bool          // Only on cgroup v2.
 	// created says that nothing is asked for later: a runtime cannot write the
 	// shares of an idle cgroup, which the kernel refuses.
 	created bool
@@ -278,7 +278,7 @@ var cases = []struct {
 	{name: "cfs_period_us", script: "cfs_period_us 200000"},
 	{name: "quota and period", script: "cfs_quota_us 80000\ncfs_period_us 20000"},
 	{name: "cpu_burst_us", script: "cfs_quota_us 80000\ncpu_burst_us 1000"},
-	{name: "cpu_idle", script: "cpu_idle 1", from: hookpb.LevelPod, created: true},
+	{name: "cpu_idle", script: "cpu_idle 1", from: hookmsg.LevelPod, created: true},
 	{name: "cpuset_cpus", script: "cpuset_cpus 1"},
 	{name: "cpuset_mems", script: "cpuset_mems 0\ncpu_shares 78"},
 	{name: "memory_limit_bytes", script: "memory_limit_bytes 536870913"},
@@ -286,8 +286,8 @@ var cases = []struct {
 	{name: "memory_low_bytes", script: "memory_low_bytes 4096", v2: true},
 	{name: "memory_high_bytes", script: "memory_high_bytes 536870912", v2: true},
 	{name: "unified", script: `unified io.weight "default 50"`, v2: true},
-	{name: "oom_score_adj", script: "oom_score_adj 123", from: hookpb.LevelContainer},
-	{name: "from what the kubelet asks", script: "divide_quota 2", from: hookpb.LevelContainer},
+	{name: "oom_score_adj", script: "oom_score_adj 123", from: hookmsg.LevelContainer},
+	{name: "from what the kubelet asks", script: "divide_quota 2", from: hookmsg.LevelContainer},
 	{name: "much at once", script: "cpu_shares 2\ncfs_quota_us 50000\ncfs_period_us 50000\ncpu_burst_us 500\ncpuset_cpus 0\nmemory_limit_bytes 268435456"},
 }
 
@@ -303,7 +303,7 @@ func look(t *testing.T, node *runtimetest.Runtime, c created, want map[string]st
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		files = map[string]string{}
 		for prefix, cgroup := range map[string]string{
-			"kubepods ": node.Layout.QOS(hookpb.QOSGuaranteed), "class ": node.Layout.QOS(hookpb.QOSBurstable), "pod ": c.pod, "container ": c.container,
+			"kubepods ": node.Layout.QOS(hookmsg.QOSGuaranteed), "class ": node.Layout.QOS(hookmsg.QOSBurstable), "pod ": c.pod, "container ": c.container,
 		} {
 			for name, text := range node.Files(cgroup) {
 				files[prefix+name] = text
@@ -332,8 +332,8 @@ func TestParity(t *testing.T) {
 	agent := runtimetest.NewAgent(t, "../testdata/scripted", func(p *hooks.PluginConfig) { p.Module.Guest = config })
 	v2 := runtimetest.NewRuntime(t).Tree.V2
 	for _, c := range cases {
-		for level, what := range map[hookpb.Level]string{
-			hookpb.LevelContainer: " of a container", hookpb.LevelPod: " of a pod and its container", hookpb.LevelQOS: " of a class, a pod and its container",
+		for level, what := range map[hookmsg.Level]string{
+			hookmsg.LevelContainer: " of a container", hookmsg.LevelPod: " of a pod and its container", hookmsg.LevelQOS: " of a class, a pod and its container",
 		} {
 			if level < c.from {
 				continue
@@ -347,7 +347,7 @@ func TestParity(t *testing.T) {
 				take := func(w way, script string, want [2]map[string]string) (got [2]map[string]string) {
 					agent.Restart(t)
 					node := runtimetest.NewRuntime(t)
-					if level == hookpb.LevelQOS {
+					if level == hookmsg.LevelQOS {
 						dir := "undecided"
 						if script != "" {
 							dir = classDir(c.name)
@@ -355,12 +355,12 @@ func TestParity(t *testing.T) {
 						node.Layout.Root += "/" + dir
 					}
 					created := w(t, node, agent, annotations(level, script))
-					got[0] = look(t, node, created, want[0], level == hookpb.LevelQOS)
+					got[0] = look(t, node, created, want[0], level == hookmsg.LevelQOS)
 					if c.created {
 						return got
 					}
 					created.resize()
-					got[1] = look(t, node, created, want[1], level == hookpb.LevelQOS)
+					got[1] = look(t, node, created, want[1], level == hookmsg.LevelQOS)
 					return got
 				}
 				want := take(byStandalone, c.script, [2]map[string]string{})

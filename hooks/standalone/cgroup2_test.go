@@ -6,7 +6,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // The reconciler on cgroup v2, but for what floods the kernel's queue or compiles

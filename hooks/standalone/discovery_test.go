@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
 
@@ -52,17 +52,17 @@ func n(v int64) *int64 { return &v }
 var wantPods = []standalone.Pod{
 	{
 		Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a": "b"},
-		QOSClass: hookpb.QOSBurstable, Resources: &hookpb.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
+		QOSClass: hookmsg.QOSBurstable, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
 		Containers: []standalone.Container{
-			{Name: "sidecar", ID: "i2", Resources: &hookpb.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
-			{Name: "nginx", ID: "c1", Envs: []hookpb.Env{{Name: "A", Value: "1"}}, Resources: &hookpb.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+			{Name: "sidecar", ID: "i2", Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
 		},
 	},
 	{
 		Namespace: "kube-system", Name: "static", UID: "0123abcd", Annotations: map[string]string{"kubernetes.io/config.hash": "0123abcd", "kubernetes.io/config.source": "file"},
-		QOSClass: hookpb.QOSGuaranteed, Resources: &hookpb.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
+		QOSClass: hookmsg.QOSGuaranteed, Resources: &hookmsg.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
 	},
-	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookpb.QOSBestEffort, Resources: &hookpb.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookmsg.QOSBestEffort, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 }
 
 func write(t testing.TB, text string) (path string) {

@@ -1,3 +1,3 @@
 package standalone_test
 
-import _ "github.com/kubewasm/kubewasm/internal/guarded"
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Discovery lists what runs on the node.
@@ -32,12 +32,12 @@ type Pod struct {
 	// the kubelet names the cgroup by.
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	QOSClass             hookpb.QOSClass
+	QOSClass             hookmsg.QOSClass
 	// Cgroup is the pod's, empty for where the layout has it by the class and the
 	// UID. A reconciler checks it against the UID, and derives the class from it.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
-	Resources  *hookpb.Resources
+	Resources  *hookmsg.Resources
 	Containers []Container
 }
 
@@ -48,29 +48,29 @@ type Container struct {
 	// Annotations are those that the runtime keeps, Envs the environment. A Discovery
 	// that does not know all of either is a [Partial] one.
 	Annotations map[string]string
-	Envs        []hookpb.Env
+	Envs        []hookmsg.Env
 	// Cgroup is the container's, empty for where the layout has it. A reconciler
 	// checks that it lies in the pod's.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
-	Resources *hookpb.Resources
+	Resources *hookmsg.Resources
 	// Inferred says that Resources are derived from what the runtime holds, so what an
 	// event has told of them counts more.
 	Inferred bool
 }
 
-func (p *Pod) meta() hookpb.PodMeta {
-	return hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+func (p *Pod) meta() hookmsg.PodMeta {
+	return hookmsg.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }
 
-func (c *Container) meta() hookpb.ContainerMeta {
-	return hookpb.ContainerMeta{Name: c.Name, ID: c.ID}
+func (c *Container) meta() hookmsg.ContainerMeta {
+	return hookmsg.ContainerMeta{Name: c.Name, ID: c.ID}
 }
 
 // request returns the request about a pod.
-func (p *Pod) request(cgroup string) *hookpb.Request {
-	return &hookpb.Request{
-		Stage: hookpb.Reconcile, Level: hookpb.LevelPod, QOSClass: p.QOSClass,
+func (p *Pod) request(cgroup string) *hookmsg.Request {
+	return &hookmsg.Request{
+		Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, QOSClass: p.QOSClass,
 		Pod:       p.meta(),
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
 		CgroupParent: cgroup, Resources: p.Resources,
@@ -78,9 +78,9 @@ func (p *Pod) request(cgroup string) *hookpb.Request {
 }
 
 // containerRequest returns the request about a container of the pod.
-func (p *Pod) containerRequest(cgroup string, c *Container) *hookpb.Request {
+func (p *Pod) containerRequest(cgroup string, c *Container) *hookmsg.Request {
 	req := p.request(cgroup)
-	req.Level = hookpb.LevelContainer
+	req.Level = hookmsg.LevelContainer
 	req.Container = c.meta()
 	req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
 	return req
@@ -125,7 +125,7 @@ func PodOf(pod *corev1.Pod) Pod {
 			container := Container{Name: c.Name, ID: id, Resources: containerResources(pod, c)}
 			for _, env := range c.Env {
 				if env.ValueFrom == nil {
-					container.Envs = append(container.Envs, hookpb.Env{Name: env.Name, Value: env.Value})
+					container.Envs = append(container.Envs, hookmsg.Env{Name: env.Name, Value: env.Value})
 				}
 			}
 			p.Containers = append(p.Containers, container)
@@ -141,14 +141,14 @@ func finished(pod *corev1.Pod) bool {
 
 // qosClass is the class in the status or, before there is one, what the kubelet
 // will make of the spec.
-func qosClass(pod *corev1.Pod) hookpb.QOSClass {
+func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
-		return hookpb.QOSGuaranteed
+		return hookmsg.QOSGuaranteed
 	case corev1.PodQOSBurstable:
-		return hookpb.QOSBurstable
+		return hookmsg.QOSBurstable
 	case corev1.PodQOSBestEffort:
-		return hookpb.QOSBestEffort
+		return hookmsg.QOSBestEffort
 	}
 	some, guaranteed := false, true
 	lists := [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
@@ -167,11 +167,11 @@ func qosClass(pod *corev1.Pod) hookpb.QOSClass {
 	}
 	switch {
 	case !some:
-		return hookpb.QOSBestEffort
+		return hookmsg.QOSBestEffort
 	case guaranteed:
-		return hookpb.QOSGuaranteed
+		return hookmsg.QOSGuaranteed
 	}
-	return hookpb.QOSBurstable
+	return hookmsg.QOSBurstable
 }
 
 // The kubelet's numbers: k8s.io/kubernetes/pkg/kubelet/cm/helpers_linux.go.
@@ -200,7 +200,7 @@ func unsettled(pod *corev1.Pod) bool {
 
 // containerResources returns what the kubelet asks for a container: it has the limits
 // of the pod where it has none of its own.
-func containerResources(pod *corev1.Pod, c *corev1.Container) *hookpb.Resources {
+func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources {
 	if unsettled(pod) {
 		return nil
 	}
@@ -218,7 +218,7 @@ func containerResources(pod *corev1.Pod, c *corev1.Container) *hookpb.Resources 
 	if request, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
 		cpuRequest = request.MilliValue()
 	}
-	r := &hookpb.Resources{CPUShares: shares(cpuRequest), CFSQuotaUS: quota(cpuLimit), CFSPeriodUS: new(int64(period))}
+	r := &hookmsg.Resources{CPUShares: shares(cpuRequest), CFSQuotaUS: quota(cpuLimit), CFSPeriodUS: new(int64(period))}
 	if memory := limit(corev1.ResourceMemory).Value(); memory > 0 {
 		r.MemoryLimitBytes = &memory
 	}
@@ -228,7 +228,7 @@ func containerResources(pod *corev1.Pod, c *corev1.Container) *hookpb.Resources 
 // podResources returns what the kubelet asks for the cgroup of a pod: the sums of its
 // containers or what the pod has of its own, with its overhead. What one of the
 // containers has no limit of and the pod none of its own, the pod has none of.
-func podResources(pod *corev1.Pod) *hookpb.Resources {
+func podResources(pod *corev1.Pod) *hookmsg.Resources {
 	if unsettled(pod) {
 		return nil
 	}
@@ -260,7 +260,7 @@ func podResources(pod *corev1.Pod) *hookpb.Resources {
 		}
 		return true
 	}
-	r := &hookpb.Resources{
+	r := &hookmsg.Resources{
 		CPUShares:   shares(requests.Cpu().MilliValue()),
 		CFSPeriodUS: new(int64(period)),
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -173,7 +173,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
-	ask := func(req *hookpb.Request, cgroup string) {
+	ask := func(req *hookmsg.Request, cgroup string) {
 		o.cgroups = append(o.cgroups, cgroup)
 		if ctx.Err() != nil {
 			return
@@ -183,14 +183,14 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			errs = append(errs, err) // What was decided before stays.
 			return
 		}
-		if req.Level == hookpb.LevelPod {
+		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Asked, d.Resources) })
 		}
 		r.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: d.Resources})
 	}
-	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookpb.Request{Stage: hookpb.Reconcile, Level: hookpb.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -396,7 +396,7 @@ func (l *loop) open() {
 
 // watchAbove watches the cgroups that are there before any pod is.
 func (l *loop) watchAbove() {
-	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		l.add(l.cfg.Layout.QOS(class))
 	}
 }
@@ -432,7 +432,7 @@ func (l *loop) meet(cgroup string) {
 // decided on, and would cost watches and rounds of discovery as fast as it makes them.
 func (l *loop) ours(cgroup string) bool {
 	parent := path.Dir(cgroup)
-	for _, class := range []hookpb.QOSClass{hookpb.QOSGuaranteed, hookpb.QOSBurstable, hookpb.QOSBestEffort} {
+	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		if c := l.cfg.Layout.QOS(class); parent == c || path.Dir(parent) == c {
 			return true
 		}

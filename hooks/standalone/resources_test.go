@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
@@ -15,8 +15,8 @@ import (
 // What the kubelet writes to the cgroup of a pod and asks for its containers, by
 // ResourceConfigForPod and generateLinuxContainerResources of k8s.io/kubernetes v1.37.1.
 func TestResourcesOfAPod(t *testing.T) {
-	resources := func(shares int64, quota, memory *int64) *hookpb.Resources {
-		return &hookpb.Resources{CPUShares: &shares, CFSQuotaUS: quota, CFSPeriodUS: n(100_000), MemoryLimitBytes: memory}
+	resources := func(shares int64, quota, memory *int64) *hookmsg.Resources {
+		return &hookmsg.Resources{CPUShares: &shares, CFSQuotaUS: quota, CFSPeriodUS: n(100_000), MemoryLimitBytes: memory}
 	}
 	const status = `
 status:
@@ -26,49 +26,49 @@ status:
 `
 	for _, c := range []struct {
 		name, spec, status string
-		pod                *hookpb.Resources
-		containers         map[string]*hookpb.Resources
+		pod                *hookmsg.Resources
+		containers         map[string]*hookmsg.Resources
 	}{
 		{
 			name: "two containers", spec: `containers: [{name: a, resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 1Mi}}}, {name: b, resources: {limits: {cpu: "1", memory: 2Mi}}}]`,
 			pod:        resources(1280, n(150_000), n(3<<20)),
-			containers: map[string]*hookpb.Resources{"a": resources(256, n(50_000), n(1<<20)), "b": resources(1024, n(100_000), n(2<<20))},
+			containers: map[string]*hookmsg.Resources{"a": resources(256, n(50_000), n(1<<20)), "b": resources(1024, n(100_000), n(2<<20))},
 		},
 		{
 			name: "one of them without limits", spec: `containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}, {name: b}]`,
 			pod:        resources(512, nil, nil),
-			containers: map[string]*hookpb.Resources{"a": resources(512, n(50_000), n(1<<20)), "b": resources(2, nil, nil)},
+			containers: map[string]*hookmsg.Resources{"a": resources(512, n(50_000), n(1<<20)), "b": resources(2, nil, nil)},
 		},
 		{
 			name: "limits of the pod's own", spec: `
 resources: {requests: {cpu: 500m}, limits: {cpu: "2", memory: 4Mi}}
 containers: [{name: a, resources: {requests: {cpu: 250m}, limits: {cpu: 500m}}}, {name: b}]`,
 			pod:        resources(512, n(200_000), n(4<<20)),
-			containers: map[string]*hookpb.Resources{"a": resources(256, n(50_000), n(4<<20)), "b": resources(2048, n(200_000), n(4<<20))},
+			containers: map[string]*hookmsg.Resources{"a": resources(256, n(50_000), n(4<<20)), "b": resources(2048, n(200_000), n(4<<20))},
 		},
 		{
 			name: "an overhead", spec: `
 overhead: {cpu: 250m, memory: 1Mi}
 containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 			pod:        resources(768, n(75_000), n(2<<20)),
-			containers: map[string]*hookpb.Resources{"a": resources(512, n(50_000), n(1<<20))},
+			containers: map[string]*hookmsg.Resources{"a": resources(512, n(50_000), n(1<<20))},
 		},
 		{
 			name: "a sidecar and an init container that takes more", spec: `
 initContainers: [{name: init, resources: {limits: {cpu: 100m, memory: 8Mi}}}, {name: sidecar, restartPolicy: Always, resources: {limits: {cpu: 250m, memory: 1Mi}}}]
 containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 			pod:        resources(768, n(75_000), n(8<<20)),
-			containers: map[string]*hookpb.Resources{"sidecar": resources(256, n(25_000), n(1<<20)), "a": resources(512, n(50_000), n(1<<20))},
+			containers: map[string]*hookmsg.Resources{"sidecar": resources(256, n(25_000), n(1<<20)), "a": resources(512, n(50_000), n(1<<20))},
 		},
 		{
 			name: "a resize that is deferred", spec: `containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 			status:     "  conditions: [{type: PodResizePending, status: \"True\", reason: Deferred}]\n",
-			containers: map[string]*hookpb.Resources{"a": nil},
+			containers: map[string]*hookmsg.Resources{"a": nil},
 		},
 		{
 			name: "a resize that is done", spec: `containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 			status: "  conditions: [{type: PodResizeInProgress, status: \"True\"}]\n",
-			pod:    resources(512, n(50_000), n(1<<20)), containers: map[string]*hookpb.Resources{"a": resources(512, n(50_000), n(1<<20))},
+			pod:    resources(512, n(50_000), n(1<<20)), containers: map[string]*hookmsg.Resources{"a": resources(512, n(50_000), n(1<<20))},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,7 +77,7 @@ containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 			if err != nil || len(pods) != 1 {
 				t.Fatalf("%v: %s", err, text)
 			}
-			got := map[string]*hookpb.Resources{}
+			got := map[string]*hookmsg.Resources{}
 			for _, container := range pods[0].Containers {
 				got[container.Name] = container.Resources
 			}
@@ -91,7 +91,7 @@ containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 	}
 	// The kubelet counts the pod's own resources for the class, too.
 	pods, err := standalone.File(write(t, `{kind: Pod, metadata: {uid: u}, spec: {resources: {limits: {cpu: "1", memory: 1Mi}}, containers: [{name: a}]}}`)).Pods(t.Context())
-	if err != nil || len(pods) != 1 || pods[0].QOSClass != hookpb.QOSGuaranteed {
+	if err != nil || len(pods) != 1 || pods[0].QOSClass != hookmsg.QOSGuaranteed {
 		t.Errorf("got %v, error %v", pods, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
@@ -142,7 +142,7 @@ func (n *node) list(pods ...corev1.Pod) {
 // make makes the cgroups of a pod and its container, and returns them.
 func (n *node) make(name string) (pod, container string) {
 	n.Helper()
-	rel := strings.TrimPrefix(n.layout.Pod(hookpb.QOSBurstable, name), n.tree.Root+"/")
+	rel := strings.TrimPrefix(n.layout.Pod(hookmsg.QOSBurstable, name), n.tree.Root+"/")
 	return n.tree.Make(rel), n.tree.Make(rel + "/" + name + "c")
 }
 
@@ -262,10 +262,10 @@ func TestReconcilerFindsWhatComesLater(t *testing.T) {
 func TestReconcilerDecidesOnQOSClasses(t *testing.T) {
 	n := newNode(t, hooks.PluginConfig{
 		Module: host.Config{Name: "p", Source: source(t, scripted), Guest: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
-		Levels: []hookpb.Level{hookpb.LevelQOS},
+		Levels: []hookmsg.Level{hookmsg.LevelQOS},
 	})
 	n.run(nil)
-	besteffort := n.layout.QOS(hookpb.QOSBestEffort)
+	besteffort := n.layout.QOS(hookmsg.QOSBestEffort)
 	n.within(soon, besteffort, 3)
 	file, _ := n.shares(0)
 	n.tree.Write(besteffort, file, "77")
@@ -423,7 +423,7 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
 	podCgroup, _ := n.make("a")
 	// Another mode has decided, and did not come to write it.
-	n.state.Put(hooks.Desired{Cgroup: podCgroup, PodUID: "a", Resources: &hookpb.Resources{CPUShares: new(int64(300))}})
+	n.state.Put(hooks.Desired{Cgroup: podCgroup, PodUID: "a", Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
 }
 
@@ -528,8 +528,8 @@ func TestReconcilerForgetsPods(t *testing.T) {
 		if _, err := r.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d, err := n.engine.Decide(t.Context(), &hookpb.Request{
-			Stage: hookpb.Reconcile, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{UID: "a"}, Container: hookpb.ContainerMeta{Name: "web"},
+		d, err := n.engine.Decide(t.Context(), &hookmsg.Request{
+			Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{UID: "a"}, Container: hookmsg.ContainerMeta{Name: "web"},
 			PodAnnotations: map[string]string{"p": "error x"},
 		})
 		if err != nil {
@@ -660,10 +660,10 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 	victim, victimContainer := n.make("victim")
 	_, honest := n.make("honest")
 	system, service := n.tree.Make("system.slice"), n.tree.Make("system.slice/kubelet.service")
-	burstable := n.layout.QOS(hookpb.QOSBurstable)
+	burstable := n.layout.QOS(hookmsg.QOSBurstable)
 	file, _ := n.shares(2)
 	before := map[string]string{}
-	for _, cgroup := range []string{victim, victimContainer, system, service, burstable, n.layout.QOS(hookpb.QOSGuaranteed)} {
+	for _, cgroup := range []string{victim, victimContainer, system, service, burstable, n.layout.QOS(hookmsg.QOSGuaranteed)} {
 		before[cgroup] = n.tree.Read(cgroup, file)
 	}
 
@@ -685,7 +685,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 		p.Containers = []standalone.Container{{Name: "web", ID: "liarc", Cgroup: container}}
 		return []standalone.Pod{p}
 	}
-	own := n.layout.Pod(hookpb.QOSBurstable, "liar")
+	own := n.layout.Pod(hookmsg.QOSBurstable, "liar")
 	for _, c := range []struct {
 		name   string
 		listed []corev1.Pod
@@ -750,7 +750,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 			}
 			n.within(0, honest, 300)
 			// What is gone is forgotten all the same.
-			n.tree.Remove(n.layout.Pod(hookpb.QOSBurstable, "gone"))
+			n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, "gone"))
 			n.list(append(c.listed, pod("honest", "cpu_shares 300"))...)
 			r.Sync(t.Context())
 			if d, ok := n.state.Get(gone); ok {

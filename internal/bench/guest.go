@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // benchGuest measures what guests need for one label and the taints of a real
@@ -23,11 +23,11 @@ import (
 // specification alone, and with a decoder that reads the whole Node.
 func benchGuest(b *bench) error {
 	n, p := node(1, 41), pod()
-	nodeBytes, err := codec.Node(n)
+	nodeBytes, err := objects.Node(n)
 	if err != nil {
 		return err
 	}
-	podBytes, err := codec.Pod(p)
+	podBytes, err := objects.Pod(p)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func benchGuest(b *bench) error {
 			}
 		}
 	}
-	projection, err := codec.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
+	projection, err := objects.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // TestFilterGuestsAgree holds that what is measured is right: the guests let the
@@ -34,7 +34,7 @@ func TestFilterGuestsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(b.ctx)
-	projection, err := codec.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
+	projection, err := objects.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +43,10 @@ func TestFilterGuestsAgree(t *testing.T) {
 			if module == nil {
 				t.Skip("there is no clang")
 			}
-			var objects [2][]byte
+			var sent [2][]byte
 			plugin, err := rt.Load(t.Context(), host.Config{
 				Name: "filter", Source: module, Kind: abi.KindScheduler,
-				Imports: schedulerImports(func(ref abi.Ref) []byte { return objects[ref.Slot()] }),
+				Imports: schedulerImports(func(ref abi.Ref) []byte { return sent[ref.Slot()] }),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -60,14 +60,14 @@ func TestFilterGuestsAgree(t *testing.T) {
 			passed := 0
 			for i := range 2000 {
 				p, n := randomPod(r), randomNode(r)
-				encode := codec.Node
+				encode := objects.Node
 				if i%2 == 1 {
 					encode = projection.Node
 				}
-				if objects[0], err = codec.Pod(p); err != nil {
+				if sent[0], err = objects.Pod(p); err != nil {
 					t.Fatal(err)
 				}
-				if objects[1], err = encode(n); err != nil {
+				if sent[1], err = encode(n); err != nil {
 					t.Fatal(err)
 				}
 				version := uint32(i + 1)

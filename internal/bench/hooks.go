@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
@@ -42,17 +42,17 @@ func benchHooks(b *bench) error {
 }
 
 // hookRequest is a request as a node sends it.
-func hookRequest() *hookpb.Request {
+func hookRequest() *hookmsg.Request {
 	p := pod()
-	request := &hookpb.Request{
-		Stage: hookpb.PreStartContainer, Level: hookpb.LevelContainer, QOSClass: hookpb.QOSBurstable,
-		Pod:       hookpb.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
-		Container: hookpb.ContainerMeta{Name: "web", ID: strings.Repeat("4b1f", 16)},
+	request := &hookmsg.Request{
+		Stage: hookmsg.PreStartContainer, Level: hookmsg.LevelContainer, QOSClass: hookmsg.QOSBurstable,
+		Pod:       hookmsg.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
+		Container: hookmsg.ContainerMeta{Name: "web", ID: strings.Repeat("4b1f", 16)},
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
 		CgroupParent: "kubepods/burstable/pod" + string(p.UID),
 	}
 	for i := range 24 {
-		request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{
+		request.ContainerEnvs = append(request.ContainerEnvs, hookmsg.Env{
 			Name: fmt.Sprintf("SHOP_FEATURE_%d_SETTING", i), Value: "a value of the usual length " + strconv.Itoa(i),
 		})
 	}
@@ -71,7 +71,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		return err
 	}
 	request := hookRequest()
-	size := float64(len(hookpb.AppendRequest(nil, request))) / 1e3
+	size := float64(len(hookmsg.AppendRequest(nil, request))) / 1e3
 	// others asks for another amount each time, of more than an instance knows the
 	// decisions of.
 	others, amounts := hookRequest(), make([]string, 1<<13)
@@ -79,7 +79,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		amounts[i] = strconv.Itoa(1000+i) + "m"
 	}
 	var failed error
-	check := func(d *hookpb.Decision, err error, milli int64) {
+	check := func(d *hookmsg.Decision, err error, milli int64) {
 		if want := milli * 1024 / 1000; err == nil && (d == nil || d.Resources == nil || *d.Resources.CPUShares != want) {
 			err = fmt.Errorf("unexpected decision %+v, want %d shares", d, want)
 		}
@@ -87,7 +87,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 			failed = err
 		}
 	}
-	type decide func(*hookpb.Request) (*hookpb.Decision, error)
+	type decide func(*hookmsg.Request) (*hookmsg.Decision, error)
 	same := func(by decide) func(int) {
 		return func(n int) {
 			for range n {
@@ -124,7 +124,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 			if projection != nil {
 				what += ", projected"
 			}
-			byGuest := func(r *hookpb.Request) (*hookpb.Decision, error) { return engine.Decide(b.ctx, r) }
+			byGuest := func(r *hookmsg.Request) (*hookmsg.Decision, error) { return engine.Decide(b.ctx, r) }
 			b.compareAll(
 				comparison{what, target{time: g.limit}, same(byGuest), "native function", same(nativeDecide)},
 				comparison{what + ", each another", target{time: g.limit}, other(byGuest), "native function", other(nativeDecide)},
@@ -202,10 +202,10 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 	const pods = 200
 	root := "kubewasm-bench-" + strconv.Itoa(os.Getpid())
 	layout := hooks.Layout{Root: root}
-	above := []string{layout.QOS(hookpb.QOSGuaranteed), layout.QOS(hookpb.QOSBurstable)}
+	above := []string{layout.QOS(hookmsg.QOSGuaranteed), layout.QOS(hookmsg.QOSBurstable)}
 	var cgroups []string
 	for i := range pods {
-		pod := layout.Pod(hookpb.QOSBurstable, strconv.Itoa(i))
+		pod := layout.Pod(hookmsg.QOSBurstable, strconv.Itoa(i))
 		cgroups = append(cgroups, pod, layout.Container(pod, "c"))
 	}
 	remove, err := cgroupTree(root, append(above, cgroups...))
@@ -224,7 +224,7 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 	defer enforcer.Close()
 	// Five files of each cgroup, on v1; cgroup v2 has quota and period in one.
 	for _, cgroup := range cgroups {
-		state.Put(hooks.Desired{Cgroup: cgroup, Resources: &hookpb.Resources{
+		state.Put(hooks.Desired{Cgroup: cgroup, Resources: &hookmsg.Resources{
 			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(50_000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0"), MemoryLimitBytes: new(int64(1 << 30)),
 		}})
 	}
@@ -324,7 +324,7 @@ func listedPods(n int) (pods listed) {
 	p := pod()
 	for i := range n {
 		pods = append(pods, standalone.Pod{
-			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookpb.QOSBurstable,
+			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookmsg.QOSBurstable,
 			Containers: []standalone.Container{{Name: "web", ID: "c"}},
 		})
 	}
@@ -374,7 +374,7 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	if applier.Version() == hooks.V2 {
 		name, repaired = "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(1536), 10)
 	}
-	dir := filepath.Join(applier.Hierarchies()[0], hooks.Layout{Root: root}.Pod(hookpb.QOSBurstable, "0"))
+	dir := filepath.Join(applier.Hierarchies()[0], hooks.Layout{Root: root}.Pod(hookmsg.QOSBurstable, "0"))
 	ours, theirs := filepath.Join(dir, "c", name), filepath.Join(dir, name)
 
 	inotify, err := fsnotify.NewWatcher()
@@ -528,7 +528,7 @@ func agentPeak(ctx context.Context, dir string, pods int) (bytes float64, err er
 }
 
 // nativeDecide does what the guest does.
-func nativeDecide(r *hookpb.Request) (*hookpb.Decision, error) {
+func nativeDecide(r *hookmsg.Request) (*hookmsg.Decision, error) {
 	cpu, ok := r.PodAnnotations["kubewasm.dev/cpu"]
 	if !ok {
 		return nil, nil
@@ -542,5 +542,5 @@ func nativeDecide(r *hookpb.Request) (*hookpb.Decision, error) {
 		milli *= 1000
 	}
 	shares, quota, period := milli*1024/1000, milli*100, int64(100_000)
-	return &hookpb.Decision{Resources: &hookpb.Resources{CPUShares: &shares, CFSQuotaUS: &quota, CFSPeriodUS: &period}}, nil
+	return &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: &shares, CFSQuotaUS: &quota, CFSPeriodUS: &period}}, nil
 }

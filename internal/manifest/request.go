@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // Admission returns the request that the API server sends to a webhook when the
@@ -31,27 +31,27 @@ func (o *Object) Admission() *admissionv1.AdmissionRequest {
 
 // HookRequests returns what a node agent asks when a Pod starts: about the Pod,
 // then about each of its containers.
-func HookRequests(pod *corev1.Pod) []*hookpb.Request {
+func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	qos := qosClass(pod)
 	parent := "kubepods/pod" + string(pod.UID)
-	if qos != hookpb.QOSGuaranteed {
+	if qos != hookmsg.QOSGuaranteed {
 		parent = "kubepods/" + strings.ToLower(qos.String()) + "/pod" + string(pod.UID)
 	}
-	base := hookpb.Request{
-		Stage: hookpb.PreRunPodSandbox, Level: hookpb.LevelPod,
-		Pod:       hookpb.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
+	base := hookmsg.Request{
+		Stage: hookmsg.PreRunPodSandbox, Level: hookmsg.LevelPod,
+		Pod:       hookmsg.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 		QOSClass: qos, CgroupParent: parent,
 	}
-	requests := []*hookpb.Request{&base}
+	requests := []*hookmsg.Request{&base}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		request := base
-		request.Stage, request.Level = hookpb.PreCreateContainer, hookpb.LevelContainer
-		request.Container = hookpb.ContainerMeta{Name: c.Name}
+		request.Stage, request.Level = hookmsg.PreCreateContainer, hookmsg.LevelContainer
+		request.Container = hookmsg.ContainerMeta{Name: c.Name}
 		request.Resources = resourcesOf(c)
 		for _, env := range c.Env {
-			request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{Name: env.Name, Value: env.Value})
+			request.ContainerEnvs = append(request.ContainerEnvs, hookmsg.Env{Name: env.Name, Value: env.Value})
 		}
 		requests = append(requests, &request)
 	}
@@ -59,7 +59,7 @@ func HookRequests(pod *corev1.Pod) []*hookpb.Request {
 }
 
 // resourcesOf returns what the kubelet asks the runtime for.
-func resourcesOf(c *corev1.Container) *hookpb.Resources {
+func resourcesOf(c *corev1.Container) *hookmsg.Resources {
 	request, ok := c.Resources.Requests[corev1.ResourceCPU]
 	if !ok {
 		request = *c.Resources.Limits.Cpu() // The API server's default.
@@ -72,11 +72,11 @@ func resourcesOf(c *corev1.Container) *hookpb.Resources {
 	if limit := c.Resources.Limits.Memory(); !limit.IsZero() {
 		memory = limit.Value()
 	}
-	return &hookpb.Resources{CPUShares: &shares, CFSPeriodUS: &period, CFSQuotaUS: &quota, MemoryLimitBytes: &memory}
+	return &hookmsg.Resources{CPUShares: &shares, CFSPeriodUS: &period, CFSQuotaUS: &quota, MemoryLimitBytes: &memory}
 }
 
 // qosClass is the class that the kubelet would put the Pod into.
-func qosClass(pod *corev1.Pod) hookpb.QOSClass {
+func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	some, guaranteed := false, true
 	for _, c := range pod.Spec.Containers {
 		some = some || len(c.Resources.Requests) != 0 || len(c.Resources.Limits) != 0
@@ -88,9 +88,9 @@ func qosClass(pod *corev1.Pod) hookpb.QOSClass {
 	}
 	switch {
 	case !some:
-		return hookpb.QOSBestEffort
+		return hookmsg.QOSBestEffort
 	case guaranteed:
-		return hookpb.QOSGuaranteed
+		return hookmsg.QOSGuaranteed
 	}
-	return hookpb.QOSBurstable
+	return hookmsg.QOSBurstable
 }

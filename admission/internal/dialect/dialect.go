@@ -8,7 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -58,7 +58,7 @@ type Verdict struct {
 	// Message is why the request is denied.
 	Message string
 	// Result is nil if the guest has nothing more to say.
-	Result *admissionpb.Result
+	Result *admissionmsg.Result
 	// Patch is what to change about the object as a JSON Patch, Object the object
 	// as it should be; at most one of them is there.
 	Patch, Object []byte
@@ -90,7 +90,7 @@ type Call struct {
 	Object, OldObject []byte
 	Fetched           bool
 
-	Result        *admissionpb.Result
+	Result        *admissionmsg.Result
 	Patch, Mutant []byte
 	// Input and Output are what guests read and write in dialects that have one
 	// buffer for each.

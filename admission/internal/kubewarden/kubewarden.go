@@ -20,7 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -293,7 +293,7 @@ func parse(inst *host.Instance, answer []byte) (dialect.Verdict, error) {
 	}
 	v := dialect.Verdict{Allowed: r.Accepted.Value}
 	if len(r.Warnings) != 0 || len(r.AuditAnnotations) != 0 {
-		v.Result = &admissionpb.Result{Warnings: dialect.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
+		v.Result = &admissionmsg.Result{Warnings: dialect.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
 	}
 	if !v.Allowed {
 		if r.Message != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
@@ -488,7 +488,7 @@ func response(req *dialect.Request, review json.Value) (dialect.Verdict, error) 
 		return dialect.Verdict{}, fmt.Errorf("the policy's patch has the patchType %.100q, want %q", r.Response.PatchType, patchType)
 	}
 	v := dialect.Verdict{Allowed: r.Response.Allowed.Value}
-	result := &admissionpb.Result{Warnings: dialect.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
+	result := &admissionmsg.Result{Warnings: dialect.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
 	if !v.Allowed {
 		v.Message, v.Code, result.Reason = string(r.Response.Status.Message), uint32(r.Response.Status.Code), string(r.Response.Status.Reason)
 	} else if r.Response.Patch != "" {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
-	"github.com/kubewasm/kubewasm/codec/admissionpb"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -195,7 +195,7 @@ func parse(raw []byte) (dialect.Verdict, error) {
 		return dialect.Verdict{}, errors.New("allowed is missing")
 	}
 	v := dialect.Verdict{Allowed: out.Allowed.Value}
-	result := &admissionpb.Result{Warnings: dialect.Texts(out.Warnings.Value), AuditAnnotations: out.AuditAnnotations.Value}
+	result := &admissionmsg.Result{Warnings: dialect.Texts(out.Warnings.Value), AuditAnnotations: out.AuditAnnotations.Value}
 	for _, e := range out.Errors.Value {
 		if !v.Allowed {
 			result.FieldErrors = append(result.FieldErrors, e.fieldError())
@@ -225,8 +225,8 @@ func (e *outputError) errorType() string {
 	return string(*e.ErrorType)
 }
 
-func (e *outputError) fieldError() admissionpb.FieldError {
-	f := admissionpb.FieldError{Field: string(e.Field.Value), Type: e.errorType(), Message: string(e.Message.Value)}
+func (e *outputError) fieldError() admissionmsg.FieldError {
+	f := admissionmsg.FieldError{Field: string(e.Field.Value), Type: e.errorType(), Message: string(e.Message.Value)}
 	if known, ok := errorTypes[f.Type]; ok {
 		f.Type = known
 	}

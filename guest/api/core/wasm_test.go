@@ -5,7 +5,7 @@ package core_test
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/wasmtest"
+	"github.com/kubewasm/kubewasm/internal/testkit/wasmtest"
 )
 
 // TestInWebAssembly runs the tests about tolerations with the functions in assembly.

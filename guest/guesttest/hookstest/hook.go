@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	adapter "github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/internal/manifest"
@@ -65,7 +65,7 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
 		Plugins: []adapter.PluginConfig{{Module: h.module.Config(data)}},
 		// A test is no node: it takes what a decision needs from Decision.
-		Audit: func(context.Context, *hookpb.Request, string, *adapter.GrantError) {},
+		Audit: func(context.Context, *hookmsg.Request, string, *adapter.GrantError) {},
 	})
 	if err != nil {
 		return nil, harness.Refusal(t, err)
@@ -74,12 +74,12 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	return &Plugin{nil, h.module, engine}, nil
 }
 
-// Decision is what a hook decides, in the form of codec/hookpb: nil is untouched.
+// Decision is what a hook decides, in the form of codec/hookmsg: nil is untouched.
 //
 // What a plugin decides beyond the resources of a cgroup is refused on a node unless
 // its operator grants it. The harness grants everything: the Check method of Grants
 // in package hooks of the host tells whether some grants are enough for a decision.
-type Decision = hookpb.Decision
+type Decision = hookmsg.Decision
 
 // Decide asks about one container of the Pod in manifest, YAML or JSON, before it
 // is created; or, if container is empty, about the Pod before its sandbox is. The
@@ -100,17 +100,17 @@ func (h *Plugin) Decide(t testing.TB, pod, container string) (*Decision, error) 
 }
 
 // Ask asks what request says. The error is the plugin's.
-func (h *Plugin) Ask(t testing.TB, request *hookpb.Request) (*Decision, error) {
+func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) {
 	t.Helper()
 	if h.native == nil && h.loaded == nil {
 		h = h.Configure(t, "")
 	}
 	if h.native != nil {
-		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookpb.AppendRequest(nil, request))
+		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookmsg.AppendRequest(nil, request))
 		if err != nil {
 			return nil, err
 		}
-		decision, err := hookpb.ParseDecision(encoded)
+		decision, err := hookmsg.ParseDecision(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
-	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 )
 
 // PreEnqueue asks whether the Pod in manifest may enter the queue.

@@ -19,7 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
 

@@ -23,13 +23,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedpb"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 )
 
 // Event is an event that a plugin has reported.
@@ -151,26 +151,26 @@ func (w *world) NodeByName(name string) (abi.Ref, []byte) {
 	if n == nil || w.binding {
 		return 0, nil
 	}
-	return abi.MakeRef(1, uint32(i)), must(codec.Node(n.Node()))
+	return abi.MakeRef(1, uint32(i)), must(objects.Node(n.Node()))
 }
 
 func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Nodes[ref.Slot()] }
 
-func (w *world) NodeInfo(ref abi.Ref) []byte { return schedpb.AppendNodeInfo(nil, w.of(ref)) }
+func (w *world) NodeInfo(ref abi.Ref) []byte { return schedmsg.AppendNodeInfo(nil, w.of(ref)) }
 
 func (w *world) NodeImages(ref abi.Ref) []byte {
-	return schedpb.AppendNodeImages(nil, w.of(ref).GetImageStates())
+	return schedmsg.AppendNodeImages(nil, w.of(ref).GetImageStates())
 }
 
 func (w *world) NodePods(ref abi.Ref) (pods [][]byte) {
 	for _, info := range w.of(ref).GetPods() {
-		pods = append(pods, must(codec.Pod(info.GetPod())))
+		pods = append(pods, must(objects.Pod(info.GetPod())))
 	}
 	return pods
 }
 
 func (w *world) Event(message []byte) {
-	e, err := schedpb.ParseEvent(message)
+	e, err := schedmsg.ParseEvent(message)
 	if err != nil {
 		panic(err)
 	}
@@ -178,13 +178,13 @@ func (w *world) Event(message []byte) {
 }
 
 func (w *world) WaitingPods() (b []byte) {
-	w.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedpb.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
+	w.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedmsg.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
 	return b
 }
 
 func (w *world) WaitingPod(uid string) []byte {
 	if p := w.Handle.GetWaitingPod(types.UID(uid)); p != nil {
-		return must(codec.Pod(p.GetPod()))
+		return must(objects.Pod(p.GetPod()))
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (w *world) GetObject(request string) []byte {
 	if err != nil {
 		return nil
 	}
-	return must(codec.Encode(object.(metav1.Object)))
+	return must(objects.Encode(object.(metav1.Object)))
 }
 
 func (w *world) ListObjects(question string) []byte {
@@ -232,18 +232,18 @@ func (w *world) ListObjects(question string) []byte {
 	if err != nil {
 		panic(err)
 	}
-	objects, err := w.lister(q.Resource).List(labels.Everything())
+	found, err := w.lister(q.Resource).List(labels.Everything())
 	if err != nil {
 		panic(err)
 	}
-	list := make([]metav1.Object, len(objects))
-	for i, object := range objects {
+	list := make([]metav1.Object, len(found))
+	for i, object := range found {
 		if list[i], err = meta.Accessor(object); err != nil {
 			panic(err)
 		}
 	}
 	slices.SortFunc(list, lookup.Compare[metav1.Object])
-	return must(lookup.Append(nil, q, list, codec.Encode, free, math.MaxInt32))
+	return must(lookup.Append(nil, q, list, objects.Encode, free, math.MaxInt32))
 }
 
 // free is the price of a native plugin's questions.

@@ -5,7 +5,7 @@ package wire_test
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/wasmtest"
+	"github.com/kubewasm/kubewasm/internal/testkit/wasmtest"
 )
 
 // TestInWebAssembly runs the test of Equal, which is in assembly.

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/fake"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
@@ -107,7 +107,7 @@ func TestDiscovery(t *testing.T) {
 
 func TestResourcesAndParent(t *testing.T) {
 	got := cri.Resources(&runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: -1, CpusetCpus: "0-1", OomScoreAdj: 900, Unified: map[string]string{"io.weight": "1"}})
-	want := &hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CPUSetCPUs: new("0-1"), OOMScoreAdj: new(int64(900)), Unified: map[string]string{"io.weight": "1"}}
+	want := &hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CPUSetCPUs: new("0-1"), OOMScoreAdj: new(int64(900)), Unified: map[string]string{"io.weight": "1"}}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -151,7 +151,7 @@ func TestWhatARuntimeKnowsOfAContainer(t *testing.T) {
 	if diff := gocmp.Diff(map[string]string{"io.kubernetes.cri-o.Name": "x", "hash": "1"}, c.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	if diff := gocmp.Diff([]hookpb.Env{{Name: "PATH", Value: "/bin"}, {Name: "A", Value: "b=c"}, {Name: "EMPTY"}, {Name: "A", Value: "d"}}, c.Envs); diff != "" {
+	if diff := gocmp.Diff([]hookmsg.Env{{Name: "PATH", Value: "/bin"}, {Name: "A", Value: "b=c"}, {Name: "EMPTY"}, {Name: "A", Value: "d"}}, c.Envs); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -238,8 +238,8 @@ func TestAPodThatLies(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	root := node.Layout.Root
-	victim, liar, honest := node.Pod(hookpb.QOSBurstable, "victim"), node.Pod(hookpb.QOSBurstable, "liar"), node.Pod(hookpb.QOSBestEffort, "honest")
-	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookpb.QOSBurstable)}
+	victim, liar, honest := node.Pod(hookmsg.QOSBurstable, "victim"), node.Pod(hookmsg.QOSBurstable, "liar"), node.Pod(hookmsg.QOSBestEffort, "honest")
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookmsg.QOSBurstable)}
 	own, good := node.Tree.Make("kubepods/burstable/podliar/c1"), node.Tree.Make("kubepods/besteffort/podhonest/c2")
 
 	server := &crio{paths: map[string]string{}}
@@ -315,15 +315,15 @@ func TestResourcesThatAPluginChanged(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, info string
-		want       *hookpb.Resources
+		want       *hookmsg.Resources
 	}{
 		{"the runtime does not tell", `{"pid": 1}`, cri.Resources(holds)},
 		{"nonsense", `{`, cri.Resources(holds)},
 		{"nothing has changed", `{"config": {"linux": {"resources": {"cpu_shares": 77, "cpu_quota": 50000, "cpu_period": 100000, "memory_limit_in_bytes": 1073741824, "cpuset_cpus": "0", "cpuset_mems": "0", "unified": {"io.weight": "1"}}}}}`, cri.Resources(holds)},
-		{"some has", `{"config": {"linux": {"resources": {"cpu_shares": 512, "cpu_quota": 100000, "cpu_period": 100000, "memory_limit_in_bytes": 1073741824, "cpuset_mems": "0-1"}}}}`, &hookpb.Resources{
+		{"some has", `{"config": {"linux": {"resources": {"cpu_shares": 512, "cpu_quota": 100000, "cpu_period": 100000, "memory_limit_in_bytes": 1073741824, "cpuset_mems": "0-1"}}}}`, &hookmsg.Resources{
 			CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(int64(1 << 30)),
 		}},
-		{"nothing was asked for", `{"config": {"linux": {"resources": {}}}}`, &hookpb.Resources{}},
+		{"nothing was asked for", `{"config": {"linux": {"resources": {}}}}`, &hookmsg.Resources{}},
 	} {
 		if diff := gocmp.Diff(c.want, cri.Known(holds, map[string]string{"info": c.info})); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)

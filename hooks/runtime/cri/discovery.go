@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
@@ -134,7 +134,7 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		}
 		pod.Cgroup = podCgroup(d.cfg.Layout, status.GetInfo())
 		// One that is not the pod's has no class, and the reconciler refuses it.
-		pod.QOSClass, _ = d.cfg.Layout.CheckPod(hookpb.PodMeta{UID: pod.UID}, pod.Cgroup)
+		pod.QOSClass, _ = d.cfg.Layout.CheckPod(hookmsg.PodMeta{UID: pod.UID}, pod.Cgroup)
 		at[s.GetId()] = len(pods)
 		pods = append(pods, pod)
 	}
@@ -164,7 +164,7 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		container.Annotations = merged(info.RuntimeSpec.Annotations, container.Annotations)
 		for _, env := range info.RuntimeSpec.Process.Env {
 			name, value, _ := strings.Cut(env, "=")
-			container.Envs = append(container.Envs, hookpb.Env{Name: name, Value: value})
+			container.Envs = append(container.Envs, hookmsg.Env{Name: name, Value: value})
 		}
 		pods[i].Containers = append(pods[i].Containers, container)
 	}
@@ -239,7 +239,7 @@ func merged(base, top map[string]string) map[string]string {
 }
 
 // keepEqual makes fields of r nil that are others in asked.
-func keepEqual(r, asked *hookpb.Resources) {
+func keepEqual(r, asked *hookmsg.Resources) {
 	if r == nil {
 		return
 	}
@@ -263,11 +263,11 @@ func keepIfEqual[T comparable](is **T, was *T) {
 }
 
 // resources converts what the runtime holds; 0 is not specified.
-func resources(l *runtimeapi.LinuxContainerResources) *hookpb.Resources {
+func resources(l *runtimeapi.LinuxContainerResources) *hookmsg.Resources {
 	if l == nil {
 		return nil
 	}
-	r := &hookpb.Resources{Unified: l.GetUnified()}
+	r := &hookmsg.Resources{Unified: l.GetUnified()}
 	for _, f := range []struct {
 		into **int64
 		v    int64

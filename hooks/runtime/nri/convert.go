@@ -7,7 +7,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
 
@@ -18,8 +18,8 @@ const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPerio
 	hooks.FieldContainerMounts | hooks.FieldContainerDevices
 
 // resources converts what the runtime knows; 0 is not specified.
-func resources(l *api.LinuxResources) *hookpb.Resources {
-	r := new(hookpb.Resources)
+func resources(l *api.LinuxResources) *hookmsg.Resources {
+	r := new(hookmsg.Resources)
 	set := func(into **int64, v int64) {
 		if v != 0 {
 			*into = &v
@@ -46,7 +46,7 @@ func resources(l *api.LinuxResources) *hookpb.Resources {
 // podResources returns what the kubelet asks for the cgroup of a pod: the resources of
 // its containers with the overhead of the pod. What the containers have no limit of,
 // the pod has none of.
-func podResources(containers, overhead *api.LinuxResources) *hookpb.Resources {
+func podResources(containers, overhead *api.LinuxResources) *hookmsg.Resources {
 	r, more := resources(containers), resources(overhead)
 	for _, f := range []struct{ into, more *int64 }{
 		{r.CPUShares, more.CPUShares}, {r.CFSQuotaUS, more.CFSQuotaUS}, {r.MemoryLimitBytes, more.MemoryLimitBytes},
@@ -58,8 +58,8 @@ func podResources(containers, overhead *api.LinuxResources) *hookpb.Resources {
 	return r
 }
 
-func envs(list []string) []hookpb.Env {
-	envs := make([]hookpb.Env, len(list))
+func envs(list []string) []hookmsg.Env {
+	envs := make([]hookmsg.Env, len(list))
 	for i, env := range list {
 		envs[i].Name, envs[i].Value, _ = strings.Cut(env, "=")
 	}
@@ -78,7 +78,7 @@ type adjustable interface {
 }
 
 // adjust sets resources and reports whether there were any.
-func adjust(a adjustable, r *hookpb.Resources) (some bool) {
+func adjust(a adjustable, r *hookmsg.Resources) (some bool) {
 	if r == nil {
 		return false
 	}
@@ -109,7 +109,7 @@ func adjust(a adjustable, r *hookpb.Resources) (some bool) {
 }
 
 // adjustment converts a decision on a container that is created, nil for none.
-func adjustment(d *hookpb.Decision) *api.ContainerAdjustment {
+func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
 	if hooks.FieldsOf(d) == 0 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func adjustment(d *hookpb.Decision) *api.ContainerAdjustment {
 
 // mountOptions returns those of a mount. To runc a bind mount is one by its
 // options, whatever its type says.
-func mountOptions(m *hookpb.Mount) []string {
+func mountOptions(m *hookmsg.Mount) []string {
 	if m.Type != "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
 		return m.Options
 	}
@@ -155,7 +155,7 @@ func mountOptions(m *hookpb.Mount) []string {
 
 // update converts a decision on a container that there is, nil for none. Without
 // its identifier NRI would drop it without a word.
-func update(id string, d *hookpb.Decision) *api.ContainerUpdate {
+func update(id string, d *hookmsg.Decision) *api.ContainerUpdate {
 	u := &api.ContainerUpdate{}
 	if d == nil || !adjust(u, d.Resources) {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
@@ -188,7 +188,7 @@ func TestPlugin(t *testing.T) {
 	runtime := newPeer(t, socket)
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	cgroup := node.Pod(hookpb.QOSBurstable, "u1")
+	cgroup := node.Pod(hookmsg.QOSBurstable, "u1")
 
 	t.Run("a creation", func(t *testing.T) {
 		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
@@ -261,7 +261,7 @@ func TestPlugin(t *testing.T) {
 		if err := runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {
 			t.Error(err)
 		}
-		agent.State.Put(hooks.Desired{Cgroup: cgroup + "/c1", PodUID: "u1", Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(hooks.Desired{Cgroup: cgroup + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
 		// The other plugins of NRI must hear of it even if a guest fails.
 		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(cgroup, "error x"), Container: nginx(cgroup)}); err != nil {
 			t.Error(err)
@@ -287,9 +287,9 @@ func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
 	defer runtime.Stop()
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	own, victim := node.Pod(hookpb.QOSBurstable, "u1"), node.Pod(hookpb.QOSBurstable, "victim")
-	node.Create(own, "c1", &hookpb.Resources{})
-	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookpb.QOSBurstable)}
+	own, victim := node.Pod(hookmsg.QOSBurstable, "u1"), node.Pod(hookmsg.QOSBurstable, "victim")
+	node.Create(own, "c1", &hookmsg.Resources{})
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookmsg.QOSBurstable)}
 	file := "cpu.shares"
 	if node.Tree.V2 {
 		file = "cpu.weight"
@@ -303,13 +303,13 @@ func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
 		"another pod":                             {"/" + victim, "/" + victim + "/c1"},
 		"another pod's container":                 {"/" + own, "/" + victim + "/c1"},
 		"a container in systemd's notation":       {"/" + own, "kubepods-burstable-podvictim.slice:cri-containerd:c1"},
-		"the class":                               {"/" + node.Layout.QOS(hookpb.QOSBurstable), "/" + victim},
+		"the class":                               {"/" + node.Layout.QOS(hookmsg.QOSBurstable), "/" + victim},
 		"a path that climbs":                      {"/" + own + "/../podvictim", "/" + own + "/../podvictim/c1"},
 		"a container that climbs":                 {"/" + own, "/" + own + "/../podvictim/c1"},
 		"another pod's, and none for a container": {"/" + victim, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent.State.Put(hooks.Desired{Cgroup: victim + "/c1", PodUID: "victim", Resources: &hookpb.Resources{CPUBurstUS: new(int64(0))}})
+			agent.State.Put(hooks.Desired{Cgroup: victim + "/c1", PodUID: "victim", Resources: &hookmsg.Resources{CPUBurstUS: new(int64(0))}})
 			pod := sandbox(own, "cpu_shares 77")
 			pod.Annotations["p/Pod"] = "cpu_shares 77"
 			pod.Annotations["io.kubernetes.cri-o.CgroupParent"] = c.parent
@@ -369,8 +369,8 @@ func TestPluginConnectsAgain(t *testing.T) {
 	first.Stop()
 	relay.cut()
 
-	pod := node.Pod(hookpb.QOSBurstable, "u1")
-	cgroup, _ := node.Create(pod, "c1", &hookpb.Resources{CPUShares: new(int64(512))})
+	pod := node.Pod(hookmsg.QOSBurstable, "u1")
+	cgroup, _ := node.Create(pod, "c1", &hookmsg.Resources{CPUShares: new(int64(512))})
 	second := newPeer(t, filepath.Join(t.TempDir(), "second.sock"))
 	second.mu.Lock()
 	gone := nginx(pod)
@@ -404,8 +404,8 @@ func TestPluginConnectsWithAGuestThatHangs(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Module.Limits.Timeout = timeout / 3 })
 	runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	defer runtime.Stop()
-	pod := node.Pod(hookpb.QOSBurstable, "u1")
-	cgroup, _ := node.Create(pod, "c1", &hookpb.Resources{CPUShares: new(int64(512))})
+	pod := node.Pod(hookmsg.QOSBurstable, "u1")
+	cgroup, _ := node.Create(pod, "c1", &hookmsg.Resources{CPUShares: new(int64(512))})
 	var hanging []*api.Container
 	for i := range 5 {
 		c := nginx(pod)

@@ -17,7 +17,7 @@ import (
 	nrinet "github.com/containerd/nri/pkg/net"
 	"github.com/containerd/nri/pkg/stub"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 )
@@ -281,7 +281,7 @@ func (e *events) end() {
 	}
 }
 
-func (e *events) pod(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbox) error {
+func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox) error {
 	req := e.p.podRequest(stage, pod)
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
@@ -289,11 +289,11 @@ func (e *events) pod(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbo
 
 // podRequest returns the request about a pod. The handler checks the cgroup that the
 // runtime names, and derives the class from it.
-func (p *Plugin) podRequest(stage hookpb.Stage, pod *api.PodSandbox) *hookpb.Request {
+func (p *Plugin) podRequest(stage hookmsg.Stage, pod *api.PodSandbox) *hookmsg.Request {
 	cgroup := p.cfg.Layout.Parent(pod.GetLinux().GetCgroupParent())
-	return &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelPod,
-		Pod:       hookpb.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
+	return &hookmsg.Request{
+		Stage: stage, Level: hookmsg.LevelPod,
+		Pod:       hookmsg.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
 		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: cgroup,
 		// Those of the creation, whatever the pod was updated to: the handler looks at
 		// them at the creation only.
@@ -302,10 +302,10 @@ func (p *Plugin) podRequest(stage hookpb.Stage, pod *api.PodSandbox) *hookpb.Req
 }
 
 // container asks about a container; asked are resources that an update asks for.
-func (p *Plugin) container(ctx context.Context, stage hookpb.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookpb.Decision, error) {
+func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
 	req := p.podRequest(stage, pod)
-	req.Level = hookpb.LevelContainer
-	req.Container = hookpb.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
+	req.Level = hookmsg.LevelContainer
+	req.Container = hookmsg.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
 	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
 	req.Resources = resources(c.GetLinux().GetResources())
 	if asked != nil {
@@ -338,7 +338,9 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	byID := map[string]*api.PodSandbox{}
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod
-		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) { return nil, e.pod(ctx, hookpb.Reconcile, pod) })
+		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
+			return nil, e.pod(ctx, hookmsg.Reconcile, pod)
+		})
 	}
 	for _, c := range containers {
 		pod := byID[c.GetPodSandboxId()]
@@ -346,7 +348,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			continue
 		}
 		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
-			d, err := e.p.container(ctx, hookpb.Reconcile, pod, c, nil)
+			d, err := e.p.container(ctx, hookmsg.Reconcile, pod, c, nil)
 			u := update(c.GetId(), d)
 			if u != nil {
 				u.SetIgnoreFailure() // It may have ended since.
@@ -391,7 +393,7 @@ func (p *Plugin) later(decide []decision) {
 
 // RunPodSandbox is called when a pod has its sandbox.
 func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return e.pod(ctx, hookpb.PreRunPodSandbox, pod)
+	return e.pod(ctx, hookmsg.PreRunPodSandbox, pod)
 }
 
 // notified logs what went wrong in an event that nobody can be kept from. An error
@@ -405,7 +407,7 @@ func (e *events) notified(event string, err error) {
 // UpdatePodSandbox is called before the kubelet changes the cgroup of a pod, for an
 // in-place resize. The kubelet writes it itself, after PostUpdatePodSandbox even.
 func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, overhead, asked *api.LinuxResources) error {
-	req := e.p.podRequest(hookpb.PreUpdateContainerResources, pod)
+	req := e.p.podRequest(hookmsg.PreUpdateContainerResources, pod)
 	req.Resources = podResources(asked, overhead)
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
@@ -413,25 +415,25 @@ func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, over
 
 // PostUpdatePodSandbox is called after the runtime has taken the resources of a pod.
 func (e *events) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	e.p.handler.LookAgain(hookpb.PodMeta{UID: pod.GetUid()})
+	e.p.handler.LookAgain(hookmsg.PodMeta{UID: pod.GetUid()})
 	return nil
 }
 
 // StopPodSandbox is called when a sandbox stops.
 func (e *events) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	e.notified("stop sandbox", e.pod(ctx, hookpb.PostStopPodSandbox, pod))
+	e.notified("stop sandbox", e.pod(ctx, hookmsg.PostStopPodSandbox, pod))
 	return nil
 }
 
 // RemovePodSandbox is called when a sandbox is removed.
 func (e *events) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	e.notified("remove sandbox", e.pod(ctx, hookpb.PreRemoveRunPodSandbox, pod))
+	e.notified("remove sandbox", e.pod(ctx, hookmsg.PreRemoveRunPodSandbox, pod))
 	return nil
 }
 
 // CreateContainer is called before a container is made.
 func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	d, err := e.p.container(ctx, hookpb.PreCreateContainer, pod, c, nil)
+	d, err := e.p.container(ctx, hookmsg.PreCreateContainer, pod, c, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -440,20 +442,20 @@ func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 // StartContainer is called before a container starts: its cgroup is there.
 func (e *events) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	_, err := e.p.container(ctx, hookpb.PreStartContainer, pod, c, nil)
+	_, err := e.p.container(ctx, hookmsg.PreStartContainer, pod, c, nil)
 	return err
 }
 
 // PostStartContainer is called after a container has started.
 func (e *events) PostStartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	_, err := e.p.container(ctx, hookpb.PostStartContainer, pod, c, nil)
+	_, err := e.p.container(ctx, hookmsg.PostStartContainer, pod, c, nil)
 	e.notified("container has started", err)
 	return nil
 }
 
 // UpdateContainer is called before the resources of a container change.
 func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	d, err := e.p.container(ctx, hookpb.PreUpdateContainerResources, pod, c, asked)
+	d, err := e.p.container(ctx, hookmsg.PreUpdateContainerResources, pod, c, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -463,13 +465,13 @@ func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // PostUpdateContainer is called after the runtime has written the resources of a
 // container.
 func (e *events) PostUpdateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) error {
-	e.p.handler.LookAgain(hookpb.PodMeta{UID: pod.GetUid()})
+	e.p.handler.LookAgain(hookmsg.PodMeta{UID: pod.GetUid()})
 	return nil
 }
 
 // StopContainer is called when a container has stopped.
 func (e *events) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	_, err := e.p.container(ctx, hookpb.PostStopContainer, pod, c, nil)
+	_, err := e.p.container(ctx, hookmsg.PostStopContainer, pod, c, nil)
 	e.notified("container has stopped", err)
 	return nil, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
@@ -37,17 +37,17 @@ type kubelet struct {
 	nginx          *api.Container
 	pod, container string
 	// spec is the runtime's of the container, actuated what the kubelet has asked for.
-	spec, actuated *hookpb.Resources
+	spec, actuated *hookmsg.Resources
 	// listed is what the standalone mode finds.
 	mu     sync.Mutex
 	listed int64
 }
 
-func asks(quota int64) *hookpb.Resources {
-	return &hookpb.Resources{CPUShares: new(int64(512)), CFSQuotaUS: &quota, CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(quota << 12)}
+func asks(quota int64) *hookmsg.Resources {
+	return &hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: &quota, CFSPeriodUS: new(int64(100_000)), MemoryLimitBytes: new(quota << 12)}
 }
 
-func linuxOf(r *hookpb.Resources) *api.LinuxResources {
+func linuxOf(r *hookmsg.Resources) *api.LinuxResources {
 	return &api.LinuxResources{
 		Cpu:    &api.LinuxCPU{Shares: api.UInt64(*r.CPUShares), Quota: api.Int64(*r.CFSQuotaUS), Period: api.UInt64(*r.CFSPeriodUS)},
 		Memory: &api.LinuxMemory{Limit: api.Int64(*r.MemoryLimitBytes)},
@@ -60,7 +60,7 @@ func newKubelet(t *testing.T, agent *runtimetest.Agent, node *runtimetest.Runtim
 	k := &kubelet{T: t, node: node, agent: agent, listed: quota, actuated: asks(quota)}
 	k.runtime = newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	t.Cleanup(k.runtime.Stop)
-	k.pod = node.Pod(hookpb.QOSBurstable, "u1")
+	k.pod = node.Pod(hookmsg.QOSBurstable, "u1")
 	k.container = node.Layout.Container(k.pod, "c1")
 	node.Update(k.pod, asks(quota))
 	k.sandbox, k.nginx = sandbox(k.pod, ""), nginx(k.pod)
@@ -89,8 +89,8 @@ func (k *kubelet) connect() {
 }
 
 // decided is what a plugin of NRI has changed.
-func decided(r *api.LinuxResources) *hookpb.Resources {
-	d := new(hookpb.Resources)
+func decided(r *api.LinuxResources) *hookmsg.Resources {
+	d := new(hookmsg.Resources)
 	if v := r.GetCpu().GetQuota(); v != nil {
 		d.CFSQuotaUS = &v.Value
 	}
@@ -135,11 +135,11 @@ func (k *kubelet) resize(quota int64) {
 	current := *want
 	current.CFSQuotaUS, current.MemoryLimitBytes = new(k.quota(k.pod)), new(k.memory(k.pod))
 	// step sets one of the pod's resources.
-	step := func(set func(*hookpb.Resources)) {
-		merged, write := current, new(hookpb.Resources)
+	step := func(set func(*hookmsg.Resources)) {
+		merged, write := current, new(hookmsg.Resources)
 		set(&merged)
 		set(write)
-		tell := func(r *hookpb.Resources) {
+		tell := func(r *hookmsg.Resources) {
 			if k.silent {
 				return
 			}
@@ -158,10 +158,10 @@ func (k *kubelet) resize(quota int64) {
 		k.node.Update(k.pod, write)
 		current = merged
 	}
-	limit := func(r *hookpb.Resources) { r.CFSQuotaUS, r.CFSPeriodUS = want.CFSQuotaUS, want.CFSPeriodUS }
-	memory := func(r *hookpb.Resources) { r.MemoryLimitBytes = want.MemoryLimitBytes }
-	shares := func(r *hookpb.Resources) { r.CPUShares = want.CPUShares }
-	update := func(set func(*hookpb.Resources)) {
+	limit := func(r *hookmsg.Resources) { r.CFSQuotaUS, r.CFSPeriodUS = want.CFSQuotaUS, want.CFSPeriodUS }
+	memory := func(r *hookmsg.Resources) { r.MemoryLimitBytes = want.MemoryLimitBytes }
+	shares := func(r *hookmsg.Resources) { r.CPUShares = want.CPUShares }
+	update := func(set func(*hookmsg.Resources)) {
 		asked := *k.actuated
 		set(&asked)
 		k.actuated = &asked
@@ -183,7 +183,7 @@ func (k *kubelet) resize(quota int64) {
 	for _, r := range []struct {
 		name      string
 		from, to  int64
-		set, more func(*hookpb.Resources)
+		set, more func(*hookmsg.Resources)
 	}{{"memory", *current.MemoryLimitBytes, *want.MemoryLimitBytes, memory, nil}, {"cpu", *current.CFSQuotaUS, *want.CFSQuotaUS, limit, shares}} {
 		if r.to > r.from {
 			step(r.set)
@@ -222,7 +222,7 @@ func (k *kubelet) Pods(context.Context) ([]standalone.Pod, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return []standalone.Pod{{
-		Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookpb.QOSBurstable, Annotations: k.sandbox.Annotations, Resources: asks(k.listed),
+		Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookmsg.QOSBurstable, Annotations: k.sandbox.Annotations, Resources: asks(k.listed),
 		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asks(k.listed)}},
 	}}, nil
 }
@@ -328,15 +328,15 @@ func TestAPodWithoutALimit(t *testing.T) {
 	run(t, agent, runtime.socket, node.Layout)
 	runtime.wait(t)
 	for uid, c := range map[string]struct {
-		has      *hookpb.Resources // In the cgroup.
+		has      *hookmsg.Resources // In the cgroup.
 		overhead *api.LinuxResources
 		want     string
 	}{
 		"limited":   {has: asks(80_000), want: "40000"},
-		"unlimited": {has: &hookpb.Resources{CPUShares: new(int64(512))}, want: "-1"},
+		"unlimited": {has: &hookmsg.Resources{CPUShares: new(int64(512))}, want: "-1"},
 		"overhead":  {has: asks(100_000), overhead: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(20_000), Period: api.UInt64(100_000)}}, want: "50000"},
 	} {
-		cgroup := node.Pod(hookpb.QOSBurstable, uid)
+		cgroup := node.Pod(hookmsg.QOSBurstable, uid)
 		node.Update(cgroup, c.has)
 		pod := sandbox(cgroup, "")
 		pod.Uid, pod.Annotations["p/Pod"] = uid, "divide_quota 2"

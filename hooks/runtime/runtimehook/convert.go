@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 )
@@ -16,7 +16,7 @@ const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPerio
 	hooks.FieldMemoryLimit | hooks.FieldOOMScoreAdj | hooks.FieldUnified | hooks.FieldContainerAnnotations | hooks.FieldContainerEnvs
 
 // fields pairs the numbers of both messages.
-func fields(r *hookpb.Resources, p *pb.LinuxContainerResources) []struct {
+func fields(r *hookmsg.Resources, p *pb.LinuxContainerResources) []struct {
 	ours   **int64
 	theirs *int64
 } {
@@ -30,11 +30,11 @@ func fields(r *hookpb.Resources, p *pb.LinuxContainerResources) []struct {
 }
 
 // resources converts those of a request: 0 is not specified.
-func resources(p *pb.LinuxContainerResources) *hookpb.Resources {
+func resources(p *pb.LinuxContainerResources) *hookmsg.Resources {
 	if p == nil {
 		return nil
 	}
-	r := &hookpb.Resources{Unified: p.Unified}
+	r := &hookmsg.Resources{Unified: p.Unified}
 	for _, f := range fields(r, p) {
 		if *f.theirs != 0 {
 			*f.ours = new(*f.theirs)
@@ -50,16 +50,16 @@ func resources(p *pb.LinuxContainerResources) *hookpb.Resources {
 }
 
 // envs converts an environment. The protocol has no order of it: this is by name.
-func envs(m map[string]string) []hookpb.Env {
-	envs := make([]hookpb.Env, 0, len(m))
+func envs(m map[string]string) []hookmsg.Env {
+	envs := make([]hookmsg.Env, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		envs = append(envs, hookpb.Env{Name: name, Value: m[name]})
+		envs = append(envs, hookmsg.Env{Name: name, Value: m[name]})
 	}
 	return envs
 }
 
 // echo returns the resources of a request with what was decided in its place.
-func echo(p *pb.LinuxContainerResources, d *hookpb.Resources) *pb.LinuxContainerResources {
+func echo(p *pb.LinuxContainerResources, d *hookmsg.Resources) *pb.LinuxContainerResources {
 	if d == nil {
 		return p
 	}

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
@@ -33,7 +33,7 @@ type koordinator struct {
 	// kept are the proxy's containers, specs the runtime's, by identifier; names are
 	// those of the containers.
 	kept  map[string]*pb.ContainerResourceHookRequest
-	specs map[string]*hookpb.Resources
+	specs map[string]*hookmsg.Resources
 	names map[string]string
 }
 
@@ -42,9 +42,9 @@ func newKoordinator(t *testing.T, agent *runtimetest.Agent, script string, polic
 	agent.Restart(t)
 	k := &koordinator{
 		T: t, node: runtimetest.NewRuntime(t), agent: agent, policy: policy, script: script,
-		kept: map[string]*pb.ContainerResourceHookRequest{}, specs: map[string]*hookpb.Resources{}, names: map[string]string{},
+		kept: map[string]*pb.ContainerResourceHookRequest{}, specs: map[string]*hookmsg.Resources{}, names: map[string]string{},
 	}
-	k.pod = k.node.Pod(hookpb.QOSBurstable, "u1")
+	k.pod = k.node.Pod(hookmsg.QOSBurstable, "u1")
 	k.serve()
 	return k
 }
@@ -101,7 +101,7 @@ func merge(into, from *pb.LinuxContainerResources) {
 // run has the runtime make of a container's specification what it is asked for.
 func (k *koordinator) run(id string, r *pb.LinuxContainerResources) {
 	k.Helper()
-	more := new(hookpb.Resources)
+	more := new(hookmsg.Resources)
 	for into, v := range map[**int64]int64{&more.CPUShares: r.GetCpuShares(), &more.CFSQuotaUS: r.GetCpuQuota(), &more.CFSPeriodUS: r.GetCpuPeriod(), &more.MemoryLimitBytes: r.GetMemoryLimitInBytes()} {
 		if v != 0 {
 			*into = &v
@@ -227,8 +227,8 @@ func TestAQuotaIsDividedOnce(t *testing.T) {
 			k.Helper()
 			r, err := standalone.New(standalone.Config{
 				Engine: k.agent.Engine, State: k.agent.State, Enforcer: k.agent.Enforcer, Layout: k.node.Layout, Discovery: pods{{
-					Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookpb.QOSBurstable, Annotations: map[string]string{"p/Container": k.script},
-					Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: &hookpb.Resources{CFSQuotaUS: &quota, CFSPeriodUS: new(int64(100_000))}}},
+					Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookmsg.QOSBurstable, Annotations: map[string]string{"p/Container": k.script},
+					Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: &hookmsg.Resources{CFSQuotaUS: &quota, CFSPeriodUS: new(int64(100_000))}}},
 				}},
 			})
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
@@ -79,9 +79,9 @@ type registration struct {
 }
 
 // registered are the stages in the proxy's names.
-var registered = []hookpb.Stage{
-	hookpb.PreRunPodSandbox, hookpb.PostStopPodSandbox, hookpb.PreCreateContainer, hookpb.PreStartContainer,
-	hookpb.PostStartContainer, hookpb.PostStopContainer, hookpb.PreUpdateContainerResources,
+var registered = []hookmsg.Stage{
+	hookmsg.PreRunPodSandbox, hookmsg.PostStopPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer,
+	hookmsg.PostStartContainer, hookmsg.PostStopContainer, hookmsg.PreUpdateContainerResources,
 }
 
 // Refused returns how many events have claimed a cgroup that was not the pod's or
@@ -162,10 +162,10 @@ func (s *Server) register() error {
 }
 
 // pod answers an event of a pod.
-func (s *Server) pod(ctx context.Context, stage hookpb.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
+func (s *Server) pod(ctx context.Context, stage hookmsg.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
 	cgroup := s.cfg.Layout.Parent(in.CgroupParent)
-	req := &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelPod, Pod: podMeta(in.PodMeta),
+	req := &hookmsg.Request{
+		Stage: stage, Level: hookmsg.LevelPod, Pod: podMeta(in.PodMeta),
 		PodLabels: in.Labels, PodAnnotations: in.Annotations, CgroupParent: cgroup, Resources: resources(in.Resources),
 	}
 	if _, err := s.handler.Handle(ctx, req, cgroup); err != nil {
@@ -175,11 +175,11 @@ func (s *Server) pod(ctx context.Context, stage hookpb.Stage, in *pb.PodSandboxH
 }
 
 // container answers an event of a container.
-func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+func (s *Server) container(ctx context.Context, stage hookmsg.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
 	parent := s.cfg.Layout.Parent(in.PodCgroupParent)
-	req := &hookpb.Request{
-		Stage: stage, Level: hookpb.LevelContainer, Pod: podMeta(in.PodMeta),
-		Container: hookpb.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
+	req := &hookmsg.Request{
+		Stage: stage, Level: hookmsg.LevelContainer, Pod: podMeta(in.PodMeta),
+		Container: hookmsg.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
 		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: envs(in.ContainerEnvs),
 		CgroupParent: parent, Resources: resources(in.ContainerResources),
 	}
@@ -202,8 +202,8 @@ func (s *Server) container(ctx context.Context, stage hookpb.Stage, in *pb.Conta
 	}, nil
 }
 
-func podMeta(m *pb.PodSandboxMetadata) hookpb.PodMeta {
-	return hookpb.PodMeta{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()}
+func podMeta(m *pb.PodSandboxMetadata) hookmsg.PodMeta {
+	return hookmsg.PodMeta{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()}
 }
 
 // refused makes a status of an error that the proxy shows to the kubelet.
@@ -219,36 +219,36 @@ func refused(err error) error {
 
 // PreRunPodSandboxHook is called before the sandbox of a pod is made.
 func (s *Server) PreRunPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
-	return s.pod(ctx, hookpb.PreRunPodSandbox, in)
+	return s.pod(ctx, hookmsg.PreRunPodSandbox, in)
 }
 
 // PostStopPodSandboxHook is called after a sandbox has stopped.
 func (s *Server) PostStopPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
-	return s.pod(ctx, hookpb.PostStopPodSandbox, in)
+	return s.pod(ctx, hookmsg.PostStopPodSandbox, in)
 }
 
 // PreCreateContainerHook is called before a container is made.
 func (s *Server) PreCreateContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookpb.PreCreateContainer, in)
+	return s.container(ctx, hookmsg.PreCreateContainer, in)
 }
 
 // PreStartContainerHook is called before a container starts that was made.
 func (s *Server) PreStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookpb.PreStartContainer, in)
+	return s.container(ctx, hookmsg.PreStartContainer, in)
 }
 
 // PostStartContainerHook is called after a container has started.
 func (s *Server) PostStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookpb.PostStartContainer, in)
+	return s.container(ctx, hookmsg.PostStartContainer, in)
 }
 
 // PostStopContainerHook is called after a container has stopped.
 func (s *Server) PostStopContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookpb.PostStopContainer, in)
+	return s.container(ctx, hookmsg.PostStopContainer, in)
 }
 
 // PreUpdateContainerResourcesHook is called before the resources of a container
 // change.
 func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookpb.PreUpdateContainerResources, in)
+	return s.container(ctx, hookmsg.PreUpdateContainerResources, in)
 }

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
@@ -69,7 +69,7 @@ func TestAnswersEchoAndChange(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
-	pod := node.Pod(hookpb.QOSBurstable, "u1")
+	pod := node.Pod(hookmsg.QOSBurstable, "u1")
 	asked := &pb.LinuxContainerResources{
 		CpuPeriod: 100_000, CpuQuota: 150_000, CpuShares: 512, MemoryLimitInBytes: 1 << 30, OomScoreAdj: 900, CpusetMems: "0",
 		HugepageLimits: []*pb.HugepageLimit{{PageSize: "2MB", Limit: 1 << 21}}, Unified: map[string]string{"pids.max": "7"}, MemorySwapLimitInBytes: 1 << 31,
@@ -147,8 +147,8 @@ func TestAnswersEchoAndChange(t *testing.T) {
 		}
 	})
 	t.Run("the end of a container and a pod", func(t *testing.T) {
-		agent.State.Put(hooks.Desired{Cgroup: pod + "/c1", PodUID: "u1", Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
-		agent.State.Put(hooks.Desired{Cgroup: pod, PodUID: "u1", Resources: &hookpb.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(hooks.Desired{Cgroup: pod + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(hooks.Desired{Cgroup: pod, PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
 		if _, err := client.PostStopContainerHook(t.Context(), request("cpu_shares 5", "c1")); err != nil {
 			t.Error(err)
 		}
@@ -172,7 +172,7 @@ func TestAnswersDoNotMoveAPod(t *testing.T) {
 		p.Grants = hooks.Grants{Annotations: []string{"io.kubernetes.cri-o.CgroupParent", "note"}, Env: []string{"A"}}
 	})
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
-	victim := node.Pod(hookpb.QOSBurstable, "victim")
+	victim := node.Pod(hookmsg.QOSBurstable, "victim")
 	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1")}
 	file := "cpu.shares"
 	if node.Tree.V2 {

@@ -16,7 +16,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -65,13 +65,13 @@ func loadHooks(ctx context.Context) (*peer, error) {
 		return nil, errors.Join(err, rt.Close(ctx))
 	}
 	in := creation()
-	request := &hookpb.Request{
-		Stage: hookpb.PreCreateContainer, Level: hookpb.LevelContainer, Pod: hookpb.PodMeta{Namespace: in.Pod.Namespace, Name: in.Pod.Name, UID: in.Pod.Uid},
-		Container: hookpb.ContainerMeta{Name: in.Container.Name, ID: in.Container.Id}, PodLabels: in.Pod.Labels, PodAnnotations: in.Pod.Annotations,
+	request := &hookmsg.Request{
+		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: in.Pod.Namespace, Name: in.Pod.Name, UID: in.Pod.Uid},
+		Container: hookmsg.ContainerMeta{Name: in.Container.Name, ID: in.Container.Id}, PodLabels: in.Pod.Labels, PodAnnotations: in.Pod.Annotations,
 	}
 	for _, env := range in.Container.Env {
 		name, value, _ := strings.Cut(env, "=")
-		request.ContainerEnvs = append(request.ContainerEnvs, hookpb.Env{Name: name, Value: value})
+		request.ContainerEnvs = append(request.ContainerEnvs, hookmsg.Env{Name: name, Value: value})
 	}
 	return &peer{
 		name: "kubewasm's engine, guest in Go",

@@ -14,7 +14,7 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
@@ -106,7 +106,7 @@ func NewRuntime(t testing.TB) *Runtime {
 }
 
 // Pod makes the cgroup of a pod, which the kubelet does.
-func (r *Runtime) Pod(class hookpb.QOSClass, uid string) string {
+func (r *Runtime) Pod(class hookmsg.QOSClass, uid string) string {
 	r.t.Helper()
 	cgroup := r.Layout.Pod(class, uid)
 	r.Tree.Make(cgroup[len(r.Tree.Root)+1:])
@@ -115,7 +115,7 @@ func (r *Runtime) Pod(class hookpb.QOSClass, uid string) string {
 
 // Create makes the cgroup of a container with a process in it, and gives them
 // their resources.
-func (r *Runtime) Create(pod, id string, resources *hookpb.Resources) (cgroup string, pid int) {
+func (r *Runtime) Create(pod, id string, resources *hookmsg.Resources) (cgroup string, pid int) {
 	r.t.Helper()
 	cgroup = r.Layout.Container(pod, id)
 	r.Tree.Make(cgroup[len(r.Tree.Root)+1:])
@@ -131,7 +131,7 @@ func (r *Runtime) Create(pod, id string, resources *hookpb.Resources) (cgroup st
 }
 
 // Update gives a container resources, as runc does.
-func (r *Runtime) Update(cgroup string, from *hookpb.Resources) {
+func (r *Runtime) Update(cgroup string, from *hookmsg.Resources) {
 	r.t.Helper()
 	paths := map[string]string{}
 	if r.Tree.V2 {

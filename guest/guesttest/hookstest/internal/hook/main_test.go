@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/codec/hookpb"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/hooks"
 )
@@ -18,8 +18,8 @@ func TestDecide(t *testing.T) {
 			pod, container string
 			want           *hookstest.Decision
 		}{
-			"the Pod":        {pod, "", &hookstest.Decision{Resources: &hookpb.Resources{CPUShares: n(128)}}},
-			"its container":  {pod, "web", &hookstest.Decision{Resources: &hookpb.Resources{CPUShares: n(128), CFSQuotaUS: n(100_000)}, ContainerEnvs: map[string]string{"TIER": "batch"}}},
+			"the Pod":        {pod, "", &hookstest.Decision{Resources: &hookmsg.Resources{CPUShares: n(128)}}},
+			"its container":  {pod, "web", &hookstest.Decision{Resources: &hookmsg.Resources{CPUShares: n(128), CFSQuotaUS: n(100_000)}, ContainerEnvs: map[string]string{"TIER": "batch"}}},
 			"one of no tier": {`{metadata: {name: web}}`, "", &hookstest.Decision{}},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -1,0 +1,184 @@
+package hookmsg
+
+import "strconv"
+
+// Request is what the host asks a plugin to decide on.
+type Request struct {
+	// Stage is the moment at which the host asks.
+	Stage Stage
+	// Level is what it asks about.
+	Level Level
+	// Pod is empty at level QOS.
+	Pod PodMeta
+	// Container is empty at levels QOS and Pod.
+	Container ContainerMeta
+	// PodLabels and PodAnnotations are those of the pod object.
+	PodLabels, PodAnnotations map[string]string
+	// ContainerAnnotations are those that the runtime keeps of the container.
+	ContainerAnnotations map[string]string
+	// CgroupParent is the cgroup of the pod, under which those of its containers
+	// lie, or the cgroup of the class at level QOS: a slash-separated path
+	// relative to the root of the hierarchy.
+	CgroupParent string
+	// QOSClass is the class of the pod, or the class that the request is about.
+	QOSClass QOSClass
+	// Resources are those that the kubelet asks for, before any plugin changed
+	// them. nil fields are not known to the host.
+	Resources *Resources
+	// ContainerEnvs is the environment of the container, in the order in which the
+	// runtime has it. Of a name that is there twice the last value counts.
+	ContainerEnvs []Env
+}
+
+// Env is a variable of an environment.
+type Env struct{ Name, Value string }
+
+// PodMeta names a pod by its metadata.
+type PodMeta struct {
+	Namespace, Name, UID string
+}
+
+// ContainerMeta names a container: by its name in the pod's spec and by the
+// identifier of the runtime, which is empty before it is created.
+type ContainerMeta struct {
+	Name, ID string
+}
+
+// Resources are the limits and weights of one cgroup. A nil field is not known,
+// in a request, or stays as it is, in a decision. hook.proto has the ranges.
+type Resources struct {
+	// CPUShares is in the unit of cgroup v1, where 1024 is one CPU.
+	CPUShares *int64
+	// CFSQuotaUS and CFSPeriodUS are in microseconds; a quota of -1 is no limit.
+	CFSQuotaUS, CFSPeriodUS *int64
+	// CPUSetCPUs and CPUSetMems are lists as the kernel writes them: "0-3,8".
+	CPUSetCPUs, CPUSetMems *string
+	// CPUBvt is the group identity, cpu.bvt_warp_ns.
+	CPUBvt *int64
+	// CPUIdle is 1 for tasks that run only on idle CPUs.
+	CPUIdle *int64
+	// CPUBurstUS is in microseconds.
+	CPUBurstUS *int64
+	// The memory fields are in bytes; -1 is no limit.
+	MemoryLimitBytes, MemoryMinBytes, MemoryLowBytes, MemoryHighBytes *int64
+	// OOMScoreAdj belongs to the processes of a container, not to its cgroup.
+	OOMScoreAdj *int64
+	// Unified are other files of the cgroup and what to write to them.
+	Unified map[string]string
+	// NetClsClassID is the class of packets.
+	NetClsClassID *int64
+	// CoreSchedGroup and ResctrlGroup name groups of a container's processes;
+	// ResctrlSchemata is what the latter gets.
+	CoreSchedGroup, ResctrlGroup, ResctrlSchemata *string
+}
+
+// Decision is what should change. nil means untouched.
+type Decision struct {
+	// Resources of the cgroup that the request is about.
+	Resources *Resources
+	// ContainerAnnotations are added to the container, or replaced.
+	ContainerAnnotations map[string]string
+	// ContainerEnvs are added to the container's environment, or replaced.
+	ContainerEnvs map[string]string
+	// ContainerMounts and ContainerDevices are added to the container.
+	ContainerMounts  []Mount
+	ContainerDevices []Device
+}
+
+// Mount is a mount of a container, as in the OCI runtime specification.
+type Mount struct {
+	// Destination is the path in the container, Source what is mounted there:
+	// of a bind mount, a path on the node.
+	Destination, Source string
+	// Type is that of the file system.
+	Type    string
+	Options []string
+}
+
+// Device is a device file of a container, as in the OCI runtime specification.
+type Device struct {
+	// Path is that in the container.
+	Path string
+	// Type is "c", "b" or "p".
+	Type         string
+	Major, Minor int64
+	// FileMode, UID and GID are the runtime's defaults if they are nil.
+	FileMode, UID, GID *int64
+}
+
+// Stage is the moment in the life of a pod at which the host asks.
+type Stage int32
+
+// The stages, with the names of Koordinator's RuntimeHookService.
+const (
+	StageUnspecified Stage = iota
+	PreRunPodSandbox
+	PreCreateContainer
+	PreStartContainer
+	PostStartContainer
+	// PreUpdateContainerResources is, at LevelPod, before a resize of the pod in place.
+	PreUpdateContainerResources
+	PostStopContainer
+	PostStopPodSandbox
+	PreRemoveRunPodSandbox
+	// Reconcile is no event of the runtime: the host compares what is with what
+	// should be.
+	Reconcile
+)
+
+var stageNames = [...]string{
+	"Unspecified", "PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
+	"PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox", "PreRemoveRunPodSandbox", "Reconcile",
+}
+
+// String returns the name of the stage.
+func (s Stage) String() string { return enumName("stage", int32(s), stageNames[:]) }
+
+// Known reports whether the stage is one of the constants, other than
+// StageUnspecified.
+func (s Stage) Known() bool { return s > StageUnspecified && int(s) < len(stageNames) }
+
+// Level is what a request is about.
+type Level int32
+
+// The levels, from the widest to the narrowest.
+const (
+	LevelUnspecified Level = iota
+	// LevelQOS is the cgroup above all pods of a QoS class.
+	LevelQOS
+	// LevelPod is the cgroup above the containers of a pod.
+	LevelPod
+	LevelContainer
+)
+
+var levelNames = [...]string{"Unspecified", "QOS", "Pod", "Container"}
+
+// String returns the name of the level.
+func (l Level) String() string { return enumName("level", int32(l), levelNames[:]) }
+
+// Known reports whether the level is one of the constants, other than
+// LevelUnspecified.
+func (l Level) Known() bool { return l > LevelUnspecified && int(l) < len(levelNames) }
+
+// QOSClass is the QoS class of a pod, core/v1 PodQOSClass.
+type QOSClass int32
+
+// The QoS classes.
+const (
+	QOSUnspecified QOSClass = iota
+	QOSGuaranteed
+	QOSBurstable
+	QOSBestEffort
+)
+
+var qosNames = [...]string{"Unspecified", "Guaranteed", "Burstable", "BestEffort"}
+
+// String returns the class as Kubernetes writes it.
+func (q QOSClass) String() string { return enumName("qosClass", int32(q), qosNames[:]) }
+
+func enumName(kind string, n int32, names []string) string {
+	if n >= 0 && int(n) < len(names) {
+		return names[n]
+	}
+	return kind + "(" + strconv.Itoa(int(n)) + ")"
+}

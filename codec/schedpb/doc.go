@@ -1,3 +1,0 @@
-// Package schedpb encodes and decodes the messages of sched.proto: what a
-// scheduler and its guests tell one another beside Kubernetes objects.
-package schedpb

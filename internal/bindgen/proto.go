@@ -1,0 +1,329 @@
+package bindgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// ProtoConfig says what to generate views of.
+type ProtoConfig struct {
+	// File is the .proto file, as others import it.
+	File string
+	// Dirs are the directories in which File and what it imports are looked
+	// for, in turn.
+	Dirs []string
+	// Find returns the directory with the Go package, for .proto files that lie
+	// beside Go packages, as those of Kubernetes do. It may be nil.
+	Find func(importPath string) (dir string, err error)
+	// Package is the name of the package of views, Path its import path.
+	Package, Path string
+	// Imports are the import paths of the packages of views, by the directories
+	// of the .proto files. Those of this SDK need not be named.
+	Imports map[string]string
+}
+
+const sdk = "github.com/kubewasm/kubewasm/guest/api/"
+
+// sdkPackages are the views that the SDK has, by the directories of the .proto
+// files.
+var sdkPackages = map[string]string{
+	"k8s.io/apimachinery/pkg/apis/meta/v1": sdk + "meta",
+	"k8s.io/api/admission/v1":              sdk + "admission",
+	"k8s.io/api/apps/v1":                   sdk + "apps",
+	"k8s.io/api/authentication/v1":         sdk + "authentication",
+	"k8s.io/api/autoscaling/v2":            sdk + "autoscaling",
+	"k8s.io/api/batch/v1":                  sdk + "batch",
+	"k8s.io/api/core/v1":                   sdk + "core",
+	"k8s.io/api/networking/v1":             sdk + "networking",
+	"k8s.io/api/policy/v1":                 sdk + "policy",
+	"k8s.io/api/rbac/v1":                   sdk + "rbac",
+	"k8s.io/api/resource/v1":               sdk + "resourceapi",
+	"k8s.io/api/scheduling/v1":             sdk + "scheduling",
+	"k8s.io/api/scheduling/v1alpha3":       sdk + "schedulingv1alpha3",
+	"k8s.io/api/storage/v1":                sdk + "storage",
+}
+
+// values are the messages that are not read as views.
+var values = map[protoreflect.FullName]Type{
+	"k8s.io.apimachinery.pkg.api.resource.Quantity":     value(sdk+"resource", "Quantity", sdk+"resource", "Read"),
+	"k8s.io.apimachinery.pkg.util.intstr.IntOrString":   value(sdk+"intstr", "IntOrString", sdk+"intstr", "Read"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":         value(sdk+"meta", "Time", sdk+"meta", "ReadTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":    value(sdk+"meta", "Time", sdk+"meta", "ReadMicroTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":     value(sdk+"meta", "Duration", sdk+"meta", "ReadDuration"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.GroupVersion": value(sdk+"meta", "GroupVersion", sdk+"meta", "ReadGroupVersion"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":     value("", "[]byte", sdk+"meta", "ReadRaw"),
+	"k8s.io.apimachinery.pkg.runtime.RawExtension":      value("", "[]byte", sdk+"meta", "ReadRaw"),
+}
+
+func value(goPackage, goType, readPackage, read string) Type {
+	return Type{Kind: ValueKind, GoType: Symbol{goPackage, goType}, Read: Symbol{readPackage, read}}
+}
+
+// strings is how a message is read that is a list of strings in Go and JSON.
+var listOfStrings = value("", "[]string", sdk+"meta", "ReadStrings")
+
+// Proto returns the package of views for a .proto file.
+func Proto(ctx context.Context, c ProtoConfig) (*Package, error) {
+	r := &protoReader{config: c, goSources: map[string]*goSource{}}
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: r.open}),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := compiler.Compile(ctx, c.File)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", c.File, err)
+	}
+	r.file = files[0]
+	return r.read()
+}
+
+type protoReader struct {
+	config    ProtoConfig
+	file      protoreflect.FileDescriptor
+	goSources map[string]*goSource
+	out       Package
+	errs      []error
+}
+
+// open opens a .proto file.
+func (r *protoReader) open(name string) (io.ReadCloser, error) {
+	for _, dir := range r.config.Dirs {
+		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
+			return f, err
+		}
+	}
+	if r.config.Find == nil || !strings.Contains(path.Dir(name), ".") {
+		return nil, os.ErrNotExist
+	}
+	dir, err := r.config.Find(path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(filepath.Join(dir, path.Base(name)))
+}
+
+// goSource returns the Go types beside a .proto file, nil if there are none.
+func (r *protoReader) goSource(file protoreflect.FileDescriptor) *goSource {
+	name := path.Dir(file.Path())
+	if s, ok := r.goSources[name]; ok {
+		return s
+	}
+	var s *goSource
+	// Only files that are generated from Go types.
+	if r.config.Find != nil && path.Base(file.Path()) == "generated.proto" && strings.Contains(name, ".") {
+		dir, err := r.config.Find(name)
+		if err == nil {
+			s, err = readGo(dir)
+		}
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("read Go types of %s: %w", name, err))
+		}
+	}
+	r.goSources[name] = s
+	return s
+}
+
+func (r *protoReader) read() (*Package, error) {
+	r.out = Package{Name: r.config.Package, Path: r.config.Path, Source: r.config.File}
+	source := r.goSource(r.file)
+	if source != nil {
+		r.out.Constants = source.constants
+	}
+	r.messages(r.file.Messages())
+	r.enums(r.file.Enums())
+	return &r.out, errors.Join(r.errs...)
+}
+
+func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
+	for i := range list.Len() {
+		m := list.Get(i)
+		if m.IsMapEntry() {
+			continue
+		}
+		if t, err := r.messageType(m); err == nil && t.Kind == ValueKind {
+			continue
+		}
+		r.message(m)
+		r.messages(m.Messages())
+		r.enums(m.Enums())
+	}
+}
+
+func (r *protoReader) message(m protoreflect.MessageDescriptor) {
+	out := &Message{Name: goName(m), Doc: doc(m)}
+	var fields map[uint32]goField
+	source := r.goSource(r.file)
+	if source != nil {
+		fields = source.structs[string(m.Name())]
+	}
+	// Kubernetes has a kind in all that is ever sent by itself.
+	out.Root = source == nil || source.kinds[string(m.Name())]
+	for i := range m.Fields().Len() {
+		fd := m.Fields().Get(i)
+		f, err := r.field(fd, fields[uint32(fd.Number())])
+		if err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s: %w", fd.FullName(), err))
+			continue
+		}
+		if f.Number == 1 && f.JSONName == "metadata" && f.Type.Name == "ObjectMeta" {
+			out.Kind = out.Root
+		}
+		out.Fields = append(out.Fields, f)
+	}
+	r.out.Messages = append(r.out.Messages, out)
+}
+
+func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field, error) {
+	f := &Field{
+		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
+		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
+	}
+	if r.goSource(r.file) != nil {
+		// Of a struct that is no pointer protobuf and JSON say different things
+		// about presence.
+		f.Presence = g.pointer
+		if g.name != "" {
+			f.Name = g.name
+		}
+		if g.json != "" {
+			f.JSONName = g.json
+		}
+		f.Inlined = g.embedded && g.json == ""
+	}
+	element := fd
+	if f.Map {
+		if fd.MapKey().Kind() != protoreflect.StringKind {
+			return nil, fmt.Errorf("maps have strings for keys, not %s", fd.MapKey().Kind())
+		}
+		element = fd.MapValue()
+	}
+	t, err := r.fieldType(element)
+	f.Type = t
+	return f, err
+}
+
+var kinds = map[protoreflect.Kind]Kind{
+	protoreflect.StringKind: String, protoreflect.BytesKind: Bytes, protoreflect.BoolKind: Bool,
+	protoreflect.Int32Kind: Int32, protoreflect.Int64Kind: Int64, protoreflect.Uint32Kind: Uint32, protoreflect.Uint64Kind: Uint64,
+	protoreflect.Sint32Kind: Sint32, protoreflect.Sint64Kind: Sint64,
+	protoreflect.Fixed32Kind: Fixed32, protoreflect.Fixed64Kind: Fixed64, protoreflect.Sfixed32Kind: Sfixed32, protoreflect.Sfixed64Kind: Sfixed64,
+	protoreflect.FloatKind: Float, protoreflect.DoubleKind: Double,
+}
+
+func (r *protoReader) fieldType(fd protoreflect.FieldDescriptor) (Type, error) {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return r.messageType(fd.Message())
+	case protoreflect.EnumKind:
+		pkg, err := r.packageOf(fd.Enum().ParentFile())
+		return Type{Kind: EnumKind, Package: pkg, Name: goName(fd.Enum())}, err
+	}
+	kind, ok := kinds[fd.Kind()]
+	if !ok {
+		return Type{}, fmt.Errorf("there are no views of %s", fd.Kind())
+	}
+	return Type{Kind: kind}, nil
+}
+
+func (r *protoReader) messageType(m protoreflect.MessageDescriptor) (Type, error) {
+	if t, ok := values[m.FullName()]; ok {
+		return t, nil
+	}
+	if s := r.goSource(m.ParentFile()); s != nil && s.lists[string(m.Name())] {
+		return listOfStrings, nil
+	}
+	pkg, err := r.packageOf(m.ParentFile())
+	return Type{Kind: MessageKind, Package: pkg, Name: goName(m)}, err
+}
+
+// packageOf returns the import path of the views for a file, empty for the file
+// that is being read.
+func (r *protoReader) packageOf(file protoreflect.FileDescriptor) (string, error) {
+	if file.Path() == r.file.Path() {
+		return "", nil
+	}
+	dir := path.Dir(file.Path())
+	for _, packages := range []map[string]string{r.config.Imports, sdkPackages} {
+		if p, ok := packages[dir]; ok {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("it has a message of %s: say by -import %s=… which package has the views of it", file.Path(), dir)
+}
+
+// goName returns the name of a message or an enumeration with those that it is
+// nested in.
+func goName(d protoreflect.Descriptor) string {
+	name := exported(string(d.Name()))
+	if parent, ok := d.Parent().(protoreflect.MessageDescriptor); ok {
+		return goName(parent) + name
+	}
+	return name
+}
+
+// exported returns a name of protobuf or JSON as an exported one of Go.
+func exported(name string) string {
+	var b strings.Builder
+	upper := true
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			upper = true
+			continue
+		case upper:
+			if b.Len() == 0 && unicode.IsDigit(r) {
+				b.WriteByte('X')
+			}
+			r = unicode.ToUpper(r)
+			upper = false
+		}
+		b.WriteRune(r)
+	}
+	if b.Len() == 0 {
+		return "X"
+	}
+	return b.String()
+}
+
+func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
+	for i := range list.Len() {
+		e := list.Get(i)
+		out := &Enum{Name: goName(e), Doc: doc(e)}
+		prefix := screaming(string(e.Name())) + "_"
+		for j := range e.Values().Len() {
+			v := e.Values().Get(j)
+			name := strings.TrimPrefix(string(v.Name()), prefix)
+			out.Values = append(out.Values, EnumValue{
+				Name: out.Name + exported(strings.ToLower(name)), JSONName: string(v.Name()), Doc: doc(v), Number: int32(v.Number()),
+			})
+		}
+		r.out.Enums = append(r.out.Enums, out)
+	}
+}
+
+// screaming returns FooBar as FOO_BAR.
+func screaming(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) && !unicode.IsUpper(rune(name[i-1])) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(r))
+	}
+	return b.String()
+}
+
+func doc(d protoreflect.Descriptor) string {
+	return d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+}

@@ -1,0 +1,526 @@
+package objects
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
+)
+
+func projection(t testing.TB, paths ...string) *Projection {
+	t.Helper()
+	p, err := ParseProjection(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestParseProjectionNamesEveryMistake(t *testing.T) {
+	_, err := ParseProjection([]string{
+		"node.metadata.labels",
+		"node.metadata.label",
+		"nodes.metadata",
+		"Pod.spec",
+		"service.spec",
+		"pod.spec.container.image",
+		"pod.spec.containers.imgae",
+		"pod.metadata.labels.app",
+		"pod.metadata.creationTimestamp.seconds",
+		"node.status.capacity.cpu",
+		"pod.spec.nodeName.x",
+		"pod.metadata.managedFields",
+		"pod.kind",
+		"pod.spec.containers.livenessProbe.httpget",
+		"pod.spec.nodeName[x]",
+		"node[x]",
+		"node.metadata.labels[]",
+		"node.metadata.labels[a].b",
+		"pod.spec..x",
+		"",
+		"-pod.metadata",
+	})
+	want := []string{
+		`field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`,
+		`field path "nodes.metadata": there is no kind "nodes"; did you mean "node"?`,
+		`field path "Pod.spec": there is no kind "Pod"; did you mean "pod"?`,
+		`field path "service.spec": there is no kind "service"; there are node, pod`,
+		`field path "pod.spec.container.image": PodSpec has no field "container"; did you mean "containers"?`,
+		`field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`,
+		`field path "pod.metadata.labels.app": a map has no fields; its entries stand in brackets, as in "[app]"`,
+		`field path "pod.metadata.creationTimestamp.seconds": Time has no fields that can be told apart, so "seconds" must be left out`,
+		`field path "node.status.capacity.cpu": a map has no fields; its entries stand in brackets, as in "[cpu]"`,
+		`field path "pod.spec.nodeName.x": a string has no fields that can be told apart, so "x" must be left out`,
+		`field path "pod.metadata.managedFields": managedFields never travel`,
+		`field path "pod.kind": Pod has no field "kind"; there are metadata, spec, status`,
+		`field path "pod.spec.containers.livenessProbe.httpget": Probe has no field "httpget"; did you mean "httpGet"?`,
+		`field path "pod.spec.nodeName[x]": a string has no entries, so "[x]" must be left out`,
+		`field path "node[x]": Node has no entries, so "[x]" must be left out`,
+		`field path "node.metadata.labels[]": the key of an entry stands between two brackets, at the end`,
+		`field path "node.metadata.labels[a].b": the key of an entry stands between two brackets, at the end`,
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	got := strings.Split(err.Error(), "\n")
+	if diff := cmp.Diff(want, got[:min(len(want), len(got))]); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+	if len(got) != len(want)+3 {
+		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+3, err)
+	}
+	const alone = `field path "-node.metadata": the fields of a Node that travel must be named beside it`
+	if _, err := ParseProjection([]string{NamelessNodes, "pod.spec"}); err == nil || err.Error() != alone {
+		t.Errorf("got error %v, want %s", err, alone)
+	}
+}
+
+func TestUnion(t *testing.T) {
+	labels, taints := projection(t, "node.metadata.labels"), projection(t, "node.spec.taints", "pod.spec.tolerations")
+	if got := labels.Union(taints).String(); got != "node.metadata.labels, node.spec.taints" {
+		t.Errorf("got %s; one of them has all of a Pod", got)
+	}
+	if got := labels.Union(nil); got != nil {
+		t.Errorf("got %s, want everything", got)
+	}
+	if got := labels.Union(projection(t, "pod.spec")); got != nil {
+		t.Errorf("got %s, want everything: each has one kind whole", got)
+	}
+	namelessLabels, namelessTaints := projection(t, "node.metadata.labels", NamelessNodes), projection(t, "node.spec.taints", NamelessNodes)
+	if got := namelessLabels.Union(namelessTaints); got.String() != "-node.metadata, node.metadata.labels, node.spec.taints" || !got.Nameless() {
+		t.Errorf("got %s", got)
+	}
+	if got := namelessLabels.Union(taints); got.String() != "node.metadata.labels, node.spec.taints" || got.Nameless() {
+		t.Errorf("got %s; one of them needs the name", got)
+	}
+	if !labels.Union(labels).Equal(labels) || labels.Equal(taints) || labels.Equal(nil) || !(*Projection)(nil).Equal(nil) {
+		t.Error("Equal is wrong")
+	}
+}
+
+// leaves returns all paths below t, at most depth names long. The tree of a
+// PodSpec is finite.
+func leaves(prefix string, t reflect.Type, depth int) (paths []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if !nested(t) || depth == 0 {
+		return nil
+	}
+	each(t, func(name string, _ []int, t reflect.Type) {
+		if name == "managedFields" {
+			return
+		}
+		paths = append(paths, prefix+"."+name)
+		paths = append(paths, leaves(prefix+"."+name, t, depth-1)...)
+	})
+	return paths
+}
+
+// TestEveryFieldHasAnEncoder names each field that there is, one at a time.
+func TestEveryFieldHasAnEncoder(t *testing.T) {
+	node, pod := &corev1.Node{}, &corev1.Pod{}
+	filler(1).NilChance(0).Fill(node)
+	filler(1).NilChance(0).Fill(pod)
+	for _, path := range slices.Concat(leaves("node", kinds["node"], 12), leaves("pod", kinds["pod"], 12)) {
+		p := projection(t, path)
+		if _, err := p.Node(node); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := p.Pod(pod); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestEntriesOfMaps(t *testing.T) {
+	node := largeNode()
+	node.Labels["topology.kubernetes.io/zone"] = "b"
+	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
+	p := projection(t, "node.metadata.labels[topology.kubernetes.io/zone]", "node.metadata.labels[example.com/a]",
+		"node.metadata.labels[example.com/none]", "node.metadata.labels[example.com/a]", "node.status.capacity[cpu]")
+	raw, err := p.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Node
+	if err := got.Unmarshal(raw); err != nil {
+		t.Fatal(err)
+	}
+	want := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"topology.kubernetes.io/zone": "b", "example.com/a": "value"}},
+		Status:     corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("2")}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// All entries, where all of them are named too.
+	raw, err = projection(t, "node.metadata.labels[example.com/a]", "node.metadata.labels").Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all corev1.Node
+	if err := all.Unmarshal(raw); err != nil || len(all.Labels) != len(node.Labels) {
+		t.Errorf("got %d labels and the error %v, want %d", len(all.Labels), err, len(node.Labels))
+	}
+}
+
+func filler(seed int64) *randfill.Filler {
+	return randfill.NewWithSeed(seed).NilChance(0.3).NumElements(1, 3).MaxDepth(14).Funcs(
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1<<40), resource.BinarySI)
+		},
+		func(t *metav1.Time, c randfill.Continue) { *t = metav1.Unix(c.Int63n(1<<32), 0).Rfc3339Copy() },
+		func(t *metav1.MicroTime, c randfill.Continue) {
+			*t = metav1.MicroTime{Time: time.Unix(c.Int63n(1<<32), 0)}
+		},
+		func(i *intstr.IntOrString, c randfill.Continue) { *i = intstr.FromInt32(c.Int31()) },
+		func(f *metav1.ManagedFieldsEntry, _ randfill.Continue) { *f = metav1.ManagedFieldsEntry{Manager: "m"} },
+		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} },
+	)
+}
+
+// prune keeps of a JSON value what paths lead to.
+func prune(v any, paths [][]string) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = prune(v[i], paths)
+		}
+	case map[string]any:
+		below := map[string][][]string{}
+		for _, path := range paths {
+			if len(path) == 0 {
+				return v
+			}
+			below[path[0]] = append(below[path[0]], path[1:])
+		}
+		for name := range v {
+			if rest, ok := below[name]; ok {
+				v[name] = prune(v[name], rest)
+			} else {
+				delete(v, name)
+			}
+		}
+	}
+	return v
+}
+
+// pruned decodes into out what is left of object by way of its JSON.
+func pruned(t *testing.T, kind string, paths []string, object, out any) {
+	t.Helper()
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	numbers := json.NewDecoder(bytes.NewReader(encoded))
+	numbers.UseNumber() // A float64 does not hold every int64.
+	if err := numbers.Decode(&tree); err != nil {
+		t.Fatal(err)
+	}
+	below := slices.Clone(identity)
+	for _, path := range paths {
+		if rest, ok := strings.CutPrefix(path, kind+"."); ok {
+			below = append(below, strings.Split(rest, "."))
+		}
+	}
+	if len(below) != len(identity) {
+		tree = prune(tree, below)
+	}
+	delete(tree.(map[string]any)["metadata"].(map[string]any), "managedFields")
+	if encoded, err = json.Marshal(tree); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(encoded, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equate compares what was decoded from protobuf with what was decoded from
+// JSON: they disagree about empty lists and about time zones.
+var equate = cmp.Options{
+	cmpopts.EquateEmpty(),
+	cmp.Comparer(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() }),
+	cmp.Comparer(func(a, b metav1.MicroTime) bool { return a.Unix() == b.Unix() }),
+	cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }),
+}
+
+// TestProjectionKeepsWhatItNames compares random sets of fields of random
+// objects with what pruning their JSON leaves.
+func TestProjectionKeepsWhatItNames(t *testing.T) {
+	all := slices.Concat(leaves("node", kinds["node"], 6), leaves("pod", kinds["pod"], 6))
+	if len(all) < 500 {
+		t.Fatalf("only %d paths", len(all))
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	for seed := range int64(300) {
+		var node corev1.Node
+		var pod corev1.Pod
+		filler(seed).Fill(&node)
+		filler(seed).Fill(&pod)
+		paths := make([]string, r.IntN(8))
+		for i := range paths {
+			paths[i] = all[r.IntN(len(all))]
+		}
+		p := projection(t, paths...)
+
+		raw, err := p.Node(&node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var gotNode, wantNode corev1.Node
+		if err := gotNode.Unmarshal(raw); err != nil {
+			t.Fatal(err)
+		}
+		pruned(t, "node", paths, &node, &wantNode)
+		if diff := cmp.Diff(wantNode, gotNode, equate); diff != "" {
+			t.Fatalf("seed %d: Node with %s (-want +got):\n%s", seed, p, diff)
+		}
+
+		if raw, err = p.Pod(&pod); err != nil {
+			t.Fatal(err)
+		}
+		var gotPod, wantPod corev1.Pod
+		if err := gotPod.Unmarshal(raw); err != nil {
+			t.Fatal(err)
+		}
+		pruned(t, "pod", paths, &pod, &wantPod)
+		if diff := cmp.Diff(wantPod, gotPod, equate); diff != "" {
+			t.Fatalf("seed %d: Pod with %s (-want +got):\n%s", seed, p, diff)
+		}
+	}
+}
+
+// TestEverythingIsWhatKubernetesWrites holds that objects travel as the generated
+// code encodes them, byte by byte, unless a projection says otherwise: guests of
+// other projects read them with decoders of their own.
+func TestEverythingIsWhatKubernetesWrites(t *testing.T) {
+	for seed := range int64(100) {
+		var node corev1.Node
+		var pod corev1.Pod
+		filler(seed).Fill(&node)
+		filler(seed).Fill(&pod)
+		gotNode, err := Node(&node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotPod, err := Pod(&pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.ManagedFields, pod.ManagedFields = nil, nil
+		if want, _ := node.Marshal(); !bytes.Equal(gotNode, want) {
+			t.Errorf("seed %d: Node is\n%x, want\n%x", seed, gotNode, want)
+		}
+		if want, _ := pod.Marshal(); !bytes.Equal(gotPod, want) {
+			t.Errorf("seed %d: Pod is\n%x, want\n%x", seed, gotPod, want)
+		}
+	}
+}
+
+// TestObjectsStayAsTheyAre holds that encoding writes nothing into an object, not
+// even where only the packages of Kubernetes see it: others read it meanwhile.
+func TestObjectsStayAsTheyAre(t *testing.T) {
+	for seed := range int64(100) {
+		var pod corev1.Pod
+		filler(seed).Fill(&pod)
+		before := pod.DeepCopy()
+		for _, encode := range []func() ([]byte, error){
+			func() ([]byte, error) { return Pod(&pod) },
+			func() ([]byte, error) { return projection(t, "pod.spec").Pod(&pod) },
+			func() ([]byte, error) { return Encode(&pod) },
+		} {
+			if _, err := encode(); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(&pod, before) {
+				t.Fatalf("seed %d: the Pod has changed", seed)
+			}
+		}
+	}
+}
+
+func TestDeclaredPod(t *testing.T) {
+	pod := func(name, app, team string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": app, "team": team}}}
+	}
+	p := projection(t, "pod.metadata.labels[app]", "node.spec")
+	bytesOf := func(pod *corev1.Pod) string {
+		b, ok, err := p.DeclaredPod(pod)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return string(b)
+	}
+	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("b", "web", "y")); a != b {
+		t.Errorf("Pods that differ in other fields have %x and %x", a, b)
+	}
+	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("a", "db", "x")); a == b {
+		t.Errorf("Pods that differ in the field both have %x", a)
+	}
+	for _, none := range []*Projection{nil, projection(t, "node.spec")} {
+		if _, ok, _ := none.DeclaredPod(pod("a", "web", "x")); ok {
+			t.Errorf("%s names fields of a Pod", none)
+		}
+	}
+}
+
+// heartbeat returns node as the kubelet updates it every some seconds.
+func heartbeat(node *corev1.Node) *corev1.Node {
+	node = node.DeepCopy()
+	node.ResourceVersion += "1"
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(int64(len(node.ResourceVersion)), 0)
+	}
+	return node
+}
+
+func largeNode() *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}, Annotations: map[string]string{}}}
+	for _, c := range "abcdefghijklmnopqrst" {
+		n.Labels["example.com/"+string(c)] = "value"
+		n.Annotations["example.com/"+string(c)] = strings.Repeat("x", 50)
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{strings.Repeat("r", 90), strings.Repeat("s", 60)}, SizeBytes: 1 << 20})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(c), Reason: "KubeletReady", Message: strings.Repeat("m", 60)})
+	}
+	n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	return n
+}
+
+func TestVersionsFollowTheProjection(t *testing.T) {
+	var table Table
+	table.Project(projection(t, "node.metadata.labels", "node.spec.taints"), false)
+	node := largeNode()
+	first, err := table.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		node = heartbeat(node)
+		o, err := table.Node(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Ref != first.Ref {
+			t.Fatalf("after a heartbeat the Node has the ref %x, want %x", o.Ref, first.Ref)
+		}
+	}
+	node = node.DeepCopy()
+	node.Spec.Taints = nil
+	tainted, err := table.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tainted.Ref.Version() == first.Ref.Version() || tainted.Ref.Slot() != first.Ref.Slot() {
+		t.Errorf("after a change of its taints the Node has the ref %x, before %x", tainted.Ref, first.Ref)
+	}
+
+	// Another version of the guest reads more.
+	table.Project(table.Projection().Union(projection(t, "node.status.conditions")), false)
+	wider, err := table.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wider.Ref.Version() == tainted.Ref.Version() || len(wider.Bytes()) <= len(tainted.Bytes()) {
+		t.Errorf("with more fields the Node has the ref %x and %d bytes, before %x and %d", wider.Ref, len(wider.Bytes()), tainted.Ref, len(tainted.Bytes()))
+	}
+	if o, err := table.Node(heartbeat(node)); err != nil || o.Ref == wider.Ref {
+		t.Errorf("a heartbeat is seen no more: ref %x, error %v", o.Ref, err)
+	}
+}
+
+// TestProjectWhileInUse changes the projection while others encode. Run it with
+// -race.
+func TestProjectWhileInUse(t *testing.T) {
+	var table Table
+	narrow := projection(t, "node.metadata.labels")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			node := largeNode()
+			for range 300 {
+				node = heartbeat(node)
+				if _, err := table.Node(node); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if i%2 == 0 {
+			table.Project(narrow, i%3 == 0)
+		} else {
+			table.Project(nil, i%3 == 0)
+		}
+	}
+	wg.Wait()
+	table.Project(narrow, false)
+	o, err := table.Node(largeNode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, _ := narrow.Node(largeNode()); !slices.Equal(o.Bytes(), want) {
+		t.Errorf("got %d bytes, want the %d of the last projection", len(o.Bytes()), len(want))
+	}
+}
+
+func BenchmarkProjection(b *testing.B) {
+	node := largeNode()
+	for _, test := range []struct {
+		name  string
+		paths []string
+	}{
+		{"everything", nil},
+		{"labels and taints", []string{"node.metadata.labels", "node.spec.taints"}},
+		{"a label and taints", []string{"node.metadata.labels[example.com/a]", "node.spec.taints"}},
+		{"through a list", []string{"node.metadata.labels", "node.status.images.names"}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			p := projection(b, test.paths...)
+			raw, _ := p.Node(node)
+			b.ReportMetric(float64(len(raw)), "bytes")
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if raw, err = p.appendNode(raw[:0], node); err != nil { // As a Table does it.
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// FuzzParseProjection holds that a Projection that is made can be used.
+func FuzzParseProjection(f *testing.F) {
+	for _, path := range []string{"node.metadata.labels", "pod", "pod.spec.containers.env.valueFrom", "node..", ".", "pod.spec.volumes.hostPath.path", "node.metadata.labels[a.b/c]", "pod.spec.overhead[cpu]"} {
+		f.Add(path)
+	}
+	node, pod := largeNode(), &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "e"}}}}}}
+	f.Fuzz(func(t *testing.T, path string) {
+		p, err := ParseProjection([]string{path})
+		if err != nil {
+			return
+		}
+		if _, err := p.Node(node); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Pod(pod); err != nil {
+			t.Error(err)
+		}
+	})
+}

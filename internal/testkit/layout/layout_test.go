@@ -1,0 +1,204 @@
+// Package layout holds the rules of dependency between the packages, and what
+// guests may weigh.
+package layout
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+const module = "github.com/kubewasm/kubewasm"
+
+// list runs go list with the environment and the arguments.
+func list(t *testing.T, env []string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../../.."
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	return strings.Fields(string(out))
+}
+
+var wasm = []string{"GOOS=wasip1", "GOARCH=wasm"}
+
+// guests are the example guests.
+func guests(t *testing.T) []string {
+	t.Helper()
+	return list(t, wasm, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...")
+}
+
+func TestDependencies(t *testing.T) {
+	if err := guestbuild.NoteSources("."); err != nil {
+		t.Fatal(err)
+	}
+	kubernetes := func(path string) bool {
+		return strings.HasPrefix(path, "k8s.io/") || strings.HasPrefix(path, "sigs.k8s.io/")
+	}
+	ours := func(allowed ...string) func(string) bool {
+		return func(path string) bool {
+			rest, ok := strings.CutPrefix(path, module+"/")
+			return ok && !slices.ContainsFunc(allowed, func(a string) bool { return rest == a || strings.HasPrefix(rest, a+"/") })
+		}
+	}
+	either := func(fs ...func(string) bool) func(string) bool {
+		return func(path string) bool {
+			return slices.ContainsFunc(fs, func(f func(string) bool) bool { return f(path) })
+		}
+	}
+	tests := []struct {
+		name     string
+		env      []string
+		packages []string
+		refused  func(string) bool
+	}{
+		{"abi needs the standard library only", nil, []string{"./abi"}, func(path string) bool {
+			return strings.Contains(path, ".") && path != module+"/abi"
+		}},
+		{"abi builds for guests without anything else", wasm, []string{"./abi"}, ours("abi")},
+		{"host knows no Kubernetes and no adapter", nil, []string{"./host"}, either(kubernetes, ours("abi", "host", "internal"))},
+		{"host runs none of wazero's WASI", nil, []string{"./host"}, func(path string) bool {
+			return strings.HasPrefix(path, "github.com/tetratelabs/wazero/imports/")
+		}},
+		// internal/nearest finds the name that was meant, here and in guests.
+		{"codec knows the contract only", nil, []string{"./codec/..."}, ours("abi", "codec", "internal/nearest")},
+		{"internal/objects knows the contract only", nil, []string{"./internal/objects"}, ours("abi", "codec", "internal/objects", "internal/nearest")},
+		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
+		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},
+		{"hooks knows no other adapter", nil, []string{"./hooks"}, ours("abi", "host", "codec", "hooks", "internal")},
+		// The first test of a policy compiles what its kit imports: 410 packages, and
+		// with the scheduler 966.
+		{"the kits for policies and hooks know no client of Kubernetes and no scheduler", nil, []string{
+			"./guest/guesttest", "./guest/guesttest/admissiontest", "./guest/guesttest/hookstest",
+		}, func(path string) bool {
+			return strings.HasPrefix(path, "k8s.io/client-go") || strings.HasPrefix(path, "k8s.io/kube-scheduler") || path == module+"/sched" || path == module+"/internal/testkit/framework"
+		}},
+		// internal/json is shared with the host: it reads the same objects.
+		{"guests know no Kubernetes and no host", wasm, guests(t), either(kubernetes, ours("abi", "guest", "internal/json", "internal/nearest", "examples"))},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var found []string
+			for _, path := range list(t, test.env, append([]string{"-deps"}, test.packages...)...) {
+				if test.refused(path) {
+					found = append(found, path)
+				}
+			}
+			if len(found) != 0 {
+				t.Errorf("%v depend on %v", test.packages, found)
+			}
+		})
+	}
+}
+
+func TestGuestsAreSmall(t *testing.T) {
+	for _, path := range guests(t) {
+		dir := filepath.Join("../../..", strings.TrimPrefix(path, module))
+		file, err := guestbuild.Build(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d bytes", path, info.Size())
+		if info.Size() > 2_500_000 {
+			t.Errorf("%s has %d bytes, more than 2.5 MB", path, info.Size())
+		}
+	}
+}
+
+// TestAGuestWithPodAndNodeIsSmall holds what the views and the SDK weigh, and the
+// decoder of configurations.
+func TestAGuestWithPodAndNodeIsSmall(t *testing.T) {
+	for _, test := range []struct{ name, dir string }{
+		{"without a configuration", "../../bench/guests/filter"},
+		{"with a configuration", "../../../examples/sched/zone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file, err := guestbuild.Build(t.Context(), test.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d bytes", info.Size())
+			if info.Size() > 2_500_000 {
+				t.Errorf("the guest has %d bytes, more than 2.5 MB", info.Size())
+			}
+		})
+	}
+}
+
+// TestTopLevel holds what a newcomer sees first.
+func TestTopLevel(t *testing.T) {
+	entries, err := os.ReadDir("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && e.Name() != "bin" {
+			got = append(got, e.Name())
+		}
+	}
+	want := []string{
+		"LICENSE", "Makefile", "RATIONALE.md", "README.md", "SECURITY.md", "abi", "admission", "cmd", "codec",
+		"docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("top level (-want +got):\n%s", diff)
+	}
+}
+
+// TestTestsReadNoMemoryThatWasGivenBack holds that the tests of a package that make a
+// Runtime run in its debug mode, but for those that measure.
+func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
+	measures := []string{"internal/bench", "internal/e2e/throughput"}
+	makes, guarded := map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel("../../..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		dir = filepath.ToSlash(dir)
+		makes[dir] = makes[dir] || bytes.Contains(source, []byte("host.NewRuntime("))
+		guarded[dir] = guarded[dir] || bytes.Contains(source, []byte(`"`+module+`/internal/testkit/guarded"`))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for dir := range makes {
+		if makes[dir] && dir != "internal/testkit/layout" && !guarded[dir] && !slices.Contains(measures, dir) {
+			t.Errorf("%s: no test imports internal/testkit/guarded", dir)
+		}
+		found = found || makes[dir] && guarded[dir]
+	}
+	if !found {
+		t.Error("no tests make a Runtime")
+	}
+}

@@ -1,0 +1,324 @@
+package wasmextension
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
+)
+
+type environment struct {
+	Scheduler
+	grants Grants
+}
+
+const moduleLog = "k8s.io/klog"
+
+// imports are the host functions of one form of the ABI.
+func (e *environment) imports(first bool) []host.Import {
+	reads := func(name string, get func(inst *host.Instance, c *Call) []byte) host.Import {
+		return host.GuestReads(abi.ModuleScheduler, name, func(inst *host.Instance) []byte { return get(inst, e.Call(inst)) })
+	}
+	writes := func(name string, put func(inst *host.Instance, c *Call, data []byte)) host.Import {
+		return host.GuestWrites(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
+	}
+	reason := func(_ *host.Instance, c *Call, data []byte) { c.Reason = strings.ToValidUTF8(string(data), "\uFFFD") }
+	granted := func(grant string, im host.Import) host.Import {
+		im.Grant = grant
+		return im
+	}
+	list := []host.Import{
+		host.GuestReads(abi.ModuleObjects, "nodeList", e.nodeList),
+		{Module: moduleLog, Name: "log", Params: i32s(3), Func: e.log(false)},
+		{Module: moduleLog, Name: "logs", Params: i32s(5), Func: e.log(true)},
+		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = uint64(uint32(e.Severity())) }},
+		reads("get_config", func(*host.Instance, *Call) []byte { return e.Config() }),
+		reads("currentPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Pod) }),
+		reads("targetPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Target) }),
+		reads("currentNodeName", func(_ *host.Instance, c *Call) []byte { return []byte(c.NodeName) }),
+		reads("filteredNodeList", func(inst *host.Instance, c *Call) []byte {
+			names := make([]string, 0, len(c.Nodes))
+			for _, n := range c.Nodes {
+				names = append(names, n.Node().Name)
+			}
+			return marshal(inst, names)
+		}),
+		reads("nodeToStatusMap", func(inst *host.Instance, c *Call) []byte {
+			codes := map[string]fwk.Code{}
+			for _, s := range c.Statuses {
+				codes[s.NodeName] = s.Status.Code()
+			}
+			return marshal(inst, codes)
+		}),
+		reads("nodeScoreList", func(inst *host.Instance, c *Call) []byte {
+			scores := map[string]int64{}
+			for _, s := range c.Scores {
+				scores[s.Name] = s.Score
+			}
+			return marshal(inst, scores)
+		}),
+		{Module: abi.ModuleScheduler, Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
+			var states map[string]*fwk.ImageStateSummary
+			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
+				states = n.GetImageStates()
+			}
+			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), marshal(inst, states)))
+		}},
+		writes("result.cluster_events", func(inst *host.Instance, c *Call, data []byte) {
+			var err error
+			if c.Events, err = parseEvents(data); err != nil {
+				inst.Violate(err)
+			}
+		}),
+		writes("result.node_names", func(_ *host.Instance, c *Call, data []byte) { c.NodeNames = texts(data) }),
+		writes("result.nominated_node_name", func(_ *host.Instance, c *Call, data []byte) { c.Nominated = string(data) }),
+		writes("result.status_reason", reason),
+		writes("result.normalized_score_list", normalized),
+		granted(e.grants.Events, writes("handle.eventrecorder.eventf", func(inst *host.Instance, _ *Call, data []byte) { e.eventf(inst, data) })),
+		granted(e.grants.WaitingPods, host.Import{
+			Module: abi.ModuleScheduler, Name: "handle.reject_waiting_pod", Params: i32s(4), Func: e.rejectWaitingPod,
+		}),
+		granted(e.grants.WaitingPods, host.Import{
+			Module: abi.ModuleScheduler, Name: "handle.get_waiting_pod", Params: i32s(4), Func: e.getWaitingPod,
+		}),
+	}
+	if first {
+		return append(list,
+			host.GuestReads(abi.ModuleObjects, "pod", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Pod) }),
+			host.GuestReads(abi.ModuleObjects, "node", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Node) }),
+			writes("status_reason", reason),
+		)
+	}
+	return append(list, host.Import{
+		Module: abi.ModuleObjects, Name: "node", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
+			var b []byte
+			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
+				object, err := e.EncodedNode(n.Node())
+				if err != nil {
+					inst.Violate(err)
+				}
+				b = object.Bytes()
+			}
+			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
+		},
+	})
+}
+
+// log returns the function that logs a message, with keys and values or without. Its text
+// ends with a line break, as that of klog.Info does.
+func (e *environment) log(values bool) func(*host.Instance, []uint64) {
+	return func(inst *host.Instance, stack []uint64) {
+		severity := int32(uint32(stack[0]))
+		msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
+		var kvs []byte
+		if values {
+			kvs = inst.Read(uint32(stack[3]), uint32(stack[4]))
+		}
+		if e.Logs(severity) {
+			e.Log(inst, severity, strings.TrimSuffix(string(msg), "\n"), texts(kvs))
+		}
+	}
+}
+
+func i32s(n int) []abi.ValueType {
+	list := make([]abi.ValueType, n)
+	for i := range list {
+		list[i] = abi.I32
+	}
+	return list
+}
+
+func bytesOf(o *objects.Object) []byte {
+	if o == nil {
+		return nil
+	}
+	return o.Bytes()
+}
+
+// marshal writes JSON, with the keys of maps in their order.
+func marshal(inst *host.Instance, v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		inst.Violate(err)
+	}
+	return b
+}
+
+// texts takes texts apart that have a NUL after each. They are copies.
+func texts(data []byte) []string {
+	if len(data) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+}
+
+// nodeList gives a v1.NodeList: field 2 are the items.
+func (e *environment) nodeList(inst *host.Instance) []byte {
+	var b []byte
+	for _, n := range e.Nodes(inst) {
+		object, err := e.EncodedNode(n.Node())
+		if err != nil {
+			inst.Violate(err)
+		}
+		b = protowire.AppendTag(b, 2, protowire.BytesType)
+		b = protowire.AppendBytes(b, object.Bytes())
+	}
+	return b
+}
+
+// normalized takes the scores by the names of their nodes, and brings them into
+// the order that they had: a map has none.
+func normalized(inst *host.Instance, c *Call, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	var scores map[string]int64
+	if err := json.Unmarshal(data, &scores); err != nil {
+		inst.Violate(err)
+	}
+	if len(scores) == 0 {
+		return
+	}
+	c.Normalized = make([]int64, len(c.Scores))
+	for i, s := range c.Scores {
+		score, ok := scores[s.Name]
+		if !ok {
+			inst.Violate(fmt.Errorf("the node %q has no score", s.Name))
+		}
+		c.Normalized[i] = score
+	}
+}
+
+// The numbers of resources in events.
+var resources = []abi.EventResource{
+	abi.EventPod, abi.EventNode, abi.EventPersistentVolume, abi.EventPersistentVolumeClaim,
+	noResource, // PodSchedulingContext, which Kubernetes has dropped.
+	abi.EventResourceClaim, abi.EventStorageClass, abi.EventCSINode, abi.EventCSIDriver, abi.EventCSIStorageCapacity, abi.EventWildCard,
+}
+
+const noResource = abi.EventResource(1 << 31)
+
+// The bits of actions, those of Kubernetes 1.27.
+const (
+	actionUpdates = 4 | 8 | 16 | 32 // Of a Node's allocatable resources, labels, taints, conditions.
+	actionAll     = 1 | 2 | actionUpdates
+)
+
+// parseEvents reads events, u32 resource and u32 action each, and says what they
+// mean today.
+func parseEvents(data []byte) ([]Event, error) {
+	if len(data)%8 != 0 {
+		return nil, fmt.Errorf("%d bytes are not a number of events of 8 bytes", len(data))
+	}
+	events := []Event{}
+	for ; len(data) > 0; data = data[8:] {
+		resource, action := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
+		if resource >= uint32(len(resources)) {
+			return nil, fmt.Errorf("the resource of an event is %d, which is unknown", resource)
+		}
+		if action == 0 || action&^actionAll != 0 {
+			return nil, fmt.Errorf("the action of an event is %#x, which is unknown", action)
+		}
+		e := Event{resources[resource], meaning(resources[resource], action)}
+		if e.Resource != noResource {
+			events = append(events, e)
+		}
+	}
+	return events, nil
+}
+
+// meaning maps the action of an event. The updates that 1.27 tells apart are
+// those of Nodes, at the same bits as today; all of them are any update.
+func meaning(resource abi.EventResource, action uint32) abi.ActionType {
+	var a abi.ActionType
+	if action&1 != 0 {
+		a |= abi.ActionAdd
+	}
+	if action&2 != 0 {
+		a |= abi.ActionDelete
+	}
+	switch updates := action & actionUpdates; {
+	case updates == 0:
+	case updates == actionUpdates || resource != abi.EventNode:
+		a |= abi.ActionUpdate
+	default:
+		a |= abi.ActionType(updates)
+	}
+	return a
+}
+
+// Defaults are the events of a guest that has enqueue and names none.
+var Defaults = []Event{
+	{abi.EventPod, abi.ActionAll}, {abi.EventNode, abi.ActionAll}, {abi.EventCSINode, abi.ActionAll},
+	{abi.EventPersistentVolume, abi.ActionAll}, {abi.EventPersistentVolumeClaim, abi.ActionAll}, {abi.EventStorageClass, abi.ActionAll},
+}
+
+// eventf reports an event.
+func (e *environment) eventf(inst *host.Instance, data []byte) {
+	type reference struct{ Kind, APIVersion, Name, Namespace, UID, ResourceVersion string }
+	var m struct {
+		RegardingReference, RelatedReference reference
+		Eventtype, Reason, Action, Note      string
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		inst.Violate(err)
+	}
+	object := func(r reference) *corev1.ObjectReference {
+		if r == (reference{}) {
+			return nil
+		}
+		return &corev1.ObjectReference{
+			Kind: r.Kind, APIVersion: r.APIVersion, Name: r.Name, Namespace: r.Namespace, UID: types.UID(r.UID), ResourceVersion: r.ResourceVersion,
+		}
+	}
+	e.Report(inst, &schedmsg.Event{
+		Type: m.Eventtype, Reason: m.Reason, Action: m.Action, Note: m.Note,
+		Regarding: object(m.RegardingReference), Related: object(m.RelatedReference),
+	})
+}
+
+var errNoHandle = errors.New("the plugin was loaded without a scheduler")
+
+// waiting returns the Pod that waits under the UID that a guest names.
+func (e *environment) waiting(inst *host.Instance, stack []uint64) fwk.WaitingPod {
+	if e.Handle() == nil {
+		inst.Violate(errNoHandle)
+	}
+	return e.Handle().GetWaitingPod(types.UID(inst.Read(uint32(stack[0]), uint32(stack[1]))))
+}
+
+// rejectWaitingPod writes 1 if a Pod was waiting, 0 otherwise, in 64 bits.
+func (e *environment) rejectWaitingPod(inst *host.Instance, stack []uint64) {
+	var answer uint64
+	if w := e.waiting(inst, stack); w != nil {
+		answer = 1
+		if !e.Replay(inst) {
+			w.Reject(inst.Plugin().Name(), "rejected by a guest")
+		}
+	}
+	inst.Write(uint32(stack[2]), uint32(stack[3]), binary.LittleEndian.AppendUint64(nil, answer))
+}
+
+// getWaitingPod writes the Pod if it fits, and a 0 of 64 bits if there is none.
+func (e *environment) getWaitingPod(inst *host.Instance, stack []uint64) {
+	b := make([]byte, 8)
+	if w := e.waiting(inst, stack); w != nil {
+		object, err := e.EncodedPod(w.GetPod())
+		if err != nil {
+			inst.Violate(err)
+		}
+		b = object.Bytes()
+	}
+	inst.Write(uint32(stack[2]), uint32(stack[3]), b)
+}
