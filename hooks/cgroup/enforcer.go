@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type Enforcer struct {
 	dirs    directories
 	cgroups map[string]*enforced
 	// all is the state at version.
-	all     []Desired
+	all     []Target
 	version uint64
 	// troubles counts the files that are left alone for a while.
 	troubles int
@@ -176,7 +176,7 @@ type settled struct {
 
 // troubleKey names a file of a field, or all of them.
 type troubleKey struct {
-	field Fields
+	field hookmsg.Fields
 	file  string
 }
 
@@ -194,6 +194,13 @@ type trouble struct {
 // waits reports whether the file is left alone.
 func (t *trouble) waits(now time.Time) bool {
 	return t.forever || !t.over && now.Before(t.until)
+}
+
+// Observer receives what an [Enforcer] finds.
+type Observer interface {
+	// Enforced is called after each pass over cgroups. It must be quick, and not keep
+	// the report.
+	Enforced(ctx context.Context, report Report)
 }
 
 // NewEnforcer returns an Enforcer of state by applier. Close it before the
@@ -224,7 +231,7 @@ func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) 
 func (e *Enforcer) Others(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
 	p := e.applier.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
 	defer p.close()
-	var fields Fields
+	var fields hookmsg.Fields
 	for _, s := range p.steps {
 		fields |= s.setting.field
 	}
@@ -232,7 +239,7 @@ func (e *Enforcer) Others(cgroup string, r *hookmsg.Resources) *hookmsg.Resource
 		_, field, _ := whose(err)
 		fields &^= field
 	}
-	return fields.selectResources(r)
+	return r.Select(fields)
 }
 
 // Limits returns the quota, the period and the memory limit that a cgroup has, nil for
@@ -319,10 +326,10 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 
 // enforce is a pass; e.mu is held.
 func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
-	var wanted []Desired
+	var wanted []Target
 	if len(cgroups) == 0 {
-		if v := e.state.Version(); v != e.version || e.all == nil {
-			e.all, e.version = e.state.All(), v
+		if e.all == nil || e.state.moved(e.version) {
+			e.all, e.version = e.state.snapshot()
 			e.forgetOthers()
 		}
 		wanted = e.all
@@ -348,7 +355,7 @@ func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
 // each pod.
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	there := func(cgroup string) bool { return keep(cgroup) || e.Exists(cgroup) }
-	pods = e.state.forgetGone(there)
+	pods = e.state.facts.Prune(there)
 	left := map[string]bool{}
 	for _, d := range e.state.All() {
 		if there(d.Cgroup) {
@@ -366,7 +373,7 @@ func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 // forgetOthers closes the cgroups that are no longer in the state.
 func (e *Enforcer) forgetOthers() {
 	for cgroup := range e.cgroups {
-		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Desired, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
+		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Target, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
 			e.forget(cgroup)
 		}
 	}
@@ -377,7 +384,7 @@ func (e *Enforcer) forgetOthers() {
 const share = 50
 
 // compare returns those of wanted that are not as they were left.
-func (e *Enforcer) compare(wanted []Desired, now time.Time, everything bool) (report Report, differ []Desired) {
+func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (report Report, differ []Target) {
 	differs := make([]bool, len(wanted))
 	var files, taken atomic.Int64
 	look := func() {
@@ -465,7 +472,7 @@ func (k *enforced) due(now time.Time) bool {
 }
 
 // apply brings cgroups to their resources.
-func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, report *Report) {
+func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, report *Report) {
 	known := map[string]bool{} // Cgroups that were settled for the same resources.
 	var targets []Target
 	for _, d := range differ {
@@ -484,7 +491,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 		}
 		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
 	}
-	skip := func(cgroup string, field Fields, file string) bool {
+	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
 		k := e.cgroups[cgroup]
 		for _, key := range [...]troubleKey{{field, file}, {field, ""}} {
 			if t := k.trouble[key]; t != nil && t.waits(now) {
@@ -543,7 +550,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Desired, now time.Time, r
 // between, which must not pass for the kernel's words for our value; and what the
 // kernel refused may have waited for what was written after it. It puts what it
 // finds into the place of what p found.
-func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, Fields, string) bool, report *Report) {
+func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, hookmsg.Fields, string) bool, report *Report) {
 	again := map[string]bool{}
 	for _, c := range report.Changes {
 		again[c.Cgroup] = true
@@ -573,7 +580,7 @@ func mayRetry(err error) bool {
 
 // whose returns the cgroup, the field and the file of an error; the file is
 // empty if it is about all of the field's.
-func whose(err error) (cgroup string, field Fields, file string) {
+func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 	var f *FileError
 	var p *fieldError
 	switch {
@@ -589,7 +596,7 @@ func whose(err error) (cgroup string, field Fields, file string) {
 }
 
 // settle remembers what the files have now.
-func (e *Enforcer) settle(p *plan, differ []Desired) {
+func (e *Enforcer) settle(p *plan, differ []Target) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		clear(k.files)
@@ -676,7 +683,7 @@ func (e *Enforcer) note(err error, now time.Time, report *Report) (fresh bool) {
 
 // tried drops what was refused once, was tried again and is no error any more:
 // there is nothing to wait for, and its time would stay in the past.
-func (e *Enforcer) tried(differ []Desired, now time.Time) {
+func (e *Enforcer) tried(differ []Target, now time.Time) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		for key, t := range k.trouble {
