@@ -32,7 +32,7 @@ lint:
 # wabt).
 WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm)
-	go generate ./guest/... ./examples/admission/...
+	go generate ./...
 	go generate ./guest/api
 
 %.wasm: %.wat
