@@ -91,4 +91,3 @@ func TestLargeResourcesHaveSeveralFiles(t *testing.T) {
 		}
 	}
 }
-
