@@ -11,7 +11,7 @@ import (
 //
 //	claim, ok := admission.Get(core.PersistentVolumeClaimFromJSON, "v1/persistentvolumeclaims", "shop", "data")
 //
-// of is the function FromJSON of a view, also of one that package bindgen has made for a
+// of is the function FromJSON of a view, also of one that kubewasm gen has made for a
 // custom resource, or any other that reads JSON. The resource is named as in the plugin's
 // configuration, which must name it; namespace is empty for objects that have none.
 //

@@ -1,5 +1,5 @@
 // Package view is what the typed views of Kubernetes objects are made of. Code
-// that github.com/kubewasm/kubewasm/guest/bindgen generates is built on it; a
+// that kubewasm gen generates is built on it; a
 // plugin uses the generated types, and of this package no more than its maps.
 //
 // A view is a value with a pointer to what was read of a message so far. A
