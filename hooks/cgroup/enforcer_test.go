@@ -1,4 +1,4 @@
-package hooks_test
+package cgroup_test
 
 import (
 	"bytes"
@@ -19,25 +19,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // enforcer opens a hierarchy and enforces a state on it.
-func enforcer(t testing.TB, state *hooks.State, root string, cfg hooks.EnforcerConfig) *hooks.Enforcer {
+func enforcer(t testing.TB, state *cgroup.State, root string, cfg cgroup.EnforcerConfig) *cgroup.Enforcer {
 	t.Helper()
-	e := hooks.NewEnforcer(state, applier(t, hooks.ApplierConfig{Root: root}), cfg)
+	e := cgroup.NewEnforcer(state, applier(t, cgroup.ApplierConfig{Root: root}), cfg)
 	t.Cleanup(e.Close)
 	return e
 }
 
-func put(state *hooks.State, cgroup string, r hookmsg.Resources) {
-	state.Put(hooks.Desired{Cgroup: cgroup, Resources: &r})
+func put(state *cgroup.State, path string, r hookmsg.Resources) {
+	state.Put(cgroup.Target{Cgroup: path, Resources: &r})
 }
 
 // changed are the changes in words.
-func changed(report hooks.Report) (changes []string) {
+func changed(report cgroup.Report) (changes []string) {
 	for _, c := range report.Changes {
 		changes = append(changes, c.String())
 	}
@@ -51,8 +52,8 @@ func TestEnforceBothDirections(t *testing.T) {
 	pod := tree.Make("pod")
 	child := tree.Make("pod/web")
 	tree.Process(child)
-	var state hooks.State
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	var state cgroup.State
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	quotaFile, periodFile := "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	for _, c := range []struct {
 		name          string
@@ -107,8 +108,8 @@ func TestEnforceTheParentsCPUsAndOtherFiles(t *testing.T) {
 		parents, other = "cpuset.cpus.effective", "pids.max"
 	}
 	all := tree.Read(pod, parents)
-	var state hooks.State
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	var state cgroup.State
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	for _, step := range []struct{ decided, want string }{{"0", "0"}, {"", all}} {
 		put(&state, web, hookmsg.Resources{CPUSetCPUs: &step.decided, Unified: map[string]string{other: value}})
 		for range 3 {
@@ -140,23 +141,23 @@ func TestEnforceEveryField(t *testing.T) {
 		MemoryLimitBytes: n(1<<30 + 1), MemoryHighBytes: n(1 << 29), MemoryLowBytes: n(1 << 28), MemoryMinBytes: n(1 << 27), CPUBvt: n(-1),
 		OOMScoreAdj: n(321),
 	}
-	var state hooks.State
+	var state cgroup.State
 	put(&state, web, r)
 	r.OOMScoreAdj = nil
 	put(&state, pod, r)
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	report := e.Enforce(t.Context())
 	want := map[string]string{
 		"cpu.shares": "2048", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "50000", "cpu.cfs_burst_us": "1000",
 		"cpuset.cpus": "0", "cpuset.mems": "0", "memory.limit_in_bytes": "1073741824",
 	}
-	refused := map[hooks.Fields]bool{hooks.FieldMemoryHigh: true, hooks.FieldMemoryLow: true, hooks.FieldMemoryMin: true, hooks.FieldCPUBvt: true}
+	refused := map[hookmsg.Fields]bool{hookmsg.FieldMemoryHigh: true, hookmsg.FieldMemoryLow: true, hookmsg.FieldMemoryMin: true, hookmsg.FieldCPUBvt: true}
 	if tree.V2 {
 		want = map[string]string{
 			"cpu.weight": "174", "cpu.max": "150000 50000", "cpu.max.burst": "1000", "cpuset.cpus": "0", "cpuset.mems": "0",
 			"memory.max": "1073741824", "memory.high": "536870912", "memory.low": "268435456", "memory.min": "134217728",
 		}
-		refused = map[hooks.Fields]bool{hooks.FieldCPUBvt: true}
+		refused = map[hookmsg.Fields]bool{hookmsg.FieldCPUBvt: true}
 	}
 	for _, cgroup := range []string{pod, web} {
 		for file, value := range want {
@@ -171,13 +172,13 @@ func TestEnforceEveryField(t *testing.T) {
 	}
 	// What this kernel does not have is reported once, by its name.
 	for field := range refused {
-		if tree.Has(pod, "cpu.bvt_warp_ns") && field == hooks.FieldCPUBvt {
+		if tree.Has(pod, "cpu.bvt_warp_ns") && field == hookmsg.FieldCPUBvt {
 			continue
 		}
 		found := false
 		for _, err := range unjoin(report.Err) {
-			var file *hooks.FileError
-			found = found || errors.As(err, &file) && file.Field == field && hooks.CauseOf(err) == hooks.CauseUnsupported
+			var file *cgroup.FileError
+			found = found || errors.As(err, &file) && file.Field == field && cgroup.CauseOf(err) == cgroup.CauseUnsupported
 		}
 		if !found {
 			t.Errorf("no word of %s in %v", field, report.Err)
@@ -202,9 +203,9 @@ func TestEnforceRepairsDrift(t *testing.T) {
 	if tree.V2 {
 		shares, want = "cpu.weight", "59"
 	}
-	var state hooks.State
+	var state cgroup.State
 	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(512))})
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	if report := e.Enforce(t.Context()); report.Repairs != 0 || len(report.Changes) != 1 {
 		t.Errorf("the first time: %+v", report)
 	}
@@ -233,9 +234,9 @@ func TestEnforceRepairsDrift(t *testing.T) {
 func TestEnforceMeetsAnotherCgroupOfTheName(t *testing.T) {
 	tree := cgrouptest.New(t)
 	pod := tree.Make("pod")
-	var state hooks.State
+	var state cgroup.State
 	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0")})
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	e.Enforce(t.Context())
 	tree.Remove(pod)
 	tree.Make("pod")
@@ -256,12 +257,12 @@ func TestEnforceTriesAgain(t *testing.T) {
 	pod, web := tree.Make("pod"), tree.Make("pod/web")
 	tree.Write(web, "cpuset.cpus", "0")
 	tree.Write(pod, "cpuset.cpus", "0")
-	var state hooks.State
+	var state cgroup.State
 	var log bytes.Buffer
 	put(&state, web, hookmsg.Resources{CPUSetCPUs: new("0-1")})
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
-	if hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
+	if cgroup.CauseOf(report.Err) != cgroup.CauseBeyondParent {
 		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
 	}
 	for range 5 {
@@ -303,24 +304,24 @@ func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
 		// of the other one.
 		cgroup, other string
 		refused, free hookmsg.Resources
-		cause         hooks.Cause
+		cause         cgroup.Cause
 		file, want    string
 	}{
 		{
 			name: "EACCES", first: map[string]string{"web cpuset.cpus": "0", " cpuset.cpus": "0"}, cgroup: "web", refused: hookmsg.Resources{CPUSetCPUs: new("0-1")},
-			free: hookmsg.Resources{CPUSetCPUs: new("0-1")}, cause: hooks.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
+			free: hookmsg.Resources{CPUSetCPUs: new("0-1")}, cause: cgroup.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
 		},
 		{
 			name: "EBUSY", other: "web", refused: hookmsg.Resources{CPUSetCPUs: new("1")},
-			free: hookmsg.Resources{CPUSetCPUs: new("1")}, cause: hooks.CauseBusy, file: "cpuset.cpus", want: "1",
+			free: hookmsg.Resources{CPUSetCPUs: new("1")}, cause: cgroup.CauseBusy, file: "cpuset.cpus", want: "1",
 		},
 		{
 			name: "EINVAL of a child", first: map[string]string{" cpu.cfs_quota_us": "100000"}, cgroup: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
-			free: hookmsg.Resources{CFSQuotaUS: new(int64(400_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(400_000))}, cause: cgroup.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
 		},
 		{
 			name: "EINVAL of a parent", first: map[string]string{"web cpu.cfs_quota_us": "300000"}, other: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(200_000))},
-			free: hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}, cause: hooks.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}, cause: cgroup.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -333,10 +334,10 @@ func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
 					}
 				}
 			}
-			var state hooks.State
+			var state cgroup.State
 			put(&state, at[c.cgroup], c.refused)
-			e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour})
-			if report := e.Enforce(t.Context()); hooks.CauseOf(report.Err) != c.cause || len(report.Changes) != 0 {
+			e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour})
+			if report := e.Enforce(t.Context()); cgroup.CauseOf(report.Err) != c.cause || len(report.Changes) != 0 {
 				t.Fatalf("got %+v, want the cause %s", report, c.cause)
 			}
 			if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 0 {
@@ -360,26 +361,26 @@ func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
 
 func TestCauseOf(t *testing.T) {
 	file := func(op string, err error) error {
-		return fmt.Errorf("apply: %w", errors.Join(&hooks.FileError{Op: op, File: "cpu/pod/cpu.shares", Err: err}))
+		return fmt.Errorf("apply: %w", errors.Join(&cgroup.FileError{Op: op, File: "cpu/pod/cpu.shares", Err: err}))
 	}
 	for _, c := range []struct {
 		err  error
-		want hooks.Cause
+		want cgroup.Cause
 	}{
-		{file("open", syscall.ENOENT), hooks.CauseGone},
-		{file("write", syscall.ENOENT), hooks.CauseGone},
-		{file("read", syscall.ENODEV), hooks.CauseGone},
-		{file("write", syscall.ENODEV), hooks.CauseGone},
-		{file("read", syscall.ENOENT), hooks.CauseUnsupported},
-		{hooks.ErrUnsupported, hooks.CauseUnsupported},
-		{file("write", syscall.EBUSY), hooks.CauseBusy},
-		{file("write", syscall.EACCES), hooks.CauseBeyondParent},
-		{file("write", syscall.EINVAL), hooks.CauseInvalid},
-		{file("write", syscall.ENOSPC), hooks.CauseEmpty},
-		{file("write", syscall.EIO), hooks.CauseOther},
-		{errors.New("another"), hooks.CauseOther},
+		{file("open", syscall.ENOENT), cgroup.CauseGone},
+		{file("write", syscall.ENOENT), cgroup.CauseGone},
+		{file("read", syscall.ENODEV), cgroup.CauseGone},
+		{file("write", syscall.ENODEV), cgroup.CauseGone},
+		{file("read", syscall.ENOENT), cgroup.CauseUnsupported},
+		{cgroup.ErrUnsupported, cgroup.CauseUnsupported},
+		{file("write", syscall.EBUSY), cgroup.CauseBusy},
+		{file("write", syscall.EACCES), cgroup.CauseBeyondParent},
+		{file("write", syscall.EINVAL), cgroup.CauseInvalid},
+		{file("write", syscall.ENOSPC), cgroup.CauseEmpty},
+		{file("write", syscall.EIO), cgroup.CauseOther},
+		{errors.New("another"), cgroup.CauseOther},
 	} {
-		if got := hooks.CauseOf(c.err); got != c.want {
+		if got := cgroup.CauseOf(c.err); got != c.want {
 			t.Errorf("%v is %s, want %s", c.err, got, c.want)
 		}
 	}
@@ -395,10 +396,10 @@ func TestEnforceWaitsForACgroupThatIsGone(t *testing.T) {
 	pod, web := tree.Make("pod"), tree.Make("pod/web")
 	tree.Write(web, "cpuset.cpus", "0")
 	tree.Write(pod, "cpuset.cpus", "0")
-	var state hooks.State
+	var state cgroup.State
 	put(&state, web, hookmsg.Resources{CPUSetMems: new("0"), CPUSetCPUs: new("0-1")})
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{RetryAfter: 10 * time.Millisecond})
-	if report := e.Enforce(t.Context()); hooks.CauseOf(report.Err) != hooks.CauseBeyondParent {
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: 10 * time.Millisecond})
+	if report := e.Enforce(t.Context()); cgroup.CauseOf(report.Err) != cgroup.CauseBeyondParent {
 		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
 	}
 	tree.Remove(web)
@@ -422,7 +423,7 @@ func TestEnforceWaitsForACgroupThatIsGone(t *testing.T) {
 func TestEnforceAfterAnEndInTheMiddle(t *testing.T) {
 	tree := cgrouptest.New(t)
 	pod, web := tree.Make("pod"), tree.Make("pod/web")
-	decide := func(state *hooks.State, quota, period int64, cpus string) {
+	decide := func(state *cgroup.State, quota, period int64, cpus string) {
 		for _, cgroup := range []string{pod, web} {
 			put(state, cgroup, hookmsg.Resources{CFSQuotaUS: &quota, CFSPeriodUS: &period, CPUSetCPUs: &cpus, CPUShares: &quota})
 		}
@@ -438,15 +439,15 @@ func TestEnforceAfterAnEndInTheMiddle(t *testing.T) {
 		}
 		return files
 	}
-	enforce := func(ctx context.Context, quota, period int64, cpus string) hooks.Report {
-		var state hooks.State
+	enforce := func(ctx context.Context, quota, period int64, cpus string) cgroup.Report {
+		var state cgroup.State
 		decide(&state, quota, period, cpus)
-		e := hooks.NewEnforcer(&state, applier(t, hooks.ApplierConfig{Root: cgrouptest.Mount}), hooks.EnforcerConfig{})
+		e := cgroup.NewEnforcer(&state, applier(t, cgroup.ApplierConfig{Root: cgrouptest.Mount}), cgroup.EnforcerConfig{})
 		defer e.Close()
 		return e.Enforce(ctx)
 	}
-	before := func() hooks.Report { return enforce(t.Context(), 100_000, 100_000, "0") }
-	after := func(ctx context.Context) hooks.Report { return enforce(ctx, 80_000, 20_000, "1") }
+	before := func() cgroup.Report { return enforce(t.Context(), 100_000, 100_000, "0") }
+	after := func(ctx context.Context) cgroup.Report { return enforce(ctx, 80_000, 20_000, "1") }
 	before()
 	old := look()
 	after(t.Context())
@@ -495,9 +496,9 @@ func TestEnforceGivesWay(t *testing.T) {
 	for name, keep := range map[string]int{"files that are kept open": 100, "files that are opened each time": -1} {
 		t.Run(name, func(t *testing.T) {
 			root := tree(t, splitV1)
-			var state hooks.State
+			var state cgroup.State
 			put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0-3")})
-			e := enforcer(t, &state, root, hooks.EnforcerConfig{KeepFiles: keep, Contention: hooks.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
+			e := enforcer(t, &state, root, cgroup.EnforcerConfig{KeepFiles: keep, Contention: cgroup.Contention{Repairs: 3, Period: time.Hour, Backoff: time.Hour}})
 			e.Enforce(t.Context())
 			other := func(file, value string) {
 				t.Helper()
@@ -505,12 +506,12 @@ func TestEnforceGivesWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			var contended []hooks.Contended
+			var contended []cgroup.Contended
 			for range 10 {
 				other("cpu/pod/cpu.shares", "77\n")
 				contended = append(contended, e.Enforce(t.Context()).Contended...)
 			}
-			if len(contended) != 1 || contended[0].Field != hooks.FieldCPUShares || contended[0].Repairs != 3 {
+			if len(contended) != 1 || contended[0].Field != hookmsg.FieldCPUShares || contended[0].Repairs != 3 {
 				t.Fatalf("contended is %v", contended)
 			}
 			if got, want := contended[0].String(), `cpu_shares of cgroup "pod": another writer set cpu/pod/cpu.shares to 77 3 times; it is left alone for 1h0m0s`; got != want {
@@ -521,7 +522,7 @@ func TestEnforceGivesWay(t *testing.T) {
 			}
 			// The other fields of the cgroup are looked after as before.
 			other("cpuset/pod/cpuset.cpus", "0-7\n")
-			if report := e.Enforce(t.Context()); len(report.Changes) != 1 || report.Changes[0].Field != hooks.FieldCPUSetCPUs {
+			if report := e.Enforce(t.Context()); len(report.Changes) != 1 || report.Changes[0].Field != hookmsg.FieldCPUSetCPUs {
 				t.Errorf("got %+v", report)
 			}
 			// A new decision is a new start.
@@ -538,9 +539,9 @@ func TestEnforceGivesWay(t *testing.T) {
 // however often, is not taken for the kernel's words of what was decided.
 func TestEnforceBesideAQuickWriter(t *testing.T) {
 	root := tree(t, splitV1)
-	var state hooks.State
+	var state cgroup.State
 	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(300))})
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: math.MaxInt}})
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: math.MaxInt}})
 	shares, err := os.OpenFile(filepath.Join(root, "cpu/pod/cpu.shares"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -583,9 +584,9 @@ func TestEnforceTakesTheKernelsWords(t *testing.T) {
 	if tree.V2 {
 		file, want, resources = "memory.oom.group", "1", hookmsg.Resources{Unified: map[string]string{"memory.oom.group": "01"}}
 	}
-	var state hooks.State
+	var state cgroup.State
 	put(&state, pod, resources)
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	writes := 0
 	for range 10 {
 		report := e.Enforce(t.Context(), pod)
@@ -611,12 +612,12 @@ func TestEnforceTakesTheKernelsWords(t *testing.T) {
 
 func TestEnforceComesBackAfterAFight(t *testing.T) {
 	root := tree(t, splitV1)
-	var state hooks.State
+	var state cgroup.State
 	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512))})
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 2, Period: time.Hour, Backoff: 10 * time.Millisecond, MaxBackoff: time.Hour}})
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 2, Period: time.Hour, Backoff: 10 * time.Millisecond, MaxBackoff: time.Hour}})
 	file := filepath.Join(root, "cpu/pod/cpu.shares")
 	for want := 10 * time.Millisecond; want <= 40*time.Millisecond; want *= 2 {
-		var contended []hooks.Contended
+		var contended []cgroup.Contended
 		for len(contended) == 0 {
 			if err := os.WriteFile(file, []byte("77\n"), 0o644); err != nil {
 				t.Fatal(err)
@@ -642,10 +643,10 @@ func TestEnforceComesBackAfterAFight(t *testing.T) {
 
 func TestEnforceDryRun(t *testing.T) {
 	root := tree(t, splitV1)
-	var state hooks.State
+	var state cgroup.State
 	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000))})
 	var log bytes.Buffer
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{DryRun: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{DryRun: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
 	if diff := cmp.Diff([]string{"cpu/pod/cpu.shares: 1024 -> 512", "cpu/pod/cpu.cfs_quota_us: -1 -> 5000"}, changed(report)); diff != "" {
 		t.Error(diff)
@@ -666,11 +667,11 @@ func TestEnforceDryRun(t *testing.T) {
 // Files that there is no room for are opened each time, with the same outcome.
 func TestEnforceWithoutKeptFiles(t *testing.T) {
 	tree := cgrouptest.New(t)
-	var state hooks.State
+	var state cgroup.State
 	for i := range 5 {
 		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookmsg.Resources{CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0")})
 	}
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{KeepFiles: 3})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{KeepFiles: 3})
 	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) != 10 {
 		t.Errorf("got %+v", report)
 	}
@@ -680,21 +681,21 @@ func TestEnforceWithoutKeptFiles(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	var s hooks.State
+	var s cgroup.State
 	r := func(shares int64) *hookmsg.Resources { return &hookmsg.Resources{CPUShares: &shares} }
 	for _, c := range []struct {
 		name string
-		give hooks.Desired
+		give cgroup.Target
 		want bool
 	}{
-		{"new", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, true},
-		{"the same", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, false},
-		{"another value", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(3)}, true},
-		{"nothing where nothing was", hooks.Desired{Cgroup: "a/c"}, false},
-		{"another pod's", hooks.Desired{Cgroup: "a", PodUID: "2", Resources: r(3)}, true},
-		{"nothing any more", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: &hookmsg.Resources{}}, true},
-		{"again", hooks.Desired{Cgroup: "a/b", PodUID: "1", Resources: r(4)}, true},
-		{"a neighbour", hooks.Desired{Cgroup: "ab", PodUID: "3", Resources: r(4)}, true},
+		{"new", cgroup.Target{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, true},
+		{"the same", cgroup.Target{Cgroup: "a/b", PodUID: "1", Resources: r(2)}, false},
+		{"another value", cgroup.Target{Cgroup: "a/b", PodUID: "1", Resources: r(3)}, true},
+		{"nothing where nothing was", cgroup.Target{Cgroup: "a/c"}, false},
+		{"another pod's", cgroup.Target{Cgroup: "a", PodUID: "2", Resources: r(3)}, true},
+		{"nothing any more", cgroup.Target{Cgroup: "a/b", PodUID: "1", Resources: &hookmsg.Resources{}}, true},
+		{"again", cgroup.Target{Cgroup: "a/b", PodUID: "1", Resources: r(4)}, true},
+		{"a neighbour", cgroup.Target{Cgroup: "ab", PodUID: "3", Resources: r(4)}, true},
 	} {
 		before := s.Version()
 		if got := s.Put(c.give); got != c.want || (s.Version() != before) != c.want {
@@ -712,7 +713,7 @@ func TestState(t *testing.T) {
 	if _, ok := s.Get("a/b"); ok || s.Len() != 2 {
 		t.Error("the pod is still there")
 	}
-	s.Put(hooks.Desired{Cgroup: "a/b", Resources: r(4)})
+	s.Put(cgroup.Target{Cgroup: "a/b", Resources: r(4)})
 	s.Remove("a")
 	if _, ok := s.Get("ab"); !ok || s.Len() != 1 {
 		t.Error("a neighbour went as well, or a child did not")
@@ -726,13 +727,13 @@ func TestState(t *testing.T) {
 // What is gone leaves the state, unless somebody wants it kept.
 func TestEnforcePrunes(t *testing.T) {
 	root := tree(t, splitV1)
-	var state hooks.State
-	for cgroup, uid := range map[string]string{"pod": "1", "pod/gone": "1", "gone": "2", "gone/too": "2", "wanted": "3", "class": ""} {
-		state.Put(hooks.Desired{Cgroup: cgroup, PodUID: uid, Resources: &hookmsg.Resources{CPUShares: new(int64(512))}})
+	var state cgroup.State
+	for path, uid := range map[string]string{"pod": "1", "pod/gone": "1", "gone": "2", "gone/too": "2", "wanted": "3", "class": ""} {
+		state.Put(cgroup.Target{Cgroup: path, PodUID: uid, Resources: &hookmsg.Resources{CPUShares: new(int64(512))}})
 	}
-	e := enforcer(t, &state, root, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{})
 	e.Enforce(t.Context())
-	if diff := cmp.Diff([]string{"2"}, e.Prune(func(cgroup string) bool { return cgroup == "wanted" })); diff != "" {
+	if diff := cmp.Diff([]string{"2"}, e.Prune(func(path string) bool { return path == "wanted" })); diff != "" {
 		t.Errorf("the pods that are gone: %s", diff)
 	}
 	var left []string
@@ -747,8 +748,8 @@ func TestEnforcePrunes(t *testing.T) {
 // Two goroutines enforce while cgroups come and go and decisions change.
 func TestEnforceHammer(t *testing.T) {
 	tree := cgrouptest.New(t)
-	var state hooks.State
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{KeepFiles: 20, RetryAfter: time.Nanosecond, RetryAtMost: time.Nanosecond, Contention: hooks.Contention{Repairs: 1 << 30}})
+	var state cgroup.State
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{KeepFiles: 20, RetryAfter: time.Nanosecond, RetryAtMost: time.Nanosecond, Contention: cgroup.Contention{Repairs: 1 << 30}})
 	var all sync.WaitGroup
 	for g := range 3 {
 		name := "pod" + strconv.Itoa(g)
@@ -776,11 +777,11 @@ func TestEnforceHammer(t *testing.T) {
 // A look at files that nobody touched costs no allocation for each of them.
 func TestEnforceDoesNotAllocatePerFile(t *testing.T) {
 	tree := cgrouptest.New(t)
-	var state hooks.State
+	var state cgroup.State
 	for i := range 50 {
 		put(&state, tree.Make("pod"+strconv.Itoa(i)), hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0")})
 	}
-	e := enforcer(t, &state, cgrouptest.Mount, hooks.EnforcerConfig{})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	e.Enforce(t.Context())
 	files := 0
 	n := testing.AllocsPerRun(20, func() {
@@ -792,5 +793,98 @@ func TestEnforceDoesNotAllocatePerFile(t *testing.T) {
 	})
 	if files < 150 || n > 10 && !race.Enabled {
 		t.Errorf("%v allocations for %d files, want at most 10", n, files)
+	}
+}
+
+// What is known of pods and containers goes with them.
+func TestFactsAreForgotten(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"kubepods/podu1/c1", "kubepods/podu2"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Version: cgroup.V2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer applier.Close()
+	state := new(cgroup.State)
+	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
+	defer enforcer.Close()
+	learn := func(uid, id, parent, path string) {
+		state.Facts().Learn(facts.Subject{PodUID: uid, ContainerID: id}, func(f *facts.Facts) {
+			f.Asked, f.Parent, f.Cgroup = &hookmsg.Resources{CFSQuotaUS: new(int64(80))}, parent, path
+		})
+	}
+	known := func(uid, id string) bool {
+		return state.Facts().Get(facts.Subject{PodUID: uid, ContainerID: id}).Asked != nil
+	}
+	learn("u1", "", "kubepods/podu1", "kubepods/podu1")
+	learn("u1", "c1", "kubepods/podu1", "kubepods/podu1/c1")
+	learn("u1", "c0", "kubepods/podu1", "kubepods/podu1/c0")
+	learn("u1", "soon", "kubepods/podu1", "") // It has no cgroup yet.
+	learn("u3", "c3", "kubepods/podu3", "")
+	learn("", "c4", "", "") // Nothing to remember it by.
+	pods := enforcer.Prune(func(string) bool { return false })
+	if diff := cmp.Diff([]string{"u3"}, pods); diff != "" {
+		t.Error(diff)
+	}
+	for id, want := range map[string]bool{"": true, "c1": true, "c0": false, "soon": true} {
+		if got := known("u1", id); got != want {
+			t.Errorf("of %q is known: %t", id, got)
+		}
+	}
+	if known("", "c4") {
+		t.Error("a pod without a UID is remembered")
+	}
+	state.Facts().Forget(facts.Subject{PodUID: "u1", ContainerID: "c1"})
+	if known("u1", "c1") || !known("u1", "") {
+		t.Error("a container that is forgotten")
+	}
+	state.RemovePod("u1")
+	if known("u1", "") || known("u1", "soon") {
+		t.Error("a pod that is removed")
+	}
+}
+
+func TestDiffering(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "c"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"cpu.max": "40000 100000\n", "cpu.weight": "59\n", "cpuset.cpus": "0-1\n", "memory.max": "max\n", "io.weight": "default 5\n"} {
+		if err := os.WriteFile(filepath.Join(root, "c", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Version: cgroup.V2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer applier.Close()
+	enforcer := cgroup.NewEnforcer(new(cgroup.State), applier, cgroup.EnforcerConfig{})
+	defer enforcer.Close()
+	same := &hookmsg.Resources{
+		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),
+		Unified: map[string]string{"io.weight": "default 5"},
+	}
+	if got := applier.Differing("c", same); got != nil {
+		t.Errorf("of what it has, it has otherwise %+v", got)
+	}
+	limits := &hookmsg.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
+	if diff := cmp.Diff(limits, applier.Limits("c")); diff != "" {
+		t.Errorf("its limits: %s", diff)
+	}
+	if diff := cmp.Diff(new(hookmsg.Resources), applier.Limits("../c")); diff != "" {
+		t.Errorf("of a cgroup that is not below the root: %s", diff)
+	}
+	if got := applier.Differing("nowhere", same); got != nil {
+		t.Errorf("a cgroup that is not there has otherwise %+v", got)
+	}
+	// memory.high is not there.
+	other := &hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
+	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing("c", other)); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"cmp"
@@ -77,11 +77,14 @@ func (v Version) String() string {
 	return fmt.Sprintf("version(%d)", uint8(v))
 }
 
-// Target says what a cgroup should have.
+// Target is what a cgroup should have.
 type Target struct {
 	// Cgroup is the path below the root, slash-separated and clean:
 	// "kubepods/burstable/pod8dbc5577/4b1f".
 	Cgroup string
+	// PodUID is that of the pod that the cgroup is of, or lies in; empty for a QoS
+	// class. Only a [State] looks at it.
+	PodUID string
 	// Resources is what to write; nil fields stay as they are.
 	Resources *hookmsg.Resources
 }
@@ -91,7 +94,7 @@ type Change struct {
 	// Cgroup is that of the target, Field what of its resources the file holds;
 	// two fields for a quota with its period.
 	Cgroup string
-	Field  Fields
+	Field  hookmsg.Fields
 	// File is the path below the root.
 	File string
 	// From is what was there, without the newline at the end; To what is

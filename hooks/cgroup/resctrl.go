@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"errors"
@@ -105,9 +105,9 @@ func (p *plan) resctrl(r *hookmsg.Resources) {
 	if r.ResctrlGroup == nil {
 		return
 	}
-	p.field = FieldResctrlGroup
+	p.field = hookmsg.FieldResctrlGroup
 	if r.ResctrlSchemata != nil {
-		p.field |= FieldResctrlSchemata
+		p.field |= hookmsg.FieldResctrlSchemata
 	}
 	for _, file := range [...]string{"", "schemata", "tasks"} {
 		if p.skip != nil && p.skip(p.cgroup, p.field, file) {

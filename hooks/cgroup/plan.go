@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ type plan struct {
 	// keep keeps directories open, nil to close them with the plan. skip says
 	// which files are left alone; nil is none.
 	keep *directories
-	skip func(cgroup string, field Fields, file string) bool
+	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
 	steps []step
 	errs  []error
@@ -33,7 +33,7 @@ type plan struct {
 	// The target that is planned, and the field of it.
 	cgroup string
 	depth  int
-	field  Fields
+	field  hookmsg.Fields
 	open   map[string]*directory // By controller; nil if it cannot be opened.
 	files  map[string]bool       // Those that a field stands for.
 }
@@ -64,7 +64,7 @@ type step struct {
 type setting struct {
 	dir    *directory
 	cgroup string
-	field  Fields
+	field  hookmsg.Fields
 	// planned says that it has steps, failed that one of them did.
 	planned, failed bool
 }
@@ -139,7 +139,7 @@ func (p *plan) close() {
 // fail notes an error of the target and the field that are planned.
 func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
-func (p *plan) failField(err error, cgroup string, field Fields) {
+func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
 	if file, ok := err.(*FileError); ok {
 		file.Cgroup, file.Field = cgroup, field
 	} else {
@@ -148,7 +148,7 @@ func (p *plan) failField(err error, cgroup string, field Fields) {
 	p.errs = append(p.errs, err)
 }
 
-func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup string, field Fields, file string) bool) *plan {
+func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
 	p := &plan{applier: a, keep: keep, skip: skip}
 	for _, t := range targets {
 		if err := checkCgroup(t.Cgroup); err != nil {
@@ -175,7 +175,7 @@ func (p *plan) add(r *hookmsg.Resources) {
 		return v1Name
 	}
 	// Before the shares: an idle cgroup takes none.
-	p.field = FieldCPUIdle
+	p.field = hookmsg.FieldCPUIdle
 	p.number("cpu.idle", r.CPUIdle, false)
 	if r.CPUShares != nil && (r.CPUIdle == nil || *r.CPUIdle == 0) {
 		shares := r.CPUShares
@@ -183,19 +183,19 @@ func (p *plan) add(r *hookmsg.Resources) {
 			weight := p.applier.weight.Weight(*shares)
 			shares = &weight
 		}
-		p.field = FieldCPUShares
+		p.field = hookmsg.FieldCPUShares
 		p.number(name("cpu.shares", "cpu.weight"), shares, true)
 	}
-	p.field = FieldCPUBvt
+	p.field = hookmsg.FieldCPUBvt
 	p.number("cpu.bvt_warp_ns", r.CPUBvt, true)
 	limit := len(p.steps)
 	if r.CFSQuotaUS != nil || r.CFSPeriodUS != nil {
 		p.field = 0
 		if r.CFSQuotaUS != nil {
-			p.field = FieldCFSQuota
+			p.field = hookmsg.FieldCFSQuota
 		}
 		if r.CFSPeriodUS != nil {
-			p.field |= FieldCFSPeriod
+			p.field |= hookmsg.FieldCFSPeriod
 		}
 		if v2 {
 			p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
@@ -203,28 +203,28 @@ func (p *plan) add(r *hookmsg.Resources) {
 			p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
 		}
 	}
-	p.field = FieldCPUBurst
+	p.field = hookmsg.FieldCPUBurst
 	p.burst(name("cpu.cfs_burst_us", "cpu.max.burst"), r.CPUBurstUS, limit)
-	p.field = FieldCPUSetMems
+	p.field = hookmsg.FieldCPUSetMems
 	p.list("cpuset.mems", r.CPUSetMems)
-	p.field = FieldCPUSetCPUs
+	p.field = hookmsg.FieldCPUSetCPUs
 	p.list("cpuset.cpus", r.CPUSetCPUs)
-	p.field = FieldMemoryLimit
+	p.field = hookmsg.FieldMemoryLimit
 	p.bytes(name("memory.limit_in_bytes", "memory.max"), r.MemoryLimitBytes)
-	p.field = FieldMemoryHigh
+	p.field = hookmsg.FieldMemoryHigh
 	p.bytes("memory.high", r.MemoryHighBytes)
-	p.field = FieldMemoryLow
+	p.field = hookmsg.FieldMemoryLow
 	p.bytes("memory.low", r.MemoryLowBytes)
-	p.field = FieldMemoryMin
+	p.field = hookmsg.FieldMemoryMin
 	p.bytes("memory.min", r.MemoryMinBytes)
-	p.field = FieldNetClsClassID
+	p.field = hookmsg.FieldNetClsClassID
 	p.number("net_cls.classid", r.NetClsClassID, true)
-	p.field = FieldOOMScoreAdj
+	p.field = hookmsg.FieldOOMScoreAdj
 	p.oomScoreAdj(r.OOMScoreAdj)
-	p.field = FieldCoreSchedGroup
+	p.field = hookmsg.FieldCoreSchedGroup
 	p.coreSchedGroup(r.CoreSchedGroup)
 	p.resctrl(r)
-	p.field = FieldUnified
+	p.field = hookmsg.FieldUnified
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
 		p.unified(file, r.Unified[file])
 	}
@@ -453,7 +453,7 @@ func (p *plan) cpuMax(quota, period *int64) {
 		p.fail(&FileError{Op: "read", File: s.dir.path(file), Err: fmt.Errorf("%q is not a quota and a period", from)})
 		return
 	}
-	wantQuota, wantPeriod := *or(quota, &haveQuota), *or(period, &havePeriod)
+	wantQuota, wantPeriod := *cmp.Or(quota, &haveQuota), *cmp.Or(period, &havePeriod)
 	if wantQuota == haveQuota && wantPeriod == havePeriod {
 		return
 	}
@@ -496,7 +496,7 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 		p.fail(&FileError{Op: "read", File: s.dir.path(quotaFile), Err: fmt.Errorf("%q and %q are not a quota and a period", fromQuota, fromPeriod)})
 		return
 	}
-	wantQuota, wantPeriod := *or(quota, &haveQuota), *or(period, &havePeriod)
+	wantQuota, wantPeriod := *cmp.Or(quota, &haveQuota), *cmp.Or(period, &havePeriod)
 	limit := func(quota, period int64) float64 { return orInf(quota) / float64(period) }
 	have, want := limit(haveQuota, havePeriod), limit(wantQuota, wantPeriod)
 	between := func(l float64) bool { return min(have, want) <= l && l <= max(have, want) }

@@ -1,4 +1,4 @@
-package hooks_test
+package cgroup_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 // tree makes files below a new directory.
@@ -65,9 +65,9 @@ func read(t testing.TB, root string, names ...string) map[string]string {
 	return out
 }
 
-func applier(t testing.TB, cfg hooks.ApplierConfig) *hooks.Applier {
+func applier(t testing.TB, cfg cgroup.ApplierConfig) *cgroup.Applier {
 	t.Helper()
-	a, err := hooks.NewApplier(cfg)
+	a, err := cgroup.NewApplier(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		files  map[string]string
-		weight hooks.WeightConversion
+		weight cgroup.WeightConversion
 		// write is written to the tree before.
 		write     map[string]string
 		resources hookmsg.Resources
@@ -148,7 +148,7 @@ func TestApply(t *testing.T) {
 			resources: hookmsg.Resources{CPUShares: n(1024), CFSQuotaUS: n(-1), CPUBurstUS: n(0), MemoryLimitBytes: n(-1), Unified: map[string]string{"io.weight": " default 100"}},
 		},
 		{
-			name: "the linear weight of older runtimes", files: treeV2, weight: hooks.WeightLinear, resources: hookmsg.Resources{CPUShares: n(1024)},
+			name: "the linear weight of older runtimes", files: treeV2, weight: cgroup.WeightLinear, resources: hookmsg.Resources{CPUShares: n(1024)},
 			want: []string{"pod/cpu.weight: 100 -> 39"},
 		},
 		{
@@ -244,8 +244,8 @@ func TestApply(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			root := tree(t, join(c.files, c.write))
 			before := read(t, root, slices.Collect(maps.Keys(c.files))...)
-			a := applier(t, hooks.ApplierConfig{Root: root, Weight: c.weight})
-			target := hooks.Target{Cgroup: "pod", Resources: &c.resources}
+			a := applier(t, cgroup.ApplierConfig{Root: root, Weight: c.weight})
+			target := cgroup.Target{Cgroup: "pod", Resources: &c.resources}
 
 			planned, err := a.DryRun(t.Context(), target)
 			if err != nil {
@@ -312,10 +312,10 @@ func TestApplyOrdersTargets(t *testing.T) {
 	} {
 		for _, cgroups := range [][]string{{"pod", "pod/web"}, {"pod/web", "pod"}} {
 			t.Run(c.name+" "+cgroups[0], func(t *testing.T) {
-				a := applier(t, hooks.ApplierConfig{Root: tree(t, c.files)})
-				var targets []hooks.Target
-				for _, cgroup := range cgroups {
-					targets = append(targets, hooks.Target{Cgroup: cgroup, Resources: &hookmsg.Resources{CFSQuotaUS: &c.quota, CPUSetCPUs: &c.cpus}})
+				a := applier(t, cgroup.ApplierConfig{Root: tree(t, c.files)})
+				var targets []cgroup.Target
+				for _, path := range cgroups {
+					targets = append(targets, cgroup.Target{Cgroup: path, Resources: &hookmsg.Resources{CFSQuotaUS: &c.quota, CPUSetCPUs: &c.cpus}})
 				}
 				changes, err := a.Apply(t.Context(), targets...)
 				if err != nil {
@@ -344,14 +344,14 @@ func TestApplyStaysBelowTheRoot(t *testing.T) {
 		}
 	}
 	before := read(t, outside, "pod/cpu.shares")
-	a := applier(t, hooks.ApplierConfig{Root: root})
-	for _, cgroup := range []string{
+	a := applier(t, cgroup.ApplierConfig{Root: root})
+	for _, path := range []string{
 		"", ".", "..", "/", "/pod", "../" + filepath.Base(outside) + "/pod", "pod/..", "pod/../pod", "pod/../../x", "pod/", "pod//x", "./pod",
 		"away/pod", "relative/pod", "inside", "linked",
 	} {
-		changes, err := a.Apply(t.Context(), hooks.Target{Cgroup: cgroup, Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
-		if !errors.Is(err, hooks.ErrEscapes) || len(changes) != 0 {
-			t.Errorf("cgroup %q: changes %v and error %v, want ErrEscapes", cgroup, changes, err)
+		changes, err := a.Apply(t.Context(), cgroup.Target{Cgroup: path, Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
+		if !errors.Is(err, cgroup.ErrEscapes) || len(changes) != 0 {
+			t.Errorf("cgroup %q: changes %v and error %v, want ErrEscapes", path, changes, err)
 		}
 	}
 	if diff := cmp.Diff(before, read(t, outside, "pod/cpu.shares")); diff != "" {
@@ -371,7 +371,7 @@ func TestApplyErrors(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "cpu/plain/cpu.idle"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a := applier(t, hooks.ApplierConfig{Root: root})
+	a := applier(t, cgroup.ApplierConfig{Root: root})
 	shares := hookmsg.Resources{CPUShares: new(int64(2))}
 	with := func(change func(*hookmsg.Resources)) *hookmsg.Resources {
 		r := shares
@@ -389,16 +389,16 @@ func TestApplyErrors(t *testing.T) {
 		{"a cgroup that is gone", "gone", &shares, fs.ErrNotExist, "open cpu/gone: no such file or directory", 0},
 		{"a file that the kernel does not have", "pod", with(func(r *hookmsg.Resources) { r.MemoryHighBytes = new(int64(4096)) }), fs.ErrNotExist, "read memory/pod/memory.high: no such file or directory", 1},
 		{"a controller that the cgroup is not in", "plain", with(func(r *hookmsg.Resources) { r.MemoryLimitBytes = new(int64(4096)) }), fs.ErrNotExist, "open memory/plain: no such file or directory", 1},
-		{"a directory where a file should be", "plain", with(func(r *hookmsg.Resources) { r.CPUIdle = new(int64(0)) }), hooks.ErrEscapes, "read cpu/plain/cpu.idle: not a regular file", 0},
+		{"a directory where a file should be", "plain", with(func(r *hookmsg.Resources) { r.CPUIdle = new(int64(0)) }), cgroup.ErrEscapes, "read cpu/plain/cpu.idle: not a regular file", 0},
 		{"a file that is none of the kernel's", "broken", &hookmsg.Resources{CFSQuotaUS: new(int64(-1))}, nil, `read cpu/broken/cpu.cfs_quota_us: "lots" and "100000" are not a quota and a period`, 0},
 		{"processes that are not there", "pod", with(func(r *hookmsg.Resources) { r.CPUShares, r.OOMScoreAdj = new(int64(4)), new(int64(1)) }), fs.ErrNotExist, `read cpu/pod/cgroup.procs: no such file or directory`, 1},
-		{"processes of another namespace", "elsewhere", &hookmsg.Resources{OOMScoreAdj: new(int64(1))}, hooks.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
-		{"a file of v2", "pod", &hookmsg.Resources{Unified: map[string]string{"io.weight": "1"}}, hooks.ErrUnsupported, `open io: the controller is not mounted: no cgroup file holds it`, 0},
-		{"a class of packets without its controller", "pod", &hookmsg.Resources{NetClsClassID: new(int64(1))}, hooks.ErrUnsupported, `open net_cls: the controller is not mounted: no cgroup file holds it`, 0},
+		{"processes of another namespace", "elsewhere", &hookmsg.Resources{OOMScoreAdj: new(int64(1))}, cgroup.ErrUnsupported, `apply oom_score_adj to cgroup "elsewhere": its processes are in another PID namespace`, 0},
+		{"a file of v2", "pod", &hookmsg.Resources{Unified: map[string]string{"io.weight": "1"}}, cgroup.ErrUnsupported, `open io: the controller is not mounted: no cgroup file holds it`, 0},
+		{"a class of packets without its controller", "pod", &hookmsg.Resources{NetClsClassID: new(int64(1))}, cgroup.ErrUnsupported, `open net_cls: the controller is not mounted: no cgroup file holds it`, 0},
 		{"a list that is none", "pod", &hookmsg.Resources{CPUSetCPUs: new("x")}, nil, `apply cpuset.cpus to cgroup "pod": "x" is not a list`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			changes, err := a.Apply(t.Context(), hooks.Target{Cgroup: c.cgroup, Resources: c.give})
+			changes, err := a.Apply(t.Context(), cgroup.Target{Cgroup: c.cgroup, Resources: c.give})
 			if err == nil || !strings.Contains(err.Error(), c.text) || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("got error %v\nwant one with %s", err, c.text)
 			}
@@ -411,7 +411,7 @@ func TestApplyErrors(t *testing.T) {
 	t.Run("the end of the context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		changes, err := a.Apply(ctx, hooks.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(8))}})
+		changes, err := a.Apply(ctx, cgroup.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(8))}})
 		if !errors.Is(err, context.Canceled) || len(changes) != 0 {
 			t.Errorf("got changes %v and error %v", changes, err)
 		}
@@ -419,12 +419,12 @@ func TestApplyErrors(t *testing.T) {
 }
 
 func TestApplyUnifiedIsChecked(t *testing.T) {
-	a := applier(t, hooks.ApplierConfig{Root: tree(t, treeV2)})
+	a := applier(t, cgroup.ApplierConfig{Root: tree(t, treeV2)})
 	for file, want := range map[string]string{
 		"../cgroup.x": "not a cgroup file's name", "cgroup.kill": "a file of the cgroup core", "cpu.weight": "another field writes the file",
 		"io.latency": "read pod/io.latency: no such file or directory",
 	} {
-		_, err := a.Apply(t.Context(), hooks.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(1024)), Unified: map[string]string{file: "1"}}})
+		_, err := a.Apply(t.Context(), cgroup.Target{Cgroup: "pod", Resources: &hookmsg.Resources{CPUShares: new(int64(1024)), Unified: map[string]string{file: "1"}}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %s", file, err, want)
 		}
@@ -435,19 +435,19 @@ func TestNewApplierTellsTheVersion(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		give  hooks.Version
-		want  hooks.Version
+		give  cgroup.Version
+		want  cgroup.Version
 		err   string
 	}{
-		{name: "v2", files: treeV2, want: hooks.V2},
-		{name: "v1", files: splitV1, want: hooks.V1},
-		{name: "v1 in one directory", files: flatV1, want: hooks.V1},
-		{name: "hybrid", files: join(splitV1, in("unified", treeV2)), want: hooks.V1},
+		{name: "v2", files: treeV2, want: cgroup.V2},
+		{name: "v1", files: splitV1, want: cgroup.V1},
+		{name: "v1 in one directory", files: flatV1, want: cgroup.V1},
+		{name: "hybrid", files: join(splitV1, in("unified", treeV2)), want: cgroup.V1},
 		{name: "neither", files: in("pod", filesV2), err: "neither cgroup.controllers nor a controller of cgroup v1 is there"},
-		{name: "neither, but given", files: in("pod", filesV2), give: hooks.V2, want: hooks.V2},
+		{name: "neither, but given", files: in("pod", filesV2), give: cgroup.V2, want: cgroup.V2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, err := hooks.NewApplier(hooks.ApplierConfig{Root: tree(t, c.files), Version: c.give})
+			a, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: tree(t, c.files), Version: c.give})
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v", err)
@@ -463,26 +463,26 @@ func TestNewApplierTellsTheVersion(t *testing.T) {
 			}
 		})
 	}
-	if _, err := hooks.NewApplier(hooks.ApplierConfig{Root: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a root that is not there: %v", err)
 	}
 }
 
 func TestWeight(t *testing.T) {
 	for _, c := range []struct {
-		conversion   hooks.WeightConversion
+		conversion   cgroup.WeightConversion
 		shares, want int64
 	}{
-		{hooks.WeightQuadratic, 2, 1}, {hooks.WeightQuadratic, 102, 17}, {hooks.WeightQuadratic, 1024, 100}, {hooks.WeightQuadratic, 2000, 170},
-		{hooks.WeightQuadratic, 262143, 10000}, {hooks.WeightQuadratic, 262144, 10000}, {hooks.WeightQuadratic, 0, 1}, {hooks.WeightQuadratic, 1 << 40, 10000},
-		{hooks.WeightLinear, 2, 1}, {hooks.WeightLinear, 1024, 39}, {hooks.WeightLinear, 2000, 77}, {hooks.WeightLinear, 262144, 10000},
+		{cgroup.WeightQuadratic, 2, 1}, {cgroup.WeightQuadratic, 102, 17}, {cgroup.WeightQuadratic, 1024, 100}, {cgroup.WeightQuadratic, 2000, 170},
+		{cgroup.WeightQuadratic, 262143, 10000}, {cgroup.WeightQuadratic, 262144, 10000}, {cgroup.WeightQuadratic, 0, 1}, {cgroup.WeightQuadratic, 1 << 40, 10000},
+		{cgroup.WeightLinear, 2, 1}, {cgroup.WeightLinear, 1024, 39}, {cgroup.WeightLinear, 2000, 77}, {cgroup.WeightLinear, 262144, 10000},
 	} {
 		if got := c.conversion.Weight(c.shares); got != c.want {
 			t.Errorf("%s: %d shares weigh %d, want %d", c.conversion, c.shares, got, c.want)
 		}
 	}
 	for shares, last := int64(2), int64(0); shares <= 262144; shares++ {
-		w := hooks.WeightQuadratic.Weight(shares)
+		w := cgroup.WeightQuadratic.Weight(shares)
 		if w < last || w < 1 || w > 10000 {
 			t.Fatalf("%d shares weigh %d, after %d", shares, w, last)
 		}
@@ -500,17 +500,17 @@ func TestCgroupOf(t *testing.T) {
 		{"a class", hookmsg.Request{Level: hookmsg.LevelQOS, CgroupParent: "kubepods/besteffort"}, "kubepods/besteffort", nil},
 		{"a pod", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/pod1"}, "kubepods/pod1", nil},
 		{"a container", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "kubepods/pod1", Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "kubepods/pod1/4b1f", nil},
-		{"a parent that climbs", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/../.."}, "", hooks.ErrEscapes},
-		{"an identifier that climbs", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: ".."}}, "", hooks.ErrEscapes},
-		{"an identifier with a slash", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: "a/b"}}, "", hooks.ErrEscapes},
-		{"a container without a parent", hookmsg.Request{Level: hookmsg.LevelContainer, Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "", hooks.ErrEscapes},
+		{"a parent that climbs", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/../.."}, "", cgroup.ErrEscapes},
+		{"an identifier that climbs", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: ".."}}, "", cgroup.ErrEscapes},
+		{"an identifier with a slash", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: "a/b"}}, "", cgroup.ErrEscapes},
+		{"a container without a parent", hookmsg.Request{Level: hookmsg.LevelContainer, Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "", cgroup.ErrEscapes},
 	} {
-		got, err := hooks.CgroupOf(&c.req)
+		got, err := cgroup.Layout{}.Of(&c.req)
 		if !errors.Is(err, c.err) || c.err == nil && got != c.want {
 			t.Errorf("%s: got %q and error %v", c.name, got, err)
 		}
 	}
-	if _, err := hooks.CgroupOf(&hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
+	if _, err := (cgroup.Layout{}).Of(&hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
 		t.Errorf("a container that is not created yet: error %v", err)
 	}
 }
@@ -546,7 +546,7 @@ func subtree(t *testing.T, controllers ...string) string {
 // The kernel takes what is applied to a parent and a child, in both directions.
 func TestApplyToRealCgroups(t *testing.T) {
 	pod := subtree(t, "cpu", "cpuset", "memory")
-	a := applier(t, hooks.ApplierConfig{Root: "/sys/fs/cgroup"})
+	a := applier(t, cgroup.ApplierConfig{Root: "/sys/fs/cgroup"})
 	web := pod + "/web"
 	all, err := os.ReadFile("/sys/fs/cgroup/cpuset/cpuset.cpus")
 	if err != nil {
@@ -569,7 +569,7 @@ func TestApplyToRealCgroups(t *testing.T) {
 			CPUShares: n(int64(2 + i)), CFSQuotaUS: &c.quota, CFSPeriodUS: &c.period, CPUBurstUS: &c.burst,
 			CPUSetCPUs: &cpus[i%2], CPUSetMems: new("0"), MemoryLimitBytes: &c.memory,
 		}
-		targets := []hooks.Target{{Cgroup: web, Resources: resources}, {Cgroup: pod, Resources: resources}}
+		targets := []cgroup.Target{{Cgroup: web, Resources: resources}, {Cgroup: pod, Resources: resources}}
 		changes, err := a.Apply(t.Context(), targets...)
 		if err != nil {
 			t.Fatalf("step %d: %v\nafter %v", i, err, changes)
@@ -583,53 +583,28 @@ func TestApplyToRealCgroups(t *testing.T) {
 // The kernel's answers reach the caller, with the file and the value.
 func TestRealCgroupErrors(t *testing.T) {
 	pod := subtree(t, "cpu", "cpuset")
-	a := applier(t, hooks.ApplierConfig{Root: "/sys/fs/cgroup"})
+	a := applier(t, cgroup.ApplierConfig{Root: "/sys/fs/cgroup"})
 	for _, c := range []struct {
 		name string
 		give hookmsg.Resources
-		want *hooks.FileError
+		want *cgroup.FileError
 	}{
 		{"a limit beyond the parent's", hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
-			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
+			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
 		{"a cpuset beyond the parent's", hookmsg.Resources{CPUSetCPUs: new("0")},
-			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
+			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
 		{"a file that this kernel does not have", hookmsg.Resources{CPUBvt: new(int64(2))},
-			&hooks.FileError{Cgroup: pod + "/web", Field: hooks.FieldCPUBvt, Op: "read", File: "cpu/" + pod + "/web/cpu.bvt_warp_ns", Err: syscall.ENOENT}},
+			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCPUBvt, Op: "read", File: "cpu/" + pod + "/web/cpu.bvt_warp_ns", Err: syscall.ENOENT}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod, Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}}); err != nil {
+			if _, err := a.Apply(t.Context(), cgroup.Target{Cgroup: pod, Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}}); err != nil {
 				t.Fatal(err)
 			}
-			_, err := a.Apply(t.Context(), hooks.Target{Cgroup: pod + "/web", Resources: &c.give})
-			var got *hooks.FileError
+			_, err := a.Apply(t.Context(), cgroup.Target{Cgroup: pod + "/web", Resources: &c.give})
+			var got *cgroup.FileError
 			if !errors.As(err, &got) || *got != *c.want {
 				t.Errorf("got error %v, want %v", err, c.want)
 			}
 		})
-	}
-}
-
-// From an annotation to the kernel, by way of a guest.
-func TestDecideAndApplyToRealCgroups(t *testing.T) {
-	pod := subtree(t, "cpu")
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "cpu", cpuFromAnnotation)}})
-	a := applier(t, hooks.ApplierConfig{Root: "/sys/fs/cgroup"})
-	req := webRequest()
-	req.CgroupParent, req.Container.ID = pod, "web"
-
-	decision, err := e.Decide(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cgroup, err := hooks.CgroupOf(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Apply(t.Context(), hooks.Target{Cgroup: cgroup, Resources: decision.Resources}); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"cpu.shares": "1536\n", "cpu.cfs_quota_us": "150000\n", "cpu.cfs_period_us": "100000\n"}
-	if diff := cmp.Diff(want, read(t, filepath.Join("/sys/fs/cgroup/cpu", cgroup), slices.Collect(maps.Keys(want))...)); diff != "" {
-		t.Error(diff)
 	}
 }

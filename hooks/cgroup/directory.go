@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"cmp"
@@ -137,17 +137,6 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
 	}
 	return &directory{root: dir, hierarchy: root, name: name}, nil
-}
-
-// exists reports whether a cgroup is there, in any of the hierarchies.
-func (a *Applier) exists(cgroup string) bool {
-	for _, root := range a.controllers {
-		if _, err := root.Lstat(cgroup); err == nil {
-			return true
-		}
-	}
-	_, err := a.root.Lstat(cgroup)
-	return a.controllers == nil && err == nil
 }
 
 func (d *directory) close() {

@@ -1,4 +1,4 @@
-package hooks_test
+package cgroup_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"errors"
@@ -57,7 +57,7 @@ func TestResctrl(t *testing.T) {
 	// The kernel makes the files of a directory with it; here the test does.
 	got, err := changes(t, a, "pod/web", r)
 	var file *FileError
-	if !errors.As(err, &file) || file.Field != FieldResctrlGroup|FieldResctrlSchemata || !cmp.Equal(got, []string{"batch:  -> batch"}) {
+	if !errors.As(err, &file) || file.Field != hookmsg.FieldResctrlGroup|hookmsg.FieldResctrlSchemata || !cmp.Equal(got, []string{"batch:  -> batch"}) {
 		t.Errorf("of a group that is not there: %q, error %v", got, err)
 	}
 	write(t, resctrl, map[string]string{"batch/schemata": "    L3:0=fff;1=fff\n    MB:0=100;1=100\n", "batch/tasks": "11\n"})

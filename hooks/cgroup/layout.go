@@ -1,4 +1,4 @@
-package hooks
+package cgroup
 
 import (
 	"fmt"
@@ -10,20 +10,20 @@ import (
 
 // CgroupDriver is who makes the cgroups of pods and how they are named, the
 // kubelet's cgroupDriver.
-type CgroupDriver uint8
+type Driver uint8
 
 // The drivers.
 const (
 	// Cgroupfs names directories as the pods are:
 	// "kubepods/burstable/pod8dbc5577/4b1f".
-	Cgroupfs CgroupDriver = iota
+	Cgroupfs Driver = iota
 	// Systemd names them as systemd's units:
 	// "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577.slice/cri-containerd-4b1f.scope".
 	Systemd
 )
 
 // String returns the name that the kubelet's configuration has for it.
-func (d CgroupDriver) String() string {
+func (d Driver) String() string {
 	switch d {
 	case Cgroupfs:
 		return "cgroupfs"
@@ -38,7 +38,7 @@ func (d CgroupDriver) String() string {
 // a slash in front. The zero value is the kubelet's and containerd's layout for
 // the driver cgroupfs.
 type Layout struct {
-	Driver CgroupDriver
+	Driver Driver
 	// Root is the kubelet's cgroupRoot, empty for the root of the hierarchy.
 	Root string
 	// Scope is what a container's directory begins with, before its identifier:
@@ -148,11 +148,12 @@ func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	cgroup := req.CgroupParent
 	if req.Level == hookmsg.LevelContainer {
 		id := req.Container.ID
+		name := req.Pod.Namespace + "/" + req.Pod.Name + "/" + req.Container.Name
 		if id == "" {
-			return "", fmt.Errorf("cgroup of %s: the container has no identifier", describe(req))
+			return "", fmt.Errorf("cgroup of container %s: it has no identifier", name)
 		}
 		if !isIdentifier(id) {
-			return "", fmt.Errorf("cgroup of %s: identifier %q: %w", describe(req), id, ErrEscapes)
+			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, ErrEscapes)
 		}
 		if err := checkCgroup(cgroup); err != nil {
 			return "", err
@@ -179,7 +180,7 @@ func isIdentifier(id string) bool {
 //
 // Any other path is a *[CgroupError].
 func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
-	e := &CgroupError{Pod: pod, Claimed: cgroup}
+	e := &ClaimError{Pod: pod, Claimed: cgroup}
 	if !isIdentifier(pod.UID) {
 		return 0, e
 	}
@@ -212,7 +213,7 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 // with a "-" and the suffix ".scope" may surround. Any other path is a
 // *[CgroupError].
 func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
-	e := &CgroupError{Pod: pod, Container: container, Claimed: cgroup}
+	e := &ClaimError{Pod: pod, Container: container, Claimed: cgroup}
 	if isIdentifier(container.ID) {
 		e.Want = []string{l.Container(parent, container.ID)}
 		name, ok := strings.CutPrefix(cgroup, parent+"/")
@@ -224,7 +225,3 @@ func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hoo
 	}
 	return e
 }
-
-// CgroupOf returns the cgroup that a request is about in the layout of the
-// kubelet's cgroupfs driver, see [Layout.Of].
-func CgroupOf(req *hookmsg.Request) (string, error) { return Layout{}.Of(req) }

@@ -1,4 +1,4 @@
-package hooks_test
+package cgroup_test
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 func TestLayout(t *testing.T) {
-	cgroupfs, systemd := hooks.Layout{}, hooks.Layout{Driver: hooks.Systemd}
-	crio := hooks.Layout{Driver: hooks.Systemd, Scope: "crio", Root: "/node"}
+	cgroupfs, systemd := cgroup.Layout{}, cgroup.Layout{Driver: cgroup.Systemd}
+	crio := cgroup.Layout{Driver: cgroup.Systemd, Scope: "crio", Root: "/node"}
 	const uid = "8dbc5577-d0e2-4706"
 	for _, c := range []struct{ name, got, want string }{
 		{"the class of guaranteed pods", cgroupfs.QOS(hookmsg.QOSGuaranteed), "kubepods"},
@@ -20,8 +20,8 @@ func TestLayout(t *testing.T) {
 		{"a pod", cgroupfs.Pod(hookmsg.QOSBurstable, uid), "kubepods/burstable/pod8dbc5577-d0e2-4706"},
 		{"a guaranteed pod", cgroupfs.Pod(hookmsg.QOSGuaranteed, uid), "kubepods/pod8dbc5577-d0e2-4706"},
 		{"a container", cgroupfs.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/4b1f"},
-		{"a container of cri-o", hooks.Layout{Scope: "crio"}.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/crio-4b1f"},
-		{"below another root", hooks.Layout{Root: "/node/k8s"}.QOS(hookmsg.QOSBurstable), "node/k8s/kubepods/burstable"},
+		{"a container of cri-o", cgroup.Layout{Scope: "crio"}.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/crio-4b1f"},
+		{"below another root", cgroup.Layout{Root: "/node/k8s"}.QOS(hookmsg.QOSBurstable), "node/k8s/kubepods/burstable"},
 		{"a slice", systemd.QOS(hookmsg.QOSBurstable), "kubepods.slice/kubepods-burstable.slice"},
 		{"a pod's slice", systemd.Pod(hookmsg.QOSBurstable, uid), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577_d0e2_4706.slice"},
 		{"a guaranteed pod's slice", systemd.Pod(hookmsg.QOSGuaranteed, uid), "kubepods.slice/kubepods-pod8dbc5577_d0e2_4706.slice"},
@@ -45,10 +45,10 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 	const uid, id = "8dbc5577-d0e2-4706-8787-57d52c03ddf2", "4b1f0c6a2f3e"
 	// A static pod goes by the hash of its configuration.
 	const static = "0123456789abcdef0123456789abcdef"
-	cgroupfs, systemd := hooks.Layout{}, hooks.Layout{Driver: hooks.Systemd}
+	cgroupfs, systemd := cgroup.Layout{}, cgroup.Layout{Driver: cgroup.Systemd}
 	for _, c := range []struct {
 		name              string
-		layout            hooks.Layout
+		layout            cgroup.Layout
 		uid               string
 		parent, container string // As the runtime has them.
 		want              hookmsg.QOSClass
@@ -56,12 +56,12 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, hookmsg.QOSBurstable},
 		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSBestEffort},
 		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSGuaranteed},
-		{"CRI-O with cgroupfs", hooks.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookmsg.QOSBestEffort},
-		{"CRI-O with systemd", hooks.Layout{Driver: hooks.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookmsg.QOSBurstable},
+		{"CRI-O with cgroupfs", cgroup.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookmsg.QOSBestEffort},
+		{"CRI-O with systemd", cgroup.Layout{Driver: cgroup.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookmsg.QOSBurstable},
 		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
 		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, hookmsg.QOSGuaranteed},
-		{"another cgroupRoot", hooks.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookmsg.QOSGuaranteed},
-		{"another cgroupRoot with systemd", hooks.Layout{Driver: hooks.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
+		{"another cgroupRoot", cgroup.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookmsg.QOSGuaranteed},
+		{"another cgroupRoot with systemd", cgroup.Layout{Driver: cgroup.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
 		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, hookmsg.QOSGuaranteed},
 
 		{"another pod's", cgroupfs, uid, "/kubepods/burstable/pod" + static, "/kubepods/burstable/pod" + static + "/" + id, 0},
@@ -88,7 +88,7 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 			t.Errorf("%s: got %s, error %v", c.name, got, err)
 		}
 		if c.want == 0 {
-			if refused := (*hooks.CgroupError)(nil); !errors.As(err, &refused) || refused.Claimed != parent || !errors.Is(err, hooks.ErrEscapes) {
+			if refused := (*cgroup.ClaimError)(nil); !errors.As(err, &refused) || refused.Claimed != parent || !errors.Is(err, cgroup.ErrEscapes) {
 				t.Errorf("%s: got error %v", c.name, err)
 			}
 			continue
@@ -120,9 +120,9 @@ func FuzzCheckedCgroups(f *testing.F) {
 	f.Add("8dbc-5577", "4b1f", "kubepods-pod8dbc_5577.slice", "kubepods-pod8dbc_5577.slice:cri-containerd:4b1f", true)
 	f.Add("../x", "../y", "kubepods/../x", "kubepods/../x/../y", false)
 	f.Fuzz(func(t *testing.T, uid, id, claimedParent, claimed string, systemd bool) {
-		layout := hooks.Layout{}
+		layout := cgroup.Layout{}
 		if systemd {
-			layout.Driver = hooks.Systemd
+			layout.Driver = cgroup.Systemd
 		}
 		pod, parent, own := hookmsg.PodMeta{UID: uid}, layout.Parent(claimedParent), layout.Path(claimed)
 		class, err := layout.CheckPod(pod, parent)
@@ -146,7 +146,7 @@ func TestFindPod(t *testing.T) {
 	for uid, want := range map[string]string{
 		"u1": "kubepods/burstable/podu1", "u2": "kubepods/podu2", "u3": "kubepods/besteffort/podu3", "u4": "", "": "", "u4/../podu2": "", "../../../system.slice": "", "..": "",
 	} {
-		if got := (hooks.Layout{}).FindPod(uid, func(cgroup string) bool { return there[path.Clean(cgroup)] }); got != want {
+		if got := (cgroup.Layout{}).FindPod(uid, func(cgroup string) bool { return there[path.Clean(cgroup)] }); got != want {
 			t.Errorf("the cgroup of %q is %q, want %q", uid, got, want)
 		}
 	}

@@ -1,7 +1,11 @@
-package hooks
+// Package facts holds what the running modes know of pods and containers beside what
+// was decided on their cgroups: above all what the kubelet asks for, which the events
+// of a runtime and the lists of what runs tell in part.
+package facts
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
@@ -12,7 +16,7 @@ import (
 type Subject struct{ PodUID, ContainerID string }
 
 // Facts are what is known of a pod or a container beside what was decided on its
-// cgroup. The running modes learn them from each other by a [State]. What they point
+// cgroup. The running modes learn them from each other by a [Store]. What they point
 // to must not change.
 type Facts struct {
 	// Asked are the resources that the kubelet asks for, as in a request. nil fields
@@ -58,13 +62,11 @@ func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hook
 	}
 	asked, untold := *was, new(hookmsg.Resources)
 	news := false
-	for i := range numberFields {
-		in := numberFields[i].in
-		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
+	for field := range (event.Fields() & hookmsg.NumberFields).All() {
+		news = hear(asked.Number(field), untold.Number(field), *event.Number(field), *told.Number(field), *askedBefore.Number(field), *toldBefore.Number(field)) || news
 	}
-	for i := range textFields {
-		in := textFields[i].in
-		news = hear(in(&asked), in(untold), *in(event), *in(told), *in(askedBefore), *in(toldBefore)) || news
+	for field := range (event.Fields() & hookmsg.TextFields).All() {
+		news = hear(asked.Text(field), untold.Text(field), *event.Text(field), *told.Text(field), *askedBefore.Text(field), *toldBefore.Text(field)) || news
 	}
 	entry := func(m map[string]string, key string) *string {
 		if v, ok := m[key]; ok {
@@ -89,8 +91,8 @@ func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hook
 		put(&asked.Unified, key, is)
 		put(&untold.Unified, key, unknown)
 	}
-	if differ := others(untold); FieldsOf(&hookmsg.Decision{Resources: differ}) != 0 {
-		asked, news = *Overlay(&asked, differ), true
+	if differ := others(untold); differ.Fields() != 0 {
+		asked, news = *asked.Overlay(differ), true
 	}
 	if news {
 		f.askedBefore, f.toldBefore = f.Asked, f.Told
@@ -116,7 +118,7 @@ func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore 
 // Ask takes the resources of an event that has nothing but what the kubelet asks for.
 func (f *Facts) Ask(event *hookmsg.Resources) {
 	f.Heard = time.Now()
-	f.Asked = Overlay(f.Asked, event)
+	f.Asked = f.Asked.Overlay(event)
 }
 
 // listIsLate is how long after an event a list may still have what was before it: that
@@ -137,37 +139,30 @@ func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) 
 	before := f.listed
 	f.listed = listed
 	if f.Heard.IsZero() || !inferred && begun.Sub(f.Heard) > listIsLate {
-		f.Asked = Overlay(sameFields(f.Asked, before).without(f.Asked), listed)
+		f.Asked = f.Asked.Select(hookmsg.AllFields &^ sameFields(f.Asked, before)).Overlay(listed)
 		return
 	}
-	asked := Overlay(listed, f.Asked)
+	asked := listed.Overlay(f.Asked)
 	if !inferred && before != nil && begun.After(f.Heard) {
-		asked = Overlay(asked, sameFields(listed, before).without(listed))
+		asked = asked.Overlay(listed.Select(hookmsg.AllFields &^ sameFields(listed, before)))
 	}
 	f.Asked = asked
 }
 
-// sameFields returns the fields that both set to the same.
-func sameFields(a, b *hookmsg.Resources) (same Fields) {
-	if a == nil || b == nil {
-		return 0
-	}
-	for i := range numberFields {
-		if v, w := *numberFields[i].in(a), *numberFields[i].in(b); v != nil && w != nil && *v == *w {
-			same |= 1 << i
+// sameFields returns the fields with one value that both set to the same.
+func sameFields(a, b *hookmsg.Resources) (same hookmsg.Fields) {
+	both := a.Fields() & b.Fields()
+	for field := range (both & hookmsg.NumberFields).All() {
+		if **a.Number(field) == **b.Number(field) {
+			same |= field
 		}
 	}
-	for i := range textFields {
-		if v, w := *textFields[i].in(a), *textFields[i].in(b); v != nil && w != nil && *v == *w {
-			same |= FieldCPUSetCPUs << i
+	for field := range (both & hookmsg.TextFields).All() {
+		if **a.Text(field) == **b.Text(field) {
+			same |= field
 		}
 	}
 	return same
-}
-
-// without returns resources without the fields, nil if nothing is left.
-func (f Fields) without(r *hookmsg.Resources) *hookmsg.Resources {
-	return (FieldsOf(&hookmsg.Decision{Resources: r}) &^ f).selectResources(r)
 }
 
 func orNone(r *hookmsg.Resources) *hookmsg.Resources {
@@ -177,11 +172,19 @@ func orNone(r *hookmsg.Resources) *hookmsg.Resources {
 	return r
 }
 
-// Facts returns what is known of a pod or a container.
-func (s *State) Facts(of Subject) Facts {
+// Store holds the facts of the pods on a node. The zero value is empty and ready to use.
+// A Store is safe for use by several goroutines.
+type Store struct {
+	mu sync.Mutex
+	// pods are by UID, in each the containers by identifier, "" for the pod itself.
+	pods map[string]map[string]*Facts
+}
+
+// Get returns what is known of a pod or a container.
+func (s *Store) Get(of Subject) Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.facts[of.PodUID][of.ContainerID]; f != nil {
+	if f := s.pods[of.PodUID][of.ContainerID]; f != nil {
 		return *f
 	}
 	return Facts{}
@@ -189,10 +192,10 @@ func (s *State) Facts(of Subject) Facts {
 
 // Learn changes what is known of a pod or a container, and returns it. Of a pod
 // without a UID nothing is kept.
-func (s *State) Learn(of Subject, learn func(*Facts)) Facts {
+func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.facts[of.PodUID][of.ContainerID]
+	f := s.pods[of.PodUID][of.ContainerID]
 	if f == nil {
 		f = new(Facts)
 	}
@@ -200,38 +203,39 @@ func (s *State) Learn(of Subject, learn func(*Facts)) Facts {
 	if of.PodUID == "" {
 		return *f
 	}
-	if s.facts == nil {
-		s.facts = map[string]map[string]*Facts{}
+	if s.pods == nil {
+		s.pods = map[string]map[string]*Facts{}
 	}
-	if s.facts[of.PodUID] == nil {
-		s.facts[of.PodUID] = map[string]*Facts{}
+	if s.pods[of.PodUID] == nil {
+		s.pods[of.PodUID] = map[string]*Facts{}
 	}
-	s.facts[of.PodUID][of.ContainerID] = f
+	s.pods[of.PodUID][of.ContainerID] = f
 	return *f
 }
 
 // Forget drops what is known of a container, or of a pod with its containers.
-func (s *State) Forget(of Subject) {
+func (s *Store) Forget(of Subject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.facts[of.PodUID], of.ContainerID)
-	if of.ContainerID == "" || len(s.facts[of.PodUID]) == 0 {
-		delete(s.facts, of.PodUID)
+	delete(s.pods[of.PodUID], of.ContainerID)
+	if of.ContainerID == "" || len(s.pods[of.PodUID]) == 0 {
+		delete(s.pods, of.PodUID)
 	}
 }
 
-// forgetGone drops what is known of those whose cgroups are not there any more.
-func (s *State) forgetGone(there func(cgroup string) bool) (pods []string) {
+// Prune drops what is known of pods and containers whose cgroups do not exist any more,
+// and returns the UIDs of the pods of which nothing is left.
+func (s *Store) Prune(exists func(cgroup string) bool) (pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for uid, subjects := range s.facts {
+	for uid, subjects := range s.pods {
 		for id, f := range subjects {
-			if f.Cgroup != "" && !there(f.Cgroup) || f.Cgroup == "" && f.Parent != "" && !there(f.Parent) {
+			if f.Cgroup != "" && !exists(f.Cgroup) || f.Cgroup == "" && f.Parent != "" && !exists(f.Parent) {
 				delete(subjects, id)
 			}
 		}
 		if len(subjects) == 0 {
-			delete(s.facts, uid)
+			delete(s.pods, uid)
 			pods = append(pods, uid)
 		}
 	}
