@@ -551,12 +551,12 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, e
 // tell reports the decision of a dry run.
 func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *hookmsg.Decision) {
 	switch {
-	case FieldsOf(d) == 0:
+	case d.Fields() == 0:
 	case e.dryRun != nil:
 		e.dryRun(ctx, req, p.Name(), d)
 	case e.logger != nil:
 		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", FieldsOf(d).String()))
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", d.Fields().String()))
 	}
 }
 
