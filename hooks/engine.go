@@ -171,10 +171,10 @@ func (p *plugin) wants(req *hookmsg.Request) bool {
 	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
 }
 
-// meets reports whether there may be a request that both plugins are asked
+// overlaps reports whether there may be a request that both plugins are asked
 // about.
-func (p *plugin) meets(q *plugin) bool {
-	return p.stages.meets(q.stages) && p.levels.meets(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
+func (p *plugin) overlaps(q *plugin) bool {
+	return p.stages.overlaps(q.stages) && p.levels.overlaps(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
 }
 
 // set is a set of enum values below 64; the empty one holds everything.
@@ -182,9 +182,9 @@ type set[E ~int32] uint64
 
 func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
 
-func (s set[E]) meets(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
+func (s set[E]) overlaps(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
 
-// and returns what both hold; the sets must meet.
+// and returns what both hold; the sets must overlap.
 func (s set[E]) and(t set[E]) set[E] {
 	if s == 0 || t == 0 {
 		return s | t
@@ -292,7 +292,7 @@ func (c *Config) parse() ([]*plugin, error) {
 			}
 		}
 		for j, q := range plugins {
-			if p.dryRun || q.dryRun || !p.meets(q) {
+			if p.dryRun || q.dryRun || !p.overlaps(q) {
 				continue
 			}
 			other := c.Plugins[j].Module.Name
@@ -599,7 +599,7 @@ func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Reques
 	if err := p.checkGrants(ctx, req, d); err != nil {
 		return nil, err
 	}
-	if err := p.goesWith(d, earlier); err != nil {
+	if err := p.compatible(d, earlier); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -637,15 +637,6 @@ func (p *plugin) parse(encoded []byte, level hookmsg.Level) (*hookmsg.Decision, 
 	return d, nil
 }
 
-// goesWith reports what is wrong with a decision beside those of earlier plugins, which
-// a dry run does not look at.
-func (p *plugin) goesWith(d *hookmsg.Decision, earlier []part) error {
-	if p.dryRun {
-		earlier = nil
-	}
-	return goesWith(p.Name(), d, earlier)
-}
-
 // checkOwners reports a field that is not the plugin's to set.
 func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	if !p.owns.none() {
@@ -670,7 +661,7 @@ func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part)
 		return nil
 	}
 	d, err := p.parse(encoded, req.Level)
-	if err != nil || p.checkGrants(ctx, req, d) != nil || p.goesWith(d, earlier) != nil {
+	if err != nil || p.checkGrants(ctx, req, d) != nil || p.compatible(d, earlier) != nil {
 		return nil
 	}
 	return d
