@@ -319,8 +319,7 @@ type exchange struct {
 	// projection is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
 	projection *hookmsg.Projection
-	// accepted is what the instance decided before.
-	accepted accepted
+	cache      decisionCache
 }
 
 var imports = []host.Import{
@@ -577,24 +576,22 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
-	d, err := p.accept(ctx, x.decision, req, earlier, &x.accepted)
+	d, err := p.accept(ctx, x.decision, req, earlier, &x.cache)
 	if err == nil && p.policy == KeepLast && !forgets(req.Stage) {
 		p.last.put(req, x.decision)
 	}
 	return d, err
 }
 
-// accept returns a decision that is right, in itself and beside those of earlier
-// plugins. It is parsed unless the instance has decided the same before.
-func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, before *accepted) (*hookmsg.Decision, error) {
-	same := before.at(encoded)
-	d := same.get(encoded, req.Level)
+// accept returns a decision that is valid, in itself and beside those of earlier plugins.
+func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, cache *decisionCache) (*hookmsg.Decision, error) {
+	d := cache.get(encoded, req.Level)
 	if d == nil {
 		var err error
 		if d, err = p.parse(encoded, req.Level); err != nil {
 			return nil, err
 		}
-		same.put(encoded, req.Level, d)
+		cache.put(encoded, req.Level, d)
 	}
 	if err := p.checkGrants(ctx, req, d); err != nil {
 		return nil, err
