@@ -33,6 +33,8 @@ type loop struct {
 }
 
 func (l *loop) run() {
+	beat := func() { l.beat.Store(time.Now().UnixNano()) }
+	beat()
 	defer l.beat.Store(0)
 	open := func() {
 		if err := l.watcher.open(); err != nil {
@@ -48,7 +50,7 @@ func (l *loop) run() {
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
 	for {
-		l.beat.Store(time.Now().UnixNano())
+		beat()
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
