@@ -117,7 +117,7 @@ func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *w
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	)
 	w.handle = &framework.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
-	raw := fmt.Sprintf(`{"file": %q, "instances": %d, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, instances, args)
+	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, instances, args)
 	p, err := sched.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)

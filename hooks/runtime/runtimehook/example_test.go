@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // serveHooks answers Koordinator's runtime proxy until the process is told to end.
@@ -18,7 +19,7 @@ func serveHooks(engine *hooks.Engine, state *hooks.State, enforcer *hooks.Enforc
 		Engine: engine, State: state, Enforcer: enforcer,
 		Socket:        "/var/run/kubewasm/hooks.sock",
 		Registration:  "/etc/runtime/hookserver.d/kubewasm.json",
-		FailurePolicy: hooks.Ignore,
+		FailurePolicy: host.Ignore,
 	})
 	if err != nil {
 		return err
