@@ -61,11 +61,11 @@ func (r *PolicyRules) Check() error {
 // compile checks the rules.
 func (r *PolicyRules) compile() (*matcher, error) {
 	var errs []error
-	if err := r.FailurePolicy.Check(); err != nil {
-		errs = append(errs, err)
-	}
 	if r.Mode != "" && r.Mode != Protect && r.Mode != Monitor {
 		errs = append(errs, fmt.Errorf("mode is %q, want Protect or Monitor", string(r.Mode)))
+	}
+	if err := r.FailurePolicy.Check(); err != nil {
+		errs = append(errs, err)
 	}
 	m, err := r.Match.compile(r.Namespaces)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 		{name: "an annotation", none: "annotation example.com/a 1", want: `container_annotations[example.com/a] = "1" is not granted: annotations does not name it; decisionGrants {"annotations":["example.com/a"]} would allow it`},
 		{name: "the host's root", none: "mount /host /proc/1/root rbind,rw", want: `container_mounts[/host] = bind "/proc/1/root" (rbind,rw) is not granted: mounts does not name the source and the destination; decisionGrants {"mounts":[{"source":"/proc/1/root","destination":"/host","readWrite":true}]} would allow it`},
 		{name: "a disk", none: "device /dev/sda b 8:0", want: `container_devices[/dev/sda] = b 8:0 is not granted: devices does not name it; decisionGrants {"devices":["/dev/sda"]} would allow it`},
-		{name: "a CDI device", none: "annotation cdi.k8s.io/x nvidia.com/gpu=all", want: `grants {"cdi":["nvidia.com/gpu=all"]} would allow it`},
+		{name: "a CDI device", none: "annotation cdi.k8s.io/x nvidia.com/gpu=all", want: `decisionGrants {"cdi":["nvidia.com/gpu=all"]} would allow it`},
 		{name: "all that is refused is said", none: "env A 1\nenv B 2\nmount /a /b", want: "container_envs[A] = \"1\" is not granted: env does not name it; decisionGrants {\"env\":[\"A\"]} would allow it\ncontainer_envs[B]"},
 
 		{name: "a variable of the loader within a pattern", some: "env LD_PRELOAD /models/x.so", want: "a loader or an interpreter acts upon it, so env has to name it itself"},

@@ -126,7 +126,7 @@ func TestEveryMistakeOfTheArguments(t *testing.T) {
 	_, err := sched.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
 		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
-		`field path "node.metadat"`, "disable.after must be more than 0", "disable.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
+		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
 		`rememberByProjection and the grant "clock" exclude one another`, `signByProjection and the grant "clock" exclude one another`,
 		`unknown field "grant"`, `unknown field "timeOut"`,
 	} {
