@@ -16,81 +16,8 @@ type messages struct {
 	// may hold the one before. Behind views, up to its capacity, are those of
 	// later versions, without the versions.
 	views []View
-	// id is a number of the list's own. answer is what is remembered of it and of
-	// the list with the id with, 0 if nothing is, in a version of that one.
-	id          uint64
-	with        uint64
-	withVersion uint32
-	answer      int32
 	// elements are used again for the next version.
 	elements []message
-	note     *Note
-}
-
-// Note is a place for what was worked out of a list and is asked for often.
-type Note struct {
-	// Value is of the version Made of the list.
-	Value any
-	Made  uint64
-	// Version is that of the list. If Made is another, Value is nobody's any
-	// more, and its memory may be used again.
-	Version uint64
-}
-
-// NoteOf returns the note of a slice that [List] returned; nil for any other
-// slice, be it a part of one, and for an empty one.
-func NoteOf[V Of](views []V) *Note {
-	return noteOf(*(*[]View)(unsafe.Pointer(&views)))
-}
-
-// makeNote is noteOf for a list that has none yet.
-func makeNote(views []View) *Note {
-	l := listOf(views)
-	l.note = &Note{Version: l.key.version()}
-	return l.note
-}
-
-// listOf returns the list whose views they are, nil if they are not all of one.
-func listOf(views []View) *messages {
-	if len(views) == 0 {
-		return nil
-	}
-	v := views[0]
-	if v.m == nil || v.m.in == nil {
-		return nil
-	}
-	l := v.m.in
-	if l.key.version() != v.version || len(l.views) != len(views) || unsafe.SliceData(l.views) != unsafe.SliceData(views) {
-		return nil
-	}
-	return l
-}
-
-// Remember keeps an answer about two slices that [List] returned: the last one
-// about the first of them, for as long as both stay as they are. One that has more than
-// 32 bits is not kept.
-func Remember[A, B Of](a []A, b []B, answer int) {
-	if int(int32(answer)) == answer {
-		remember(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)), int32(answer))
-	}
-}
-
-// Remembered returns what [Remember] was told of the two slices, if it still
-// holds.
-func Remembered[A, B Of](a []A, b []B) (answer int, ok bool) {
-	remembered, ok := remembered(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)))
-	return int(remembered), ok
-}
-
-// makeList returns the messages with the key, which is of the version of the message.
-// Their views are of an earlier version.
-func (m *message) makeList(k partKey) *messages {
-	l := makePart[messages](m, k)
-	if l.id == 0 {
-		l.id = nextID()
-	}
-	l.with = 0
-	return l
 }
 
 // List returns the views of the elements of a repeated message, in their order.
@@ -110,11 +37,11 @@ func slowViews(v View, n uint32, t *Type) []View {
 	if m.bytes(n) == nil {
 		return nil
 	}
-	l := m.makeList(keyOf(madeMessages, v.version, n))
+	l := makePart[messages](m, keyOf(madeMessages, v.version, n))
 	count := m.placeElements(n, l.elements)
 	versions := 1
 	if count > len(l.elements) {
-		l.elements = m.object.makeMessages(count, t, l)
+		l.elements = m.object.makeMessages(count, t)
 		m.placeElements(n, l.elements)
 	} else if m.object.once == nil {
 		versions = max(1, viewsAtOnce/max(1, count)) // There was one before, and there will be more.

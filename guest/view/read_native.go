@@ -3,8 +3,6 @@
 package view
 
 import (
-	"encoding/binary"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -60,41 +58,6 @@ func readEntry(s StringMap, key string) string {
 	}
 	return slowEntry(s, key)
 }
-
-// noteOf returns the note of the list whose views they are, nil if they are not all
-// of one.
-func noteOf(views []View) *Note {
-	l := listOf(views)
-	if l == nil {
-		return nil
-	}
-	if l.note == nil {
-		return makeNote(views)
-	}
-	l.note.Version = l.key.version()
-	return l.note
-}
-
-// remember keeps an answer about the lists whose views a and b are.
-func remember(a, b []View, answer int32) {
-	if of, with := listOf(a), listOf(b); of != nil && with != nil {
-		of.with, of.withVersion, of.answer = with.id, uint32(with.key.version()), answer
-	}
-}
-
-// remembered returns what is remembered of the lists whose views a and b are.
-func remembered(a, b []View) (answer int32, ok bool) {
-	of, with := listOf(a), listOf(b)
-	if of == nil || with == nil || of.with != with.id || uint64(of.withVersion) != with.key.version() {
-		return 0, false
-	}
-	return of.answer, true
-}
-
-var ids atomic.Uint64
-
-// nextID returns a number that it has never returned before.
-func nextID() uint64 { return ids.Add(1) }
 
 // readUsual notes where fields of m lie, from the index at of the object on, as
 // long as they are known, numbers or bytes, and have one byte for the key and one
@@ -185,37 +148,4 @@ func readEntries(b []byte, at int, number uint64, key string) (next int, value u
 		at = end
 	}
 	return at, value
-}
-
-// readSpans notes where the strings in the fields 1 to 4 of each of views lie, which
-// are of one object, and returns where that begins, nil if it could not: unless each
-// message is of those fields alone, with one byte each for the key and the length, and
-// the object is of the version of the views.
-func readSpans(views []View, into []Spans) *byte {
-	if len(views) == 0 || len(views) > len(into) || views[0].m == nil {
-		return nil
-	}
-	o := views[0].m.object
-	if o.json || o.unread || o.version != views[0].version {
-		return nil
-	}
-	for i, v := range views {
-		if v.m == nil {
-			return nil
-		}
-		into[i] = Spans{}
-		b, at := o.bytes[:v.m.end], int(v.m.at)
-		for at < len(b) {
-			if len(b)-at < 2 {
-				return nil
-			}
-			w := binary.LittleEndian.Uint16(b[at:])
-			k, start, end := int(w>>3&15)-1, at+2, at+2+int(w>>8)
-			if w&0x8087 != uint16(wire.Bytes) || k < 0 || k >= maxSpans || end > len(b) {
-				return nil
-			}
-			into[i][k], at = span(start, end), end
-		}
-	}
-	return unsafe.SliceData(o.bytes)
 }

@@ -10,14 +10,6 @@ func readText(v View, n uint32) string
 
 func readEntry(s StringMap, key string) string
 
-func noteOf(views []View) *Note
-
-//go:noescape
-func remember(a, b []View, answer int32)
-
-//go:noescape
-func remembered(a, b []View) (answer int32, ok bool)
-
 //go:noescape
 func readUsual(m *message, at int) int
 
@@ -27,9 +19,6 @@ func readElements(m *message, key uint64, at, end int, into []message, count int
 //go:noescape
 func readEntries(b []byte, at int, number uint64, key string) (next int, value uint64)
 
-//go:noescape
-func readSpans(views []View, into []Spans) *byte
-
 // Of what is of an earlier version, called by readMessage, readViews and
 // readEntry.
 
@@ -38,10 +27,3 @@ func rereadMessage(v View, n uint32, t *Type) View
 func rereadViews(v View, n uint32, t *Type) []View
 
 func rereadEntry(s StringMap, key string) string
-
-var ids uint64
-
-func nextID() uint64 {
-	ids++
-	return ids
-}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -134,37 +133,13 @@ func slowMessage(v View, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := partOf[message](m, k)
 	if c == nil {
-		c = &m.object.makeMessages(1, t, nil)[0]
+		c = &m.object.makeMessages(1, t)[0]
 		c.key = k
 		m.add(&c.part)
 	}
 	c.place(f.value)
 	c.read(v.version)
 	return View{c, v.version}
-}
-
-// Spans are where in an object the strings lie that are the fields 1 to 4 of a
-// message; 0 of a field that is not there.
-type Spans [maxSpans]uint64
-
-const maxSpans = 4
-
-// Memory is that of an object.
-type Memory struct{ start *byte }
-
-// At returns the string at one of Spans. It is only valid as long as the version of
-// the object stands.
-func (m Memory) At(span uint64) string {
-	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(m.start), uint32(span))), span>>32-span&math.MaxUint32)
-}
-
-// ReadSpans notes for each of views, which are of one list, where its first strings
-// lie, and returns the memory that they lie in. It is faster than to read one after
-// the other. It fails if a view is of JSON, has other fields than these strings, or
-// has them in an unusual form: then they are read one after the other.
-func ReadSpans[V Of](views []V, into []Spans) (memory Memory, ok bool) {
-	memory.start = readSpans(*(*[]View)(unsafe.Pointer(&views)), into)
-	return memory, memory.start != nil
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's
