@@ -117,21 +117,8 @@ func (m *message) read(version uint64) {
 
 // readFrom notes where the fields of protobuf lie from the index i on.
 func (m *message) readFrom(i int) {
-	if m.typ.Numbers == nil {
-		i = readUsual(m, i) // Nearly always all of it.
-	}
-	if i < int(m.end) {
-		m.readFields(i)
-	}
-}
-
-// readFields reads the fields of protobuf from the index i on, one by one where
-// they are unusual or not known by their numbers.
-func (m *message) readFields(i int) {
 	for uint(i) < uint(m.end) {
-		if i = m.readField(i); i >= 0 && m.typ.Numbers == nil {
-			i = readUsual(m, i)
-		}
+		i = m.readField(i)
 	}
 }
 
@@ -271,7 +258,7 @@ func (m *message) keep(raw []byte, old string) string {
 	if m.object.kept {
 		return inPlace(raw)
 	}
-	if wire.Equal(inPlace(raw), old) {
+	if inPlace(raw) == old {
 		return old
 	}
 	return string(raw)

@@ -1,10 +1,6 @@
 package core
 
-import (
-	"strconv"
-
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
-)
+import "strconv"
 
 // String returns the taint as kubectl writes it: key=value:effect.
 func (t Taint) String() string {
@@ -22,17 +18,17 @@ func (t Taint) String() string {
 // k8s.io/api/core/v1.Toleration.ToleratesTaint with comparison operators
 // enabled.
 func (t Toleration) Tolerates(taint Taint) bool {
-	if effect := t.Effect(); effect != "" && !wire.Equal(effect, taint.Effect()) {
+	if effect := t.Effect(); effect != "" && effect != taint.Effect() {
 		return false
 	}
-	if key := t.Key(); key != "" && !wire.Equal(key, taint.Key()) {
+	if key := t.Key(); key != "" && key != taint.Key() {
 		return false
 	}
 	switch operator := t.Operator(); operator {
 	case TolerationOpExists:
 		return true
 	case "", TolerationOpEqual:
-		return wire.Equal(t.Value(), taint.Value())
+		return t.Value() == taint.Value()
 	default:
 		return compares(operator, taint.Value(), t.Value())
 	}
