@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
@@ -29,7 +30,7 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
 	var patches patches
 	verdicts := make([]said, 0, len(policies))
-	req := newRequest(ctx, request)
+	req := newRequest(request)
 	defer func() { req.free() }()
 	for _, p := range policies {
 		v, asked := askIfMatching(ctx, p, &req.Request, true)
@@ -46,11 +47,11 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
 				req.free()
-				req = newRequest(ctx, &changed)
+				req = newRequest(&changed)
 			}
 		}
 		verdicts = append(verdicts, said{p, v})
-		if v.failure != nil && p.rules().FailurePolicy == Fail || v.failure == nil && !v.Allowed {
+		if v.failure != nil && p.rules().FailurePolicy != host.Ignore || v.failure == nil && !v.Allowed {
 			break
 		}
 	}

@@ -1,13 +1,48 @@
-// Kubewasm builds, inspects and runs guests, WebAssembly modules that extend Kubernetes
-// components.
+// Kubewasm starts, builds, inspects and runs plugins of Kubernetes components that run as
+// WebAssembly modules.
 //
 // Install it with
 //
 //	go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest
 //
-// or put "go run github.com/kubewasm/kubewasm/cmd/kubewasm" in front of a command, in a
-// module that requires kubewasm. A guest needs the module github.com/kubewasm/kubewasm
-// and no other tool than Go.
+// or, for the version of the library that a module requires, add it to the module's tools
+//
+//	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
+//
+// and write "go tool kubewasm" instead of "kubewasm". Guests in Go need no other tool than
+// Go.
+//
+// # Start a plugin
+//
+// Usage:
+//
+//	kubewasm new -kind KIND [-lang LANGUAGE] [-name NAME] [-module PATH] DIR
+//
+// New writes a small plugin that works, with its test, its configuration, objects to run
+// it on, and a README.md with the commands that test, build, inspect and run it. It
+// prints these commands, too.
+//
+// A directory that lies in a Go module becomes a package of that module. Otherwise, and
+// with -module, new writes a go.mod that requires the version of kubewasm that this
+// program is a part of, or its checkout if the program was built in one.
+//
+// New overwrites nothing: it fails if one of the files exists.
+//
+// The flags are:
+//
+//	-kind KIND
+//		The kind of the plugin: scheduler, admission or hook.
+//	-lang LANGUAGE
+//		The language of the plugin. The default, and the only one, is go.
+//	-module PATH
+//		The path of a new Go module. The default is example.com/ and the name of the
+//		plugin, if the directory lies in no module.
+//	-name NAME
+//		The name of the plugin. The default is the name of the directory.
+//
+// Example:
+//
+//	kubewasm new -kind scheduler zone
 //
 // # Compile a guest
 //
@@ -199,6 +234,19 @@
 // Example:
 //
 //	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
+//
+// # Print the version
+//
+// Usage:
+//
+//	kubewasm version
+//
+// Version prints the version of the module kubewasm that the program is a part of, the ABI
+// that its hosts and guests speak, and the Go that built it.
+//
+// Example:
+//
+//	kubewasm version
 //
 // # Exit codes
 //

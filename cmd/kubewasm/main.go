@@ -25,10 +25,12 @@ type command struct {
 }
 
 var commands = []command{
+	{"new", "write a plugin with its test", newPlugin},
 	{"build", "compile a guest", build},
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"version", "print the version and the ABI", version},
 }
 
 // tool is the state of a run of the program.

@@ -47,10 +47,10 @@ func Get[V any](of func(json []byte) V, resource, namespace, name string) (objec
 // viewed as often as one likes.
 func List[V any](of func(json []byte) V, resource, namespace, selector string) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		var turns view.Turns
-		defer turns.End()
+		var slot view.Slot
+		defer slot.Close()
 		for b := range lookup.List(resource, namespace, selector) {
-			turns.Next(b)
+			slot.Put(b)
 			if !yield(of(b)) {
 				return
 			}

@@ -38,10 +38,9 @@
 // the version before had in the same place is used again.
 //
 // Bytes that a guest makes views of itself are never overwritten, and strings
-// share their memory. The objects of a request are lent (see [Lend]): when the call is
-// over their bytes, and what was read of them, are the next one's, and strings of them
-// are copies, too. The objects of a list are lent one after the other (see [Turns]): what
-// was read of one is the next one's, but not its bytes.
+// share their memory. The objects of requests and the items of lists come one after
+// another in a [Slot]: the next view uses the memory of what was read of the one before,
+// but not its bytes.
 //
 // # Parts
 //

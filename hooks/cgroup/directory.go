@@ -139,17 +139,6 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	return &directory{root: dir, hierarchy: root, name: name}, nil
 }
 
-// exists reports whether a cgroup is there, in any of the hierarchies.
-func (a *Applier) exists(cgroup string) bool {
-	for _, root := range a.controllers {
-		if _, err := root.Lstat(cgroup); err == nil {
-			return true
-		}
-	}
-	_, err := a.root.Lstat(cgroup)
-	return a.controllers == nil && err == nil
-}
-
 func (d *directory) close() {
 	for _, f := range d.files {
 		f.Close()

@@ -3,13 +3,11 @@ package cgroup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,8 +33,9 @@ type Enforcer struct {
 	// all is the state at version.
 	all     []Target
 	version uint64
-	// troubles counts the files that are left alone for a while.
-	troubles int
+	// waiting is the number of files that are refused, hopeless or yielding.
+	waiting int
+	waits   waits
 }
 
 // EnforcerConfig configures an Enforcer. The zero value is the default.
@@ -88,112 +87,39 @@ func (c *EnforcerConfig) setDefaults() {
 	}
 }
 
-// Report is what one pass over the cgroups found and did.
-type Report struct {
-	// Files is how many files were looked at.
-	Files int
-	// Changes are the writes, in order; of a dry run, those that it would do.
-	Changes []Change
-	// Drifted are those of the changes that put back what somebody else wrote, and
-	// Repairs is how many were written: none of a dry run.
-	Drifted []Change
-	Repairs int
-	// Contended are the files that another writer has its way with from now on.
-	Contended []Contended
-	// Gone are the cgroups that are not there.
-	Gone []string
-	// DryRun says that the changes were not written.
-	DryRun bool
-	// Err joins the errors that are new: the kernel's refusal of one field is
-	// reported once, until it takes it or refuses it for another reason.
-	Err error
-	// LeftToOthers is how many files are left alone for now since another writer has
-	// its way with them, LeftRefused how many since the kernel refused what was
-	// decided. Both are of all cgroups.
-	LeftToOthers, LeftRefused int
-	// Took is how long the pass took.
-	Took time.Duration
-}
-
-// Errors returns the errors that Err joins.
-func (r *Report) Errors() []error {
-	if joined, ok := r.Err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if r.Err == nil {
-		return nil
-	}
-	return []error{r.Err}
-}
-
-// Contended is a file that is written by somebody else as well.
-type Contended struct {
-	Change
-	// Repairs is how often it was put back, For how long it is left alone now.
-	Repairs int
-	For     time.Duration
-}
-
-func (c Contended) String() string {
-	return fmt.Sprintf("%s of cgroup %q: another writer set %s to %s %d times; it is left alone for %s", c.Field, c.Cgroup, c.File, c.From, c.Repairs, c.For)
-}
-
 // enforced is what is known of a cgroup.
 type enforced struct {
 	// resources are what the files were settled for.
 	resources *hookmsg.Resources
-	files     []settled
-	trouble   map[troubleKey]*trouble
-	repairs   map[string][]time.Time // By file.
-	// processes says that something is written for processes, of which others come.
+	files     []keptFile
+	// records are those of files of which more is known than their text.
+	records map[fileKey]*fileRecord
+	// processes is set if something is written for processes: new ones need it, too.
 	processes bool
-	// loose says that a file could not be settled.
-	loose bool
-	// words are texts that files had again when what was decided had been written
-	// to them twice, by name.
-	words map[string]words
 }
 
-// words are what a file has instead of what was written to it: the kernel's words
-// for the same, or those of another writer who is quick. Nothing tells one from
-// the other, so it is written some more times, and once more at each full look.
-type words struct {
-	text string
-	// tries is how many looks have found them.
-	tries int
-}
-
-// enoughTries is how many looks it takes to believe that words are the kernel's.
-const enoughTries = 3
-
-// settled is a file that has what it should.
-type settled struct {
-	name string
+// keptFile is a file with the text that it was left with.
+type keptFile struct {
+	key  fileKey
 	text string
 	dir  *directory
 	file *os.File // nil if it is not kept open.
 }
 
-// troubleKey names a file of a field, or all of them.
-type troubleKey struct {
-	field hookmsg.Fields
-	file  string
+// due reports whether a pass must look at a file even if its text is the same.
+func (k *enforced) due(now time.Time, everything bool) bool {
+	for _, r := range k.records {
+		if r.due(now, everything) {
+			return true
+		}
+	}
+	return false
 }
 
-// trouble is why a file is left alone, and until when.
-type trouble struct {
-	until   time.Time
-	wait    time.Duration
-	cause   Cause
-	forever bool
-	// fight is another writer's way. When it is over, what is known of it stays,
-	// so that the next one lasts longer.
-	fight, over bool
-}
-
-// waits reports whether the file is left alone.
-func (t *trouble) waits(now time.Time) bool {
-	return t.forever || !t.over && now.Before(t.until)
+// yields reports whether a file is left to another writer for now.
+func (k *enforced) yields(key fileKey, now time.Time) bool {
+	r := k.records[key]
+	return r != nil && r.state == yielding && r.leftAlone(now)
 }
 
 // Observer receives what an [Enforcer] finds.
@@ -208,78 +134,17 @@ type Observer interface {
 func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
 	cfg.setDefaults()
 	return &Enforcer{
+		waits: waits{bounds{cfg.RetryAfter, cfg.RetryAtMost}, bounds{cfg.Contention.Backoff, cfg.Contention.MaxBackoff}},
 		state: state, applier: applier, cfg: cfg, cgroups: map[string]*enforced{},
 		dirs: directories{applier: applier, open: map[string]*directory{}, room: cfg.KeepFiles},
 	}
 }
 
+// Applier returns the applier.
+func (e *Enforcer) Applier() *Applier { return e.applier }
+
 // DryRun reports whether nothing is written.
 func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
-
-// Hierarchies returns those of the applier.
-func (e *Enforcer) Hierarchies() []string { return e.applier.Hierarchies() }
-
-// Version returns that of the applier.
-func (e *Enforcer) Version() Version { return e.applier.version }
-
-// Exists reports whether a cgroup is there.
-func (e *Enforcer) Exists(cgroup string) bool { return e.applier.exists(cgroup) }
-
-// Others returns those of some resources that a cgroup has otherwise, nil if there
-// are none. What cannot be compared, as if the cgroup is not there, is not among
-// them.
-func (e *Enforcer) Others(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
-	p := e.applier.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
-	defer p.close()
-	var fields hookmsg.Fields
-	for _, s := range p.steps {
-		fields |= s.setting.field
-	}
-	for _, err := range p.errs {
-		_, field, _ := whose(err)
-		fields &^= field
-	}
-	return r.Select(fields)
-}
-
-// Limits returns the quota, the period and the memory limit that a cgroup has, nil for
-// those that cannot be read.
-func (e *Enforcer) Limits(cgroup string) *hookmsg.Resources {
-	r := new(hookmsg.Resources)
-	read := func(file string) (string, bool) {
-		controller, _, _ := strings.Cut(file, ".")
-		dir, err := e.applier.openDirectory(controller, cgroup)
-		if err != nil {
-			return "", false
-		}
-		defer dir.close()
-		text, err := dir.read(file)
-		return strings.TrimSpace(text), err == nil
-	}
-	memory := "memory.max"
-	if e.applier.version == V2 {
-		if text, ok := read("cpu.max"); ok {
-			if quota, period, ok := parseCPUMax(text); ok {
-				r.CFSQuotaUS, r.CFSPeriodUS = &quota, &period
-			}
-		}
-	} else {
-		memory = "memory.limit_in_bytes"
-		for file, into := range map[string]**int64{"cpu.cfs_quota_us": &r.CFSQuotaUS, "cpu.cfs_period_us": &r.CFSPeriodUS} {
-			if text, ok := read(file); ok {
-				if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-					*into = &n
-				}
-			}
-		}
-	}
-	if text, ok := read(memory); ok {
-		if n, ok := parseBytes(text); ok {
-			r.MemoryLimitBytes = &n
-		}
-	}
-	return r
-}
 
 // Close closes the files that are open.
 func (e *Enforcer) Close() {
@@ -304,7 +169,7 @@ func (e *Enforcer) Forget(cgroup string) {
 
 func (e *Enforcer) forget(cgroup string) {
 	e.dirs.forget(cgroup)
-	e.troubles -= len(e.cgroups[cgroup].trouble)
+	e.forgetRecords(e.cgroups[cgroup])
 	delete(e.cgroups, cgroup)
 }
 
@@ -354,7 +219,7 @@ func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
 // of which nothing is left. A runtime that was restarted does not tell of the end of
 // each pod.
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
-	there := func(cgroup string) bool { return keep(cgroup) || e.Exists(cgroup) }
+	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
 	pods = e.state.facts.Prune(there)
 	left := map[string]bool{}
 	for _, d := range e.state.All() {
@@ -394,8 +259,8 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 			for i := to - share; i < min(to, len(wanted)); i++ {
 				d := &wanted[i]
 				known := e.cgroups[d.Cgroup]
-				differs[i] = known == nil || known.resources != d.Resources || known.loose || known.due(now) ||
-					everything && known.processes || known.doubtful(everything) || !known.unchanged(now, &n)
+				differs[i] = known == nil || known.resources != d.Resources || everything && known.processes ||
+					known.due(now, everything) || !known.unchanged(now, &n)
 			}
 			if to >= len(wanted) {
 				break
@@ -418,16 +283,6 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 	return report, differ
 }
 
-// doubtful reports whether a file's words are to be tried again.
-func (k *enforced) doubtful(everything bool) bool {
-	for _, w := range k.words {
-		if everything || w.tries < enoughTries {
-			return true
-		}
-	}
-	return false
-}
-
 // unchanged reports whether the files have the texts that they were left with.
 //
 // 0 allocs: TestEnforceDoesNotAllocatePerFile.
@@ -438,37 +293,17 @@ func (k *enforced) unchanged(now time.Time, files *int) bool {
 		*files++
 		same := false
 		if f.file == nil {
-			text, err := f.dir.read(f.name)
+			text, err := f.dir.read(f.key.file)
 			same = err == nil && text == f.text
 		} else {
 			n, err := pread(f.file, buf[:])
 			same = err == nil && string(buf[:n]) == f.text
 		}
-		if !same && !k.fighting(f.name, now) {
+		if !same && !k.yields(f.key, now) {
 			return false
 		}
 	}
 	return true
-}
-
-// fighting reports whether a file is left to another writer.
-func (k *enforced) fighting(file string, now time.Time) bool {
-	for key, t := range k.trouble {
-		if key.file == file && t.fight && t.waits(now) {
-			return true
-		}
-	}
-	return false
-}
-
-// due reports whether a file that was left alone may be tried again.
-func (k *enforced) due(now time.Time) bool {
-	for _, t := range k.trouble {
-		if !t.over && !t.waits(now) {
-			return true
-		}
-	}
-	return false
 }
 
 // apply brings cgroups to their resources.
@@ -485,25 +320,20 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			known[d.Cgroup] = true
 		} else {
 			// Another value may be one that the kernel takes.
-			e.troubles -= len(k.trouble)
-			k.resources, k.trouble, k.repairs, k.words = d.Resources, nil, nil, nil
+			e.forgetRecords(k)
+			k.resources = d.Resources
 			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
 		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
 	}
 	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
 		k := e.cgroups[cgroup]
-		for _, key := range [...]troubleKey{{field, file}, {field, ""}} {
-			if t := k.trouble[key]; t != nil && t.waits(now) {
+		for _, key := range [...]fileKey{{field, file}, {field, ""}} {
+			if r := k.records[key]; r != nil && r.leftAlone(now) {
 				return true
 			}
 		}
 		return false
-	}
-	// What is written to try words again repairs nothing.
-	tries := func(c Change) bool {
-		w, ok := e.cgroups[c.Cgroup].words[path.Base(c.File)]
-		return ok && strings.TrimSpace(w.text) == c.From
 	}
 	p := e.applier.plan(targets, &e.dirs, skip)
 	if e.cfg.DryRun {
@@ -519,30 +349,32 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		}
 	}
 	for _, c := range report.Changes {
-		if known[c.Cgroup] && !tries(c) {
+		// To write over a text that was read back repairs nothing.
+		r := e.cgroups[c.Cgroup].records[fileKey{c.Field, path.Base(c.File)}]
+		if known[c.Cgroup] && (r == nil || r.looks == 0 || strings.TrimSpace(r.text) != c.From) {
 			report.Drifted = append(report.Drifted, c)
 		}
 	}
-	e.settle(p, differ)
+	e.settle(p, differ, now)
 	var errs []error
 	for _, err := range p.errs {
-		if fresh := e.note(err, now, report); fresh {
+		if e.refuse(err, now, report) {
 			errs = append(errs, err)
 			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("error", err))
 		}
 	}
 	report.Err = errors.Join(errs...)
-	e.tried(differ, now)
+	e.clearExpired(differ, now)
+	if e.cfg.DryRun {
+		return
+	}
 	for _, c := range report.Drifted {
-		if e.cfg.DryRun {
-			break
-		}
 		report.Repairs++
 		e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		e.contend(ctx, c, now, report)
 	}
-	if len(report.Changes) != 0 && !e.cfg.DryRun && e.troubles != 0 {
-		e.encourage(report.Changes)
+	if len(report.Changes) != 0 && e.waiting != 0 {
+		e.retryRelated(report.Changes, now)
 	}
 }
 
@@ -596,82 +428,98 @@ func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 }
 
 // settle remembers what the files have now.
-func (e *Enforcer) settle(p *plan, differ []Target) {
+func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		clear(k.files)
-		k.files, k.loose = k.files[:0], false
+		k.files = k.files[:0]
+		for key := range k.records {
+			e.on(k, key, onPass, now)
+		}
 	}
 	for i := range p.reads {
 		r := &p.reads[i]
-		k := e.cgroups[r.cgroup]
 		if r.setting.failed {
 			continue
 		}
+		k, key, event := e.cgroups[r.cgroup], fileKey{r.setting.field, r.file}, onMatch
 		if r.setting.planned && !e.cfg.DryRun {
-			// It was written a second time. If that made no difference, these may be
-			// the kernel's words for it; otherwise it is looked at once more.
+			// It was written a second time, and differs all the same.
+			event = onReadBack
 			if text, err := r.setting.dir.read(r.file); err != nil || text != r.raw {
-				k.loose = true
-				continue
+				event = onChanging
 			}
-			w := k.words[r.file]
-			if w.text != r.raw {
-				w = words{text: r.raw}
-			}
-			w.tries++
-			if k.words == nil {
-				k.words = map[string]words{}
-			}
-			k.words[r.file] = w
+		}
+		e.onText(k, key, event, now, r.raw)
+		if event == onChanging {
+			continue
+		}
+		e.on(k, fileKey{field: key.field}, onMatch, now)
+		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
+		if len(f.text) < settledBytes {
+			f.file = e.dirs.keep(f.dir, r.file)
+		}
+		if j := slices.IndexFunc(k.files, func(f keptFile) bool { return f.key.file == r.file }); j >= 0 {
+			k.files[j] = f
 		} else {
-			delete(k.words, r.file)
-		}
-		text := r.raw
-		s := settled{name: r.file, text: text, dir: r.setting.dir}
-		if len(text) < settledBytes {
-			s.file = e.dirs.keep(s.dir, r.file)
-		}
-		if j := slices.IndexFunc(k.files, func(s settled) bool { return s.name == r.file }); j >= 0 {
-			k.files[j] = s
-		} else {
-			k.files = append(k.files, s)
-		}
-		for _, key := range [...]troubleKey{{r.setting.field, r.file}, {r.setting.field, ""}} {
-			if t := k.trouble[key]; t != nil && t.fight {
-				t.over = true
-			} else if t != nil {
-				delete(k.trouble, key)
-				e.troubles--
-			}
+			k.files = append(k.files, f)
 		}
 	}
 }
 
-// note remembers an error and reports whether it is news.
-func (e *Enforcer) note(err error, now time.Time, report *Report) (fresh bool) {
+// on moves the record of a file by an event.
+func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time) *fileRecord {
+	return e.onText(k, key, event, now, "")
+}
+
+// onText is on with the text that was read.
+func (e *Enforcer) onText(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
+	r := k.records[key]
+	if r == nil {
+		r = &fileRecord{}
+	}
+	if r.state.isWaiting() {
+		e.waiting--
+	}
+	r.on(event, now, &e.waits, text)
+	if r.state.isWaiting() {
+		e.waiting++
+	}
+	switch {
+	case r.empty():
+		delete(k.records, key)
+	case k.records == nil:
+		k.records = map[fileKey]*fileRecord{key: r}
+	default:
+		k.records[key] = r
+	}
+	return r
+}
+
+// forgetRecords drops the records of a cgroup.
+func (e *Enforcer) forgetRecords(k *enforced) {
+	for _, r := range k.records {
+		if r.state.isWaiting() {
+			e.waiting--
+		}
+	}
+	k.records = nil
+}
+
+// refuse records an error, and reports whether it is new.
+func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool) {
 	cgroup, field, file := whose(err)
 	k := e.cgroups[cgroup]
 	if k == nil {
 		return true
 	}
-	cause := CauseOf(err)
-	key := troubleKey{field, file}
-	t := k.trouble[key]
-	if t == nil {
-		t = &trouble{}
-		if k.trouble == nil {
-			k.trouble = map[troubleKey]*trouble{}
-		}
-		k.trouble[key] = t
-		e.troubles++
-		fresh = true
+	key, cause, event := fileKey{field, file}, CauseOf(err), onRefusal
+	if cause == CauseUnsupported || cause == CauseEmpty {
+		event = onHopeless
 	}
-	fresh = fresh || t.cause != cause || t.fight
-	t.cause, t.fight, t.over = cause, false, false
-	t.forever = cause == CauseUnsupported || cause == CauseEmpty
-	t.wait = min(max(2*t.wait, e.cfg.RetryAfter), e.cfg.RetryAtMost)
-	t.until = now.Add(t.wait)
+	before := k.records[key]
+	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
+	e.on(k, key, event, now).cause = cause
 	if cause == CauseGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)
@@ -681,19 +529,14 @@ func (e *Enforcer) note(err error, now time.Time, report *Report) (fresh bool) {
 	return fresh
 }
 
-// tried drops what was refused once, was tried again and is no error any more:
-// there is nothing to wait for, and its time would stay in the past.
-func (e *Enforcer) tried(differ []Target, now time.Time) {
+// clearExpired ends the waits that were over at the time of the pass: the files were
+// tried again without an error.
+func (e *Enforcer) clearExpired(differ []Target, now time.Time) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
-		for key, t := range k.trouble {
-			switch {
-			case t.waits(now):
-			case t.fight:
-				t.over = true
-			default:
-				delete(k.trouble, key)
-				e.troubles--
+		for key, r := range k.records {
+			if !r.leftAlone(now) {
+				e.on(k, key, onExpiry, now)
 			}
 		}
 	}
@@ -701,70 +544,56 @@ func (e *Enforcer) tried(differ []Target, now time.Time) {
 
 // contend counts a repair, and gives way if there are too many.
 func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report *Report) {
-	k := e.cgroups[c.Cgroup]
-	if k.repairs == nil {
-		k.repairs = map[string][]time.Time{}
+	k, key := e.cgroups[c.Cgroup], fileKey{c.Field, path.Base(c.File)}
+	r := k.records[key]
+	if r == nil {
+		r = &fileRecord{}
+		if k.records == nil {
+			k.records = map[fileKey]*fileRecord{}
+		}
+		k.records[key] = r
 	}
-	file := path.Base(c.File)
-	times := slices.DeleteFunc(k.repairs[file], func(t time.Time) bool { return now.Sub(t) > e.cfg.Contention.Period })
-	times = append(times, now)
-	k.repairs[file] = times
-	if len(times) < e.cfg.Contention.Repairs {
+	r.repairs = slices.DeleteFunc(r.repairs, func(t time.Time) bool { return now.Sub(t) > e.cfg.Contention.Period })
+	r.repairs = append(r.repairs, now)
+	repairs := len(r.repairs)
+	if repairs < e.cfg.Contention.Repairs {
 		return
 	}
-	delete(k.repairs, file)
-	key := troubleKey{c.Field, file}
-	t := k.trouble[key]
-	if t == nil {
-		t = &trouble{}
-		if k.trouble == nil {
-			k.trouble = map[troubleKey]*trouble{}
-		}
-		k.trouble[key] = t
-		e.troubles++
-	}
-	if t.fight && now.Sub(t.until) > e.cfg.Contention.MaxBackoff {
-		t.wait = 0 // That was another fight.
-	}
-	t.fight, t.over = true, false
-	t.wait = min(max(2*t.wait, e.cfg.Contention.Backoff), e.cfg.Contention.MaxBackoff)
-	t.until = now.Add(t.wait)
-	contended := Contended{Change: c, Repairs: len(times), For: t.wait}
+	r.repairs = nil
+	e.on(k, key, onContention, now)
+	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
 	report.Contended = append(report.Contended, contended)
 	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
 }
 
-// encourage lets files be tried again whose cgroups lie above or below one that
-// changed.
-func (e *Enforcer) encourage(changes []Change) {
+// retryRelated ends the waits of refused files in cgroups above and below those that
+// changed: what the kernel refused may be possible now.
+func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
 	for cgroup, k := range e.cgroups {
-		for _, t := range k.trouble {
-			if t.fight || t.forever {
-				continue
-			}
-			for i := range changes {
-				c := changes[i].Cgroup
-				if c != cgroup && (strings.HasPrefix(c, cgroup+"/") || strings.HasPrefix(cgroup, c+"/")) {
-					t.until = time.Time{}
-					break
-				}
-			}
+		if len(k.records) == 0 || !slices.ContainsFunc(changes, func(c Change) bool { return isBelow(c.Cgroup, cgroup) || isBelow(cgroup, c.Cgroup) }) {
+			continue
+		}
+		for key := range k.records {
+			e.on(k, key, onRelated, now)
 		}
 	}
 }
 
-// Next returns when a file that is left alone is to be tried again; ok is false
-// if there is none.
+// isBelow reports whether a cgroup lies in another.
+func isBelow(cgroup, above string) bool { return strings.HasPrefix(cgroup, above+"/") }
+
+// Next returns when a file that is left alone is to be tried again; ok is false if there
+// is none.
 func (e *Enforcer) Next() (next time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.troubles == 0 {
+	if e.waiting == 0 {
 		return next, false
 	}
 	for _, k := range e.cgroups {
-		for _, t := range k.trouble {
-			if !t.forever && !t.over && (!ok || t.until.Before(next)) {
-				next, ok = t.until, true
+		for _, r := range k.records {
+			if r.hasDeadline() && (!ok || r.until.Before(next)) {
+				next, ok = r.until, true
 			}
 		}
 	}
@@ -772,23 +601,23 @@ func (e *Enforcer) Next() (next time.Time, ok bool) {
 }
 
 // leftAlone counts the files that are left alone for now. e.mu is held.
-func (e *Enforcer) leftAlone() (contended, refused int) {
-	if e.troubles == 0 {
+func (e *Enforcer) leftAlone() (toOthers, refused int) {
+	if e.waiting == 0 {
 		return 0, 0
 	}
 	now := time.Now()
 	for _, k := range e.cgroups {
-		for _, t := range k.trouble {
+		for _, r := range k.records {
 			switch {
-			case !t.waits(now):
-			case t.fight:
-				contended++
+			case !r.leftAlone(now):
+			case r.state == yielding:
+				toOthers++
 			default:
 				refused++
 			}
 		}
 	}
-	return contended, refused
+	return toOthers, refused
 }
 
 func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {

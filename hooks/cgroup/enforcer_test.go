@@ -848,7 +848,7 @@ func TestFactsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestEnforcerOthers(t *testing.T) {
+func TestDiffering(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "c"), 0o755); err != nil {
 		t.Fatal(err)
@@ -869,22 +869,22 @@ func TestEnforcerOthers(t *testing.T) {
 		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),
 		Unified: map[string]string{"io.weight": "default 5"},
 	}
-	if got := enforcer.Others("c", same); got != nil {
+	if got := applier.Differing("c", same); got != nil {
 		t.Errorf("of what it has, it has otherwise %+v", got)
 	}
 	limits := &hookmsg.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
-	if diff := cmp.Diff(limits, enforcer.Limits("c")); diff != "" {
+	if diff := cmp.Diff(limits, applier.Limits("c")); diff != "" {
 		t.Errorf("its limits: %s", diff)
 	}
-	if diff := cmp.Diff(new(hookmsg.Resources), enforcer.Limits("../c")); diff != "" {
+	if diff := cmp.Diff(new(hookmsg.Resources), applier.Limits("../c")); diff != "" {
 		t.Errorf("of a cgroup that is not below the root: %s", diff)
 	}
-	if got := enforcer.Others("nowhere", same); got != nil {
+	if got := applier.Differing("nowhere", same); got != nil {
 		t.Errorf("a cgroup that is not there has otherwise %+v", got)
 	}
 	// memory.high is not there.
 	other := &hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
-	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, enforcer.Others("c", other)); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing("c", other)); diff != "" {
 		t.Error(diff)
 	}
 }

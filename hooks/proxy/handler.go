@@ -124,7 +124,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Enforcer.Version() == cgroup.V1 {
+	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
 		cfg.Carries &^= hookmsg.FieldUnified
 	}
 	h := &Handler{
@@ -276,7 +276,7 @@ func (h *Handler) own(req *hookmsg.Request, cgroup string) (*hookmsg.Request, st
 
 // PodCgroup returns the cgroup of a pod as the node has it, empty if it has none.
 func (h *Handler) PodCgroup(pod hookmsg.PodMeta) string {
-	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Exists)
+	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Applier().Exists)
 }
 
 // Refused returns how many events have claimed a cgroup that was not the pod's or
@@ -361,7 +361,7 @@ func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request
 				if cgroup == "" {
 					return nil
 				}
-				return h.cfg.Enforcer.Others(cgroup, r)
+				return h.cfg.Enforcer.Applier().Differing(cgroup, r)
 			}
 			switch {
 			case asks == nil:
@@ -571,7 +571,7 @@ func (h *Handler) lookAgain(uid string) {
 // watch begins to look for what an update writes that does not tell it: a runtime
 // proxy that has lost a container passes on what the kubelet asks for.
 func (h *Handler) watch(req *hookmsg.Request, cgroup string) {
-	limits := h.cfg.Enforcer.Limits(cgroup)
+	limits := h.cfg.Enforcer.Applier().Limits(cgroup)
 	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) { f.Told = f.Told.Overlay(limits) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -590,8 +590,8 @@ func (h *Handler) overhear(uid string) {
 	for _, u := range updates {
 		desired, _ := h.cfg.State.Get(u.cgroup)
 		// What it is to have is nobody else's.
-		written := h.cfg.Enforcer.Others(u.cgroup, desired.Resources)
-		limits := h.cfg.Enforcer.Limits(u.cgroup)
+		written := h.cfg.Enforcer.Applier().Differing(u.cgroup, desired.Resources)
+		limits := h.cfg.Enforcer.Applier().Limits(u.cgroup)
 		if own := without(desired.Resources, written); own != nil {
 			limits = without(limits, own)
 		}
@@ -675,7 +675,7 @@ func (h *Handler) prune() {
 	defer h.mu.Unlock()
 	for uid, creations := range h.creations {
 		for _, c := range creations {
-			if c.parent != "" && !h.cfg.Enforcer.Exists(c.parent) {
+			if c.parent != "" && !h.cfg.Enforcer.Applier().Exists(c.parent) {
 				delete(h.creations, uid)
 				break
 			}

@@ -255,7 +255,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			return ok
 		})
 		for uid, cgroup := range r.pods {
-			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Exists(cgroup) {
+			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Applier().Exists(cgroup) {
 				gone = append(gone, uid)
 				delete(r.pods, uid)
 			}
@@ -273,7 +273,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 // Plugins are asked on a goroutine of their own: one that hangs does not keep
 // what was decided from being enforced.
 func (r *Reconciler) Run(ctx context.Context) error {
-	r.watch = newWatch(r.cfg.Enforcer.Hierarchies())
+	r.watch = newWatch(r.cfg.Enforcer.Applier().Hierarchies())
 	defer r.watch.close()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -493,7 +493,7 @@ func (l *loop) learn(o outcome) {
 		l.add(cgroup)
 	}
 	for cgroup := range l.unknown {
-		if !l.cfg.Enforcer.Exists(cgroup) {
+		if !l.cfg.Enforcer.Applier().Exists(cgroup) {
 			delete(l.unknown, cgroup)
 		}
 	}
