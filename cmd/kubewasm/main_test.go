@@ -300,6 +300,57 @@ func TestRun(t *testing.T) {
 			t.Errorf("the event is not printed:\n%s", out)
 		}
 	})
+	t.Run("a scheduler plugin that binds", func(t *testing.T) {
+		binds := func(node string) string {
+			return file(t, "binds.yaml", `
+{apiVersion: v1, kind: Node, metadata: {name: `+node+`}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: gated, labels: {gated: ""}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web}}
+`)
+		}
+		for name, test := range map[string]struct {
+			node string
+			want []string
+		}{
+			"to the end": {"n1", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web n1 Success 1",
+				"default/web (Reserve on n1) Success", "default/web (Permit on n1) Success", "default/web (PreBind on n1) Success", "default/web (Bind on n1) Skip",
+			}},
+			"until Reserve": {"full", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web full Success 1",
+				"default/web (Reserve on full) Unschedulable full is taken", "default/web (Unreserve on full) Success",
+			}},
+			"until Permit": {"slow", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web slow Success 1",
+				"default/web (Reserve on slow) Success", "default/web (Permit on slow) Wait later, at most 1.5s",
+			}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), "../../guest/guesttest/schedtest/internal/binder")
+				if diff := cmp.Diff(test.want, verdicts(out)); diff != "" || stderr != "" {
+					t.Errorf("%s(-want +got):\n%s", stderr, diff)
+				}
+			})
+		}
+		t.Run("Pods that wait for each other", func(t *testing.T) {
+			pod := func(name string) string {
+				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "2"}}}`
+			}
+			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", "../../examples/sched/gang",
+				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
+			want := []string{
+				"default/a (PreFilter) Success", "default/a n1 Success", "default/a (Reserve on n1) Success",
+				"default/a (event) Normal WaitingForGang: 1 of 2 Pods of gang g have a node", "default/a (Permit on n1) Wait the gang is not complete, at most 1m0s",
+				"default/b (PreFilter) Success", "default/b n1 Success", "default/b (Reserve on n1) Success", "default/b (Permit on n1) Success",
+				"default/a (Permit on n1) allowed",
+			}
+			if diff := cmp.Diff(want, verdicts(out)); diff != "" || code != 0 {
+				t.Errorf("exit code %d: %s(-want +got):\n%s", code, stderr, diff)
+			}
+		})
+	})
 	t.Run("an admission plugin that looks objects up", func(t *testing.T) {
 		ingress := func(name, host string) string {
 			return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: shop, name: ` + name + `}, spec: {rules: [{host: ` + host + `}]}}`
@@ -330,6 +381,18 @@ func TestRun(t *testing.T) {
 			t.Errorf("logged %s", stderr)
 		}
 	})
+}
+
+// costColumns are the columns of time and fuel.
+var costColumns = regexp.MustCompile(` [0-9.]+(ns|µs|ms|s) +[0-9]+ `)
+
+// verdicts returns what kubewasm run prints, without the heading, time and fuel.
+func verdicts(out string) (lines []string) {
+	for line := range strings.Lines(out) {
+		line = costColumns.ReplaceAllString(strings.ReplaceAll(line, "\n", " "), " ")
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines[1:]
 }
 
 // TestRunTellsWhatFailed holds that what a plugin gave no answer to is told with the
