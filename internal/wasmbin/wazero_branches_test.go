@@ -16,27 +16,27 @@ func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
 		unset       int
 	}
 	widths := []width{
-		{I32, opI32And, opI32Eq, opI32GeU, i32c(0), 5},
-		{I64, opI64And, opI64Eq, opI64GeU, i64c(0), 6},
+		{I32, OpI32And, OpI32Eq, OpI32GeU, i32c(0), 5},
+		{I64, OpI64And, OpI64Eq, OpI64GeU, i64c(0), 6},
 	}
 	forms := map[string]func(w *width, zero, and []byte, op int) []byte{
 		"if":    func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, op) },
-		"nop":   func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, opNop, op, opNop) },
+		"nop":   func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, OpNop, op, OpNop) },
 		"local": func(_ *width, zero, and []byte, op int) []byte { return asm(and, set(2), zero, get(2), op) },
 		"copy": func(_ *width, zero, and []byte, op int) []byte {
 			return asm(and, set(2), get(2), set(3), zero, get(3), op)
 		},
-		"tee": func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, opLocalTee, 2, op) },
+		"tee": func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, OpLocalTee, 2, op) },
 		"global": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(and, opGlobalSet, 0, zero, opGlobalGet, 0, op)
+			return asm(and, OpGlobalSet, 0, zero, OpGlobalGet, 0, op)
 		},
-		"block":                    func(w *width, zero, and []byte, op int) []byte { return asm(zero, opBlock, int(w.typ), and, opEnd, op) },
+		"block":                    func(w *width, zero, and []byte, op int) []byte { return asm(zero, OpBlock, int(w.typ), and, OpEnd, op) },
 		"local that was never set": func(w *width, _, and []byte, op int) []byte { return asm(get(w.unset), and, op) },
 		"zero in a local": func(_ *width, zero, and []byte, op int) []byte {
 			return asm(zero, set(3), and, set(2), get(3), get(2), op)
 		},
 		"zero of a block": func(w *width, zero, and []byte, op int) []byte {
-			return asm(opBlock, int(w.typ), zero, opEnd, and, op)
+			return asm(OpBlock, int(w.typ), zero, OpEnd, and, op)
 		},
 		"zero in five bytes": func(w *width, zero, and []byte, op int) []byte {
 			return asm(zero[:1], 0x80, 0x80, 0x80, 0x80, 0x00, and, op)
@@ -45,35 +45,35 @@ func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
 			return asm(and, zero[:1], 0x80, 0x80, 0x80, 0x80, 0x00, op)
 		},
 		"others between": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(zero, and, get(0), get(1), opDrop, opDrop, op)
+			return asm(zero, and, get(0), get(1), OpDrop, OpDrop, op)
 		},
 		"a load between": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(zero, and, i32c(8), memarg(opI32Load, 0), opDrop, op)
+			return asm(zero, and, i32c(8), memarg(OpI32Load, 0), OpDrop, op)
 		},
 		"a store between": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(zero, and, i32c(8), i32c(1), memarg(opI32Store, 0), op)
+			return asm(zero, and, i32c(8), i32c(1), memarg(OpI32Store, 0), op)
 		},
 		"others in front": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(i32c(8), memarg(opI32Load, 0), opDrop, zero, and, op)
+			return asm(i32c(8), memarg(OpI32Load, 0), OpDrop, zero, and, op)
 		},
 		"condition in a local": func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, op, set(4), get(4)) },
 		"condition in a local, others between": func(_ *width, zero, and []byte, op int) []byte {
 			return asm(zero, and, op, set(4), i32c(3), set(5), get(4))
 		},
 		"condition of a block": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(opBlock, int(I32), zero, and, op, opEnd)
+			return asm(OpBlock, int(I32), zero, and, op, OpEnd)
 		},
 		"condition of blocks": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(opBlock, int(I32), opLoop, int(I32), zero, and, op, opEnd, opNop, opEnd)
+			return asm(OpBlock, int(I32), OpLoop, int(I32), zero, and, op, OpEnd, OpNop, OpEnd)
 		},
 		"condition of a block that is left": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(opBlock, int(I32), zero, and, op, get(5), opBrIf, 0, opNop, opEnd)
+			return asm(OpBlock, int(I32), zero, and, op, get(5), OpBrIf, 0, OpNop, OpEnd)
 		},
 		"condition of an arm": func(w *width, zero, and []byte, op int) []byte {
-			return asm(get(5), opI32Eqz, opIf, int(I32), zero, and, op, opElse, i32c(0), opEnd)
+			return asm(get(5), OpI32Eqz, OpIf, int(I32), zero, and, op, OpElse, i32c(0), OpEnd)
 		},
 		"condition that is kept": func(_ *width, zero, and []byte, op int) []byte {
-			return asm(zero, and, op, opLocalTee, 4, opIf, blockTypeEmpty, opEnd, get(4))
+			return asm(zero, and, op, OpLocalTee, 4, OpIf, BlockTypeEmpty, OpEnd, get(4))
 		},
 		"turned": func(_ *width, zero, and []byte, op int) []byte { return asm(and, zero, op) },
 		"eqz":    func(_ *width, zero, and []byte, op int) []byte { return asm(zero, and, op, 0x45) },
@@ -82,15 +82,15 @@ func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
 		},
 	}
 	branches := map[string]func(condition []byte) []byte{
-		"if":    func(c []byte) []byte { return asm(c, opIf, int(I32), i32c(1), opElse, i32c(0), opEnd) },
-		"br_if": func(c []byte) []byte { return asm(opBlock, 0x40, c, opBrIf, 0, i32c(0), opReturn, opEnd, i32c(1)) },
+		"if":    func(c []byte) []byte { return asm(c, OpIf, int(I32), i32c(1), OpElse, i32c(0), OpEnd) },
+		"br_if": func(c []byte) []byte { return asm(OpBlock, 0x40, c, OpBrIf, 0, i32c(0), OpReturn, OpEnd, i32c(1)) },
 	}
 	wrong := 0
 	for _, w := range widths {
-		for _, fromGo := range []bool{false, true} {
+		for _, pass := range []Pass{nil, TestPass} {
 			var m module
 			var names []string
-			zeroGlobal := asm(w.zero, opEnd)
+			zeroGlobal := asm(w.zero, OpEnd)
 			m.Memories = []Limits{{Min: 1}}
 			m.Globals = []Global{{GlobalType{w.typ, true}, zeroGlobal}}
 			for form, compare := range forms {
@@ -103,11 +103,8 @@ func TestBranchesOnZeroComparedWithAnAnd(t *testing.T) {
 					}
 				}
 			}
-			if fromGo {
-				m.asGo()
-			}
 			bin := m.Encode()
-			rewritten, _ := rewriteFor(t, bin, Options{Meter: true, Fuel: 1 << 40})
+			rewritten, _ := rewriteFor(t, bin, Options{Meter: true, Fuel: 1 << 40, Pass: pass})
 			right := instance(t, engines["interpreter"](), bin)
 			plain, changed := instance(t, engines["compiler"](), bin), instance(t, engines["compiler"](), rewritten)
 			for _, name := range names {

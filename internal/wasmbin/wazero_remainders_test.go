@@ -10,9 +10,9 @@ import (
 func TestRemaindersWithoutRegisters(t *testing.T) {
 	wrong := 0
 	for _, typ := range []ValType{I32, I64} {
-		rems, add, mul, load := []int{opI32RemS, opI32RemU}, opI32Add, 0x6c, byte(opI32Load)
+		rems, add, mul, load := []int{OpI32RemS, OpI32RemU}, OpI32Add, 0x6c, byte(OpI32Load)
 		if typ == I64 {
-			rems, add, mul, load = []int{opI64RemS, opI64RemU}, opI64Add, 0x7e, opI64Load
+			rems, add, mul, load = []int{OpI64RemS, OpI64RemU}, OpI64Add, 0x7e, OpI64Load
 		}
 		var m module
 		m.Memories = []Limits{{Min: 1}}
@@ -28,15 +28,15 @@ func TestRemaindersWithoutRegisters(t *testing.T) {
 				names = append(names, name)
 				var code []byte
 				for i := range live {
-					code = append(code, asm(i32c(int32(8*i)), memarg(load, 0), opLocalTee, u(uint32(i+2)), opDrop)...)
+					code = append(code, asm(i32c(int32(8*i)), memarg(load, 0), OpLocalTee, u(uint32(i+2)), OpDrop)...)
 				}
 				// Each remainder while all others are live: (x rem a) rem ... rem y.
 				code = asm(code, get(0), get(1), rem)
 				for i := range live {
-					code = append(code, asm(opLocalGet, u(uint32(i+2)), add, opLocalGet, u(uint32(live-i+1)), rem)...)
+					code = append(code, asm(OpLocalGet, u(uint32(i+2)), add, OpLocalGet, u(uint32(live-i+1)), rem)...)
 				}
 				for i := range live {
-					code = append(code, asm(opLocalGet, u(uint32(i+2)), mul, get(0), add)...)
+					code = append(code, asm(OpLocalGet, u(uint32(i+2)), mul, get(0), add)...)
 				}
 				m.fn(name, types(typ, typ), types(typ), locals, code)
 			}

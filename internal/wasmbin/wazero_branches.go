@@ -15,14 +15,12 @@ package wasmbin
 type ordered struct {
 	// and says that there was an `and`.
 	and bool
-	// from is the instruction before, but for a nop.
-	from place
-	// kept is where the last comparison is that must be left as it is, or none.
-	kept int
+	// op is the instruction before, but for a nop, and at where it begins.
+	op, at int
 }
 
 // straight notes that straight code begins.
-func (o *ordered) straight() { *o = ordered{kept: none} }
+func (o *ordered) straight() { *o = ordered{} }
 
 // compare notes an instruction, and changes it if it is a comparison that a branch could get
 // wrong.
@@ -30,18 +28,18 @@ func (b *bodyRewriter) compare() {
 	s := &b.scanner
 	o := &b.ordered
 	switch op := s.op; op {
-	case opNop:
+	case OpNop:
 		return
-	case opI32And, opI64And:
+	case OpI32And, OpI64And:
 		o.and = true
-	case opLoop, opIf, opElse, opEnd, opBrIf:
+	case OpLoop, OpIf, OpElse, OpEnd, OpBrIf:
 		o.straight()
-	case opI32LtS, opI32GtS, opI32LeS, opI32GeS, opI64LtS, opI64GtS, opI64LeS, opI64GeS:
+	case OpI32LtS, OpI32GtS, OpI32LeS, OpI32GeS, OpI64LtS, OpI64GtS, OpI64LeS, OpI64GeS:
 		b.unfuse(false)
-	case opI32LtU, opI32GtU, opI32LeU, opI32GeU, opI64LtU, opI64GtU, opI64LeU, opI64GeU:
+	case OpI32LtU, OpI32GtU, OpI32LeU, OpI32GeU, OpI64LtU, OpI64GtU, OpI64LeU, OpI64GeU:
 		b.unfuse(true)
 	}
-	o.from = place{s.op, s.at, s.imm}
+	o.op, o.at = s.op, s.at
 }
 
 // unfuse takes a comparison apart from a branch behind it, unless a constant as its second
@@ -52,23 +50,22 @@ func (b *bodyRewriter) unfuse(unsigned bool) {
 	if !o.and || b.current == none {
 		return
 	}
-	if from := o.from; from.op == opI32Const || from.op == opI64Const {
-		if v, _ := varint(s.buf[from.at+1:], 10); !unsigned || v != 0 {
+	if o.op == OpI32Const || o.op == OpI64Const {
+		if v, _ := varint(s.buf[o.at+1:], 10); !unsigned || v != 0 {
 			return
 		}
 	}
-	o.kept = s.at
-	if s.pos < len(s.buf) && s.buf[s.pos] == opI32Eqz {
+	if s.pos < len(s.buf) && s.buf[s.pos] == OpI32Eqz {
 		return // Taken apart already.
 	}
-	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editUnfused, fill: inverse(s.op)})
+	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editUnfused, op: inverse(s.op)})
 }
 
 // inverse returns the opposite of a comparison of two integers.
 func inverse(op int) byte {
-	first := opI32Eq
-	if op >= opI64Eq {
-		first = opI64Eq
+	first := OpI32Eq
+	if op >= OpI64Eq {
+		first = OpI64Eq
 	}
 	return byte(first) + inverses[op-first]
 }

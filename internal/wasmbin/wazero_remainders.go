@@ -11,13 +11,13 @@ func (b *bodyRewriter) remainder() {
 	if !b.divide || b.current == none {
 		return
 	}
-	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editRemainder, fill: byte(s.op)})
+	b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editRemainder, op: byte(s.op)})
 	b.remainders[wide(byte(s.op))] = true
 }
 
 // wide returns 1 for a remainder of 64 bits and 0 for one of 32.
 func wide(op byte) int {
-	if op >= opI64RemS {
+	if op >= OpI64RemS {
 		return 1
 	}
 	return 0
@@ -28,24 +28,24 @@ func (b *bodyRewriter) appendRemainder(out []byte, op byte) []byte {
 	i := wide(op)
 	dividend, divisor := b.dividends[i], b.dividends[i]+1
 	local := func(op byte, index uint64) { out = appendUvarint(append(out, op), index) }
-	constant, equal, multiply, subtract := byte(opI32Const), byte(opI32Eq), byte(opI32Mul), byte(opI32Sub)
+	constant, equal, multiply, subtract := byte(OpI32Const), byte(OpI32Eq), byte(OpI32Mul), byte(OpI32Sub)
 	if i == 1 {
-		constant, equal, multiply, subtract = opI64Const, opI64Eq, opI64Mul, opI64Sub
+		constant, equal, multiply, subtract = OpI64Const, OpI64Eq, OpI64Mul, OpI64Sub
 	}
-	local(opLocalSet, divisor)
-	local(opLocalSet, dividend)
-	if op == opI32RemS || op == opI64RemS {
+	local(OpLocalSet, divisor)
+	local(OpLocalSet, dividend)
+	if op == OpI32RemS || op == OpI64RemS {
 		// Of -1 the remainder is 0 as of 1, and the quotient may be beyond all numbers.
 		out = append(out, constant, 1)
-		local(opLocalGet, divisor)
-		local(opLocalGet, divisor)
-		out = append(out, constant, 0x7f, equal, opSelect)
-		local(opLocalSet, divisor)
+		local(OpLocalGet, divisor)
+		local(OpLocalGet, divisor)
+		out = append(out, constant, 0x7f, equal, OpSelect)
+		local(OpLocalSet, divisor)
 	}
-	local(opLocalGet, dividend)
-	local(opLocalGet, dividend)
-	local(opLocalGet, divisor)
+	local(OpLocalGet, dividend)
+	local(OpLocalGet, dividend)
+	local(OpLocalGet, divisor)
 	out = append(out, op-2) // The division.
-	local(opLocalGet, divisor)
+	local(OpLocalGet, divisor)
 	return append(out, multiply, subtract)
 }
