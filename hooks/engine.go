@@ -468,15 +468,14 @@ func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
 
 // encoding is a request as it travels.
 type encoding struct {
-	encoder hookmsg.Encoder
-	bytes   []byte
+	bytes []byte
 	// of is the projection that the bytes are of, nil if there are none.
 	of *hookmsg.Projection
 }
 
 func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
 	if e.of == nil || e.of != p && !e.of.Equal(p) {
-		e.bytes, e.of = e.encoder.AppendProjected(e.bytes[:0], req, p), p
+		e.bytes, e.of = p.AppendRequest(e.bytes[:0], req), p
 	}
 	return e.bytes
 }
