@@ -48,7 +48,7 @@ func policy(t *testing.T, file, metadata string) string {
 // plain compiles a guest in Go without the SDK, in a mode of go build.
 func plain(t *testing.T, dir, mode string) string {
 	t.Helper()
-	if err := guestbuild.NoteSources(dir); err != nil {
+	if err := guestbuild.TrackSources(dir); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "program.wasm")

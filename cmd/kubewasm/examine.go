@@ -30,20 +30,21 @@ type examination struct {
 	SHA256 string `json:"sha256"`
 	// ABI is what the guest speaks: that of package abi, or the name of a dialect.
 	ABI string `json:"abi,omitempty"`
-	// Kinds and Functions are what the guest said when it ran, or what its exports
-	// are in a dialect, and empty if it could not; Problems then says why.
+	// Kinds and Functions are those that the guest registered when it was started, or
+	// those of its exports in a dialect. They are empty if it could not be started, for
+	// the reasons in Problems.
 	Kinds     []string `json:"kinds"`
 	Functions []string `json:"functions"`
-	// NotAs says of each other kind why the guest is none.
+	// NotAs is the reason why the guest is not of a kind, for each other kind.
 	NotAs map[string]string `json:"notAs,omitempty"`
-	// Grants are what the configuration must grant, Fakes what the guest gets a
-	// fake of without the grant. Lookups are the kinds of objects, as in
-	// apps/v1/Deployment, that its metadata say that it looks up.
+	// Grants are those that the guest needs, Fakes those without which it gets a fake.
+	// Lookups are the kinds of objects that its metadata declare, such as
+	// apps/v1/Deployment.
 	Grants  []string `json:"grants,omitempty"`
 	Fakes   []string `json:"fakes,omitempty"`
 	Lookups []string `json:"lookups,omitempty"`
-	// Settings is what the guest says against having no configuration, if it was
-	// given none. It may run with one.
+	// Settings is the error with which the guest refused to start without a
+	// configuration. It may run with one.
 	Settings string             `json:"settings,omitempty"`
 	Metadata *metadata.Metadata `json:"metadata,omitempty"`
 	Imports  []imported         `json:"imports"`
@@ -51,20 +52,20 @@ type examination struct {
 	Memory   memory             `json:"memory"`
 	// StartFuel is how many instructions the start took, configuration included.
 	StartFuel int64 `json:"startFuel"`
-	// Problems are what keeps the module from being loaded as it is.
+	// Problems are the reasons why the module cannot be loaded as it is.
 	Problems []string `json:"problems,omitempty"`
 
 	mask abi.Mask
 	err  error
-	// foreign says that the guest is of a dialect.
+	// foreign reports whether the guest is of a dialect.
 	foreign bool
 }
 
-// trying is how a module is loaded to see what it is.
+// trying is a module and what it is loaded with.
 type trying struct {
 	module, config []byte
 	gatekeeper     bool
-	// sees are the kinds that a policy may look up beside those that it declares.
+	// sees are the kinds that a policy may look up besides those that it declares.
 	sees []schema.GroupVersionKind
 }
 
@@ -72,8 +73,8 @@ type imported struct {
 	Module    string `json:"module"`
 	Name      string `json:"name"`
 	Signature string `json:"signature"`
-	// Grant is what the configuration must grant; Optional says that the guest
-	// gets a fake without it.
+	// Grant is the grant that the import needs. If Optional is set, the guest gets a
+	// fake without it.
 	Grant    string `json:"grant,omitempty"`
 	Optional bool   `json:"optional,omitempty"`
 }
@@ -86,9 +87,9 @@ type exported struct {
 // memory is in bytes.
 type memory struct {
 	Initial uint64 `json:"initialBytes"`
-	// Maximum is what the module itself allows, 0 if it does not say.
+	// Maximum is the limit that the module declares, 0 for none.
 	Maximum uint64 `json:"maximumBytes,omitempty"`
-	// Started is what an instance has when it is ready to be called.
+	// Started is the size of an instance that is ready to be called.
 	Started uint64 `json:"startedBytes,omitempty"`
 }
 
@@ -109,8 +110,8 @@ func readConfig(file string) ([]byte, error) {
 	return data, nil
 }
 
-// examine decodes a module and runs it in the host. The error is that of bytes
-// that are no module; what else is wrong with it is in the examination.
+// examine decodes a module and starts it in the host. The error is for bytes that are no
+// module; every other mistake is in the examination.
 func examine(ctx context.Context, try trying) (*examination, error) {
 	decoded, err := wasmbin.Decode(try.module)
 	if err != nil {
@@ -188,7 +189,7 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 		mask, err := r.grant(ctx, rt, d.kind, try)
 		refused := settingsRefused(err)
 		if try.config == nil && refused != "" {
-			// It ran, and has asked for its configuration.
+			// It was started, and asked for its configuration.
 			r.Settings, mask, r.err = refused, abi.MaskOf(abi.Validate), err
 		} else if err != nil {
 			all := each(err)
@@ -196,8 +197,8 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 			if len(all) > 1 {
 				r.NotAs[kind] += fmt.Sprintf(", and %d more", len(all)-1)
 			}
-			// Whatever has a _start may be a program of Kubewarden's: what has the exports of
-			// a scheduler plugin, too, is rather that.
+			// Every module with a _start may be a program of Kubewarden's. One that also has
+			// the exports of a scheduler plugin is taken for the latter.
 			for _, err := range all {
 				if d.name == cmp.Or(scheduler, policy) {
 					errs = append(errs, fmt.Errorf("%s, as a guest of %s: %w", kind, d.name, err))
@@ -232,8 +233,8 @@ func each(err error) (all []error) {
 	return all
 }
 
-// settingsRefused returns what a policy has against its settings, empty if err is something
-// else.
+// settingsRefused returns the reason why a policy refused its settings, empty for any other
+// error.
 func settingsRefused(err error) string {
 	if err == nil {
 		return ""
@@ -245,8 +246,8 @@ func settingsRefused(err error) string {
 	return ""
 }
 
-// lookupsOf returns the kinds of objects that the metadata of a Kubewarden policy say that
-// it looks up.
+// lookupsOf returns the kinds of objects that the metadata of a Kubewarden policy declare
+// for lookups.
 func lookupsOf(about *host.Module) (kinds []schema.GroupVersionKind, err error) {
 	const name = "io.kubewarden.metadata"
 	section := about.Custom(name)
@@ -268,7 +269,7 @@ func lookupsOf(about *host.Module) (kinds []schema.GroupVersionKind, err error) 
 	return kinds, nil
 }
 
-// problem notes each error that err joins.
+// problem adds each error that err joins to Problems.
 func (r *examination) problem(err error) {
 	for _, err := range each(err) {
 		if text := unnamed(err); !slices.Contains(r.Problems, text) {
@@ -282,7 +283,7 @@ func unnamed(err error) string {
 	return strings.ReplaceAll(err.Error(), `plugin "`+pluginName+`": `, "")
 }
 
-// describe reads what stands in the module.
+// describe records the imports, the exports and the memory of a module.
 func (r *examination) describe(m *wasmbin.Module) {
 	var types []wasmbin.FuncType
 	for _, group := range m.Types {
@@ -333,8 +334,8 @@ const pluginName = "guest"
 // extensionKinds are the kinds of plugins.
 var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook}
 
-// start loads the module into a host that offers whatever it imports, to hear
-// what it implements.
+// start loads the module into a host that offers everything it imports, and records what
+// it implements.
 func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Module, try trying) error {
 	var types []wasmbin.FuncType
 	for _, group := range m.Types {
@@ -390,8 +391,8 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 
 var errNothingRegistered = errors.New("the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init")
 
-// registered returns why the guest is no plugin, nil if it is one. A guest that
-// refuses to start without a configuration is one.
+// registered returns an error unless the guest registered a plugin. A guest that refuses to
+// start without a configuration did.
 func (r *examination) registered() error {
 	var status *host.StatusError
 	if r.mask != 0 || errors.As(r.err, &status) {
@@ -412,8 +413,8 @@ func (r *examination) implements(mask abi.Mask) {
 	}
 }
 
-// offer loads the module into the real hosts of its kinds, to hear which grants
-// it needs and what they do not offer.
+// offer loads the module into the hosts of its kinds, and records the grants that it needs.
+// The error names the imports that the hosts do not offer.
 func (r *examination) offer(ctx context.Context, rt *host.Runtime, try trying) error {
 	var errs []error
 	for _, kind := range extensionKinds {
@@ -427,8 +428,8 @@ func (r *examination) offer(ctx context.Context, rt *host.Runtime, try trying) e
 	return errors.Join(errs...)
 }
 
-// grant loads the module into the host of a kind, with the grants that it turns out to
-// need, which it notes, and returns what the guest implements.
+// grant loads the module into the host of a kind with every grant that it needs. It
+// records the grants, and returns what the guest implements.
 func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying) (abi.Mask, error) {
 	var grants []string
 	for {
@@ -453,7 +454,7 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 		if len(grants) != wanted {
 			continue
 		}
-		// Nothing more that a grant could help with.
+		// No further grant would help.
 		if err == nil && r.foreign {
 			r.Memory.Started, r.StartFuel = memory, fuel.total
 		}
@@ -492,7 +493,7 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
 			Plugins: []hooks.PluginConfig{{Module: cfg}},
-			// What it declares is printed, and granted or not where it runs.
+			// What it declares is printed here, and granted by the operator of a node.
 			Audit: func(context.Context, *hookmsg.Request, string, *hooks.GrantError) {},
 		})
 	}
@@ -505,9 +506,9 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	return mask, memory, p.Close(ctx)
 }
 
-// policy loads a policy that may change objects. It looks up in cluster, or in objects,
-// which may both be nil, what it declares and, with cluster or the grant, by the imports of
-// the ABI.
+// policy loads a policy, which may mutate. It may look up the objects in cluster, or else
+// those in objects; both may be nil. Kinds that its metadata declare need no grant. The
+// imports of the ABI need a cluster or the grant.
 func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config, objects *manifest.Objects, cluster *manifest.Cluster) (*admission.Plugin, error) {
 	about, err := host.Inspect(try.module)
 	if err != nil {
@@ -522,7 +523,7 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 		named := &manifest.Objects{}
 		if objects != nil {
 			for _, o := range objects.All {
-				if o.Name != "" { // What has none as yet is not there.
+				if o.Name != "" { // An object without a name is about to be created.
 					named.All = append(named.All, o)
 				}
 			}

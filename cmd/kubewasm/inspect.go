@@ -50,7 +50,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	return err
 }
 
-// print writes the examination for people.
+// print writes the examination as text.
 func (r *examination) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }

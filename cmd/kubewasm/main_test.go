@@ -19,7 +19,7 @@ import (
 // kubewasm runs the command and returns its exit code and what it prints.
 func kubewasm(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr strings.Builder
@@ -166,8 +166,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestHookDeclaresWhatItReads holds that build takes a hook's directive and puts
-// it into the module.
+// TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
+// module.
 func TestHookDeclaresWhatItReads(t *testing.T) {
 	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/hook")
 	if code != 0 {
@@ -185,8 +185,8 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 	}
 }
 
-// TestInspectNamesGrants holds that a guest that wants grants is told apart from
-// one that cannot run.
+// TestInspectNamesGrants holds that a guest that needs grants is distinguished from one that
+// cannot run.
 func TestInspectNamesGrants(t *testing.T) {
 	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/grants")
 	if code != 0 {
@@ -283,7 +283,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
-		// The flags may stand behind the directory.
+		// The flags may follow the directory.
 		code, out, stderr := kubewasm(t, "run", "../../guest/guesttest/schedtest/internal/neighbour", "-f", file(t, "cluster.yaml", `
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
 ---
@@ -395,9 +395,8 @@ func verdicts(out string) (lines []string) {
 	return lines[1:]
 }
 
-// TestRunTellsWhatFailed holds that what a plugin gave no answer to is told with the
-// plugin, the extension point and what it was asked about, and where it was; and that the
-// others are asked all the same.
+// TestRunTellsWhatFailed holds that a failure is printed with the plugin, the extension
+// point, the object and the stack, and that the other objects are asked about after it.
 func TestRunTellsWhatFailed(t *testing.T) {
 	tests := map[string]struct {
 		args        []string
@@ -412,7 +411,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:18\n",
 			},
 		},
-		"an error in the place of a score": {
+		"an error instead of a score": {
 			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
 			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
 			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
@@ -454,7 +453,8 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWorld holds what docs/guests.md says that a guest has, and that build warns of it.
+// TestWorld holds that a guest has what docs/guests.md describes, and that build warns of
+// the differences.
 func TestWorld(t *testing.T) {
 	code, _, stderr := kubewasm(t, "build", "-o", filepath.Join(t.TempDir(), "world.wasm"), "testdata/world")
 	if code != 0 {

@@ -38,15 +38,16 @@ type trial struct {
 	cfg     host.Config
 	try     trying
 	objects *manifest.Objects
-	// cluster is what an admission plugin may look up, nil for what it is asked about.
+	// cluster has the objects that an admission plugin may look up. If it is nil they
+	// are those that it reviews.
 	cluster  *manifest.Cluster
 	requests requests
-	// matches are the requests that the module says it is for.
+	// matches are the requests that the module's metadata declare.
 	matches []metadata.Rule
 	fuel    fuelCounter
 	out     *tabwriter.Writer
-	// refusals counts what the plugin said no to, failures are what it gave no answer
-	// to, and why.
+	// refusals is the number of objects that the plugin refused. failures are the errors
+	// of calls without an answer.
 	refusals int
 	failures []error
 }
@@ -137,7 +138,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		if r.mask.Of(kind.kind) == 0 {
 			continue
 		}
-		// What was printed before an error stands.
+		// Print what was written before an error.
 		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
 			return errors.Join(trial.failure(), granting(err))
 		}
@@ -151,7 +152,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	return nil
 }
 
-// granting adds to an error of missing grants how to give them here.
+// granting adds the flags that give missing grants to an error.
 func granting(err error) error {
 	var flags []string
 	for _, missing := range importErrors(err) {
@@ -197,7 +198,7 @@ func readObjects(file string) (*manifest.Objects, error) {
 	return objects, nil
 }
 
-// cost returns what the calls since the last cost took.
+// cost returns the columns TIME and FUEL of the calls since the last cost.
 func (t *trial) cost() string {
 	return cost(t.fuel.take())
 }
@@ -206,11 +207,11 @@ func cost(fuel int64, took time.Duration) string {
 	return fmt.Sprintf("%s\t%d", took.Round(100*time.Nanosecond), fuel)
 }
 
-// maxFailures is how many failures are told one by one.
+// maxFailures is the number of failures that are printed.
 const maxFailures = 20
 
-// failed notes that the plugin gave no answer, and what it was asked, if err does not say
-// so.
+// failed records the error of a call without an answer. format names the call, and is empty
+// if err does.
 func (t *trial) failed(err error, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if text != "" {
@@ -219,7 +220,7 @@ func (t *trial) failed(err error, format string, args ...any) {
 	t.failures = append(t.failures, err)
 }
 
-// failure returns what failed, nil if nothing did.
+// failure returns the failures as one error, nil if there are none.
 func (t *trial) failure() error {
 	if len(t.failures) == 0 {
 		return nil
@@ -239,7 +240,7 @@ func (t *trial) failure() error {
 	return &failure{errors.Join(errs...)}
 }
 
-// failure is an error that says where it was.
+// failure is an error whose text has the stack of the guest.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// admit asks about the creation of each object.
+// admit reviews each object.
 func (t *trial) admit(ctx context.Context) error {
 	p, err := t.try.policy(ctx, t.rt, t.cfg, t.objects, t.cluster)
 	if err != nil {
@@ -38,7 +38,7 @@ func (t *trial) admit(ctx context.Context) error {
 			response := engine.Mutate(ctx, request)
 			word := "mutated"
 			if p.Dialect() != "" && len(response.Patch) == 0 {
-				word = "allowed" // It may be a policy that changes nothing ever.
+				word = "allowed" // The policy may be one that never mutates.
 			}
 			if !t.admitted(request, response, word) {
 				continue
@@ -58,8 +58,8 @@ func (t *trial) admit(ctx context.Context) error {
 	return nil
 }
 
-// admitted prints the answer to a request, which is word if the plugin allows it,
-// and returns whether it does.
+// admitted prints the response to a request, and reports whether it is allowed. word is the
+// verdict that is printed in that case.
 func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, word string) bool {
 	text := message(response)
 	switch {
@@ -85,7 +85,8 @@ func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admiss
 	return response.Allowed
 }
 
-// covered reports whether a module that says which requests it is for is for this one.
+// covered reports whether the rules, which a module declares, cover a request. No rules cover
+// every request.
 func covered(rules []metadata.Rule, r *admissionv1.AdmissionRequest) bool {
 	has := func(list []string, value string) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")

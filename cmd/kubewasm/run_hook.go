@@ -13,12 +13,12 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// hook asks about each Pod that starts and about its containers.
+// hook asks for decisions about the start of each Pod and of its containers.
 func (t *trial) hook(ctx context.Context) error {
 	if len(t.objects.Pods) == 0 {
 		return errors.New("a hook needs Pods, and there are none")
 	}
-	// Nothing comes of the decisions, so they are shown, with what they would need.
+	// The decisions are not applied, so all are shown, with the grants that they need.
 	var needs hooks.Grants
 	var never []*hooks.GrantError
 	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: t.cfg}}, Audit: func(_ context.Context, _ *hookmsg.Request, _ string, err *hooks.GrantError) {

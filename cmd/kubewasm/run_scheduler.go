@@ -182,7 +182,7 @@ func (s *scheduling) schedulePod(ctx context.Context, pod *corev1.Pod) {
 func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 	reason, score := n.status.Message(), ""
 	if n.status.Code() == fwk.Error {
-		reason = n.status.AsError().Error() // Where it was is told at the end.
+		reason = n.status.AsError().Error() // Its stack is printed at the end.
 	}
 	if n.scored {
 		score = fmt.Sprint(n.score)
