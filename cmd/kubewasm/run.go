@@ -122,7 +122,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
 	}
 	trial.cfg = host.Config{
-		Name: name, Source: host.Bytes(bytes), Guest: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
+		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
 	if *logged {
 		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -21,7 +21,7 @@ func (t *trial) hook(ctx context.Context) error {
 	// The decisions are not applied, so all are shown, with the grants that they need.
 	var needs hooks.Grants
 	var never []*hooks.GrantError
-	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: t.cfg}}, Audit: func(_ context.Context, _ *hookmsg.Request, _ string, err *hooks.GrantError) {
+	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: t.cfg}}, Audit: func(_ context.Context, _ *hookmsg.Request, _ string, err *hooks.GrantError) {
 		if err.Grants == nil {
 			never = append(never, err)
 			return
@@ -58,7 +58,7 @@ func (t *trial) hook(ctx context.Context) error {
 	}
 	b, err := json.Marshal(needs)
 	if err == nil && string(b) != "{}" {
-		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  grants: %s\n", b)
+		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  decisionGrants: %s\n", b)
 	}
 	return err
 }

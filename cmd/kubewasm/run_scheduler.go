@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,20 +61,11 @@ func (t *trial) schedule(ctx context.Context) error {
 
 // loadScheduler loads the plugin into a scheduler.
 func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (sched.Plugin, error) {
-	args := sched.Args{Config: t.cfg.Guest, Grants: t.cfg.Grants, Instances: t.cfg.Limits.Instances}
-	if slices.Contains(args.Grants, sched.GrantObjects) {
-		args.Objects = cluster.Resources
+	cfg := sched.PluginConfig{Config: t.cfg, Handle: cluster.Handle}
+	if slices.Contains(cfg.Grants, sched.GrantObjects) {
+		cfg.Objects = cluster.Resources
 	}
-	raw, err := json.Marshal(&args)
-	if err != nil {
-		return nil, err
-	}
-	factory := sched.New(t.cfg.Name, t.rt, sched.WithSource(t.cfg.Source), sched.WithObserver(t.cfg.Observer), sched.WithLogger(t.cfg.Logger))
-	p, err := factory(ctx, &runtime.Unknown{Raw: raw}, cluster.Handle)
-	if err != nil {
-		return nil, err
-	}
-	return p.(sched.Plugin), nil
+	return sched.Load(ctx, t.rt, cfg)
 }
 
 // recorder prints the events that the plugin reports.
