@@ -57,7 +57,7 @@ type Instance struct {
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
 	reason   string
-	// logged counts the bytes that the call has logged.
+	// logged counts the bytes that the call has logged, and what it has printed.
 	logged int
 	output output
 	// failed is why a call within the call that runs did not return: the guest's
@@ -346,6 +346,10 @@ func (i *Instance) log(level slog.Level, msg string) {
 		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
 }
+
+// Logged reports whether the guest has logged or printed anything in the call that runs, or
+// that ended last.
+func (i *Instance) Logged() bool { return i.logged != 0 }
 
 // MayLog reports whether the host may write n bytes more to its log for the guest: in
 // one call they are Limits.OutputBytes at most. Host functions that log ask it, and

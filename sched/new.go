@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -80,30 +80,14 @@ type Args struct {
 	Objects []string `json:"objects,omitempty"`
 	// Projection are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
-	// objects.ParseProjection; empty means what its module declares.
+	// codec.ParseFieldSet; empty means what its module declares.
 	Projection []string `json:"projection,omitempty"`
-	// SignByProjection signs Pods for the scheduler's batching, for a guest that
-	// has no SignPod: without one the scheduler batches no Pod at all. Two Pods
-	// have the same signature if they are equal in those fields that the
-	// projection names. So it must name what the guest reads of a Pod, its name
-	// and its namespace too, and the answers about a node must depend on this
-	// Pod and this node only. A guest that watches other Pods, looks other nodes
-	// up or gets objects is refused.
-	SignByProjection bool `json:"signByProjection,omitempty"`
-	// RememberByProjection answers Filter and Score without the guest for a node
-	// about which it was asked before, for a Pod that is equal in those fields that
-	// the projection names, as long as those that it names of the node stay. It
-	// takes the same promise as SignByProjection, of the same guests. An answer for
-	// which the guest asked for more than the Pod and the node (what runs there,
-	// other nodes), in Filter and Score or in the PreFilter or PreScore before, is
-	// not remembered, nor is a score below 0 or of more than 24 bits.
-	RememberByProjection bool `json:"rememberByProjection,omitempty"`
-	// AskAboutEachNode asks the guest about each node, also about those that are equal
-	// in all that it has ever read of Nodes, which otherwise are one question as long
-	// as nothing happens in a cycle. It is for a guest whose answers depend on more than
-	// what it reads: on how often it was asked, say. What it reads is logged at level
+	// DisableResultSharing calls the guest for each node. Otherwise its answer about a
+	// node is that about all nodes that are equal in what it has read of Nodes, in one
+	// state of a scheduling cycle. It is for a guest whose answers depend on more than
+	// what it reads: on how often it is called, say. What it reads is logged at level
 	// debug.
-	AskAboutEachNode bool `json:"askAboutEachNode,omitempty"`
+	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. Default Fail.
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -172,7 +156,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 		if err := errors.Join(err, args.validate(hasSource)); err != nil {
 			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode, severity: args.LogSeverity})
+		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, disableResultSharing: args.DisableResultSharing, severity: args.LogSeverity})
 		if err != nil {
 			return nil, err
 		}
@@ -267,15 +251,11 @@ func (args *Args) validate(hasSource bool) error {
 	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
 	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,
 		"failurePolicy is %q, want Fail or Ignore", args.FailurePolicy)
-	for _, grant := range args.Grants {
-		mistake(varies(grant) && args.RememberByProjection, "rememberByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
-		mistake(varies(grant) && args.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
-	}
 	for _, name := range args.Objects {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := objects.ParseProjection(args.Projection)
+	_, err := codec.ParseFieldSet(args.Projection)
 	mistake(err != nil, "projection: %w", err)
 	mistake(args.Disable != nil && args.Disable.After <= 0, "disable.after must be more than 0")
 	return errors.Join(errs...)

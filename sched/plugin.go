@@ -54,9 +54,8 @@ type options struct {
 	objects       []string
 	// projection takes the place of the module's, unless it is empty.
 	projection []string
-	// sign is Args.SignByProjection, remember Args.RememberByProjection, each
-	// Args.AskAboutEachNode.
-	sign, remember, each bool
+	// disableResultSharing is Args.DisableResultSharing.
+	disableResultSharing bool
 	// severity is Args.LogSeverity.
 	severity int32
 }
@@ -66,15 +65,13 @@ func varies(grant string) bool { return grant == host.GrantClock || grant == hos
 
 func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
 	p := &plugin{
-		key:    fwk.StateKey("kubewasm/" + cfg.Name),
-		handle: handle,
-		policy: opts.failurePolicy,
-		sign:   opts.sign,
-
-		remembers: opts.remember,
-		each:      opts.each || slices.ContainsFunc(cfg.Grants, varies),
-		logger:    cfg.Logger,
-		config:    cfg.Guest,
+		key:      fwk.StateKey("kubewasm/" + cfg.Name),
+		handle:   handle,
+		policy:   opts.failurePolicy,
+		objects:  objects.NewStore(),
+		logger:   cfg.Logger,
+		observer: cfg.Observer,
+		config:   cfg.Guest,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -83,11 +80,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
 	}
-	p.reads.logger = p.logger.With("plugin", cfg.Name)
-	p.peers.logger, p.peers.severity = p.reads.logger, max(opts.severity, severityOf(p.logger))
-	if p.each {
-		p.reads.everything()
-	}
+	p.cache.store, p.cache.logger = p.objects, p.logger.With("plugin", cfg.Name)
+	p.cache.disabled.Store(opts.disableResultSharing || slices.ContainsFunc(cfg.Grants, varies))
+	p.peers.logger, p.peers.severity = p.cache.logger, max(opts.severity, severityOf(p.logger))
 	if err := p.inform(opts.objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
@@ -95,7 +90,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	cfg.Imports = p.imports()
 	cfg.Dialects = wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
 	cfg.NewState = func() any { return &instance{} }
-	cfg.Probe = p.projecting(opts.projection, p.probe)
+	cfg.Probe = p.declaring(opts.projection, p.probe)
 	guest, err := rt.Load(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -103,15 +98,13 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
+		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
 		p.functions, offered, err = p.peerFunctions()
 	} else if opts.severity != 0 {
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
-	}
-	if p.sign {
-		offered |= abi.MaskOf(abi.SignPod)
 	}
 	v, err := p.as(offered)
 	if err != nil {
@@ -135,22 +128,15 @@ type plugin struct {
 	ctx       context.Context
 	key       fwk.StateKey
 	policy    FailurePolicy
-	// sign says that Pods are signed by what the guest reads of them.
-	sign bool
-	// remembers says that answers are remembered for other Pods, each that not even
-	// those about equal Nodes of one cycle are.
-	remembers, each bool
-	memory          memory
-	reads           nodeReads
-	logger          *slog.Logger
+	cache     resultCache
+	logger    *slog.Logger
+	observer  host.Observer
 
-	objects objects.Table
+	objects *objects.Store
 	infos   nodeInfos
 	cycles  cycleCounter
 	// calls counts those outside of cycles.
 	calls atomic.Uint64
-	// crossings counts the objects that guests fetched.
-	crossings atomic.Uint64
 	// trials is how many run.
 	trials atomic.Int32
 	// pinned is the version that cycles began on last.
@@ -282,10 +268,7 @@ func (p *plugin) outside() {
 // onPod runs f for a Pod outside of a cycle.
 func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, then func(*instance) *fwk.Status) *fwk.Status {
 	p.outside()
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	object := p.objects.Pod(pod)
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
 		return p.failed(f, err, neutral)

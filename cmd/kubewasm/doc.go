@@ -20,11 +20,8 @@
 //
 // reads names the fields of Pods and Nodes that the plugin reads, or those of a
 // hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
-// those, and a change of any other field costs the guest nothing.
-// Without it, everything is there. -node.metadata says that the plugin does not ask
-// which Node it is: Nodes that are equal in what it reads are one to it then, and
-// their names read as empty; a plugin of this SDK needs it not, since the host sees what
-// it asks for. What is not declared reads as empty, and the
+// those. If any field of a kind is declared, the others of that kind read as empty. A
+// plugin that declares nothing of a kind gets every field that it reads. The
 // test harness, guesttest, runs with what is declared. decides names the
 // fields that a hook's decisions set: a node agent whose operator does not grant
 // them refuses the plugin when it is loaded. matches names the operations and the

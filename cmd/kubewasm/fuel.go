@@ -31,6 +31,9 @@ func (c *fuelCounter) Called(_ context.Context, call host.Call) {
 // Built implements host.Observer.
 func (*fuelCounter) Built(context.Context, host.Build) {}
 
+// CacheHits implements host.Observer.
+func (*fuelCounter) CacheHits(string, string, uint64) {}
+
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}
 
