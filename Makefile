@@ -1,55 +1,77 @@
-# What a developer runs by hand; README.md needs none of it.
+# Run "make" for a list of the targets. README.md needs none of them.
 
-.PHONY: all test race modules lint generate quickstart bench nightly
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-all: lint test
+.DEFAULT_GOAL := help
 
-test:
+.PHONY: help
+help: ## Print this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: all
+all: lint test ## Run what a change needs before it is pushed: lint and test.
+
+.PHONY: check
+check: ## Run all that .ci/run runs. It takes 15 minutes on two cores and installs Debian packages.
+	.ci/run
+
+.PHONY: test
+test: ## Run the tests that need nothing but Go: README.md's second command.
 	go test ./...
 
-# The packages in which goroutines meet, under the race detector, which needs a C
-# compiler. It takes six minutes on two quiet cores.
-race:
-	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./sched ./admission/... ./hooks/...
+.PHONY: cover
+cover: ## Run the tests and write the coverage of all packages to cover.out.
+	go test -coverpkg=./... -coverprofile=cover.out ./...
+	go tool cover -func=cover.out | tail -n 1
 
-# The modules inside this one: they are apart so that an importer of kubewasm does not see
-# what they need, Kubernetes itself, other plugin systems, container runtimes. Their
-# first build takes minutes.
-modules:
+# The packages in which goroutines meet.
+.PHONY: race
+race: ## Run the tests under the race detector, which needs a C compiler: 6 minutes.
+	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./internal/objects ./sched ./admission/... ./hooks/...
+
+# The modules inside this one are apart so that an importer of kubewasm does not see
+# what they need: Kubernetes itself, other plugin systems, container runtimes.
+.PHONY: modules
+modules: ## Run the tests of the nested modules. The first build takes minutes.
 	for mod in $$(git ls-files '*/go.mod'); do \
 	  (cd "$$(dirname "$$mod")" && GOWORK=off go test -timeout 50m ./...) || exit 1; \
 	done
 
-# What .ci/run checks before the tests, as far as it needs nothing but Go.
-lint:
+.PHONY: lint
+lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	test -z "$$(gofmt -l .)" || (gofmt -l . && false)
 	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	$(GOLANGCI_LINT) run ./...
 
-# Rebuilds what is built and checked in: the views of Kubernetes objects, from the
-# .proto files in the modules that go.mod requires, and the small modules that
-# tests load, from the WebAssembly text beside them (wat2wasm is in the package
-# wabt).
 WAT := $(shell find . -path '*/testdata/*.wat')
-generate: $(WAT:.wat=.wasm)
-	go generate ./guest/... ./examples/admission/...
+
+.PHONY: generate
+generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
+	go generate ./...
 	go generate ./guest/api
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@
 
-quickstart:
+.PHONY: quickstart
+quickstart: ## Run README.md's first command.
 	go run ./examples/quickstart
 
-bench:
+.PHONY: bench
+bench: ## Measure kubewasm beside its alternatives: 5 minutes on a quiet machine.
 	go run ./internal/bench
 
-# What is too long for every change: rewritten guests against plain ones, on modules that
-# nobody wrote (wasm-opt is in the package binaryen), and the fuzz targets.
-nightly:
-	go test ./internal/wasmbin -run TestDifferential -timeout 5h -v -differential 100000 -differential.seed $$(date +%Y%m%d000000)
-	for package in $$(git grep -l 'func Fuzz' -- '*_test.go' ':!*/go.mod' | xargs -n 1 dirname | sort -u); do \
+FUZZTIME := 2m
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME.
+	for package in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
 	  for target in $$(git grep -ho 'func Fuzz[A-Za-z0-9]*' -- $$package/'*_test.go' | cut -c6-); do \
-	    (cd $$package && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 2m .) || exit 1; \
+	    echo "== $$package $$target"; \
+	    (cd $$package && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	  done; \
 	done
+
+.PHONY: nightly
+nightly: fuzz ## Run the fuzz targets, and 100,000 rewritten modules against plain ones, which needs wasm-opt.
+	go test ./internal/wasmbin -run TestDifferential -timeout 5h -v -differential 100000 -differential.seed $$(date +%Y%m%d000000)

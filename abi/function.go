@@ -350,11 +350,6 @@ const (
 	ImportAdmissionObject = "object"
 	// ImportOldObject is k8s.io/admission.old_object (buf, limit) -> len.
 	ImportOldObject = "old_object"
-	// ImportObjectIndex is k8s.io/admission.object_index (buf, limit) -> len: where
-	// the longer objects and arrays of the object lie, 8 bytes for each.
-	ImportObjectIndex = "object_index"
-	// ImportOldObjectIndex is k8s.io/admission.old_object_index (buf, limit) -> len.
-	ImportOldObjectIndex = "old_object_index"
 	// ImportOptions is k8s.io/admission.options (buf, limit) -> len.
 	ImportOptions = "options"
 	// ImportResult is k8s.io/admission.result (ptr, len).

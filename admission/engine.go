@@ -183,8 +183,7 @@ var requests = sync.Pool{New: func() any { return new(pooledRequest) }}
 
 type pooledRequest struct {
 	dialect.Request
-	proto   protoCache
-	indexes indexes
+	proto protoCache
 }
 
 // protoCache makes the objects protobuf once, for all plugins.
@@ -206,15 +205,13 @@ const keepEnvelope = 64 << 10
 
 // newRequest returns the request for guests. Its envelope lies in a buffer that
 // free gives back.
-func newRequest(ctx context.Context, request *admissionv1.AdmissionRequest) *pooledRequest {
+func newRequest(request *admissionv1.AdmissionRequest) *pooledRequest {
 	r := requests.Get().(*pooledRequest)
 	r.AdmissionRequest = request
 	r.Envelope = admissionmsg.AppendRequest(r.Envelope[:0], request)
 	r.proto = protoCache{request: request}
-	r.indexes.request = request
-	r.indexes.layout, _ = ctx.Value(layoutKey{}).(*layout)
 	if r.Proto == nil {
-		r.Proto, r.Index = r.proto.get, r.indexes.get
+		r.Proto = r.proto.get
 	}
 	return r
 }
@@ -225,7 +222,6 @@ func (r *pooledRequest) free() {
 	}
 	r.AdmissionRequest = nil
 	r.proto = protoCache{}
-	r.indexes.reset()
 	r.Forget()
 	requests.Put(r)
 }
@@ -254,7 +250,7 @@ func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionReq
 }
 
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
-	req := newRequest(ctx, request)
+	req := newRequest(request)
 	defer req.free()
 	if len(policies) == 1 {
 		v, asked := askIfMatching(ctx, policies[0], &req.Request, false)

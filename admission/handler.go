@@ -105,12 +105,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request refers to the body.
 	defer body.Release()
-	request, layout, err := decodeReview(body.Bytes)
+	request, err := DecodeReview(body.Bytes)
 	if err != nil {
 		WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	ctx = layoutContext{ctx, &layout}
 	response := h.decide(ctx, request)
 	response.UID = request.UID
 	if h.Mutator == nil || len(response.Patch) == 0 || !response.Allowed {

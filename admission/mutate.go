@@ -29,7 +29,7 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
 	var patches patches
 	verdicts := make([]said, 0, len(policies))
-	req := newRequest(ctx, request)
+	req := newRequest(request)
 	defer func() { req.free() }()
 	for _, p := range policies {
 		v, asked := askIfMatching(ctx, p, &req.Request, true)
@@ -46,7 +46,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
 				req.free()
-				req = newRequest(ctx, &changed)
+				req = newRequest(&changed)
 			}
 		}
 		verdicts = append(verdicts, said{p, v})

@@ -232,8 +232,6 @@ var imports = []host.Import{
 	reads(abi.ImportRequest, func(r *dialect.Request) []byte { return r.Envelope }),
 	reads(abi.ImportAdmissionObject, func(r *dialect.Request) []byte { return r.Object.Raw }),
 	reads(abi.ImportOldObject, func(r *dialect.Request) []byte { return r.OldObject.Raw }),
-	reads(abi.ImportObjectIndex, func(r *dialect.Request) []byte { return r.Index(false) }),
-	reads(abi.ImportOldObjectIndex, func(r *dialect.Request) []byte { return r.Index(true) }),
 	reads(abi.ImportOptions, func(r *dialect.Request) []byte { return r.Options.Raw }),
 	host.GuestReads(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)

@@ -1,16 +1,13 @@
 package admission
 
 import (
-	"context"
+	"cmp"
 	"encoding/base64"
-	"encoding/binary"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"unsafe"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -35,147 +32,44 @@ const (
 // or the request that occurs twice, which no API server sends and which decoders
 // read differently. FuzzDecodeReview compares.
 func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
-	r, _, err := decodeReview(body)
-	return r, err
-}
-
-// decodeReview is DecodeReview, and returns what lies where in body.
-func decodeReview(body []byte) (*admissionv1.AdmissionRequest, layout, error) {
-	l := layout{body, make([]uint64, json.IndexRoom(len(body)))}
-	n, valid := json.ValidIndex(body, l.index)
-	if !valid {
+	if !json.Valid(body) {
 		// The rare case pays for a good message.
 		var v stdjson.RawMessage
 		err := stdjson.Unmarshal(body, &v)
-		return nil, l, fmt.Errorf("decode admission review: %w", err)
+		return nil, fmt.Errorf("decode admission review: %w", err)
 	}
-	l.index = l.index[:n]
 	d := decoder{}
 	var version, kind string
 	var request json.Value
-	if d.isObject("", body) {
-		m := json.ObjectIn(body, l.index, 0, len(body))
-		d.members("", &m, func(key string, v json.Value) int {
-			switch key {
-			case "apiVersion":
-				d.text("apiVersion", v, &version)
-				return 1
-			case "kind":
-				d.text("kind", v, &kind)
-				return 2
-			case "request":
-				request = v
-				return 3
-			}
-			return 0
-		})
-	}
+	d.object("", body, func(key string, v json.Value) int {
+		switch key {
+		case "apiVersion":
+			d.text("apiVersion", v, &version)
+			return 1
+		case "kind":
+			d.text("kind", v, &kind)
+			return 2
+		case "request":
+			request = v
+			return 3
+		}
+		return 0
+	})
 	if d.err == nil && (version != reviewVersion || kind != reviewKind) {
-		return nil, l, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), reviewVersion, reviewKind)
+		return nil, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), reviewVersion, reviewKind)
 	}
 	if d.err == nil && request.IsNull() {
-		return nil, l, errors.New("admission review has no request")
+		return nil, errors.New("admission review has no request")
 	}
 	r := new(admissionv1.AdmissionRequest)
-	if d.isObject("request", request) {
-		start, _ := l.offset(request)
-		m := json.ObjectIn(body, l.index, start, start+len(request))
-		d.request(r, &m)
-	}
+	d.request(request, r)
 	if d.err != nil {
-		return nil, l, fmt.Errorf("decode admission review: %w", d.err)
+		return nil, fmt.Errorf("decode admission review: %w", d.err)
 	}
 	if r.UID == "" {
-		return nil, l, errors.New("request of the admission review has no uid")
+		return nil, errors.New("request of the admission review has no uid")
 	}
-	return r, l, nil
-}
-
-// layout is what lies where in the body of a review: its longer objects and arrays.
-type layout struct {
-	body  []byte
-	index []uint64
-}
-
-// offset returns where in the body a part of it begins; ok says that it is one.
-func (l *layout) offset(part []byte) (start int, ok bool) {
-	if l == nil || len(part) == 0 {
-		return 0, false
-	}
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.body)))
-	if at > uintptr(len(l.body)) || len(part) > len(l.body)-int(at) {
-		return 0, false
-	}
-	return int(at), true
-}
-
-// layoutContext is the context of a request that knows what lies where in its body, on
-// the way from a Handler to an Engine.
-type layoutContext struct {
-	context.Context
-	layout *layout
-}
-
-type layoutKey struct{}
-
-func (c layoutContext) Value(key any) any {
-	if key == (layoutKey{}) {
-		return c.layout
-	}
-	return c.Context.Value(key)
-}
-
-// indexes are those of the objects of a request (see abi.ImportObjectIndex), made once
-// for all plugins.
-type indexes struct {
-	layout  *layout
-	request *admissionv1.AdmissionRequest
-	of      [2]struct {
-		once    sync.Once
-		bytes   []byte
-		numbers []uint64
-	}
-}
-
-// get returns the index of the object, or of the old one.
-func (x *indexes) get(old bool) []byte {
-	raw, of := x.request.Object.Raw, &x.of[0]
-	if old {
-		raw, of = x.request.OldObject.Raw, &x.of[1]
-	}
-	of.once.Do(func() { of.bytes, of.numbers = x.layout.appendIndex(of.bytes[:0], raw, of.numbers) })
-	return of.bytes
-}
-
-// reset ends the use for a request. Memory is kept for the next unless it is large.
-func (x *indexes) reset() {
-	x.layout, x.request = nil, nil
-	for i := range x.of {
-		of := &x.of[i]
-		if of.once = (sync.Once{}); cap(of.bytes)+8*cap(of.numbers) > keepEnvelope {
-			of.bytes, of.numbers = nil, nil
-		}
-	}
-}
-
-// appendIndex appends the index of an object that may be a part of the body. spare is
-// memory for that of one that is not, and is returned.
-func (l *layout) appendIndex(dst, object []byte, spare []uint64) (_ []byte, _ []uint64) {
-	room, start := json.IndexRoom(len(object)), 0
-	var index []uint64
-	if at, ok := l.offset(object); ok && len(l.index) != 0 {
-		start, index = at, json.IndexOf(l.index, at, at+len(object))
-	} else {
-		spare = slices.Grow(spare[:0], room)
-		index = spare[:json.Index(object, spare[:room])]
-	}
-	if len(index) > room {
-		index = nil
-	}
-	for _, v := range index {
-		dst = binary.LittleEndian.AppendUint64(dst, v-uint64(start)<<32-uint64(start))
-	}
-	return dst, spare
+	return r, nil
 }
 
 // decoder decodes parts of a review and keeps the first mistake.
@@ -190,29 +84,14 @@ func (d *decoder) fail(field string, v json.Value, want string) {
 // object decodes the members of an object; null has none. member returns a number
 // of its own, 1 to 63, for each name that it knows, and 0 for others.
 func (d *decoder) object(field string, v json.Value, member func(key string, v json.Value) int) {
-	if d.isObject(field, v) {
-		m := json.Object(v)
-		d.members(field, &m, member)
+	if kind := v.Kind(); kind == json.KindNull || kind == json.KindNone {
+		return
+	} else if kind != json.KindObject {
+		d.fail(cmp.Or(field, "the body"), v, "object")
+		return
 	}
-}
-
-// isObject reports whether v is an object. It is a mistake if it is neither that nor
-// null.
-func (d *decoder) isObject(field string, v json.Value) bool {
-	kind := v.Kind()
-	if kind != json.KindObject && kind != json.KindNull && kind != json.KindNone {
-		if field == "" {
-			field = "the body"
-		}
-		d.fail(field, v, "object")
-	}
-	return kind == json.KindObject
-}
-
-// members is object for one that is walked over.
-func (d *decoder) members(field string, m *json.Members, member func(key string, v json.Value) int) {
 	seen := uint64(0)
-	for m.Next() {
+	for m := json.Object(v); m.Next(); {
 		n := member(m.Key(), m.Value())
 		if n != 0 && seen&(1<<n) != 0 && d.err == nil {
 			if field != "" {
@@ -233,8 +112,8 @@ func (d *decoder) text(field string, v json.Value, to *string) {
 	*to = s
 }
 
-func (d *decoder) request(r *admissionv1.AdmissionRequest, m *json.Members) {
-	d.members("request", m, func(key string, v json.Value) int {
+func (d *decoder) request(v json.Value, r *admissionv1.AdmissionRequest) {
+	d.object("request", v, func(key string, v json.Value) int {
 		switch key {
 		case "uid":
 			d.text("request.uid", v, (*string)(&r.UID))

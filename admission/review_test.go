@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"strings"
@@ -47,51 +46,6 @@ func FuzzDecodeReview(f *testing.F) {
 			}
 		}
 	})
-}
-
-// The index of an object is the same whether it is a part of the body's or made of it.
-func TestIndexesOfABody(t *testing.T) {
-	pod, err := os.ReadFile("testdata/pod.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
-	decode := func(old string) (*admissionv1.AdmissionRequest, layout) {
-		t.Helper()
-		request, l, err := decodeReview([]byte(` {"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request": {"uid":"u", "object":` + string(pod) +
-			`,"oldObject":` + old + `,"options":{}}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return request, l
-	}
-	request, l := decode(nested(40))
-	if len(l.index) == 0 {
-		t.Fatal("the body has no index")
-	}
-	deep, noIndex := decode(nested(2000))
-	if len(noIndex.index) != 0 {
-		t.Fatal("there is room for a body that is nested deeply")
-	}
-	for _, tt := range []struct {
-		name   string
-		of     *layout
-		object []byte
-		want   bool
-	}{
-		{"object", &l, request.Object.Raw, true},
-		{"too deep", &l, request.OldObject.Raw, false},
-		{"short", &l, request.Options.Raw, false},
-		{"none", &l, nil, false},
-		{"of a body without index", &noIndex, deep.Object.Raw, true},
-	} {
-		of, _ := tt.of.appendIndex(nil, tt.object, nil)
-		alone, _ := (*layout)(nil).appendIndex(nil, tt.object, nil)
-		another, _ := tt.of.appendIndex(nil, bytes.Clone(tt.object), nil)
-		if !bytes.Equal(of, alone) || !bytes.Equal(of, another) || (len(of) != 0) != tt.want {
-			t.Errorf("%s: index\n%x of the body, alone\n%x, of another\n%x", tt.name, of, alone, another)
-		}
-	}
 }
 
 // FuzzAppendReview compares with encoding/json.

@@ -468,15 +468,14 @@ func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
 
 // encoding is a request as it travels.
 type encoding struct {
-	encoder hookmsg.Encoder
-	bytes   []byte
+	bytes []byte
 	// of is the projection that the bytes are of, nil if there are none.
 	of *hookmsg.Projection
 }
 
 func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
 	if e.of == nil || e.of != p && !e.of.Equal(p) {
-		e.bytes, e.of = e.encoder.AppendProjected(e.bytes[:0], req, p), p
+		e.bytes, e.of = p.AppendRequest(e.bytes[:0], req), p
 	}
 	return e.bytes
 }
@@ -551,12 +550,12 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, e
 // tell reports the decision of a dry run.
 func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *hookmsg.Decision) {
 	switch {
-	case FieldsOf(d) == 0:
+	case d.Fields() == 0:
 	case e.dryRun != nil:
 		e.dryRun(ctx, req, p.Name(), d)
 	case e.logger != nil:
 		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", FieldsOf(d).String()))
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", d.Fields().String()))
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
@@ -597,7 +599,7 @@ func TestDryRunOfAPlugin(t *testing.T) {
 	p.DryRun, p.FailurePolicy, real.Order = true, hooks.Fail, 1
 	var told []string
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
-		told = append(told, plugin+" "+hooks.FieldsOf(d).String())
+		told = append(told, plugin+" "+d.Fields().String())
 	}})
 	d, err := e.Decide(t.Context(), script(map[string]string{"p": "cpu_shares 2\nenv A 1", "real": "cpu_shares 4"}))
 	if err != nil {
@@ -931,6 +933,40 @@ func TestGuestIsSmall(t *testing.T) {
 	for dep := range strings.Lines(string(deps)) {
 		if strings.HasPrefix(dep, "k8s.io/") || strings.HasPrefix(dep, "google.golang.org/") || dep == "fmt\n" || dep == "encoding/json\n" {
 			t.Errorf("the guest imports %s", dep)
+		}
+	}
+}
+
+// From an annotation to the kernel, by way of a guest.
+func TestDecideAndApplyToRealCgroups(t *testing.T) {
+	tree := cgrouptest.New(t)
+	req := webRequest()
+	req.CgroupParent, req.Container.ID = tree.Make("pod"), "web"
+	web := tree.Make("pod/web")
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "cpu", cpuFromAnnotation)}})
+	a, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgrouptest.Mount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	decision, err := e.Decide(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := cgroup.Layout{}.Of(req)
+	if err != nil || of != web {
+		t.Fatalf("the cgroup is %s, error %v", of, err)
+	}
+	if _, err := a.Apply(t.Context(), cgroup.Target{Cgroup: of, Resources: decision.Resources}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"cpu.shares": "1536", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"}
+	if tree.V2 {
+		want = map[string]string{"cpu.weight": "140", "cpu.max": "150000 100000"}
+	}
+	for file, text := range want {
+		if got := tree.Read(web, file); got != text {
+			t.Errorf("%s is %q, want %q", file, got, text)
 		}
 	}
 }

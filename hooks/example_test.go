@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -48,7 +49,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer engine.Close(ctx)
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,11 +67,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cgroup, err := hooks.CgroupOf(req)
+	target, err := cgroup.Layout{}.Of(req)
 	if err != nil {
 		log.Fatal(err)
 	}
-	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
+	changes, err := applier.Apply(ctx, cgroup.Target{Cgroup: target, Resources: decision.Resources})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 // Grants are what a plugin may decide beyond the resources of a cgroup that is the
@@ -118,7 +119,7 @@ func (e *GrantError) Error() string {
 }
 
 // GrantedFields are the fields that need grants.
-const GrantedFields = FieldResctrlGroup | FieldResctrlSchemata | FieldContainerAnnotations | FieldContainerEnvs | FieldContainerMounts | FieldContainerDevices
+const GrantedFields = hookmsg.FieldResctrlGroup | hookmsg.FieldResctrlSchemata | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs | hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
 // cdiPrefix is what the keys of annotations begin with that ask for CDI devices
 // (tags.cncf.io/container-device-interface, AnnotationPrefix).
@@ -148,7 +149,8 @@ func (g *Grants) validate() (errs []error) {
 		}
 	}
 	for _, pattern := range g.Resctrl {
-		if beginning := strings.TrimSuffix(pattern, "*"); checkResctrlGroup(beginning) != nil {
+		beginning := strings.TrimSuffix(pattern, "*")
+		if cgroup.Validate(&hookmsg.Resources{ResctrlGroup: &beginning}, hookmsg.LevelContainer) != nil {
 			fail("resctrl %q is not the name of a group, or a beginning of names and a *", pattern)
 		}
 	}
@@ -382,7 +384,7 @@ func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 	}
 	if group != nil && !g.resctrl(*group) {
 		errs = append(errs, &GrantError{
-			Field: FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", *group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{*group}},
+			Field: hookmsg.FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", *group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{*group}},
 		})
 	}
 	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }
@@ -399,7 +401,7 @@ func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 			grants = &Grants{Annotations: []string{key}}
 		}
 		if reason != "" {
-			errs = append(errs, &GrantError{Field: keyName(FieldContainerAnnotations, key), Value: quoted(value), Reason: reason, Grants: grants})
+			errs = append(errs, &GrantError{Field: keyName(hookmsg.FieldContainerAnnotations, key), Value: quoted(value), Reason: reason, Grants: grants})
 		}
 	}
 	for name, value := range d.ContainerEnvs {
@@ -407,19 +409,19 @@ func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 			break
 		}
 		if reason := g.env(name); reason != "" {
-			errs = append(errs, &GrantError{Field: keyName(FieldContainerEnvs, name), Value: quoted(value), Reason: reason, Grants: &Grants{Env: []string{name}}})
+			errs = append(errs, &GrantError{Field: keyName(hookmsg.FieldContainerEnvs, name), Value: quoted(value), Reason: reason, Grants: &Grants{Env: []string{name}}})
 		}
 	}
 	for i := range d.ContainerMounts {
 		m := &d.ContainerMounts[i]
 		if reason, grants := g.mount(m, n); reason != "" {
-			errs = append(errs, &GrantError{Field: keyName(FieldContainerMounts, m.Destination), Value: describeMount(m), Reason: reason, Grants: grants})
+			errs = append(errs, &GrantError{Field: keyName(hookmsg.FieldContainerMounts, m.Destination), Value: describeMount(m), Reason: reason, Grants: grants})
 		}
 	}
 	for i := range d.ContainerDevices {
 		v := &d.ContainerDevices[i]
 		if reason, grants := g.device(v, n); reason != "" {
-			errs = append(errs, &GrantError{Field: keyName(FieldContainerDevices, v.Path), Value: describeDevice(v), Reason: reason, Grants: grants})
+			errs = append(errs, &GrantError{Field: keyName(hookmsg.FieldContainerDevices, v.Path), Value: describeDevice(v), Reason: reason, Grants: grants})
 		}
 	}
 	slices.SortFunc(errs, func(a, b *GrantError) int { return strings.Compare(a.Field, b.Field) })
@@ -555,31 +557,31 @@ func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 		errs = append(errs, &GrantError{Field: field, Reason: reason, Grants: grants})
 	}
 	for _, f := range [...]struct {
-		field Fields
+		field hookmsg.Fields
 		none  bool
 	}{
-		{FieldResctrlGroup, len(g.Resctrl) == 0},
-		{FieldResctrlSchemata, len(g.Resctrl) == 0},
-		{FieldContainerAnnotations, len(g.Annotations)+len(g.CDI) == 0},
-		{FieldContainerEnvs, len(g.Env) == 0},
-		{FieldContainerMounts, len(g.Mounts) == 0},
-		{FieldContainerDevices, len(g.Devices) == 0},
+		{hookmsg.FieldResctrlGroup, len(g.Resctrl) == 0},
+		{hookmsg.FieldResctrlSchemata, len(g.Resctrl) == 0},
+		{hookmsg.FieldContainerAnnotations, len(g.Annotations)+len(g.CDI) == 0},
+		{hookmsg.FieldContainerEnvs, len(g.Env) == 0},
+		{hookmsg.FieldContainerMounts, len(g.Mounts) == 0},
+		{hookmsg.FieldContainerDevices, len(g.Devices) == 0},
 	} {
 		if o.whole&f.field != 0 && f.none {
 			fail(f.field.String(), "the plugin may set none of it", nil)
 		}
 	}
 	for name := range o.keys {
-		field, key, err := ParseField(name)
+		field, key, err := hookmsg.ParseField(name)
 		if err != nil {
 			continue
 		}
 		switch field {
-		case FieldContainerEnvs:
+		case hookmsg.FieldContainerEnvs:
 			if reason := g.env(key); reason != "" {
 				fail(name, reason, &Grants{Env: []string{key}})
 			}
-		case FieldContainerAnnotations:
+		case hookmsg.FieldContainerAnnotations:
 			if strings.HasPrefix(key, cdiPrefix) {
 				if len(g.CDI) == 0 {
 					fail(name, "cdi names no device", nil)
@@ -587,11 +589,11 @@ func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 			} else if reason := g.annotation(key); reason != "" {
 				fail(name, reason, &Grants{Annotations: []string{key}})
 			}
-		case FieldContainerMounts:
+		case hookmsg.FieldContainerMounts:
 			if !slices.ContainsFunc(g.Mounts, func(m MountGrant) bool { return matchPath(m.Destination, key) }) {
 				fail(name, "mounts does not name the destination", nil)
 			}
-		case FieldContainerDevices:
+		case hookmsg.FieldContainerDevices:
 			if !slices.ContainsFunc(g.Devices, func(pattern string) bool { return matchPath(pattern, key) }) {
 				fail(name, "devices does not name it", &Grants{Devices: []string{key}})
 			}

@@ -206,7 +206,7 @@ func TestDecideTakesWhatIsGranted(t *testing.T) {
 		if c.here != "" {
 			on = node
 		}
-		if d, err := on.Decide(t.Context(), script(map[string]string{"some": c.some, "p": c.here})); err != nil || hooks.FieldsOf(d) == 0 {
+		if d, err := on.Decide(t.Context(), script(map[string]string{"some": c.some, "p": c.here})); err != nil || d.Fields() == 0 {
 			t.Errorf("%+v: got %v and error %v", c, d, err)
 		}
 	}

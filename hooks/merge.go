@@ -32,7 +32,7 @@ func merge(parts []part) *hookmsg.Decision {
 		}
 	}
 	for _, p := range parts[1:] {
-		d.Resources = Overlay(d.Resources, p.decision.Resources)
+		d.Resources = d.Resources.Overlay(p.decision.Resources)
 		d.ContainerAnnotations = mergeMap(d.ContainerAnnotations, p.decision.ContainerAnnotations)
 		d.ContainerEnvs = mergeMap(d.ContainerEnvs, p.decision.ContainerEnvs)
 		for _, m := range p.decision.ContainerMounts {
@@ -47,12 +47,6 @@ func merge(parts []part) *hookmsg.Decision {
 		}
 	}
 	return d
-}
-
-func mergeField[T any](into **T, v *T) {
-	if v != nil {
-		*into = v
-	}
 }
 
 // mergeMap adds m to into, which is nobody else's.
@@ -79,17 +73,15 @@ func findConflict(plugin string, d *hookmsg.Decision, earlier []part) error {
 // difference returns the first field that a and b set differently; ok says that
 // there is none.
 func difference(a, b *hookmsg.Decision) (field string, values [2]string, ok bool) {
-	if a.Resources != nil && b.Resources != nil {
-		for i := range numberFields {
-			f := &numberFields[i]
-			if x, y := *f.in(a.Resources), *f.in(b.Resources); x != nil && y != nil && *x != *y {
-				return f.name, [2]string{strconv.FormatInt(*x, 10), strconv.FormatInt(*y, 10)}, false
+	if both := a.Resources.Fields() & b.Resources.Fields(); both != 0 {
+		for f := range (both & hookmsg.NumberFields).All() {
+			if x, y := **a.Resources.Number(f), **b.Resources.Number(f); x != y {
+				return f.String(), [2]string{strconv.FormatInt(x, 10), strconv.FormatInt(y, 10)}, false
 			}
 		}
-		for i := range textFields {
-			f := &textFields[i]
-			if x, y := *f.in(a.Resources), *f.in(b.Resources); x != nil && y != nil && *x != *y {
-				return f.name, [2]string{strconv.Quote(*x), strconv.Quote(*y)}, false
+		for f := range (both & hookmsg.TextFields).All() {
+			if x, y := **a.Resources.Text(f), **b.Resources.Text(f); x != y {
+				return f.String(), [2]string{strconv.Quote(x), strconv.Quote(y)}, false
 			}
 		}
 		if field, values, ok = mapDifference("unified", a.Resources.Unified, b.Resources.Unified); !ok {
@@ -149,24 +141,4 @@ func mapDifference(name string, a, b map[string]string) (field string, values [2
 		return "", values, true
 	}
 	return name + "[" + key + "]", [2]string{strconv.Quote(a[key]), strconv.Quote(b[key])}, false
-}
-
-// Overlay returns base with what top sets in its place; both may be nil, and
-// neither is changed.
-func Overlay(base, top *hookmsg.Resources) *hookmsg.Resources {
-	if base == nil || top == nil {
-		if base == nil {
-			return top
-		}
-		return base
-	}
-	merged := *base
-	for i := range numberFields {
-		mergeField(numberFields[i].in(&merged), *numberFields[i].in(top))
-	}
-	for i := range textFields {
-		mergeField(textFields[i].in(&merged), *textFields[i].in(top))
-	}
-	merged.Unified = mergeMap(maps.Clone(base.Unified), top.Unified)
-	return &merged
 }

@@ -7,15 +7,12 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Observer is told what an [Engine] decides and what an [Enforcer] finds. Its methods
-// are called by several goroutines at a time, on their way: they must be quick, and
-// keep nothing of what they are told.
+// Observer receives what an [Engine] decides. Several goroutines call its methods, in
+// the middle of their work: they must be quick and keep none of their arguments.
 type Observer interface {
-	// Decided is told of a call of [Engine.Decide], how long it took and its result.
+	// Decided is called after [Engine.Decide] with its duration and its result.
 	Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error)
-	// Ignored is told of the failure of a plugin that its policy, Ignore or KeepLast,
-	// or its being dry kept from failing the request.
+	// Ignored is called with the failure of a plugin that did not fail the request:
+	// its policy is Ignore or KeepLast, or it is a dry run.
 	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy FailurePolicy, err error)
-	// Enforced is told of a pass over cgroups.
-	Enforced(ctx context.Context, report Report)
 }

@@ -17,17 +17,22 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/kubewasm/kubewasm/internal/gowasm"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 4
+const rewritingVersion = 5
 
-// rewrite makes a module ready for wazero, unless it is not valid.
-func rewrite(module []byte, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
+// rewrite makes a module ready for wazero, unless it is not valid. goPass has the code of
+// Go's compiler changed first.
+func rewrite(module []byte, opts wasmbin.Options, goPass bool) ([]byte, *wasmbin.Info, error) {
 	opts.Validate = validate
+	if goPass {
+		opts.Pass = gowasm.Optimize
+	}
 	module, info, err := wasmbin.Rewrite(module, opts)
 	if err != nil {
 		return nil, nil, err
@@ -65,12 +70,15 @@ func validate(module []byte) (err error) {
 // rewriteCache keeps what rewrite returns in files beside wazero's machine code,
 // which it is as trustworthy as. A file that is not exactly what was written
 // counts as missing.
-type rewriteCache struct{ dir string } // Empty means none.
+type rewriteCache struct {
+	dir    string // empty without a cache
+	goPass bool   // see rewrite
+}
 
 // newRewriteCache makes the directory of the cache within that of the compiled
 // modules.
-func newRewriteCache(dir string) (rewriteCache, error) {
-	c := rewriteCache{filepath.Join(dir, "kubewasm-rewritten")}
+func newRewriteCache(dir string, goPass bool) (rewriteCache, error) {
+	c := rewriteCache{filepath.Join(dir, "kubewasm-rewritten"), goPass}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return c, err
 	}
@@ -81,13 +89,13 @@ func newRewriteCache(dir string) (rewriteCache, error) {
 // keeps that.
 func (c rewriteCache) rewrite(module []byte, digest string, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
 	if c.dir == "" {
-		return rewrite(module, opts)
+		return rewrite(module, opts, c.goPass)
 	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%d %s %+v", rewritingVersion, digest, opts))
+	key := sha256.Sum256(fmt.Appendf(nil, "%d %s %+v %v", rewritingVersion, digest, opts, c.goPass))
 	if out, info, err := c.read(key); err == nil {
 		return out, info, nil
 	}
-	out, info, err := rewrite(module, opts)
+	out, info, err := rewrite(module, opts, c.goPass)
 	if err == nil {
 		_ = c.write(key, out, info) // The next load takes as long as this one.
 	}

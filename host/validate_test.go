@@ -41,7 +41,7 @@ func TestValidation(t *testing.T) {
 		"a malformed section for debuggers": {sections: [][]byte{types, oneFunction, body(), {0, 11, '.', 'd', 'e', 'b', 'u', 'g', '_', 'i', 'n', 'f', 'o', 0xff}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := rewrite(assembled(test.sections...), wasmbin.Options{Meter: true, StackBytes: 1 << 20, LimitComplexity: true})
+			_, _, err := rewrite(assembled(test.sections...), wasmbin.Options{Meter: true, StackBytes: 1 << 20, LimitComplexity: true}, true)
 			switch {
 			case test.err == "" && err != nil:
 				t.Errorf("rewrite: %v", err)
@@ -57,7 +57,7 @@ func TestValidation(t *testing.T) {
 func TestMemoryOfAll4GiB(t *testing.T) {
 	limits := Limits{MemoryBytes: 4 << 30}.withDefaults()
 	memory := []byte{5, 1, 0, 0x80, 0x80, 0x04} // From 65,536 pages.
-	_, _, err := rewrite(assembled(memory), wasmbin.Options{MaxMemoryPages: uint32(limits.MemoryBytes / pageSize)})
+	_, _, err := rewrite(assembled(memory), wasmbin.Options{MaxMemoryPages: uint32(limits.MemoryBytes / pageSize)}, true)
 	if err == nil || !strings.Contains(err.Error(), "the memory begins with 65536 pages, the limit is 65535") {
 		t.Errorf("rewrite: %v", err)
 	}

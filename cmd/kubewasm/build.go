@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -14,10 +12,9 @@ import (
 
 func build(ctx context.Context, t *tool, args []string) error {
 	flags := t.flags("build")
-	output := flags.String("o", "", "`FILE` to write; the plugin's name with .wasm in the working directory otherwise")
-	name := flags.String("name", "", "`NAME` of the plugin, in the place of //kubewasm:name")
-	version := flags.String("version", "", "`VERSION` of the plugin, in the place of //kubewasm:version")
-	check := flags.Bool("check", true, "load the module to see that it registers a plugin")
+	output := flags.String("o", "", "")
+	name := flags.String("name", "", "")
+	version := flags.String("version", "", "")
 	dir, err := parse(flags, args, ".")
 	if err != nil {
 		return err
@@ -45,16 +42,12 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	functions := "not checked"
-	if *check {
-		r, err := examine(ctx, trying{module: module})
-		if err != nil {
-			return fmt.Errorf("build %s: %w", dir, err)
-		}
-		if err := r.registered(); err != nil {
-			return fmt.Errorf("build %s: %w", dir, err)
-		}
-		functions = strings.Join(r.Functions, ", ")
+	r, err := examine(ctx, trying{module: module})
+	if err != nil {
+		return fmt.Errorf("build %s: %w", dir, err)
+	}
+	if err := r.registered(); err != nil {
+		return fmt.Errorf("build %s: %w", dir, err)
 	}
 	file := *output
 	if file == "" {
@@ -63,6 +56,6 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if err := os.WriteFile(file, module, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), functions)
+	fmt.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), strings.Join(r.Functions, ", "))
 	return nil
 }

@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -100,7 +98,7 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			code, out, stderr := kubewasm(t, append([]string{"inspect", "-o", "json", test.module}, test.args...)...)
+			code, out, stderr := kubewasm(t, append([]string{"inspect", "-json", test.module}, test.args...)...)
 			if code != test.code {
 				t.Errorf("exit code %d, want %d: %s", code, test.code, stderr)
 			}

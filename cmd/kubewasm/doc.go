@@ -1,16 +1,58 @@
-//go:build !wasip1
-
-// Command kubewasm builds guests, tells what is in them, and runs them:
+// Kubewasm starts, builds, inspects and runs plugins of Kubernetes components that run as
+// WebAssembly modules.
 //
-//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build ./zone
-//	go run github.com/kubewasm/kubewasm/cmd/kubewasm inspect zone.wasm
-//	go run github.com/kubewasm/kubewasm/cmd/kubewasm run -f cluster.yaml zone.wasm
+// Install it with
 //
-// # build
+//	go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest
 //
-// Compiles the package main in a directory to a WebAssembly module with the Go
-// that is installed, stripped, and adds metadata in the custom section
-// "kubewasm". They come from comments of the package:
+// or, for the version of the library that a module requires, add it to the module's tools
+//
+//	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
+//
+// and write "go tool kubewasm" instead of "kubewasm". Guests in Go need no other tool than
+// Go.
+//
+// # Start a plugin
+//
+// Usage:
+//
+//	kubewasm new -kind KIND [-lang LANGUAGE] [-name NAME] [-module PATH] DIR
+//
+// New writes a small plugin that works, with its test, its configuration, objects to run
+// it on, and a README.md with the commands that test, build, inspect and run it. It
+// prints these commands, too.
+//
+// A directory that lies in a Go module becomes a package of that module. Otherwise, and
+// with -module, new writes a go.mod that requires the version of kubewasm that this
+// program is a part of, or its checkout if the program was built in one.
+//
+// New overwrites nothing: it fails if one of the files exists.
+//
+// The flags are:
+//
+//	-kind KIND
+//		The kind of the plugin: scheduler, admission or hook.
+//	-lang LANGUAGE
+//		The language of the plugin. The default, and the only one, is go.
+//	-module PATH
+//		The path of a new Go module. The default is example.com/ and the name of the
+//		plugin, if the directory lies in no module.
+//	-name NAME
+//		The name of the plugin. The default is the name of the directory.
+//
+// Example:
+//
+//	kubewasm new -kind scheduler zone
+//
+// # Compile a guest
+//
+// Usage:
+//
+//	kubewasm build [-o FILE] [-name NAME] [-version VERSION] [DIR]
+//
+// Build compiles the package main in a directory, the current one by default, to a
+// stripped WebAssembly module. It adds metadata in the custom section "kubewasm", which
+// come from directives, comments of the package:
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
@@ -18,54 +60,197 @@
 //	//kubewasm:decides cpu_shares container_envs[GOGC]
 //	//kubewasm:matches CREATE,UPDATE pods deployments.apps
 //
-// reads names the fields of Pods and Nodes that the plugin reads, or those of a
-// hook's request (pod_annotations[kubewasm.dev/cpu]): the host then encodes only
-// those. If any field of a kind is declared, the others of that kind read as empty. A
-// plugin that declares nothing of a kind gets every field that it reads. The
-// test harness, guesttest, runs with what is declared. decides names the
-// fields that a hook's decisions set: a node agent whose operator does not grant
-// them refuses the plugin when it is loaded. matches names the operations and the
-// resources that an admission plugin is for, resources as kubectl does (with a version,
-// stellarnodes.v1alpha1.stellar.org): a server that is configured to ask it about
-// others, or not about all of them, warns. Then the module is loaded once, so that
-// a plugin that registers nothing fails here.
+// The directive reads names the fields of Pods and Nodes that a scheduler plugin reads,
+// or those of a hook's request, such as pod_annotations[example.com/cpu]. The host
+// encodes these fields only: of a kind of which a field is named, every other field reads
+// as empty, also in tests by package guesttest. A plugin that names no field of a kind
+// gets every field that it reads.
 //
-// What compiles may be a mistake all the same. build refuses a plugin with a method that
-// has the name of an extension point, and not its type: it would never be called. It
-// refuses a guest of two kinds, which no host takes, and a directive that is a comment by
-// a space. It warns of what does something else in a guest than elsewhere, such as
-// time.Now and os.ReadFile, with the grant that changes it, if there is one, and of
-// packages that a guest has no use for: net, os/exec, k8s.io/api. docs/guests.md says
-// what a guest has. inspect and run of a directory do the same.
+// The directive decides names the fields that a hook's decisions set. A node agent whose
+// operator does not grant them refuses the hook when it is loaded.
 //
-// # inspect
+// The directive matches names the operations and the resources that an admission plugin
+// is written for. A resource is written as for kubectl, with or without its version:
+// stellarnodes.v1alpha1.stellar.org. A server warns if it is configured to ask the plugin
+// about other resources, or not about all of these.
 //
-// Prints what a module is, what it wants and what it exports: the ABI that it is written
-// for, kind, implemented functions, imports and the grants that they need, memory,
-// metadata, size and digest; and of each other kind why it is none. It knows every ABI
-// that the hosts run: our own, kube-scheduler-wasm-extension, Kubewarden's two, that of
-// the Open Policy Agent, and the Stellar operator's. -o json prints the same for programs.
+// Build then loads the module once, and fails if it registers no plugin. It refuses
+// programs that compile and do not work: a method that has the name of an extension point
+// and another type, so that it is never called; a guest of two kinds; a directive with a
+// space after the slashes. It warns of functions that do something else in a guest, such
+// as time.Now and os.ReadFile, and of packages that a guest has no use for, such as net
+// and k8s.io/api. docs/guests.md describes what a guest has. Inspect and run check a
+// directory in the same way.
 //
-// It exits with 0 if some host runs the module, given its grants, or with a configuration
-// if it wants one and -config has none; with 2 if none does, and the lines "problem" say
-// why; with 1 if it is no module.
+// The flags are:
 //
-// # run
+//	-name NAME
+//		The name of the plugin, instead of that of the directive.
+//	-o FILE
+//		The file to write. The default is the name of the plugin with .wasm, in the
+//		current directory.
+//	-version VERSION
+//		The version of the plugin, instead of that of the directive.
 //
-// Runs a module on the objects of a file, by the engine that runs it in a component and
-// whatever its ABI is: a scheduler plugin schedules its Pods
-// without a spec.nodeName to its Nodes, by PreFilter, Filter, PreScore, Score and
-// NormalizeScore, with the others running there and all objects to be had; an admission plugin is asked about each object, a hook about
-// each Pod and container, and what its decisions need to be granted on a node is
-// printed at the end. It prints verdicts, time and fuel.
+// Example:
 //
-// An admission plugin is asked about the creation of the objects, or about what the flags
-// say: -operation, -old with the objects as they were, -user and -group, -namespace,
-// -subresource, -dry-run. An AdmissionReview in the file, or the request of one as
-// Kubewarden's tools keep it, is asked as it stands. A policy that looks objects up finds
-// those of the file, of the kinds that its metadata declare and -see names.
+//	kubewasm build -o zone.wasm ./zone
 //
-// What fails is told in the end with the plugin, the extension point, what it was asked
-// about and the line of a panic. run exits with 1 after such an error or any other, with 2
-// if a Pod fits no Node or an object is refused, and with 0 otherwise.
+// # Generate views of objects
+//
+// Usage:
+//
+//	kubewasm gen [-o DIR] [flags] FILE.proto|CRD.yaml
+//
+// Gen writes typed views of Kubernetes objects for guests: Go code that reads the fields
+// of a message where they lie, in protobuf or in JSON.
+//
+// A .proto file is named as another one would import it. It is looked for in the
+// directories of -I, and beside the Go package of that path: the file may be of any
+// module that the current one requires. Messages of other .proto files are read by the
+// views of other packages. Those of guest/api are known, and -import names the rest.
+//
+// Of a CustomResourceDefinition gen writes views of the objects' JSON, with a type for
+// each object that has properties, named after the fields on the way to it. Objects with
+// the same properties have one type, named after the first of them: the containers, the
+// initContainers and the ephemeralContainers of Argo's Rollout do. Two properties whose
+// accessors would have one name, such as jwksUri and jwks_uri in Istio, get JwksUri and
+// Jwks_uri. What a schema leaves open is returned as JSON: unknown fields that are
+// preserved, embedded objects, lists in lists.
+//
+// Gen removes the files in the directory that an earlier run has generated and this one
+// does not.
+//
+// The flags are:
+//
+//	-I DIR
+//		A directory to look for .proto files in. It may be repeated; the default is the
+//		current directory.
+//	-api-version VERSION
+//		The version of the objects of a CustomResourceDefinition. The default is the
+//		version that is stored.
+//	-check
+//		Write nothing, and fail if a generated file is out of date.
+//	-import DIR=PACKAGE
+//		The import path of the views of the .proto files in a directory. It may be
+//		repeated.
+//	-o DIR
+//		The directory to write to. The default is the current one.
+//	-package NAME
+//		The name of the package. The default is the name of the directory.
+//
+// Example:
+//
+//	//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen crontabs.yaml
+//
+// # Describe a module
+//
+// Usage:
+//
+//	kubewasm inspect [-config FILE] [-gatekeeper] [-json] DIR|FILE.wasm
+//
+// Inspect prints what a module is, what it needs and what it exports: the ABI that it is
+// written for, its kind, the functions that it implements, the imports and the grants
+// that they need, memory, metadata, size and digest. For each other kind it prints why
+// the module is not of it. Inspect knows every ABI that the hosts run: that of kubewasm,
+// kube-scheduler-wasm-extension, both of Kubewarden, that of the Open Policy Agent, and
+// that of the Stellar operator. A directory is built first.
+//
+// The exit code is 0 if a host runs the module, provided that it gets its grants and its
+// configuration. It is 2 if none does; the lines "problem" then say why.
+//
+// The flags are:
+//
+//	-config FILE
+//		The plugin's configuration, YAML or JSON.
+//	-gatekeeper
+//		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
+//	-json
+//		Print JSON.
+//
+// Example:
+//
+//	kubewasm inspect zone.wasm
+//
+// # Run a module on objects
+//
+// Usage:
+//
+//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm
+//
+// Run calls a module about the objects of a file, by the engine that runs it in a
+// component, and prints verdicts, time and fuel. A directory is built first.
+//
+// A scheduler plugin schedules the Pods that have no spec.nodeName to the Nodes of the
+// file, by PreFilter, Filter, PreScore, Score and NormalizeScore. The other Pods run on
+// their Nodes, and the plugin can look up every object.
+//
+// An admission plugin reviews each object, as being created unless flags change the
+// request. An AdmissionReview in the file is reviewed as it stands, and so is a request
+// as Kubewarden's tools keep it. A policy that looks objects up finds those of the file,
+// of the kinds that its metadata declare and -see adds.
+//
+// A hook decides about each Pod and each container. The grants that its decisions need on
+// a node are printed at the end.
+//
+// Failures are printed at the end, with the plugin, the extension point, the object and
+// the line of a panic.
+//
+// The exit code is 0 if every Pod fits a Node or every object is admitted, and 2 if not.
+//
+// The flags are:
+//
+//	-config FILE
+//		The plugin's configuration, YAML or JSON.
+//	-dry-run
+//		Mark the requests as dry runs.
+//	-f FILE
+//		The objects, YAML or JSON; - is the standard input.
+//	-gatekeeper
+//		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
+//	-grant NAME
+//		A grant for the plugin, such as clock. It may be repeated.
+//	-group NAME
+//		A group of the user of the requests. It may be repeated.
+//	-log
+//		Print what the plugin logs.
+//	-namespace NAME
+//		The namespace of objects that name none. The default for Pods is "default".
+//	-objects FILE
+//		The objects that an admission plugin may look up. With -grant objects and without
+//		this flag they are those of -f.
+//	-old FILE
+//		The objects before an UPDATE. The default is that nothing changes.
+//	-operation OPERATION
+//		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
+//		UPDATE with -old and CREATE without.
+//	-see KIND
+//		A kind of objects that a policy may look up besides those that its metadata
+//		declare, such as v1/Namespace. It may be repeated.
+//	-subresource NAME
+//		The subresource of the requests, such as status or scale.
+//	-user NAME
+//		The user of the requests.
+//
+// Example:
+//
+//	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
+//
+// # Print the version
+//
+// Usage:
+//
+//	kubewasm version
+//
+// Version prints the version of the module kubewasm that the program is a part of, the ABI
+// that its hosts and guests speak, and the Go that built it.
+//
+// Example:
+//
+//	kubewasm version
+//
+// # Exit codes
+//
+// The exit code is 0 if the command succeeded, 1 after an error, a wrong flag among
+// them, and 2 if the plugin refused something, or no host runs the module.
 package main

@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -100,15 +98,12 @@ const pageBytes = 64 << 10
 
 func inspect(ctx context.Context, t *tool, args []string) error {
 	flags := t.flags("inspect")
-	format := flags.String("o", "text", "`FORMAT` to print, text or json")
-	config := flags.String("config", "", "`FILE` with the configuration to start the guest with, YAML or JSON")
-	gatekeeper := flags.Bool("gatekeeper", false, gatekeeperUsage)
+	config := flags.String("config", "", "")
+	gatekeeper := flags.Bool("gatekeeper", false, "")
+	asJSON := flags.Bool("json", false, "")
 	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
-	}
-	if *format != "text" && *format != "json" {
-		return fmt.Errorf("inspect: -o is %q, want text or json", *format)
 	}
 	guest, err := readConfig(*config)
 	if err != nil {
@@ -127,7 +122,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 		return fmt.Errorf("inspect %s: %w", file, err)
 	}
 	r.File = file
-	if *format == "json" {
+	if *asJSON {
 		e := json.NewEncoder(t.out)
 		e.SetIndent("", "  ")
 		err = e.Encode(r)
@@ -139,8 +134,6 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	}
 	return err
 }
-
-const gatekeeperUsage = "take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called"
 
 // readConfig reads a plugin's configuration as JSON; "" is none.
 func readConfig(file string) ([]byte, error) {

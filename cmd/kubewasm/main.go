@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -12,76 +10,76 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// command is a subcommand.
+// command is a subcommand. Its help is a section of doc.go.
 type command struct {
-	name string
-	run  func(ctx context.Context, t *tool, args []string) error
+	name    string
+	summary string
+	run     func(ctx context.Context, t *tool, args []string) error
 }
 
-var commands = []command{{"build", build}, {"inspect", inspect}, {"run", run}}
-
-// usage is what the commands take.
-var usage = map[string]string{
-	"build":   "build [-o FILE] [-name NAME] [-version VERSION] [-check=false] [DIR]",
-	"inspect": "inspect [-config FILE] [-gatekeeper] [-o text|json] DIR|FILE.wasm",
-	"run":     "run -f MANIFESTS [-config FILE] [-objects FILE] [-grant NAME]... [-log] [FLAGS OF REQUESTS] DIR|FILE.wasm",
+var commands = []command{
+	{"new", "write a plugin with its test", newPlugin},
+	{"build", "compile a guest", build},
+	{"gen", "generate views of objects", gen},
+	{"inspect", "describe a module", inspect},
+	{"run", "run a module on objects", run},
+	{"version", "print the version and the ABI", version},
 }
 
-// tool is where a command writes to.
-type tool struct{ out, err io.Writer }
+// tool is the state of a run of the program.
+type tool struct {
+	out, err io.Writer
+	// set has the flags of the command that runs.
+	set *flag.FlagSet
+}
 
-// errRefused says that a plugin said no to something, or that no host takes a module: the
-// exit code tells.
+// errRefused is the error of a command that worked and whose answer is no: a plugin
+// refused something, or no host runs a module. What was printed says the rest.
 var errRefused = errors.New("refused")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(dispatch(ctx, &tool{os.Stdout, os.Stderr}, os.Args[1:]))
+	os.Exit(dispatch(ctx, &tool{out: os.Stdout, err: os.Stderr}, os.Args[1:]))
 }
 
-// dispatch runs a command and returns the exit code: 0, 1 after an error, 2 if
-// the plugin refuses something, or is refused itself.
+// dispatch runs a command and returns the exit code: 0, 1 after an error, 2 after
+// errRefused.
 func dispatch(ctx context.Context, t *tool, args []string) int {
-	for _, c := range commands {
-		if len(args) == 0 || args[0] != c.name {
-			continue
-		}
-		switch err := c.run(ctx, t, args[1:]); {
-		case err == nil, errors.Is(err, flag.ErrHelp):
-			return 0
-		case errors.Is(err, errRefused):
-			return 2
-		default:
-			report(t.err, err)
-			return 1
-		}
+	if len(args) == 0 {
+		overview(t.err)
+		return 1
 	}
-	if len(args) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
-		printUsage(t.out)
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		return t.help(args[1:])
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		return t.unknown(args[0])
+	}
+	c := commands[i]
+	var usage *usageError
+	switch err := c.run(ctx, t, args[1:]); {
+	case err == nil:
 		return 0
-	}
-	if len(args) > 0 {
-		var names []string
-		for _, c := range commands {
-			names = append(names, c.name)
-		}
-		fmt.Fprintf(t.err, "kubewasm: there is no command %q%s\n", args[0], nearest.Hint("; ", args[0], names))
-	}
-	printUsage(t.err)
-	return 1
-}
-
-func printUsage(w io.Writer) {
-	fmt.Fprintln(w, "usage:")
-	for _, c := range commands {
-		fmt.Fprintln(w, "  kubewasm", usage[c.name])
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(t.out, helpOf(c.name).text)
+		return 0
+	case errors.Is(err, errRefused):
+		return 2
+	case errors.As(err, &usage):
+		fmt.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
+		return 1
+	default:
+		report(t.err, err)
+		return 1
 	}
 }
 
@@ -103,37 +101,54 @@ func report(w io.Writer, err error) {
 	}
 }
 
-// flags returns the flags of a command.
-func (t *tool) flags(c string) *flag.FlagSet {
-	flags := flag.NewFlagSet(c, flag.ContinueOnError)
-	flags.SetOutput(t.err)
-	flags.Usage = func() {
-		fmt.Fprintln(t.err, "usage: kubewasm", usage[c])
-		flags.PrintDefaults()
-	}
-	return flags
+// flags returns an empty set of flags for a command. doc.go describes the flags, so they
+// are declared without usage texts.
+func (t *tool) flags(command string) *flag.FlagSet {
+	t.set = flag.NewFlagSet(command, flag.ContinueOnError)
+	t.set.SetOutput(io.Discard)
+	t.set.Usage = func() {}
+	return t.set
 }
 
-// parse reads flags, which may stand on both sides of the only argument, and returns
-// that; or other if there is none.
+// usageError is a mistake in the arguments of a command.
+type usageError struct{ error }
+
+// parse reads the flags, which may stand on both sides of the only argument, and returns
+// the argument, or other if there is none. The error is flag.ErrHelp or a *usageError.
 func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
 	if err := flags.Parse(args); err != nil {
-		return "", err
+		return "", flagError(flags, err)
 	}
 	argument := other
 	if flags.NArg() > 0 {
 		argument = flags.Arg(0)
 		if err := flags.Parse(flags.Args()[1:]); err != nil {
-			return "", err
+			return "", flagError(flags, err)
 		}
 	}
 	switch {
 	case flags.NArg() > 0:
-		return "", fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))
+		return "", &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
 	case argument == "":
-		return "", fmt.Errorf("%s: name a module or the directory of a guest", flags.Name())
+		return "", &usageError{fmt.Errorf("%s: an argument is missing", flags.Name())}
 	}
 	return argument, nil
+}
+
+// flagError adds the flag that was probably meant to the error of an unknown flag.
+func flagError(flags *flag.FlagSet, err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	hint := ""
+	if unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		if name := nearest.Name(unknown, names); name != "" {
+			hint = "; did you mean -" + name + "?"
+		}
+	}
+	return &usageError{fmt.Errorf("%s: %w%s", flags.Name(), err, hint)}
 }
 
 // module returns the file of a module: path itself or, for a directory, what is

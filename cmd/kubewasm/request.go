@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -34,13 +32,13 @@ var operations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 
 // flags declares the flags.
 func (r *requests) flags(flags *flag.FlagSet) {
-	flags.StringVar(&r.operation, "operation", "", "`OPERATION` that an admission plugin is asked about: CREATE, UPDATE, DELETE or CONNECT; UPDATE if there is -old, CREATE otherwise")
-	flags.StringVar(&r.old, "old", "", "`FILE` of the objects as they were before an UPDATE; without it nothing changes")
-	flags.StringVar(&r.user, "user", "", "`NAME` of the user who makes the requests")
-	flags.Var(&r.groups, "group", "`NAME` of a group of the user; may be repeated")
-	flags.StringVar(&r.namespace, "namespace", "", "`NAMESPACE` of objects that name none; Pods are in default otherwise")
-	flags.StringVar(&r.subresource, "subresource", "", "`NAME` of the part of the objects that the requests are about, such as status or scale")
-	flags.BoolVar(&r.dryRun, "dry-run", false, "say that nothing of it is stored")
+	flags.StringVar(&r.operation, "operation", "", "")
+	flags.StringVar(&r.old, "old", "", "")
+	flags.StringVar(&r.user, "user", "", "")
+	flags.Var(&r.groups, "group", "")
+	flags.StringVar(&r.namespace, "namespace", "", "")
+	flags.StringVar(&r.subresource, "subresource", "", "")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "")
 }
 
 // read checks the flags that were used and reads what they name.

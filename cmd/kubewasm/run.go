@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 package main
 
 import (
@@ -70,15 +68,15 @@ type trial struct {
 
 func run(ctx context.Context, t *tool, args []string) (err error) {
 	flags := t.flags("run")
-	file := flags.String("f", "", "`FILE` of Kubernetes objects, YAML or JSON; - is standard input")
-	config := flags.String("config", "", "`FILE` with the plugin's configuration, YAML or JSON")
-	lookups := flags.String("objects", "", "`FILE` of objects that an admission plugin may look up; with -grant objects alone they are those of -f")
-	logged := flags.Bool("log", false, "print what the plugin logs")
+	file := flags.String("f", "", "")
+	config := flags.String("config", "", "")
+	lookups := flags.String("objects", "", "")
+	logged := flags.Bool("log", false, "")
 	var grants names
-	flags.Var(&grants, "grant", "`NAME` of something that the plugin may ask the host for; may be repeated")
+	flags.Var(&grants, "grant", "")
 	var sees names
-	flags.Var(&sees, "see", "`KIND` of objects of the file that a policy may look up, as in v1/Namespace; those that its metadata declare need no flag; may be repeated")
-	gatekeeper := flags.Bool("gatekeeper", false, gatekeeperUsage)
+	flags.Var(&sees, "see", "")
+	gatekeeper := flags.Bool("gatekeeper", false, "")
 	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
 	trial.requests.flags(flags)
 	path, err := parse(flags, args, "")

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
@@ -35,9 +36,9 @@ type probed interface {
 type agent struct {
 	runtime  *host.Runtime
 	engine   *hooks.Engine
-	state    hooks.State
-	applier  *hooks.Applier
-	enforcer *hooks.Enforcer
+	state    cgroup.State
+	applier  *cgroup.Applier
+	enforcer *cgroup.Enforcer
 	modes    []mode
 	closers  []io.Closer
 	registry *prometheus.Registry
@@ -59,8 +60,8 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		}
 	}()
 	plugins, errPlugins := cfg.plugins()
-	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, hooks.Cgroupfs, hooks.Systemd)
-	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, hooks.WeightQuadratic, hooks.WeightLinear)
+	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
+	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	if err := errors.Join(errPlugins, errDriver, errWeight); err != nil {
 		return nil, err
 	}
@@ -83,11 +84,11 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if root == "" {
 		root = "/sys/fs/cgroup"
 	}
-	if a.applier, err = hooks.NewApplier(hooks.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
+	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
-	a.enforcer = hooks.NewEnforcer(&a.state, a.applier, hooks.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger, Observer: decisions})
-	layout := hooks.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
+	a.enforcer = cgroup.NewEnforcer(&a.state, a.applier, cgroup.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger, Observer: decisions})
+	layout := cgroup.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
 	return a, a.makeModes(cfg, layout, logger)
 }
 
@@ -108,7 +109,7 @@ func (f *follower) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger) error {
+func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger) error {
 	if cfg.Follow {
 		a.modes = append(a.modes, &follower{engine: a.engine, logger: logger})
 	}
@@ -161,7 +162,7 @@ func (a *agent) makeModes(cfg *config, layout hooks.Layout, logger *slog.Logger)
 	return nil
 }
 
-func (a *agent) discovery(cfg *config, layout hooks.Layout) (standalone.Discovery, error) {
+func (a *agent) discovery(cfg *config, layout cgroup.Layout) (standalone.Discovery, error) {
 	s := cfg.Standalone
 	n := 0
 	for _, given := range []bool{s.Kubelet != nil, s.CRI != "", s.File != ""} {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -40,7 +41,7 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 	if err := os.MkdirAll(filepath.Join(root, "cpu"), 0o755); err != nil {
 		return err
 	}
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 }
 
 // hook asks the guest about one container and applies what it decides.
-func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks.Applier, root string, pod *corev1.Pod, i int) error {
+func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *cgroup.Applier, root string, pod *corev1.Pod, i int) error {
 	req := &hookmsg.Request{
 		Stage:          hookmsg.PreStartContainer,
 		Level:          hookmsg.LevelContainer,
@@ -74,11 +75,11 @@ func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks
 	}
 	req.QOSClass = qosClass(pod)
 	req.CgroupParent = "kubepods/" + strings.ToLower(req.QOSClass.String()) + "/pod" + string(pod.UID)
-	cgroup, err := hooks.CgroupOf(req)
+	path, err := cgroup.Layout{}.Of(req)
 	if err != nil {
 		return err
 	}
-	if err := makeCgroup(filepath.Join(root, "cpu", cgroup), &pod.Spec.Containers[i]); err != nil {
+	if err := makeCgroup(filepath.Join(root, "cpu", path), &pod.Spec.Containers[i]); err != nil {
 		return err
 	}
 	var decision *hookmsg.Decision
@@ -93,7 +94,7 @@ func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *hooks
 		fmt.Fprintf(t, "\trefused: %v\t\t\n", err)
 		return nil
 	}
-	changes, err := applier.Apply(ctx, hooks.Target{Cgroup: cgroup, Resources: decision.Resources})
+	changes, err := applier.Apply(ctx, cgroup.Target{Cgroup: path, Resources: decision.Resources})
 	if err != nil {
 		return err
 	}

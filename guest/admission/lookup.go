@@ -11,7 +11,7 @@ import (
 //
 //	claim, ok := admission.Get(core.PersistentVolumeClaimFromJSON, "v1/persistentvolumeclaims", "shop", "data")
 //
-// of is the function FromJSON of a view, also of one that package bindgen has made for a
+// of is the function FromJSON of a view, also of one that kubewasm gen has made for a
 // custom resource, or any other that reads JSON. The resource is named as in the plugin's
 // configuration, which must name it; namespace is empty for objects that have none.
 //
@@ -47,10 +47,10 @@ func Get[V any](of func(json []byte) V, resource, namespace, name string) (objec
 // viewed as often as one likes.
 func List[V any](of func(json []byte) V, resource, namespace, selector string) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		var turns view.Turns
-		defer turns.End()
+		var slot view.Slot
+		defer slot.Close()
 		for b := range lookup.List(resource, namespace, selector) {
-			turns.Next(b)
+			slot.Put(b)
 			if !yield(of(b)) {
 				return
 			}

@@ -28,9 +28,8 @@ type GroupVersionResource struct{ Group, Version, Resource string }
 // Request is what is to be decided on. Its parts are fetched from the host when
 // they are first asked for, so that a plugin pays for what it reads.
 //
-// Strings that it returns may be kept, and so may bytes, but for those of Object and
-// OldObject: they, and the Request itself, are for the call. Bytes must not be written
-// to.
+// Strings and bytes that it returns may be kept, and bytes must not be written to. The
+// Request itself, and views of its objects, are for the call.
 type Request struct {
 	fetched                    part
 	object, oldObject, options []byte
@@ -162,8 +161,8 @@ func (r *Request) UserInfo() UserInfo { return r.read().userInfo }
 // Object returns the object as the client wants it to be, in JSON, byte for byte
 // as the API server sent it. It is nil for Delete.
 //
-// Typed views read it: core.PodFromJSON(req.Object()). They and the bytes are for the
-// call, in whose memory the next one's lie; strings of views may be kept.
+// Typed views read it: core.PodFromJSON(req.Object()). They are for the call: the next
+// call's views use their memory. Strings of views may be kept.
 func (r *Request) Object() []byte {
 	if r.need(objectPart) {
 		r.object = fetchObject()

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	source = regexp.MustCompile(`(?m)^//go:generate go run \S+/bindgen (\S+)/generated\.proto$`)
+	source = regexp.MustCompile(`(?m)^//go:generate go run \S+/cmd/kubewasm gen (\S+)/generated\.proto$`)
 	view   = regexp.MustCompile(`(?m)^type (\w+) view\.View$`)
 )
 

@@ -25,8 +25,8 @@
 // them directly; the views that they make read the same bytes as in WebAssembly.
 //
 // Unlike the other packages of the SDK these import Kubernetes and the host, so they
-// are for test files only: a guest that imports one does not compile. Only schedtest
-// needs the scheduler, and with it the client of Kubernetes.
+// are for test files only: a guest cannot import a kit. Only schedtest needs the
+// scheduler, and with it the client of Kubernetes.
 //
 // [schedtest]: https://pkg.go.dev/github.com/kubewasm/kubewasm/guest/guesttest/schedtest
 // [admissiontest]: https://pkg.go.dev/github.com/kubewasm/kubewasm/guest/guesttest/admissiontest

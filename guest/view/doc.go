@@ -1,5 +1,5 @@
 // Package view is what the typed views of Kubernetes objects are made of. Code
-// that github.com/kubewasm/kubewasm/guest/bindgen generates is built on it; a
+// that kubewasm gen generates is built on it; a
 // plugin uses the generated types, and of this package no more than its maps.
 //
 // A view is a value with a pointer to what was read of a message so far. A
@@ -38,10 +38,9 @@
 // the version before had in the same place is used again.
 //
 // Bytes that a guest makes views of itself are never overwritten, and strings
-// share their memory. The objects of a request are lent (see [Lend]): when the call is
-// over their bytes, and what was read of them, are the next one's, and strings of them
-// are copies, too. The objects of a list are lent one after the other (see [Turns]): what
-// was read of one is the next one's, but not its bytes.
+// share their memory. The objects of requests and the items of lists come one after
+// another in a [Slot]: the next view uses the memory of what was read of the one before,
+// but not its bytes.
 //
 // # Parts
 //

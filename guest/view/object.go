@@ -58,8 +58,6 @@ type once struct {
 	index []uint64
 	// found is the answer of the last look-up in a map.
 	found answer
-	// loan is the last one in which the object was used, if its bytes were lent.
-	loan uint64
 }
 
 // The room that there is for a Pod with two containers, and for smaller objects in
@@ -112,27 +110,14 @@ func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, 
 // FromJSON returns a view of the JSON object in raw, which nobody may write to
 // any more.
 func FromJSON(raw []byte, t *Type) View {
-	if len(turns) != 0 {
-		if v, ok := turn(raw, t); ok {
-			return v
-		}
+	if v, ok := fromSlot(raw, t); ok {
+		return v
 	}
-	l, whole := lentAs(raw)
-	if whole && l.Again {
-		return fromLent(l, t)
-	}
-	var o *object
-	if whole {
-		o = newJSON(raw, t, l)
-	} else {
-		o = newJSON(raw, t, nil)
-		o.kept = l == nil || !l.Again
-	}
-	return View{&o.root, o.version}
+	return View{&newJSON(raw, t).root, fixedVersion}
 }
 
-// newJSON returns a new object of raw, which may be lent.
-func newJSON(raw []byte, t *Type, l *Loan) *object {
+// newJSON returns a new object of the JSON in raw.
+func newJSON(raw []byte, t *Type) *object {
 	o := fromBytes(raw, t)
 	o.json = true
 	// One allocation for the index and the fields, of which two numbers make one.
@@ -140,7 +125,7 @@ func newJSON(raw []byte, t *Type, l *Loan) *object {
 	fields := make([]field, n/2+min(spareFields, len(o.bytes)/bytesPerField))
 	o.once.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(fields))), n)
 	o.once.fields = fields[n/2:]
-	o.readIndexed(l)
+	o.once.walker.Read(o.bytes, o.once.index)
 	return o
 }
 

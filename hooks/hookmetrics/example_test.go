@@ -10,17 +10,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 )
 
 // What becomes of decisions is in the metrics of an agent.
 func Example() {
-	metrics := hookmetrics.New(new(hooks.State))
+	metrics := hookmetrics.New(new(cgroup.State))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
 	// The enforcer does this.
-	metrics.Enforced(context.Background(), hooks.Report{Drifted: []hooks.Change{{Field: hooks.FieldCPUShares}}})
+	metrics.Enforced(context.Background(), cgroup.Report{Drifted: []cgroup.Change{{Field: hookmsg.FieldCPUShares}}})
 
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

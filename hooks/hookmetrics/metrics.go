@@ -7,7 +7,7 @@
 //	metrics := hookmetrics.New(state)
 //	prometheus.MustRegister(metrics)
 //	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Observer: metrics, …})
-//	enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{Observer: metrics})
+//	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{Observer: metrics})
 //
 // What it has:
 //
@@ -50,6 +50,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
@@ -73,7 +74,7 @@ var buckets = []float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3
 
 // New returns metrics that have counted nothing. The state is the one whose cgroups
 // are counted; nil counts none.
-func New(state *hooks.State) *Metrics {
+func New(state *cgroup.State) *Metrics {
 	const prefix = "kubewasm_hooks_"
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
@@ -102,12 +103,12 @@ func New(state *hooks.State) *Metrics {
 		}),
 	}
 	// rate and increase do not see the step from no series to 1.
-	for f := hooks.Fields(1); f&hooks.ResourceFields != 0; f <<= 1 {
+	for f := hookmsg.Fields(1); f&hookmsg.ResourceFields != 0; f <<= 1 {
 		for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.fights} {
 			vec.WithLabelValues(fieldLabel(f))
 		}
 	}
-	for c := hooks.CauseOther; c <= hooks.CauseEmpty; c++ {
+	for c := cgroup.CauseOther; c <= cgroup.CauseEmpty; c++ {
 		m.refusals.WithLabelValues(c.String())
 	}
 	for _, reason := range []string{leftFight, leftRefused} {
@@ -119,9 +120,9 @@ func New(state *hooks.State) *Metrics {
 const leftFight, leftRefused = "fight", "refused"
 
 // fieldLabel returns the label of the fields of one file.
-func fieldLabel(f hooks.Fields) string {
-	if f&hooks.FieldCFSQuota != 0 {
-		f = hooks.FieldCFSQuota // With its period.
+func fieldLabel(f hookmsg.Fields) string {
+	if f&hookmsg.FieldCFSQuota != 0 {
+		f = hookmsg.FieldCFSQuota // With its period.
 	}
 	return f.String()
 }
@@ -140,7 +141,7 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 		result = "timeout"
 	case err != nil:
 		result = "failed"
-	case hooks.FieldsOf(d) == 0:
+	case d.Fields() == 0:
 		result = "nothing"
 	}
 	stage := req.Stage.String()
@@ -154,7 +155,7 @@ func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, 
 }
 
 // Enforced implements [hooks.Observer].
-func (m *Metrics) Enforced(_ context.Context, r hooks.Report) {
+func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 	m.files.Add(float64(r.Files))
 	m.passTime.Observe(r.Took.Seconds())
 	if !r.DryRun {
@@ -172,7 +173,7 @@ func (m *Metrics) Enforced(_ context.Context, r hooks.Report) {
 		m.fights.WithLabelValues(fieldLabel(c.Field)).Inc()
 	}
 	for _, err := range r.Errors() {
-		m.refusals.WithLabelValues(hooks.CauseOf(err).String()).Inc()
+		m.refusals.WithLabelValues(cgroup.CauseOf(err).String()).Inc()
 	}
 	m.leftAlone.WithLabelValues(leftFight).Set(float64(r.LeftToOthers))
 	m.leftAlone.WithLabelValues(leftRefused).Set(float64(r.LeftRefused))

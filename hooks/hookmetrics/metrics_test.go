@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -112,20 +113,20 @@ func TestPasses(t *testing.T) {
 	write("a/cpu.max", "max 100000\n")
 	for _, dryRun := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dry run %t", dryRun), func(t *testing.T) {
-			applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+			applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer applier.Close()
-			state := new(hooks.State)
+			state := new(cgroup.State)
 			metrics := hookmetrics.New(state)
-			enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{
-				DryRun: dryRun, Contention: hooks.Contention{Repairs: 2, Period: time.Hour, Backoff: time.Hour}, Observer: metrics,
+			enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{
+				DryRun: dryRun, Contention: cgroup.Contention{Repairs: 2, Period: time.Hour, Backoff: time.Hour}, Observer: metrics,
 			})
 			defer enforcer.Close()
 			// The first is written, the second has no file.
 			quota := int64(50_000)
-			state.Put(hooks.Desired{Cgroup: "a", Resources: &hookmsg.Resources{CFSQuotaUS: &quota, MemoryHighBytes: new(int64(1 << 20))}})
+			state.Put(cgroup.Target{Cgroup: "a", Resources: &hookmsg.Resources{CFSQuotaUS: &quota, MemoryHighBytes: new(int64(1 << 20))}})
 			enforcer.Enforce(t.Context())
 			for _, drift := range []string{"60000 100000\n", "70000 100000\n", "80000 100000\n"} {
 				write("a/cpu.max", drift)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -36,18 +37,18 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer engine.Close(ctx)
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root, Version: hooks.V2})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Version: cgroup.V2})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer applier.Close()
-	state := new(hooks.State)
-	enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{})
+	state := new(cgroup.State)
+	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
 	defer enforcer.Close()
 
 	handler, err := proxy.New(proxy.Config{
 		Engine: engine, State: state, Enforcer: enforcer,
-		Carries: hooks.FieldCFSQuota | hooks.FieldCFSPeriod,
+		Carries: hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -60,7 +61,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("the runtime is told:", hooks.FieldsOf(carried))
+	fmt.Println("the runtime is told:", carried.Fields())
 	fmt.Println("quota:", *carried.Resources.CFSQuotaUS)
 	// Output:
 	// the runtime is told: cfs_quota_us, cfs_period_us

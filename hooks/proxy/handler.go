@@ -14,6 +14,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
 // Config configures a Handler.
@@ -22,19 +24,19 @@ type Config struct {
 	// cgroups: it must be the state's. Required, and the same as those of the
 	// standalone mode where both run.
 	Engine   *hooks.Engine
-	State    *hooks.State
-	Enforcer *hooks.Enforcer
+	State    *cgroup.State
+	Enforcer *cgroup.Enforcer
 	// Carries are the fields that the transport carries to the runtime when a
 	// container is created or updated. What is no resource of a cgroup and is not
 	// carried is lost, which is logged. On cgroup v1 FieldUnified is taken out: a
 	// runtime that is told of one does not make the container (runc).
-	Carries hooks.Fields
+	Carries hookmsg.Fields
 	// Echoes says that the transport's updates of a container have what the runtime
 	// was told last wherever the kubelet asks for nothing else, as those of
 	// Koordinator's runtime proxy do.
 	Echoes bool
 	// Layout says where the cgroups of QoS classes are.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 	// Timeout is how long an answer may take: less than the runtime waits, which
 	// for NRI is 2 s, or it drops the plugin. Default 1.5 s. Of a request that
 	// says when the runtime gives up, it is three quarters of that at most.
@@ -92,7 +94,7 @@ type creation struct {
 	// promised is what was decided and is not in the cgroup yet.
 	promised *hookmsg.Resources
 	// facts are those of a container that has no identifier yet.
-	facts *hooks.Facts
+	facts *facts.Facts
 	// parent is the pod's cgroup.
 	parent string
 }
@@ -122,8 +124,8 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Enforcer.Version() == hooks.V1 {
-		cfg.Carries &^= hooks.FieldUnified
+	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
+		cfg.Carries &^= hookmsg.FieldUnified
 	}
 	h := &Handler{
 		cfg: cfg, review: make(chan struct{}, 1), ended: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]int{},
@@ -162,7 +164,7 @@ func carrying(stage hookmsg.Stage) bool {
 //     events only those before a creation and an update tell them: those of other
 //     events are not looked at, and the plugins see what the state knows, or
 //     nothing. Even an update may have what was answered before, see
-//     [hooks.Facts.Hear].
+//     [facts.Facts.Hear].
 //   - A request without a cgroup parent, an environment or annotations gets those
 //     that the state knows, or the node has: a runtime proxy that was restarted has
 //     lost them.
@@ -200,18 +202,18 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	}
 	if h.cfg.Enforcer.DryRun() {
 		h.cfg.Logger.Info("dry run: the runtime is not told", slog.String("stage", req.Stage.String()), slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
-			slog.String("container", req.Container.Name), slog.String("decided", hooks.FieldsOf(d).String()))
+			slog.String("container", req.Container.Name), slog.String("decided", d.Fields().String()))
 		h.put(ctx, req, cgroup, d.Resources)
 		h.tell(req, asks, nil)
 		return new(hookmsg.Decision), nil
 	}
 
-	var carries hooks.Fields
+	var carries hookmsg.Fields
 	if req.Level == hookmsg.LevelContainer && carrying(req.Stage) {
 		carries = h.cfg.Carries
 	}
-	carried := carries.Select(d)
-	if lost := hooks.FieldsOf(d) &^ carries &^ hooks.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
+	carried := d.Select(carries)
+	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
 		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
@@ -274,7 +276,7 @@ func (h *Handler) own(req *hookmsg.Request, cgroup string) (*hookmsg.Request, st
 
 // PodCgroup returns the cgroup of a pod as the node has it, empty if it has none.
 func (h *Handler) PodCgroup(pod hookmsg.PodMeta) string {
-	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Exists)
+	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Applier().Exists)
 }
 
 // Refused returns how many events have claimed a cgroup that was not the pod's or
@@ -292,15 +294,15 @@ func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.Can
 
 // put makes resources the desired state of a cgroup, over what was promised, and
 // enforces it.
-func (h *Handler) put(ctx context.Context, req *hookmsg.Request, cgroup string, r *hookmsg.Resources) {
-	if cgroup == "" {
+func (h *Handler) put(ctx context.Context, req *hookmsg.Request, path string, r *hookmsg.Resources) {
+	if path == "" {
 		return
 	}
 	if req.Level == hookmsg.LevelContainer {
-		r = hooks.Overlay(h.creation(req).promised, r)
+		r = h.creation(req).promised.Overlay(r)
 	}
-	h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: r})
-	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, cgroup)...); !slices.Contains(report.Gone, cgroup) && req.Level == hookmsg.LevelContainer {
+	h.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: r})
+	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
 }
@@ -324,27 +326,27 @@ func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request
 	if req.Level == hookmsg.LevelQOS {
 		return req, nil
 	}
-	subject := hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
-	var facts hooks.Facts
+	subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+	var have facts.Facts
 	switch {
 	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
 		asks = req.Resources
 		// Whatever was there of this name or identifier has nothing to do with it.
-		begin := hooks.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
+		begin := facts.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
 		if req.Container.ID == "" {
 			h.change(req, func(c *creation) { *c = creation{facts: &begin} })
-			facts = begin
+			have = begin
 			break
 		}
-		facts = h.cfg.State.Learn(subject, func(f *hooks.Facts) { *f = begin })
+		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { *f = begin })
 	case over(req.Stage):
-		facts = h.cfg.State.Facts(subject)
+		have = h.cfg.State.Facts().Get(subject)
 	default:
 		if req.Stage == hookmsg.PreUpdateContainerResources || req.Stage == hookmsg.PreRunPodSandbox {
 			asks = req.Resources
 		}
 		adopted := h.adopt(req, subject)
-		facts = h.cfg.State.Learn(subject, func(f *hooks.Facts) {
+		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
 			if adopted != nil {
 				*f = *adopted
 			}
@@ -359,7 +361,7 @@ func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request
 				if cgroup == "" {
 					return nil
 				}
-				return h.cfg.Enforcer.Others(cgroup, r)
+				return h.cfg.Enforcer.Applier().Differing(cgroup, r)
 			}
 			switch {
 			case asks == nil:
@@ -379,13 +381,13 @@ func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request
 		})
 	}
 	filled := *req
-	filled.Resources = facts.Asked
+	filled.Resources = have.Asked
 	if req.Level == hookmsg.LevelContainer {
 		if len(req.ContainerAnnotations) == 0 {
-			filled.ContainerAnnotations = facts.ContainerAnnotations
+			filled.ContainerAnnotations = have.ContainerAnnotations
 		}
 		if len(req.ContainerEnvs) == 0 {
-			filled.ContainerEnvs = facts.ContainerEnvs
+			filled.ContainerEnvs = have.ContainerEnvs
 		}
 	}
 	return &filled, asks
@@ -393,8 +395,7 @@ func (h *Handler) known(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request
 
 // without returns the fields of resources that others do not have.
 func without(r, others *hookmsg.Resources) *hookmsg.Resources {
-	d := &hookmsg.Decision{Resources: r}
-	return (hooks.FieldsOf(d) &^ hooks.FieldsOf(&hookmsg.Decision{Resources: others})).Select(d).Resources
+	return r.Select(hookmsg.AllFields &^ others.Fields())
 }
 
 // tell notes what was decided in the place of what was asked.
@@ -405,7 +406,7 @@ func (h *Handler) tell(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
 	if req.Level == hookmsg.LevelPod {
 		asks = req.Resources // All that is asked, of which the event may have a part.
 	}
-	told := hooks.Overlay(asks, decided)
+	told := asks.Overlay(decided)
 	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
 		h.change(req, func(c *creation) {
 			if c.facts != nil {
@@ -414,11 +415,11 @@ func (h *Handler) tell(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
 		})
 		return
 	}
-	h.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *hooks.Facts) {
+	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
 		if asks != nil || f.Told == nil {
 			f.Told = told
 		} else {
-			f.Told = hooks.Overlay(f.Told, decided)
+			f.Told = f.Told.Overlay(decided)
 		}
 	})
 }
@@ -426,8 +427,8 @@ func (h *Handler) tell(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
 // adopt returns the facts of a container that was created without an identifier and
 // is about to have one, nil if there are none. Only the start of a container follows
 // its creation: other events may be of the one that it replaces.
-func (h *Handler) adopt(req *hookmsg.Request, subject hooks.Subject) (facts *hooks.Facts) {
-	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts(subject).Heard.IsZero() {
+func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Facts {
+	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts().Get(subject).Heard.IsZero() {
 		return nil
 	}
 	h.mu.Lock()
@@ -438,31 +439,32 @@ func (h *Handler) adopt(req *hookmsg.Request, subject hooks.Subject) (facts *hoo
 		return nil
 	}
 	delete(creations, created{name: req.Container.Name})
-	facts, c.facts = c.facts, nil
+	adopted := c.facts
+	c.facts = nil
 	creations[createdOf(req.Container)] = c
-	return facts
+	return adopted
 }
 
 // makeRoom decides on a pod again that is known to ask for less than one of its
 // containers, whose update the kernel would refuse: not every kubelet and runtime
 // tell of the pod's own update.
 func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
-	subject := hooks.Subject{PodUID: container.Pod.UID}
-	pod := h.cfg.State.Facts(subject).Asked
+	subject := facts.Subject{PodUID: container.Pod.UID}
+	pod := h.cfg.State.Facts().Get(subject).Asked
 	wider := wider(container.Resources, pod)
 	if wider == nil || container.CgroupParent == "" {
 		return
 	}
 	req := *container
 	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
-	req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) { f.Ask(wider) }).Asked
+	req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(wider) }).Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)
 	if err != nil {
 		h.cfg.Logger.Warn("make room for a container", slog.Any("error", err))
 		return
 	}
 	h.tell(&req, req.Resources, d.Resources)
-	h.cfg.State.Put(hooks.Desired{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
+	h.cfg.State.Put(cgroup.Target{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
 }
 
 // wider returns the limits of a container that its pod is known to have less of, nil
@@ -486,7 +488,7 @@ func wider(container, pod *hookmsg.Resources) *hookmsg.Resources {
 			r.CFSQuotaUS, r.CFSPeriodUS = c, new(period(container))
 		}
 	}
-	if hooks.FieldsOf(&hookmsg.Decision{Resources: &r}) == 0 {
+	if r.Fields() == 0 {
 		return nil
 	}
 	return &r
@@ -569,8 +571,8 @@ func (h *Handler) lookAgain(uid string) {
 // watch begins to look for what an update writes that does not tell it: a runtime
 // proxy that has lost a container passes on what the kubelet asks for.
 func (h *Handler) watch(req *hookmsg.Request, cgroup string) {
-	limits := h.cfg.Enforcer.Limits(cgroup)
-	h.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Told, limits) })
+	limits := h.cfg.Enforcer.Applier().Limits(cgroup)
+	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) { f.Told = f.Told.Overlay(limits) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.blind[req.Pod.UID] == nil {
@@ -588,17 +590,17 @@ func (h *Handler) overhear(uid string) {
 	for _, u := range updates {
 		desired, _ := h.cfg.State.Get(u.cgroup)
 		// What it is to have is nobody else's.
-		written := h.cfg.Enforcer.Others(u.cgroup, desired.Resources)
-		limits := h.cfg.Enforcer.Limits(u.cgroup)
+		written := h.cfg.Enforcer.Applier().Differing(u.cgroup, desired.Resources)
+		limits := h.cfg.Enforcer.Applier().Limits(u.cgroup)
 		if own := without(desired.Resources, written); own != nil {
 			limits = without(limits, own)
 		}
-		subject := hooks.Subject{PodUID: uid, ContainerID: u.req.Container.ID}
-		before := h.cfg.State.Facts(subject).Asked
+		subject := facts.Subject{PodUID: uid, ContainerID: u.req.Container.ID}
+		before := h.cfg.State.Facts().Get(subject).Asked
 		req := *u.req
-		req.Resources = h.cfg.State.Learn(subject, func(f *hooks.Facts) {
+		req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
 			f.Hear(limits, false, func(*hookmsg.Resources) *hookmsg.Resources { return nil })
-			f.Told = hooks.Overlay(f.Told, limits)
+			f.Told = f.Told.Overlay(limits)
 		}).Asked
 		if req.Resources == before {
 			continue
@@ -609,7 +611,7 @@ func (h *Handler) overhear(uid string) {
 			h.cfg.Logger.Warn("an update that the runtime proxy did not tell of", slog.Any("error", err))
 		} else {
 			h.put(ctx, &req, u.cgroup, d.Resources)
-			h.cfg.State.Learn(subject, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Told, d.Resources) })
+			h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })
 		}
 		cancel()
 	}
@@ -643,15 +645,15 @@ func (h *Handler) Review(ctx context.Context) {
 		<-h.review
 		h.prune()
 		for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
-			cgroup := h.cfg.Layout.QOS(class)
+			path := h.cfg.Layout.QOS(class)
 			ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
-			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup})
+			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: path})
 			cancel()
 			if err != nil {
 				h.cfg.Logger.Warn("review", slog.Any("error", err)) // What was decided before stays.
 				continue
 			}
-			h.cfg.State.Put(hooks.Desired{Cgroup: cgroup, Resources: d.Resources})
+			h.cfg.State.Put(cgroup.Target{Cgroup: path, Resources: d.Resources})
 		}
 		h.cfg.Enforcer.Enforce(ctx)
 	})
@@ -673,7 +675,7 @@ func (h *Handler) prune() {
 	defer h.mu.Unlock()
 	for uid, creations := range h.creations {
 		for _, c := range creations {
-			if c.parent != "" && !h.cfg.Enforcer.Exists(c.parent) {
+			if c.parent != "" && !h.cfg.Enforcer.Applier().Exists(c.parent) {
 				delete(h.creations, uid)
 				break
 			}
@@ -689,7 +691,7 @@ func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
 		delete(h.blind[req.Pod.UID], createdOf(req.Container))
 		h.mu.Unlock()
 		if req.Container.ID != "" {
-			h.cfg.State.Forget(hooks.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
+			h.cfg.State.Facts().Forget(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
 		}
 		if cgroup != "" {
 			h.cfg.State.Remove(cgroup)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -39,11 +40,11 @@ func TestMain(m *testing.M) {
 type agent struct {
 	*testing.T
 	root    string
-	state   *hooks.State
+	state   *cgroup.State
 	handler *proxy.Handler
 }
 
-func newAgent(t *testing.T, enforcer hooks.EnforcerConfig, timeout time.Duration) *agent {
+func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duration) *agent {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../testdata/scripted")
 	if err != nil {
@@ -57,20 +58,20 @@ func newAgent(t *testing.T, enforcer hooks.EnforcerConfig, timeout time.Duration
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { engine.Close(context.Background()) })
-	a := &agent{T: t, root: t.TempDir(), state: new(hooks.State)}
+	a := &agent{T: t, root: t.TempDir(), state: new(cgroup.State)}
 	a.make("")
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: a.root, Version: hooks.V2})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: a.root, Version: cgroup.V2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := hooks.NewEnforcer(a.state, applier, enforcer)
+	e := cgroup.NewEnforcer(a.state, applier, enforcer)
 	t.Cleanup(func() {
 		e.Close()
 		applier.Close()
 	})
 	a.handler, err = proxy.New(proxy.Config{
 		Engine: engine, State: a.state, Enforcer: e, Timeout: timeout,
-		Carries: hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldContainerEnvs,
+		Carries: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func request(stage hookmsg.Stage, script string) *hookmsg.Request {
 // One decision, in two halves: what the runtime is told, and what is written when
 // the cgroup is there.
 func TestADecisionIsSplit(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	script := "divide_quota 2\ncpu_burst_us 500\nenv A 1\nannotation lost x"
 	got, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, script), podCgroup+"/c1")
 	if err != nil {
@@ -137,7 +138,7 @@ func TestADecisionIsSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hooks.FieldsOf(got) != 0 {
+	if got.Fields() != 0 {
 		t.Errorf("after the start the runtime is told %v", got)
 	}
 	if max, burst := a.read(podCgroup+"/c1/cpu.max"), a.read(podCgroup+"/c1/cpu.max.burst"); max != "40000 100000" || burst != "500" {
@@ -161,19 +162,19 @@ func TestADecisionIsSplit(t *testing.T) {
 	}
 	// What was asked is forgotten with the container.
 	again, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
-	if err != nil || hooks.FieldsOf(again) != 0 {
+	if err != nil || again.Fields() != 0 {
 		t.Errorf("got %v, error %v", again, err)
 	}
 }
 
 // All that is decided on a pod is written: its cgroup is not the runtime's.
 func TestAPodIsWritten(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	a.make(podCgroup)
 	req := request(hookmsg.PreRunPodSandbox, "cpu_shares 2")
 	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
 	got, err := a.handler.Handle(t.Context(), req, podCgroup)
-	if err != nil || hooks.FieldsOf(got) != 0 {
+	if err != nil || got.Fields() != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
 	if weight := a.read(podCgroup + "/cpu.weight"); weight != "1" {
@@ -188,7 +189,7 @@ func TestAPodIsWritten(t *testing.T) {
 
 // A runtime that was restarted does not tell of the end of what it ran before.
 func TestAPodThatEndsWithoutAWord(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	a.make(podCgroup + "/c1")
 	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
 		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), podCgroup+"/c1"); err != nil {
@@ -209,14 +210,14 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	}
 	// What was asked is forgotten, too.
 	got, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
-	if err != nil || hooks.FieldsOf(got) != 0 {
+	if err != nil || got.Fields() != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
 }
 
 // No event of a runtime is about a class: a pod that comes is the occasion.
 func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	for _, class := range []string{"", "/burstable", "/besteffort"} {
 		a.make("kubepods" + class)
 	}
@@ -239,11 +240,11 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 }
 
 func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{DryRun: true}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{DryRun: true}, 0)
 	a.make(podCgroup + "/c1")
 	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
 		got, err := a.handler.Handle(t.Context(), request(stage, "cpu_shares 2"), podCgroup+"/c1")
-		if err != nil || hooks.FieldsOf(got) != 0 {
+		if err != nil || got.Fields() != 0 {
 			t.Errorf("%s: got %v, error %v", stage, got, err)
 		}
 	}
@@ -253,7 +254,7 @@ func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 }
 
 func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
-	a := newAgent(t, hooks.EnforcerConfig{}, 50*time.Millisecond)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 50*time.Millisecond)
 	_, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, "loop"), podCgroup+"/c1")
 	if !errors.Is(err, context.DeadlineExceeded) { // Otherwise it would loop for ever.
 		t.Errorf("got error %v", err)
@@ -264,12 +265,12 @@ func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
 // forget what is decided on it.
 func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 	const victim = "kubepods/burstable/podvictim"
-	a := newAgent(t, hooks.EnforcerConfig{}, 0)
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	theirs := []string{"system.slice", "system.slice/kubelet.service", "kubepods", "kubepods/burstable", victim, victim + "/v1"}
 	for _, cgroup := range append(theirs, podCgroup, podCgroup+"/c1", podCgroup+"/c1/init", "kubepods/podu1") {
 		a.make(cgroup)
 	}
-	kept := hooks.Desired{Cgroup: victim + "/v1", PodUID: "victim", Resources: &hookmsg.Resources{CPUShares: new(int64(1024))}}
+	kept := cgroup.Target{Cgroup: victim + "/v1", PodUID: "victim", Resources: &hookmsg.Resources{CPUShares: new(int64(1024))}}
 	refused := uint64(0)
 	for _, c := range []struct {
 		name                   string

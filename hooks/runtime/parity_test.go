@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
@@ -82,7 +83,7 @@ func byStandalone(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Ag
 	}
 	sync := func() {
 		// What this kernel has no file for is reported.
-		if _, err := r.Sync(t.Context()); err != nil && hooks.CauseOf(err) != hooks.CauseUnsupported {
+		if _, err := r.Sync(t.Context()); err != nil && cgroup.CauseOf(err) != cgroup.CauseUnsupported {
 			t.Error(err)
 		}
 	}

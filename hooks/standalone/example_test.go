@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -47,13 +48,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer engine.Close(ctx)
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: root})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer applier.Close()
-	state := new(hooks.State)
-	enforcer := hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{})
+	state := new(cgroup.State)
+	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
 	defer enforcer.Close()
 
 	reconciler, err := standalone.New(standalone.Config{Engine: engine, State: state, Enforcer: enforcer, Discovery: standalone.File(filepath.Join(root, "pods.yaml"))})

@@ -17,6 +17,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
 // Config configures a Reconciler.
@@ -24,12 +26,12 @@ type Config struct {
 	// Engine decides, State keeps what it decides, Enforcer brings that to the
 	// cgroups: it must be the state's. Required.
 	Engine   *hooks.Engine
-	State    *hooks.State
-	Enforcer *hooks.Enforcer
+	State    *cgroup.State
+	Enforcer *cgroup.Enforcer
 	// Discovery lists what runs. Required.
 	Discovery Discovery
 	// Layout says where the cgroups are.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 	// Resync is how often everything is looked at, whatever the hints say.
 	// Default 60 s.
 	Resync time.Duration
@@ -44,7 +46,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Reported is told of each pass over the cgroups that found something; nil
 	// tells nobody.
-	Reported func(hooks.Report)
+	Reported func(cgroup.Report)
 }
 
 // Reconciler keeps the cgroups of a node at what the plugins decide.
@@ -118,8 +120,8 @@ func New(cfg Config) (*Reconciler, error) {
 //
 // A pod whose cgroup is not the one that the Layout has for its UID, whatever
 // Discovery says, is left alone, and so is a container whose cgroup does not lie in
-// its pod's: a *[hooks.CgroupError] names each.
-func (r *Reconciler) Sync(ctx context.Context) (hooks.Report, error) {
+// its pod's: a *[cgroup.ClaimError] names each.
+func (r *Reconciler) Sync(ctx context.Context) (cgroup.Report, error) {
 	o := r.decide(ctx)
 	report := r.cfg.Enforcer.Enforce(ctx)
 	return report, errors.Join(o.err, report.Err)
@@ -173,8 +175,8 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
-	ask := func(req *hookmsg.Request, cgroup string) {
-		o.cgroups = append(o.cgroups, cgroup)
+	ask := func(req *hookmsg.Request, path string) {
+		o.cgroups = append(o.cgroups, path)
 		if ctx.Err() != nil {
 			return
 		}
@@ -184,9 +186,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			return
 		}
 		if req.Level == hookmsg.LevelPod {
-			r.cfg.State.Learn(hooks.Subject{PodUID: req.Pod.UID}, func(f *hooks.Facts) { f.Told = hooks.Overlay(f.Asked, d.Resources) })
+			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		r.cfg.State.Put(hooks.Desired{Cgroup: cgroup, PodUID: req.Pod.UID, Resources: d.Resources})
+		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: d.Resources})
 	}
 	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
 		cgroup := r.cfg.Layout.QOS(class)
@@ -214,7 +216,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		p.Resources = r.cfg.State.Learn(hooks.Subject{PodUID: p.UID}, func(f *hooks.Facts) {
+		p.Resources = r.cfg.State.Facts().Learn(facts.Subject{PodUID: p.UID}, func(f *facts.Facts) {
 			f.Parent, f.Cgroup = cgroup, cgroup
 			f.List(p.Resources, begun, false)
 		}).Asked
@@ -228,7 +230,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			if refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
 				continue
 			}
-			facts := r.cfg.State.Learn(hooks.Subject{PodUID: p.UID, ContainerID: c.ID}, func(f *hooks.Facts) {
+			facts := r.cfg.State.Facts().Learn(facts.Subject{PodUID: p.UID, ContainerID: c.ID}, func(f *facts.Facts) {
 				f.Parent, f.Cgroup = cgroup, container
 				f.List(c.Resources, begun, c.Inferred)
 			})
@@ -253,7 +255,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			return ok
 		})
 		for uid, cgroup := range r.pods {
-			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Exists(cgroup) {
+			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Applier().Exists(cgroup) {
 				gone = append(gone, uid)
 				delete(r.pods, uid)
 			}
@@ -271,7 +273,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 // Plugins are asked on a goroutine of their own: one that hangs does not keep
 // what was decided from being enforced.
 func (r *Reconciler) Run(ctx context.Context) error {
-	r.watch = newWatch(r.cfg.Enforcer.Hierarchies())
+	r.watch = newWatch(r.cfg.Enforcer.Applier().Hierarchies())
 	defer r.watch.close()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -491,7 +493,7 @@ func (l *loop) learn(o outcome) {
 		l.add(cgroup)
 	}
 	for cgroup := range l.unknown {
-		if !l.cfg.Enforcer.Exists(cgroup) {
+		if !l.cfg.Enforcer.Applier().Exists(cgroup) {
 			delete(l.unknown, cgroup)
 		}
 	}
@@ -523,7 +525,7 @@ func (l *loop) enforce() {
 	l.report(l.cfg.Enforcer.Enforce(l.ctx))
 }
 
-func (l *loop) report(report hooks.Report) {
+func (l *loop) report(report cgroup.Report) {
 	// The enforcer has its own logger.
 	if l.cfg.Reported != nil && (len(report.Changes) != 0 || report.Err != nil || len(report.Gone) != 0) {
 		l.cfg.Reported(report)

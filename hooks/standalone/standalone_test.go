@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
@@ -66,12 +67,12 @@ func source(t testing.TB, dir string) host.Source {
 type node struct {
 	*testing.T
 	tree   *cgrouptest.Tree
-	layout hooks.Layout
+	layout cgroup.Layout
 	// pods is the file that discovery reads.
 	pods     string
 	engine   *hooks.Engine
-	state    *hooks.State
-	enforcer *hooks.Enforcer
+	state    *cgroup.State
+	enforcer *cgroup.Enforcer
 }
 
 func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
@@ -80,7 +81,7 @@ func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
 		plugins = []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source(t, scripted)}}}
 	}
 	n := &node{T: t, tree: cgrouptest.New(t), pods: filepath.Join(t.TempDir(), "pods.json")}
-	n.layout = hooks.Layout{Root: n.tree.Root}
+	n.layout = cgroup.Layout{Root: n.tree.Root}
 	for _, class := range []string{"", "/burstable", "/besteffort"} {
 		n.tree.Make("kubepods" + class)
 	}
@@ -89,20 +90,20 @@ func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.engine.Close(context.Background()) })
-	n.restart(hooks.EnforcerConfig{})
+	n.restart(cgroup.EnforcerConfig{})
 	n.list()
 	return n
 }
 
 // restart begins with an empty state.
-func (n *node) restart(cfg hooks.EnforcerConfig) {
+func (n *node) restart(cfg cgroup.EnforcerConfig) {
 	n.Helper()
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgrouptest.Mount})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgrouptest.Mount})
 	if err != nil {
 		n.Fatal(err)
 	}
-	n.state = new(hooks.State)
-	enforcer := hooks.NewEnforcer(n.state, applier, cfg)
+	n.state = new(cgroup.State)
+	enforcer := cgroup.NewEnforcer(n.state, applier, cfg)
 	n.enforcer = enforcer
 	n.Cleanup(func() {
 		enforcer.Close()
@@ -172,7 +173,7 @@ func (n *node) run(change func(*standalone.Config)) {
 // shares is the file of the CPU's shares, and what it has for some.
 func (n *node) shares(shares int64) (file, value string) {
 	if n.tree.V2 {
-		return "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(shares), 10)
+		return "cpu.weight", strconv.FormatInt(cgroup.WeightQuadratic.Weight(shares), 10)
 	}
 	return "cpu.shares", strconv.FormatInt(shares, 10)
 }
@@ -209,7 +210,7 @@ const soon = time.Minute
 
 func TestReconcilerBringsAndKeepsWhatIsDecided(t *testing.T) {
 	n := newNode(t)
-	n.restart(hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1000}})
+	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1000}})
 	podCgroup, container := n.make("a")
 	n.list(pod("a", "cpu_shares 300"))
 	n.run(nil)
@@ -278,7 +279,7 @@ func TestReconcilerAfterARestart(t *testing.T) {
 	_, a := n.make("a")
 	_, b := n.make("b")
 	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
-	sync := func() hooks.Report {
+	sync := func() cgroup.Report {
 		t.Helper()
 		r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
 		if err != nil {
@@ -297,7 +298,7 @@ func TestReconcilerAfterARestart(t *testing.T) {
 	file, _ := n.shares(0)
 	n.tree.Write(b, file, "77") // While nobody looks.
 
-	n.restart(hooks.EnforcerConfig{})
+	n.restart(cgroup.EnforcerConfig{})
 	report := sync()
 	if len(report.Changes) != 1 || report.Changes[0].Cgroup != b {
 		t.Errorf("after the restart, changes are %v", report.Changes)
@@ -317,7 +318,7 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 	began, release := make(chan bool, 1), make(chan bool)
 	first := true
 	n.run(func(c *standalone.Config) {
-		c.Reported = func(r hooks.Report) {
+		c.Reported = func(r cgroup.Report) {
 			// The pass that repairs the first drift takes very long.
 			if first && r.Repairs != 0 {
 				first = false
@@ -365,15 +366,15 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 // named. What else there is goes on being repaired.
 func TestReconcilerGivesWayToAnotherWriter(t *testing.T) {
 	n := newNode(t)
-	n.restart(hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 5, Period: time.Hour, Backoff: time.Hour}})
+	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 5, Period: time.Hour, Backoff: time.Hour}})
 	_, a := n.make("a")
 	_, b := n.make("b")
 	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
 	var mu sync.Mutex
-	var contended []hooks.Contended
+	var contended []cgroup.Contended
 	n.run(func(c *standalone.Config) {
 		c.Resync, c.Debounce = 20*time.Millisecond, time.Millisecond
-		c.Reported = func(r hooks.Report) {
+		c.Reported = func(r cgroup.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			contended = append(contended, r.Contended...)
@@ -382,7 +383,7 @@ func TestReconcilerGivesWayToAnotherWriter(t *testing.T) {
 	n.within(soon, a, 300)
 	n.within(soon, b, 400)
 	file, _ := n.shares(0)
-	gaveWay := func() []hooks.Contended {
+	gaveWay := func() []cgroup.Contended {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(contended)
@@ -412,7 +413,7 @@ func TestReconcilerGivesWayToAnotherWriter(t *testing.T) {
 		t.Errorf("%s is %s, want the other writer's 78", file, got)
 	}
 	got := gaveWay()
-	if len(got) != 1 || got[0].Field != hooks.FieldCPUShares || got[0].Cgroup != a || got[0].For != time.Hour {
+	if len(got) != 1 || got[0].Field != hookmsg.FieldCPUShares || got[0].Cgroup != a || got[0].For != time.Hour {
 		t.Errorf("contended is %v", got)
 	}
 }
@@ -423,7 +424,7 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
 	podCgroup, _ := n.make("a")
 	// Another mode has decided, and did not come to write it.
-	n.state.Put(hooks.Desired{Cgroup: podCgroup, PodUID: "a", Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
+	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
 }
 
@@ -591,12 +592,12 @@ func TestReconcilerWhileCgroupsComeAndGo(t *testing.T) {
 	n.list(pod("stays", "cpu_shares 300"), pod("goes", "cpu_shares 400\ncfs_quota_us 20000\ncpuset_cpus 0"))
 	n.run(func(c *standalone.Config) {
 		c.Resync, c.Debounce = 5*time.Millisecond, time.Millisecond
-		c.Reported = func(r hooks.Report) {
+		c.Reported = func(r cgroup.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			// A pod's cpuset below that of a container that has just come is busy,
 			// until the container's is written.
-			if r.Err != nil && hooks.CauseOf(r.Err) != hooks.CauseBusy {
+			if r.Err != nil && cgroup.CauseOf(r.Err) != cgroup.CauseBusy {
 				errs = append(errs, r.Err)
 			}
 		}
@@ -620,10 +621,10 @@ func TestDryRunOfANode(t *testing.T) {
 	n := newNode(t)
 	_, container := n.make("a")
 	n.list(pod("a", "cpu_shares 300"))
-	n.restart(hooks.EnforcerConfig{DryRun: true})
-	reports := make(chan hooks.Report, 10)
+	n.restart(cgroup.EnforcerConfig{DryRun: true})
+	reports := make(chan cgroup.Report, 10)
 	file, before := n.shares(1024)
-	n.run(func(c *standalone.Config) { c.Reported = func(r hooks.Report) { reports <- r } })
+	n.run(func(c *standalone.Config) { c.Reported = func(r cgroup.Report) { reports <- r } })
 	report := receive(t, reports)
 	if len(report.Changes) != 2 {
 		t.Errorf("changes are %v", report.Changes)
@@ -722,7 +723,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 		{"a path that is not clean", nil, in(own+"/../podvictim", own+"/../podvictim/victimc"), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n.restart(hooks.EnforcerConfig{})
+			n.restart(cgroup.EnforcerConfig{})
 			_, gone := n.make("gone")
 			n.list(append(c.listed, pod("honest", "cpu_shares 300"), pod("gone", "cpu_shares 300"))...)
 			r, err := standalone.New(standalone.Config{
@@ -733,7 +734,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 			}
 			for range 2 {
 				_, err = r.Sync(t.Context())
-				var refused *hooks.CgroupError
+				var refused *cgroup.ClaimError
 				if is := errors.As(err, &refused); is != (c.refused != 0) {
 					t.Errorf("got error %v", err)
 				} else if is && (refused.Pod.Name != "liar" || !strings.Contains(err.Error(), refused.Claimed)) {

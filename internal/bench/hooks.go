@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -163,7 +165,7 @@ const cgroupMount = "/sys/fs/cgroup"
 // cgroupTree makes cgroups of the kernel in each hierarchy: root and those below
 // it. remove removes them.
 func cgroupTree(root string, cgroups []string) (remove func(), err error) {
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgroupMount})
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +177,8 @@ func cgroupTree(root string, cgroups []string) (remove func(), err error) {
 		}
 	}
 	for _, h := range applier.Hierarchies() {
-		for _, cgroup := range append([]string{root}, cgroups...) {
-			dir := filepath.Join(h, cgroup)
+		for _, path := range append([]string{root}, cgroups...) {
+			dir := filepath.Join(h, path)
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				remove()
 				return nil, err
@@ -189,7 +191,7 @@ func cgroupTree(root string, cgroups []string) (remove func(), err error) {
 					os.WriteFile(filepath.Join(dir, file), text, 0)
 				}
 			}
-			if applier.Version() == hooks.V2 {
+			if applier.Version() == cgroup.V2 {
 				os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpu +cpuset +memory"), 0)
 			}
 		}
@@ -201,7 +203,7 @@ func cgroupTree(root string, cgroups []string) (remove func(), err error) {
 func benchReconcile(b *bench, rt *host.Runtime) error {
 	const pods = 200
 	root := "kubewasm-bench-" + strconv.Itoa(os.Getpid())
-	layout := hooks.Layout{Root: root}
+	layout := cgroup.Layout{Root: root}
 	above := []string{layout.QOS(hookmsg.QOSGuaranteed), layout.QOS(hookmsg.QOSBurstable)}
 	var cgroups []string
 	for i := range pods {
@@ -214,17 +216,17 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 		return nil
 	}
 	defer remove()
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgroupMount})
 	if err != nil {
 		return err
 	}
 	defer applier.Close()
-	var state hooks.State
-	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1 << 30}})
+	var state cgroup.State
+	enforcer := cgroup.NewEnforcer(&state, applier, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1 << 30}})
 	defer enforcer.Close()
 	// Five files of each cgroup, on v1; cgroup v2 has quota and period in one.
-	for _, cgroup := range cgroups {
-		state.Put(hooks.Desired{Cgroup: cgroup, Resources: &hookmsg.Resources{
+	for _, path := range cgroups {
+		state.Put(cgroup.Target{Cgroup: path, Resources: &hookmsg.Resources{
 			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(50_000)), CFSPeriodUS: new(int64(100_000)), CPUSetCPUs: new("0"), MemoryLimitBytes: new(int64(1 << 30)),
 		}})
 	}
@@ -238,9 +240,9 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 	// Koordinator's way: stat and read each file by its path.
 	files := map[string]string{}
 	for _, h := range applier.Hierarchies() {
-		for _, cgroup := range cgroups {
+		for _, path := range cgroups {
 			for _, name := range []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.weight", "cpu.max", "cpuset.cpus", "memory.limit_in_bytes", "memory.max"} {
-				path := filepath.Join(h, cgroup, name)
+				path := filepath.Join(h, path, name)
 				if text, err := os.ReadFile(path); err == nil {
 					files[path] = string(text)
 				}
@@ -281,7 +283,7 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 
 // benchFloor compares a look without drift with its reads alone, one after the
 // other: what no way of looking at every file can save.
-func benchFloor(b *bench, enforcer *hooks.Enforcer, files map[string]string) error {
+func benchFloor(b *bench, enforcer *cgroup.Enforcer, files map[string]string) error {
 	var open []*os.File
 	var want []string
 	defer func() {
@@ -305,7 +307,7 @@ func benchFloor(b *bench, enforcer *hooks.Enforcer, files map[string]string) err
 	}, "pread of open files", func(n int) {
 		for range n {
 			for i, f := range open {
-				if n, err := syscall.Pread(int(f.Fd()), buf, 0); err != nil || string(buf[:n]) != want[i] {
+				if n, err := f.ReadAt(buf, 0); err != nil && !errors.Is(err, io.EOF) || string(buf[:n]) != want[i] {
 					failed = fmt.Errorf("%s is %q: %v", f.Name(), buf[:max(n, 0)], err)
 				}
 			}
@@ -348,16 +350,16 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 		return err
 	}
 	defer engine.Close(b.ctx)
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgroupMount})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgroupMount})
 	if err != nil {
 		return err
 	}
 	defer applier.Close()
-	var state hooks.State
-	enforcer := hooks.NewEnforcer(&state, applier, hooks.EnforcerConfig{Contention: hooks.Contention{Repairs: 1 << 30}})
+	var state cgroup.State
+	enforcer := cgroup.NewEnforcer(&state, applier, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1 << 30}})
 	defer enforcer.Close()
 	r, err := standalone.New(standalone.Config{
-		Engine: engine, State: &state, Enforcer: enforcer, Discovery: listedPods(pods), Layout: hooks.Layout{Root: root},
+		Engine: engine, State: &state, Enforcer: enforcer, Discovery: listedPods(pods), Layout: cgroup.Layout{Root: root},
 		Debounce: time.Nanosecond, // Each repair for itself.
 		Resync:   time.Hour,
 	})
@@ -371,10 +373,10 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	defer cancel()
 
 	name, drift, repaired := "cpu.shares", "77", "1536"
-	if applier.Version() == hooks.V2 {
-		name, repaired = "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(1536), 10)
+	if applier.Version() == cgroup.V2 {
+		name, repaired = "cpu.weight", strconv.FormatInt(cgroup.WeightQuadratic.Weight(1536), 10)
 	}
-	dir := filepath.Join(applier.Hierarchies()[0], hooks.Layout{Root: root}.Pod(hookmsg.QOSBurstable, "0"))
+	dir := filepath.Join(applier.Hierarchies()[0], cgroup.Layout{Root: root}.Pod(hookmsg.QOSBurstable, "0"))
 	ours, theirs := filepath.Join(dir, "c", name), filepath.Join(dir, name)
 
 	inotify, err := fsnotify.NewWatcher()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -286,18 +285,11 @@ func shortest(times int, f func()) time.Duration {
 	return least
 }
 
-// processorTime returns how long f keeps processors busy, whoever else does.
+// processorTime returns how long f keeps processors busy, whatever else runs on them.
 func processorTime(f func()) time.Duration {
-	used := func() time.Duration {
-		var r syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-			panic(err) // It has no reason to.
-		}
-		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
-	before := used()
+	before := processTime()
 	f()
-	return used() - before
+	return processTime() - before
 }
 
 // benchNodeMemory measures the linear memory of an instance that was asked about each of

@@ -1,9 +1,8 @@
 package json
 
-// An index says where the longer arrays and objects of a document lie. It has a number
-// for each that has indexedLength bytes or more, in the order of their beginnings: the
-// index of its first byte in the lower half, of the byte behind it in the upper half.
-// It may have shorter ones that hold others.
+// The index of a [Walker] has a number for each array or object of indexedLength bytes or
+// more, in the order of their beginnings: the offset of its first byte in the lower half,
+// that of the byte after it in the upper half. It may have shorter ones that hold others.
 
 // indexedLength is how long an array or object must be to be in the index. Shorter
 // ones are passed over faster than they are looked up.
@@ -21,18 +20,6 @@ func IndexRoom(n int) int {
 		return 0
 	}
 	return (n/indexedLength + indexedDepth) &^ 1
-}
-
-// Index notes in index where the longer arrays and objects of doc lie, and returns how
-// many they are; 0 if doc is neither an array nor an object, does not end, or if there
-// is no room.
-func Index(doc []byte, index []uint64) (n int) { return indexNested(doc, index) }
-
-// IndexOf returns the part of an index that is of what lies from start up to end in the
-// document.
-func IndexOf(index []uint64, start, end int) []uint64 {
-	index = index[firstFrom(index, start):]
-	return index[:firstFrom(index, end)]
 }
 
 // firstFrom returns the place of the first value that begins at start or later.

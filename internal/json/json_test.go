@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -185,66 +184,6 @@ func FuzzHostile(f *testing.F) {
 		}
 		json.Value(doc).Float64()
 		compareWalker(t, doc)
-	})
-}
-
-// FuzzIndex compares the indexes that are made in two ways, and looks at what they say.
-func FuzzIndex(f *testing.F) {
-	for _, doc := range documents {
-		f.Add([]byte(doc))
-	}
-	f.Add(pod(f))
-	f.Add([]byte(strings.Repeat(" [", 40) + strings.Repeat("] ", 40)))
-	f.Add([]byte(`{"a":{"b":["` + strings.Repeat("x", 70) + `",[1],{}]},"c":[[[]],"` + strings.Repeat("[", 70) + `"]}`))
-	f.Fuzz(func(t *testing.T, doc []byte) {
-		room := make([]uint64, len(doc))
-		n, valid := json.ValidIndex(doc, room)
-		if valid != stdjson.Valid(doc) || valid != json.Valid(doc) {
-			t.Fatalf("%q is valid: %t", doc, valid)
-		}
-		if !valid {
-			return
-		}
-		index := room[:n]
-		other := make([]uint64, len(doc))
-		if diff := cmp.Diff(other[:json.Index(doc, other)], index); diff != "" {
-			t.Fatalf("index of %q (-alone +with the check):\n%s", doc, diff)
-		}
-		for i, v := range index[:min(n, 100)] {
-			start, end := int(uint32(v)), int(v>>32)
-			if start > end || end > len(doc) || i > 0 && start <= int(uint32(index[i-1])) {
-				t.Fatalf("%q: index %x has value %d from %d to %d", doc, index, i, start, end)
-			}
-			part := json.Value(doc[start:end])
-			if kind := part.Kind(); kind != json.KindObject && kind != json.KindArray || !json.Valid(part) {
-				t.Fatalf("%q: index %x has %q", doc, index, part)
-			}
-			within := slices.Clone(json.IndexOf(index, start, end))
-			for i := range within {
-				within[i] -= uint64(start)<<32 + uint64(start)
-			}
-			if want := other[:json.Index(part, other)]; len(part) >= 64 && !slices.Equal(within, want) {
-				t.Fatalf("%q: index of %q is %x, want %x", doc, part, within, want)
-			}
-			if part.Kind() == json.KindArray {
-				continue
-			}
-			m, n := json.ObjectIn(doc, index, start, end), json.Object(part)
-			for n.Next() {
-				if !m.Next() || m.Key() != n.Key() || string(m.Value()) != string(n.Value()) {
-					t.Fatalf("%q: by the index, member %q of %q is %q: %q", doc, n.Key(), part, m.Key(), m.Value())
-				}
-			}
-			if m.Next() || m.Malformed() {
-				t.Fatalf("%q: by the index, %q has more members", doc, part)
-			}
-		}
-		// Without enough room nothing is noted.
-		if n > 0 {
-			if n, valid := json.ValidIndex(doc, room[:n-1]); n != 0 || !valid {
-				t.Fatalf("%q: in too little room %d numbers, valid %t", doc, n, valid)
-			}
-		}
 	})
 }
 

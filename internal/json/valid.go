@@ -7,21 +7,6 @@ const MaxDepth = 10000
 // Valid reports whether b is one JSON value by the grammar of RFC 8259, with
 // nothing but whitespace around it. It accepts what encoding/json accepts.
 func Valid(b []byte) bool {
-	_, ok := ValidIndex(b, nil)
-	return ok
-}
-
-// ValidIndex is Valid, and notes in index where the longer arrays and objects of b lie,
-// as [Index] does; n is how many.
-func ValidIndex(b []byte, index []uint64) (n int, ok bool) {
-	noted := nesting{index: index, in: nothing}
-	if !valid(b, &noted) {
-		return 0, false
-	}
-	return noted.count, true
-}
-
-func valid(b []byte, noted *nesting) bool {
 	var objects [MaxDepth/64 + 1]uint64 // One bit for each level: is it an object?
 	depth := 0
 	i := skipSpace(b, 0)
@@ -33,7 +18,6 @@ value:
 		if depth++; depth > MaxDepth {
 			return false
 		}
-		noted.begin(i)
 		bit := uint64(1) << (depth % 64)
 		objects[depth/64] &^= bit
 		i = skipSpace(b, i+1)
@@ -73,7 +57,6 @@ member:
 closed:
 	depth--
 	i++
-	noted.end(i)
 
 after:
 	i = skipSpace(b, i)

@@ -12,14 +12,6 @@ func Object(b []byte) (m Members) {
 	return m
 }
 
-// ObjectIn is Object for the object that lies from start up to end in doc, of which index
-// says where the longer values lie: they are passed over without being read.
-func ObjectIn(doc []byte, index []uint64, start, end int) (m Members) {
-	m.begin(doc[:end:end], start, '{')
-	m.nested, m.passed = index, firstFrom(index, start+1)
-	return m
-}
-
 // Key returns the name of the member that Next found. It shares its memory with
 // the document unless it had to be decoded.
 func (m *Members) Key() string { return m.key() }
@@ -45,8 +37,7 @@ type walk struct {
 	start, end int
 	state      state
 	closing    byte // What ends the array or object.
-	// nested is the index of a Walker; what is before nested[passed] is behind
-	// the walk.
+	// nested is the index of a Walker. Values before nested[passed] have been passed.
 	nested []uint64
 	passed int
 }

@@ -21,11 +21,8 @@ func (w *Walker) Read(doc []byte, index []uint64) {
 	if len(index) != 0 {
 		n = indexNested(doc, index)
 	}
-	w.ReadIndexed(doc, index[:n])
+	w.whole, w.doc, w.nested = doc, doc, index[:n]
 }
-
-// ReadIndexed is Read of a document with an index that is there already.
-func (w *Walker) ReadIndexed(doc []byte, index []uint64) { w.whole, w.doc, w.nested = doc, doc, index }
 
 // Object begins the walk over the members of the object that lies from start up to
 // end in the document, as Span returns it.

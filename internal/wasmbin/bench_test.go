@@ -16,11 +16,17 @@ import (
 // benchSlice is the fuel between two yields, about a millisecond.
 const benchSlice = 10_000_000
 
+// compiled keeps the code of large guests, which several tests run.
+var compiled = wazero.NewCompilationCache()
+
 // instance instantiates a guest on the compiler, or on the interpreter, with
 // WASI and a meter that always refills.
 func instance(t testing.TB, config wazero.RuntimeConfig, bin []byte) api.Module {
 	t.Helper()
 	ctx := context.Background()
+	if len(bin) > 1<<20 {
+		config = config.WithCompilationCache(compiled)
+	}
 	r := wazero.NewRuntimeWithConfig(ctx, config.WithCoreFeatures(allFeatures))
 	t.Cleanup(func() { _ = r.Close(ctx) })
 	wasi_snapshot_preview1.MustInstantiate(ctx, r)
@@ -58,21 +64,21 @@ func benchGuests(t testing.TB) []benchGuest {
 	var m module
 	m.Memories = []Limits{{Min: 1}}
 	loop := func(body ...any) []any { // while (n != 0) { body; n-- }
-		return append(append([]any{opBlock, blockTypeEmpty, opLoop, blockTypeEmpty, get(0), 0x45, opBrIf, 1}, body...),
-			get(0), i32c(1), 0x6b, set(0), opBr, 0, opEnd, opEnd)
+		return append(append([]any{OpBlock, BlockTypeEmpty, OpLoop, BlockTypeEmpty, get(0), 0x45, OpBrIf, 1}, body...),
+			get(0), i32c(1), 0x6b, set(0), OpBr, 0, OpEnd, OpEnd)
 	}
 	// x = x*31 + n
-	arith := loop(get(1), i64c(31), 0x7e, get(0), opI64ExtendI32U, 0x7c, set(1))
+	arith := loop(get(1), i64c(31), 0x7e, get(0), OpI64ExtendI32U, 0x7c, set(1))
 	m.fn("arith", types(I32), types(I64), types(I64), append(arith, get(1))...)
 	// sum += memory[n & 0xffff]; memory[n & 0xffff] = sum
 	bytes := loop(get(1), get(0), i32c(0xffff), 0x71, 0x2d, 0, 0, 0x6a, set(1), get(0), i32c(0xffff), 0x71, get(1), 0x3a, 0, 0)
 	m.fn("bytes", types(I32), types(I32), types(I32), append(bytes, get(1))...)
 	// a loop with arms: if (n&1) x+=3 else x^=n; if (n&6 == 0) x*=5
-	branchy := loop(get(0), i32c(1), 0x71, opIf, blockTypeEmpty, get(1), i32c(3), 0x6a, set(1), opElse, get(1), get(0), 0x73, set(1), opEnd,
-		get(0), i32c(6), 0x71, 0x45, opIf, blockTypeEmpty, get(1), i32c(5), 0x6c, set(1), opEnd)
+	branchy := loop(get(0), i32c(1), 0x71, OpIf, BlockTypeEmpty, get(1), i32c(3), 0x6a, set(1), OpElse, get(1), get(0), 0x73, set(1), OpEnd,
+		get(0), i32c(6), 0x71, 0x45, OpIf, BlockTypeEmpty, get(1), i32c(5), 0x6c, set(1), OpEnd)
 	m.fn("branchy", types(I32), types(I32), types(I32), append(branchy, get(1))...)
-	m.fn("fib", types(I32), types(I32), nil, get(0), i32c(2), 0x49, opIf, int(I32), get(0), opElse,
-		get(0), i32c(1), 0x6b, opCall, 3, get(0), i32c(2), 0x6b, opCall, 3, 0x6a, opEnd)
+	m.fn("fib", types(I32), types(I32), nil, get(0), i32c(2), 0x49, OpIf, int(I32), get(0), OpElse,
+		get(0), i32c(1), 0x6b, OpCall, 3, get(0), i32c(2), 0x6b, OpCall, 3, 0x6a, OpEnd)
 	bin := m.Encode()
 	return []benchGuest{
 		{"arith", bin, "arith", 1_000_000},

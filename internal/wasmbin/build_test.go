@@ -21,12 +21,20 @@ func asm(parts ...any) []byte {
 }
 
 // i32c and i64c are constants, u an unsigned immediate.
-func i32c(v int32) []byte { return appendVarint([]byte{opI32Const}, int64(v)) }
-func i64c(v int64) []byte { return appendVarint([]byte{opI64Const}, v) }
+func i32c(v int32) []byte { return appendVarint([]byte{OpI32Const}, int64(v)) }
+func i64c(v int64) []byte { return appendVarint([]byte{OpI64Const}, v) }
 func u(v uint32) []byte   { return appendUvarint(nil, uint64(v)) }
 
-func get(i int) []byte { return []byte{opLocalGet, byte(i)} }
-func set(i int) []byte { return []byte{opLocalSet, byte(i)} }
+// added is an address with an offset, as Go's compiler adds it up.
+func added(address []byte, offset int) []byte {
+	return asm(address, OpI64ExtendI32U, i64c(int64(offset)), OpI64Add, OpI32WrapI64)
+}
+
+// memarg is a load or store with an offset.
+func memarg(op byte, offset uint32) []byte { return asm(int(op), 0, u(offset)) }
+
+func get(i int) []byte { return []byte{OpLocalGet, byte(i)} }
+func set(i int) []byte { return []byte{OpLocalSet, byte(i)} }
 
 // module assembles modules for tests.
 type module struct{ Module }
@@ -54,7 +62,7 @@ func (m *module) fn(name string, params, results, locals []ValType, body ...any)
 	}
 	m.Functions = append(m.Functions, m.typ(params, results))
 	m.Codes = append(m.Codes, Code{
-		LocalGroups: uint32(len(locals)), Locals: enc, NumLocals: uint64(len(locals)), Body: append(asm(body...), opEnd),
+		LocalGroups: uint32(len(locals)), Locals: enc, NumLocals: uint64(len(locals)), Body: append(asm(body...), OpEnd),
 	})
 	index := m.imported(ExternFunc) + uint32(len(m.Functions)) - 1
 	if name != "" {

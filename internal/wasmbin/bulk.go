@@ -1,136 +1,166 @@
 package wasmbin
 
-// wazero fills memory by copying what it has filled so far: one byte, two, four.
-// Each step is a call of memmove that saves all registers and waits for the bytes
-// of the step before, and so is a copy of a fixed size. Go's compiler writes both
-// for every variable of more than a few words. So what has a constant size and is
-// small becomes stores, of the same price.
+import "slices"
+
+// pieceBytes is how many bytes a bulk operation moves at a time. wazero does each
+// with one call of native code, which Go's garbage collector waits for, and with it
+// every other goroutine: to fill 256 MiB at once kept them waiting for 290 ms. So a
+// longer operation, whose length is known only when it runs, goes through a function
+// that the rewriter adds, which calls yield between the pieces. Tables are small
+// enough ([Options.MaxTableElements]), and growing a memory moves nothing.
+const pieceBytes = 1 << 20
+
+// pieceFunction is an added function with the parameters of a bulk operation, which
+// does the same: it checks all bounds before it writes anything. The fuel for all of
+// it was taken before.
+type pieceFunction struct {
+	op      int
+	segment uint32 // of memory.init
+}
+
+// pieceType is the type of all these functions.
+var pieceType = FuncType{Params: []ValType{I32, I32, I32}}
+
+// pieceFunction returns the index of the function for a bulk operation, which is
+// added if there is none yet, and the encoded type of a block with its parameters.
+// It has none for a segment that is a piece or shorter: there what is longer traps.
+func (rw *rewriter) pieceFunction(op int, segment uint32) (index uint32, blockType []byte, ok bool) {
+	if op != OpMemoryInit {
+		segment = 0
+	} else if uint64(segment) >= uint64(len(rw.Datas)) || len(rw.Datas[segment].Init) <= pieceBytes {
+		return 0, nil, false
+	}
+	f := pieceFunction{op, segment}
+	i := slices.Index(rw.pieces, f)
+	if i < 0 {
+		i = len(rw.pieces)
+		rw.pieces = append(rw.pieces, f)
+	}
+	return uint32(len(rw.functions) + 1 + i), appendVarint(nil, int64(rw.typeIndex(pieceType))), true
+}
+
+// addPieces adds the functions that the bodies call. Their types are there already.
+func (rw *rewriter) addPieces() {
+	for _, f := range rw.pieces {
+		rw.Functions = append(rw.Functions, uint32(rw.typeIndex(pieceType)))
+		rw.Codes = append(rw.Codes, Code{Body: f.body(rw.yield)})
+	}
+}
+
+// The parameters of a bulk operation.
 const (
-	maxFill = 256
-	maxCopy = 128 // As many vector registers as a processor has for it.
+	pieceTo = iota
+	pieceFrom
+	pieceLength
 )
 
-// constant is an i32.const.
-type constant struct {
-	at, end int // In the body.
-	value   uint32
-}
-
-// constant notes an i32.const.
-func (b *bodyRewriter) constant() {
-	s := &b.scanner
-	b.constants[0], b.constants[1] = b.constants[1], constant{s.at, s.pos, s.constant()}
-}
-
-// constantLength returns the length of a bulk operation if it stands in the code, 0
-// otherwise.
-func (b *bodyRewriter) constantLength() uint32 {
-	if length := b.constants[1]; length.end == b.scanner.at {
-		return length.value
+// body returns the code of the function.
+func (f pieceFunction) body(yield uint32) (out []byte) {
+	code := func(b ...byte) { out = append(out, b...) }
+	get := func(local byte) { code(OpLocalGet, local) }
+	piece := func() { out = appendVarint(append(out, OpI32Const), pieceBytes) }
+	move := func(local, op byte) { // The local goes on, or back, by a piece.
+		get(local)
+		piece()
+		code(op, OpLocalSet, local)
 	}
-	return 0
-}
-
-// constantBulk replaces a memory.fill or memory.copy of a small length that stands
-// in the code.
-func (b *bodyRewriter) constantBulk(length uint32) {
-	s := &b.scanner
-	value, size := b.constants[0], b.constants[1]
-	switch {
-	case b.keepBulk || b.current == none:
-	case s.op == opMemoryFill && length <= maxFill && value.end == size.at:
-		b.edits = append(b.edits, edit{at: value.at, end: s.pos, kind: editFill, value: length, fill: byte(value.value)})
-		b.stores = true
-	case s.op == opMemoryCopy && length <= maxCopy:
-		b.edits = append(b.edits, edit{at: size.at, end: s.pos, kind: editCopy, value: length})
-		b.stores = true
-	}
-}
-
-// access is a load or a store of some bytes, with the opcodes for it.
-type access struct {
-	bytes       uint32
-	load, store []byte
-}
-
-var accesses = []access{
-	{16, []byte{prefixVec, 0x00}, []byte{prefixVec, 0x0b}},
-	{8, []byte{0x29}, []byte{0x37}},
-	{4, []byte{0x28}, []byte{0x36}},
-	{2, []byte{0x2f}, []byte{0x3b}},
-	{1, []byte{0x2d}, []byte{0x3a}},
-}
-
-// pieces calls f with the accesses that together cover size bytes, in ascending
-// order of their offsets; the last one ends where the bytes do.
-func pieces(size uint32, f func(a *access, offset uint32)) {
-	i := 0
-	for accesses[i].bytes > size {
-		i++
-	}
-	a := &accesses[i]
-	offset := uint32(0)
-	for ; offset+a.bytes < size; offset += a.bytes {
-		f(a, offset)
-	}
-	// The last one may cover again what the one before has. A smaller one, if it
-	// is enough.
-	last := a
-	for i++; i < len(accesses) && accesses[i].bytes >= size-offset; i++ {
-		last = &accesses[i]
-	}
-	f(last, size-last.bytes)
-}
-
-// appendFill fills e.value bytes at the address on the stack, which it keeps in a
-// local. The stores go from the last byte to the first: if there is no memory for
-// one, nothing is written.
-func appendFill(out []byte, e *edit, address uint64) []byte {
-	out = appendUvarint(append(out, opLocalSet), address)
-	type piece struct {
-		*access
-		offset uint32
-	}
-	var list [maxFill/16 + 1]piece
-	n := 0
-	pieces(e.value, func(a *access, offset uint32) { list[n], n = piece{a, offset}, n+1 })
-	for n--; n >= 0; n-- {
-		p := list[n]
-		out = appendUvarint(append(out, opLocalGet), address)
-		switch word := uint64(e.fill) * 0x0101010101010101; {
-		case p.bytes == 16:
-			out = append(out, prefixVec, 0x0c) // v128.const
-			for range 16 {
-				out = append(out, e.fill)
-			}
-		case p.bytes == 8:
-			out = appendVarint(append(out, opI64Const), int64(word))
+	bulk := func() { // The operation, with what is on the stack.
+		code(prefixMisc, byte(f.op))
+		switch f.op {
+		case OpMemoryInit:
+			out = appendUvarint(out, uint64(f.segment))
+			code(0)
+		case OpMemoryCopy:
+			code(0, 0)
 		default:
-			out = appendVarint(append(out, opI32Const), int64(int32(word)))
+			code(0)
 		}
-		out = appendAccess(out, p.store, p.offset)
 	}
-	return out
-}
+	all := func() {
+		get(pieceTo)
+		get(pieceFrom)
+		get(pieceLength)
+		bulk()
+	}
+	// trapBeyond does all at once if the bytes from what is on the stack end beyond
+	// the number that limit leaves there: it traps, and writes nothing.
+	trapBeyond := func(limit func()) {
+		code(OpI64ExtendI32U)
+		get(pieceLength)
+		code(OpI64ExtendI32U, OpI64Add)
+		limit()
+		code(OpI64GtU, OpIf, BlockTypeEmpty)
+		all()
+		code(OpReturn, OpEnd)
+	}
+	memory := func() { code(OpMemorySize, 0, OpI64ExtendI32U, OpI64Const, 16, OpI64Shl) }
+	// pieces repeats a piece while more than one is left.
+	pieces := func(piece func()) {
+		code(OpLoop, BlockTypeEmpty)
+		piece()
+		out = appendUvarint(append(out, OpCall), uint64(yield))
+		move(pieceLength, OpI32Sub)
+	}
+	again := func() {
+		get(pieceLength)
+		piece()
+		code(OpI32GtU, OpBrIf, 0, OpEnd)
+	}
+	forward := func() {
+		pieces(func() {
+			get(pieceTo)
+			get(pieceFrom)
+			piece()
+			bulk()
+		})
+		move(pieceTo, OpI32Add)
+		if f.op != OpMemoryFill {
+			move(pieceFrom, OpI32Add)
+		}
+		again()
+	}
 
-// appendCopy copies e.value bytes between the addresses on the stack, which it
-// keeps in locals. All is loaded before anything is stored, as the two may overlap,
-// and the last bytes are stored first, as in appendFill.
-func appendCopy(out []byte, e *edit, from, to uint64) []byte {
-	out = appendUvarint(append(out, opLocalSet), from)
-	out = appendUvarint(append(out, opLocalSet), to)
-	var stores []byte
-	pieces(e.value, func(a *access, offset uint32) {
-		out = appendUvarint(append(out, opLocalGet), to)
-		out = appendUvarint(append(out, opLocalGet), from)
-		out = appendAccess(out, a.load, offset)
-		stores = append(appendAccess(nil, a.store, offset), stores...)
-	})
-	return append(out, stores...)
-}
-
-// appendAccess appends a load or store, which promises nothing about where the
-// address lies.
-func appendAccess(out, opcode []byte, offset uint32) []byte {
-	return appendUvarint(append(append(out, opcode...), 0), uint64(offset))
+	get(pieceTo)
+	switch f.op {
+	case OpMemoryFill:
+		trapBeyond(memory)
+		forward()
+	case OpMemoryInit:
+		trapBeyond(memory)
+		get(pieceFrom)
+		trapBeyond(func() { out = appendVarint(append(out, OpI64Const), 1<<32-1) })
+		// Nothing from the end of what is wanted: it traps if the segment ends before.
+		code(OpI32Const, 0)
+		get(pieceFrom)
+		get(pieceLength)
+		code(OpI32Add, OpI32Const, 0)
+		bulk()
+		forward()
+	case OpMemoryCopy:
+		get(pieceFrom)
+		get(pieceTo)
+		get(pieceFrom)
+		code(OpI32GtU, OpSelect)
+		trapBeyond(memory)
+		// The two may overlap: what is read must not have been written.
+		get(pieceTo)
+		get(pieceFrom)
+		code(OpI32LeU, OpIf, BlockTypeEmpty)
+		forward()
+		code(OpElse)
+		pieces(func() {
+			for _, local := range []byte{pieceTo, pieceFrom} {
+				get(local)
+				get(pieceLength)
+				piece()
+				code(OpI32Sub, OpI32Add)
+			}
+			piece()
+			bulk()
+		})
+		again()
+		code(OpEnd)
+	}
+	all()
+	return append(out, OpEnd)
 }

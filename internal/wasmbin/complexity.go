@@ -312,7 +312,7 @@ func traps(op int) bool {
 // looksUp reports whether the compiler looks for a value in the blocks before: for
 // locals and globals, and for where the memory lies and how large it is.
 func looksUp(op int) bool {
-	return op == opLocalGet || op == opGlobalGet || memoryOf(op) == memoryAccess
+	return op == OpLocalGet || op == OpGlobalGet || memoryOf(op) == memoryAccess
 }
 
 const (

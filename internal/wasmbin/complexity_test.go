@@ -34,63 +34,63 @@ func bombs() map[string]bomb {
 	}
 	memory := func(m *module) { m.Memories = []Limits{{Min: 1}} }
 	return map[string]bomb{
-		"loops within one another":  {func(m *module, n int) { m.fn("", none, none, none, repeat(n, opLoop, 0x40), repeat(n, opEnd)) }, 2_500, 3_000},
-		"loops one after the other": {func(m *module, n int) { m.fn("", one, none, none, repeat(n, opLoop, 0x40, get(0), opBrIf, 0, opEnd)) }, 2_000, 5_000},
-		"blocks within one another": {func(m *module, n int) { m.fn("", none, none, none, repeat(n, opBlock, 0x40), repeat(n, opEnd)) }, 14_000, 30_000},
-		"ifs within one another":    {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40), repeat(n, opEnd)) }, 6_000, 10_000},
-		"ifs one after the other":   {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opEnd)) }, 6_000, 10_000},
+		"loops within one another":  {func(m *module, n int) { m.fn("", none, none, none, repeat(n, OpLoop, 0x40), repeat(n, OpEnd)) }, 2_500, 3_000},
+		"loops one after the other": {func(m *module, n int) { m.fn("", one, none, none, repeat(n, OpLoop, 0x40, get(0), OpBrIf, 0, OpEnd)) }, 2_000, 5_000},
+		"blocks within one another": {func(m *module, n int) { m.fn("", none, none, none, repeat(n, OpBlock, 0x40), repeat(n, OpEnd)) }, 14_000, 30_000},
+		"ifs within one another":    {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), OpIf, 0x40), repeat(n, OpEnd)) }, 6_000, 10_000},
+		"ifs one after the other":   {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), OpIf, 0x40, OpEnd)) }, 6_000, 10_000},
 		"ifs with two arms": {func(m *module, n int) {
-			m.fn("", one, one, none, repeat(n, get(0), opIf, int(I32), i32c(1), opElse, get(0), opEnd, set(0)), get(0))
+			m.fn("", one, one, none, repeat(n, get(0), OpIf, int(I32), i32c(1), OpElse, get(0), OpEnd, set(0)), get(0))
 		}, 4_000, 10_000},
-		"ifs that return":            {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opReturn, opEnd)) }, 4_500, 10_000},
-		"ifs that trap":              {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), opIf, 0x40, opUnreachable, opEnd)) }, 2_500, 10_000},
-		"branches out of one block":  {func(m *module, n int) { m.fn("", one, none, none, opBlock, 0x40, repeat(n, get(0), opBrIf, 0), opEnd) }, 6_000, 40_000},
+		"ifs that return":            {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), OpIf, 0x40, OpReturn, OpEnd)) }, 4_500, 10_000},
+		"ifs that trap":              {func(m *module, n int) { m.fn("", one, none, none, repeat(n, get(0), OpIf, 0x40, OpUnreachable, OpEnd)) }, 2_500, 10_000},
+		"branches out of one block":  {func(m *module, n int) { m.fn("", one, none, none, OpBlock, 0x40, repeat(n, get(0), OpBrIf, 0), OpEnd) }, 6_000, 40_000},
 		"functions":                  {func(m *module, n int) { many(m, n, m.typ(none, none)) }, 200_000, 300_000},
 		"functions of 1,000 params":  {func(m *module, n int) { many(m, n, m.typ(wide(1_000), none)) }, 3_000, 10_000},
-		"functions of 1,000 results": {func(m *module, n int) { m.fn("", none, wide(1_000), none, opUnreachable); many(m, n, 0) }, 3_000, 10_000},
+		"functions of 1,000 results": {func(m *module, n int) { m.fn("", none, wide(1_000), none, OpUnreachable); many(m, n, 0) }, 3_000, 10_000},
 		"calls of 1,000 results": {func(m *module, n int) {
-			m.fn("", none, wide(1_000), none, opUnreachable)
-			m.fn("", none, none, none, repeat(n, opCall, 0), opUnreachable)
+			m.fn("", none, wide(1_000), none, OpUnreachable)
+			m.fn("", none, none, none, repeat(n, OpCall, 0), OpUnreachable)
 		}, 60, 10_000},
-		"calls of itself": {func(m *module, n int) { m.fn("", one, one, none, repeat(n, get(0), opCall, 0, set(0)), get(0)) }, 2_000, 5_000},
+		"calls of itself": {func(m *module, n int) { m.fn("", one, one, none, repeat(n, get(0), OpCall, 0, set(0)), get(0)) }, 2_000, 5_000},
 		"calls through a table": {func(m *module, n int) {
 			m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: 1}}}
-			m.fn("", one, none, none, repeat(n, get(0), get(0), opCallIndirect, 0, 0))
+			m.fn("", one, none, none, repeat(n, get(0), get(0), OpCallIndirect, 0, 0))
 		}, 2_000, 5_000},
 		"operands below calls": {func(m *module, n int) {
 			memory(m)
-			m.fn("", one, one, none, repeat(n, get(0), 0x28, 0, 0), repeat(n, get(0), opCall, 1, 0x1a), repeat(n-1, opI32Add))
+			m.fn("", one, one, none, repeat(n, get(0), 0x28, 0, 0), repeat(n, get(0), OpCall, 1, 0x1a), repeat(n-1, OpI32Add))
 			m.fn("", one, one, none, get(0))
 		}, 1_000, 3_000},
 		"locals that outlive calls": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, n), eachLocal(n, func(i int) []byte { return asm(get(0), local(opLocalSet, i)) }), repeat(n, opCall, 1), eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }))
+			m.fn("", one, none, slices.Repeat(one, n), eachLocal(n, func(i int) []byte { return asm(get(0), local(OpLocalSet, i)) }), repeat(n, OpCall, 1), eachLocal(n, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) }))
 			m.fn("", none, none, none)
 		}, 1_000, 5_000},
 		"locals that a branch sets": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, n), get(0), opIf, 0x40, eachLocal(n, func(i int) []byte { return asm(get(0), local(opLocalSet, i)) }), opEnd, eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }))
+			m.fn("", one, none, slices.Repeat(one, n), get(0), OpIf, 0x40, eachLocal(n, func(i int) []byte { return asm(get(0), local(OpLocalSet, i)) }), OpEnd, eachLocal(n, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) }))
 		}, 10_000, 30_000},
 		"locals of many ways": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, 100), opBlock, 0x40, repeat(n, get(0), opBrIf, 0), opEnd, eachLocal(100, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }))
+			m.fn("", one, none, slices.Repeat(one, 100), OpBlock, 0x40, repeat(n, get(0), OpBrIf, 0), OpEnd, eachLocal(100, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) }))
 		}, 1_000, 4_000},
 		"locals of many turns": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, 100), opLoop, 0x40, eachLocal(100, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) }), repeat(n, get(0), opBrIf, 0), opEnd)
+			m.fn("", one, none, slices.Repeat(one, 100), OpLoop, 0x40, eachLocal(100, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) }), repeat(n, get(0), OpBrIf, 0), OpEnd)
 		}, 1_000, 4_000},
 		"locals that are read far away": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, 20), repeat(n, get(0), opIf, 0x40, eachLocal(20, func(i int) []byte { return asm(local(opLocalGet, i), 0x1a) })), repeat(n, opEnd))
+			m.fn("", one, none, slices.Repeat(one, 20), repeat(n, get(0), OpIf, 0x40, eachLocal(20, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) })), repeat(n, OpEnd))
 		}, 2_000, 5_000},
 		"loads far away": {func(m *module, n int) {
 			memory(m)
-			m.fn("", one, none, none, get(0), 0x28, 0, 0, 0x1a, repeat(n, get(0), opIf, 0x40, repeat(20, get(0), 0x28, 0, 0, 0x1a)), repeat(n, opEnd))
+			m.fn("", one, none, none, get(0), 0x28, 0, 0, 0x1a, repeat(n, get(0), OpIf, 0x40, repeat(20, get(0), 0x28, 0, 0, 0x1a)), repeat(n, OpEnd))
 		}, 1_500, 3_500},
 		"locals in a hundred loops": {func(m *module, n int) {
-			m.fn("", one, none, slices.Repeat(one, n), repeat(100, opLoop, 0x40), eachLocal(n, func(i int) []byte { return asm(local(opLocalGet, i), i32c(1), opI32Add, local(opLocalSet, i)) }), get(0), opBrIf, 0, repeat(100, opEnd))
+			m.fn("", one, none, slices.Repeat(one, n), repeat(100, OpLoop, 0x40), eachLocal(n, func(i int) []byte { return asm(local(OpLocalGet, i), i32c(1), OpI32Add, local(OpLocalSet, i)) }), get(0), OpBrIf, 0, repeat(100, OpEnd))
 		}, 1_000, 3_000},
 		"targets of a table": {func(m *module, n int) {
-			m.fn("", one, none, none, opBlock, 0x40, get(0), opBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), opEnd)
+			m.fn("", one, none, none, OpBlock, 0x40, get(0), OpBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), OpEnd)
 		}, 25_000, 60_000},
 		"targets that carry 1,000": {func(m *module, n int) {
 			idx := int(m.typ(none, wide(1_000)))
-			m.fn("", one, none, none, opBlock, appendVarint(nil, int64(idx)), repeat(1_000, i64c(1)), get(0), opBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), opEnd, repeat(1_000, 0x1a))
+			m.fn("", one, none, none, OpBlock, appendVarint(nil, int64(idx)), repeat(1_000, i64c(1)), get(0), OpBrTable, appendUvarint(nil, uint64(n)), make([]byte, n+1), OpEnd, repeat(1_000, 0x1a))
 		}, 100, 1_000},
 		"bulk operations": {func(m *module, n int) {
 			memory(m)
@@ -113,7 +113,7 @@ func bombs() map[string]bomb {
 		"growing the memory": {func(m *module, n int) { memory(m); m.fn("", one, none, none, repeat(n, get(0), 0x40, 0, 0x1a)) }, 1_500, 4_000},
 		"many functions that are slow": {func(m *module, n int) {
 			for range n {
-				m.fn("", one, none, none, repeat(1_000, get(0), opIf, 0x40, opEnd))
+				m.fn("", one, none, none, repeat(1_000, get(0), OpIf, 0x40, OpEnd))
 			}
 		}, 40, 200},
 	}
@@ -122,7 +122,7 @@ func bombs() map[string]bomb {
 // many adds n functions of a type that do nothing.
 func many(m *module, n int, typ uint32) {
 	m.Functions = append(m.Functions, slices.Repeat([]uint32{typ}, n)...)
-	m.Codes = append(m.Codes, slices.Repeat([]Code{{Body: []byte{opUnreachable, opEnd}}}, n)...)
+	m.Codes = append(m.Codes, slices.Repeat([]Code{{Body: []byte{OpUnreachable, OpEnd}}}, n)...)
 }
 
 func TestComplexityIsLimited(t *testing.T) {
@@ -152,9 +152,9 @@ func TestManyWaysAreNotTooComplex(t *testing.T) {
 	const fields, branches = 400, 25 // in each 25 fields of a message there are as many ways to fail
 	for name, body := range map[string][]byte{
 		"an if for each field": asm(repeat(fields,
-			get(0), opIf, 0x40, repeat(branches, get(0), opIf, 0x40, get(0), set(1), opEnd), opEnd, get(1), opIf, 0x40, opReturn, opEnd)),
-		"a table of all fields": asm(repeat(fields+1, opBlock, 0x40), get(0), opBrTable, appendUvarint(nil, fields-1), targets(fields), opEnd,
-			repeat(fields, repeat(branches, get(0), opIf, 0x40, get(0), set(1), opEnd), opReturn, opEnd)),
+			get(0), OpIf, 0x40, repeat(branches, get(0), OpIf, 0x40, get(0), set(1), OpEnd), OpEnd, get(1), OpIf, 0x40, OpReturn, OpEnd)),
+		"a table of all fields": asm(repeat(fields+1, OpBlock, 0x40), get(0), OpBrTable, appendUvarint(nil, fields-1), targets(fields), OpEnd,
+			repeat(fields, repeat(branches, get(0), OpIf, 0x40, get(0), set(1), OpEnd), OpReturn, OpEnd)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module

@@ -261,13 +261,13 @@ func (r *reader) tag() uint32 {
 // expr steps through a constant expression, which has no blocks, to its end.
 func (r *reader) expr() Expr {
 	s := scanner{reader: *r}
-	for s.next() && s.op != opEnd {
+	for s.next() && s.op != OpEnd {
 		switch s.op {
-		case opBlock, opLoop, opIf, opTryTable:
+		case OpBlock, OpLoop, OpIf, OpTryTable:
 			s.fail(s.at, "want a constant expression, have a block")
 		}
 	}
-	if s.op != opEnd {
+	if s.op != OpEnd {
 		s.fail(s.pos, "%w: want the end of a constant expression", errEnd)
 	}
 	e := Expr(r.buf[r.pos:s.pos:s.pos])
@@ -321,7 +321,7 @@ func (r *reader) code() Code {
 		b.valType("the type of locals")
 	}
 	c.Locals, c.Body, c.Offset = b.buf[start:b.pos:b.pos], b.buf[b.pos:], b.base+b.pos
-	if b.err == nil && (len(c.Body) == 0 || c.Body[len(c.Body)-1] != opEnd) {
+	if b.err == nil && (len(c.Body) == 0 || c.Body[len(c.Body)-1] != OpEnd) {
 		b.fail(len(b.buf), "want a body that closes with end")
 	}
 	r.types = max(r.types, b.types)

@@ -49,7 +49,7 @@ func TestDecodeRefusesWhatIsMalformed(t *testing.T) {
 		"an unknown import":           {bin(section(SectionImport, 1, 0, 0, 5, 0)), SectionImport, 13, "from 0 to 4, have 5"},
 		"a global neither nor":        {bin(section(SectionGlobal, 1, 0x7f, 2, i32c(0), 0x0b)), SectionGlobal, 12, "mutability"},
 		"an open expression":          {bin(section(SectionGlobal, 1, 0x7f, 0, i32c(0), 0x01)), SectionGlobal, 16, "end of a constant"},
-		"a loop as an expression":     {bin(section(SectionGlobal, 1, 0x7f, 0, opLoop, 0x40, 0x0b, 0x0b)), SectionGlobal, 13, "have a block"},
+		"a loop as an expression":     {bin(section(SectionGlobal, 1, 0x7f, 0, OpLoop, 0x40, 0x0b, 0x0b)), SectionGlobal, 13, "have a block"},
 		"a tag with an attribute":     {bin(section(SectionTag, 1, 1, 0)), SectionTag, 11, "attribute"},
 		"element flags":               {bin(section(SectionElement, 1, 8, 0, 0)), SectionElement, 11, "from 0 to 7, have 8"},
 		"an element kind":             {bin(section(SectionElement, 1, 1, 1, 0)), SectionElement, 12, "kind 0, have 0x1"},
@@ -162,7 +162,7 @@ func TestDecodeLimitsLocals(t *testing.T) {
 }
 
 func TestEncodeWritesWhatDecodeRead(t *testing.T) {
-	zero := asm(i32c(0), opEnd)
+	zero := asm(i32c(0), OpEnd)
 	start, count := uint32(1), uint32(2)
 	want := &Module{
 		Types: []RecGroup{
@@ -177,7 +177,7 @@ func TestEncodeWritesWhatDecodeRead(t *testing.T) {
 			{Module: "m", Name: "e", Kind: ExternTag, Type: 2},
 		},
 		Functions: []uint32{1},
-		Tables:    []Table{{Elem: FuncRef, Limits: Limits{Min: 2}}, {Elem: refNon | 1<<8, Init: asm(opRefFunc, 0, opEnd)}},
+		Tables:    []Table{{Elem: FuncRef, Limits: Limits{Min: 2}}, {Elem: refNon | 1<<8, Init: asm(OpRefFunc, 0, OpEnd)}},
 		Tags:      []uint32{2},
 		Globals:   []Global{{GlobalType{I32, true}, zero}},
 		Exports:   []Export{{"a", ExternFunc, 1}, {"b", ExternGlobal, 1}},
@@ -187,13 +187,13 @@ func TestEncodeWritesWhatDecodeRead(t *testing.T) {
 			{Flags: 1, Funcs: []uint32{1}},
 			{Flags: 2, Table: 1, Offset: zero, Funcs: []uint32{1}},
 			{Flags: 3, Funcs: []uint32{1}},
-			{Flags: 4, Offset: zero, Exprs: []Expr{asm(opRefFunc, 1, opEnd)}},
-			{Flags: 5, Type: ExternRef, Exprs: []Expr{asm(0xd0, 0x6f, opEnd)}},
-			{Flags: 6, Table: 1, Offset: zero, Type: FuncRef, Exprs: []Expr{asm(0xd0, 0x70, opEnd)}},
-			{Flags: 7, Type: FuncRef, Exprs: []Expr{asm(opRefFunc, 1, opEnd)}},
+			{Flags: 4, Offset: zero, Exprs: []Expr{asm(OpRefFunc, 1, OpEnd)}},
+			{Flags: 5, Type: ExternRef, Exprs: []Expr{asm(0xd0, 0x6f, OpEnd)}},
+			{Flags: 6, Table: 1, Offset: zero, Type: FuncRef, Exprs: []Expr{asm(0xd0, 0x70, OpEnd)}},
+			{Flags: 7, Type: FuncRef, Exprs: []Expr{asm(OpRefFunc, 1, OpEnd)}},
 		},
 		DataCount: &count,
-		Codes:     []Code{{LocalGroups: 1, Locals: asm(2, int(I64)), NumLocals: 2, Body: asm(opEnd)}},
+		Codes:     []Code{{LocalGroups: 1, Locals: asm(2, int(I64)), NumLocals: 2, Body: asm(OpEnd)}},
 		Datas:     []Data{{Flags: 1, Init: []byte("passive")}, {Flags: 2, Offset: zero, Init: []byte("active")}},
 		Customs: []Custom{
 			{Name: "first", Data: []byte("1"), After: SectionCustom},

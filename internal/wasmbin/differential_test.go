@@ -33,15 +33,20 @@ var (
 )
 
 // TestDifferential holds that rewriting changes nothing but what it is for, on modules that
-// nobody wrote: random code of the patterns that the rewriter looks for, mutations of the
-// specification suite, and what binaryen's wasm-opt makes of random bytes where it is
-// installed. Each is valid before and after or neither, comes to the same results on the
+// nobody wrote: random code of the patterns that the rewriter and its pass look for, as it is
+// and with instructions changed, mutations of the specification suite, and what binaryen's
+// wasm-opt makes of random bytes where it is installed. Each is valid before and after or neither, comes to the same results on the
 // interpreter as it is and on the compiler and the interpreter as it is rewritten, with and
-// without the pass for Go, and spends the same fuel as with a charge for each instruction.
+// without the pass of package gowasm, and spends the same fuel as with a charge for each instruction.
 func TestDifferential(t *testing.T) {
 	suite, valid := specModules(t)
 	sources := map[string]func(t *testing.T, r *rand.Rand) []byte{
-		"patterns":  func(_ *testing.T, r *rand.Rand) []byte { return randomModule(r) },
+		"patterns": func(_ *testing.T, r *rand.Rand) []byte { return randomModule(r) },
+		"mutated patterns": func(_ *testing.T, r *rand.Rand) []byte {
+			bin := randomModule(r)
+			mutateCode(r, bin)
+			return bin
+		},
 		"mutations": func(_ *testing.T, r *rand.Rand) []byte { return mutate(r, suite, valid) },
 	}
 	if file, err := exec.LookPath("wasm-opt"); err == nil {
@@ -77,15 +82,15 @@ func TestDifferential(t *testing.T) {
 				})
 			}
 			workers.Wait()
-			t.Logf("%d modules: %d invalid before and after, %d refused by a limit, %d executed with %d calls, of which %d trapped; fuel compared %d times; %d calls of the Go pass trapped earlier",
-				c.modules.Load(), c.invalid.Load(), c.limited.Load(), c.executed.Load(), c.calls.Load(), c.traps.Load(), c.fuel.Load(), c.early.Load())
+			t.Logf("%d modules: %d invalid before and after, %d refused by a limit, %d executed with %d calls, of which %d trapped; fuel compared %d times; %d modules changed by the pass, in %d of which a call trapped earlier",
+				c.modules.Load(), c.invalid.Load(), c.limited.Load(), c.executed.Load(), c.calls.Load(), c.traps.Load(), c.fuel.Load(), c.changed.Load(), c.early.Load())
 		})
 	}
 }
 
 // tallyOfDifferences counts what was compared.
 type tallyOfDifferences struct {
-	modules, invalid, limited, executed, calls, traps, fuel, early atomic.Int64
+	modules, invalid, limited, executed, calls, traps, fuel, changed, early atomic.Int64
 }
 
 var differentialOptions = Options{MaxMemoryPages: fuzzPages, MaxTableElements: 10_000}
@@ -129,10 +134,17 @@ func differences(ctx context.Context, bin []byte, c *tallyOfDifferences) error {
 		c.invalid.Add(1)
 		return nil
 	}
-	opts.Validate, opts.asGo, opts.ExpandRemainders = nil, true, true
-	asGo, _, err := Rewrite(bin, opts)
+	opts.Validate, opts.Pass, opts.ExpandRemainders = nil, TestPass, true
+	passed, _, err := Rewrite(bin, opts)
 	if err != nil {
-		return fmt.Errorf("refused as a guest of Go: %w", err)
+		return fmt.Errorf("refused with the pass: %w", err)
+	}
+	unpassed := opts
+	unpassed.Pass = nil
+	if same, _, err := Rewrite(bin, unpassed); err != nil {
+		return err
+	} else if !bytes.Equal(same, passed) {
+		c.changed.Add(1)
 	}
 	plain, _, err := Rewrite(bin, differentialOptions)
 	if err != nil {
@@ -140,7 +152,7 @@ func differences(ctx context.Context, bin []byte, c *tallyOfDifferences) error {
 	}
 	run, ok := newDifferentialRun(bin, info)
 	if !ok {
-		for name, out := range map[string][]byte{"metered": metered, "as a guest of Go": asGo, "without metering": plain} {
+		for name, out := range map[string][]byte{"metered": metered, "with the pass": passed, "without metering": plain} {
 			if ok, err := acceptedBy(out, wazero.NewRuntimeConfigInterpreter()); !ok {
 				return fmt.Errorf("%s: wazero refuses it: %w", name, err)
 			}
@@ -195,20 +207,21 @@ func differences(ctx context.Context, bin []byte, c *tallyOfDifferences) error {
 		}
 	}
 	for name, config := range map[string]wazero.RuntimeConfig{"compiler": wazero.NewRuntimeConfigCompiler(), "interpreter": wazero.NewRuntimeConfigInterpreter()} {
-		got, err := run.do(ctx, asGo, config, steps)
+		got, err := run.do(ctx, passed, config, steps)
 		if err != nil {
-			return fmt.Errorf("as a guest of Go, %s: %w", name, err)
+			return fmt.Errorf("with the pass, %s: %w", name, err)
 		}
-		// An address beyond 4 GiB traps, and so does the furthest of several accesses at
-		// the first: from there on the two are different guests.
+		// A stack beyond the memory traps at the first of several accesses, and one beyond
+		// 4 GiB does not begin anew: from there on the two are different guests.
+		same := true
 		if at := slices.IndexFunc(got.steps, func(s executedStep) bool { return strings.Contains(s.Err, "out of bounds memory access") }); at >= 0 {
 			if at < len(want.steps) && !strings.Contains(want.steps[at].Err, "out of bounds memory access") {
 				c.early.Add(1)
 			}
-			got.steps, got.end = got.steps[:at], ""
+			got.steps, got.end, same = got.steps[:at], "", false
 		}
-		if diff := want.differs(got, false); diff != "" {
-			return fmt.Errorf("plain on the interpreter -, as a guest of Go on the %s +\n%s", name, diff)
+		if diff := want.differs(got, same); diff != "" {
+			return fmt.Errorf("plain on the interpreter -, with the pass on the %s +\n%s", name, diff)
 		}
 	}
 	return nil
@@ -265,7 +278,7 @@ func newDifferentialRun(bin []byte, info *Info) (*differentialRun, bool) {
 			if s.op>>8 == prefixAtomic {
 				return nil, false // wazero's engines trap in different orders, and the host has none.
 			}
-			run.throws = run.throws || s.op == opThrow || s.op == opThrowRef || s.op == opTryTable
+			run.throws = run.throws || s.op == OpThrow || s.op == OpThrowRef || s.op == OpTryTable
 			run.floats = run.floats || s.op>>8 == prefixVec || s.op > 0x8a && s.op < 0xbc
 		}
 	}
@@ -544,7 +557,7 @@ var alike = [][]byte{
 	{0x79, 0x7a, 0x7b, 0xc2, 0xc3, 0xc4},
 	{0x28, 0x2c, 0x2d, 0x2e, 0x2f}, {0x29, 0x30, 0x31, 0x32, 0x33, 0x34, 0x35},
 	{0x36, 0x3a, 0x3b}, {0x37, 0x3c, 0x3d, 0x3e},
-	{opBr, opBrIf}, {opBlock, opLoop}, {opLocalGet, opLocalTee}, {opLocalSet, opLocalTee},
+	{OpBr, OpBrIf}, {OpBlock, OpLoop}, {OpLocalGet, OpLocalTee}, {OpLocalSet, OpLocalTee},
 }
 
 // mutateCode changes instructions of a module to others, mostly so that it stays valid.
@@ -556,6 +569,10 @@ func mutateCode(r *rand.Rand, bin []byte) bool {
 	changed := false
 	for range 1 + r.IntN(8) {
 		c := &m.Codes[r.IntN(len(m.Codes))]
+		type place struct {
+			op, at int
+			imm    uint32
+		}
 		var places []place
 		for s := (scanner{reader: reader{buf: c.Body}}); s.next(); {
 			places = append(places, place{s.op, s.at, s.imm})
@@ -571,12 +588,12 @@ func mutateCode(r *rand.Rand, bin []byte) bool {
 			}
 		}
 		switch {
-		case p.op == opI32Const || p.op == opI64Const:
+		case p.op == OpI32Const || p.op == OpI64Const:
 			if c.Body[p.at+1] < 0x80 {
 				c.Body[p.at+1] = []byte{0, 0, 1, 2, 0x7f, 0x40, 8, byte(r.IntN(0x80))}[r.IntN(8)]
 				changed = true
 			}
-		case (p.op == opLocalGet || p.op == opLocalSet || p.op == opBr || p.op == opBrIf) && p.imm < 0x80:
+		case (p.op == OpLocalGet || p.op == OpLocalSet || p.op == OpBr || p.op == OpBrIf) && p.imm < 0x80:
 			c.Body[p.at+1] = byte(r.IntN(int(p.imm) + 2))
 			changed = true
 		}
@@ -593,8 +610,8 @@ func mutate(r *rand.Rand, suite, valid [][]byte) []byte {
 	if len(bin) < 9 || r.IntN(3) > 0 && mutateCode(r, bin) {
 		return bin
 	}
-	interesting := []byte{0, 1, 2, 3, 4, 5, opEnd, opBr, opBrIf, opBrTable, opReturn, opCall, opDrop, opSelect, opLocalGet, opLocalSet, opLocalTee,
-		opI32Eqz, opI32LtS, opI32GtU, opI32And, opI64And, 0x40, 0x7f, 0x7e, 0x80, 0xff}
+	interesting := []byte{0, 1, 2, 3, 4, 5, OpEnd, OpBr, OpBrIf, OpBrTable, OpReturn, OpCall, OpDrop, OpSelect, OpLocalGet, OpLocalSet, OpLocalTee,
+		OpI32Eqz, OpI32LtS, OpI32GtU, OpI32And, OpI64And, 0x40, 0x7f, 0x7e, 0x80, 0xff}
 	for range 1 + r.IntN(3) {
 		at := 8 + r.IntN(len(bin)-8)
 		switch r.IntN(6) {

@@ -1,22 +1,39 @@
-// Package wasmbin rewrites guests so that the host stays in control of them.
-// [Rewrite] takes the binary of a WebAssembly module and returns one that does
-// the same, but
+// Package wasmbin rewrites guests so that the host stays in control of them. It is right for
+// any module and knows no compiler; what it may do for the code of one lies in a [Pass].
+//
+// [Rewrite] takes the binary of a WebAssembly module and returns one that does the same, but
 //
 //   - counts fuel and calls the host when it has none left, which gives the host
 //     budgets that are exact and repeatable, deadlines that stop loops and
 //     recursion, and a turn for Go's garbage collector;
-//   - exports its mutable globals, so that the host can snapshot and restore an
-//     instance;
 //   - counts the stack that its functions take, so that a recursion without end
 //     stops where the host wants it;
-//   - can grow its memory and its tables only so far, and does not take the
-//     compiler much longer than other code of its size;
-//   - jumps forward where Go's compiler goes by way of a table, has offsets where that
-//     adds up addresses, and compares strings eight bytes at a time where Go's library
-//     takes one;
 //   - fills and copies memory a megabyte at a time, with a turn for the host between;
-//   - does not branch the wrong way where wazero's compiler would;
+//   - can grow its memory and its tables only so far;
+//   - exports its mutable globals, so that the host can snapshot and restore an
+//     instance;
+//   - avoids what wazero's compiler would compile wrongly;
 //   - keeps its names, for stack traces.
+//
+// It refuses a module that is malformed, that wazero finds invalid, or that would take the
+// compiler much longer than other code of its size.
+//
+// # The steps
+//
+// In the order in which a module goes through them, with the file to read:
+//
+//  1. The binary is decoded down to the bodies of functions, within limits on the number of
+//     everything (decode.go, limits.go; instructions.go reads bodies).
+//  2. The memory, the tables and the names are checked and capped, and the imports and
+//     exports described (rewrite.go).
+//  3. The [Pass], if there is one, changes bodies.
+//  4. All bodies are surveyed: which calls are charged for the stack (stack.go), and how long
+//     the compiler would take (complexity.go).
+//  5. The host validates the binary as it came ([Options.Validate]).
+//  6. Each body is metered (meter.go, bulk.go). On the way, comparisons and remainders that
+//     wazero compiles wrongly are replaced (wazero_branches.go, wazero_remainders.go).
+//  7. Function indexes elsewhere are renumbered, globals exported, custom sections kept or
+//     dropped (rewrite.go, names.go), and the module is encoded (encode.go).
 //
 // It covers all that wazero v1.12 accepts: the MVP, sign extension, multiple
 // values, saturating conversions, bulk memory, reference types, SIMD, extended
@@ -35,7 +52,7 @@
 //     guest's caller gets back and a guest cannot catch;
 //  2. sets the fuel before each call, as the last one may have left it negative;
 //  3. finds what a call has spent by subtracting;
-//  4. panics also when [StackGlobal] is negative, and sets that global anew behind
+//  4. panics also when [StackGlobal] is negative, and sets that global anew after
 //     a call that did not return.
 //
 // Fuel is charged before it is spent: what a yield finds missing was granted
@@ -47,8 +64,8 @@
 // Each instruction costs 1, but for those that only mark a place (nop, block,
 // loop, else, end). Bulk operations cost, besides, 1 for [BytesPerFuel] bytes or
 // for an element of a table, and [FuelPerPage] for a page of memory. The charge
-// for a run is the number of the instructions that ran, of those that are left of
-// a guest of Go. Only a trap or an exception that leaves straight code in the
+// for a run is the number of the instructions that ran, of those that the pass
+// left. Only a trap or an exception that leaves straight code in the
 // middle leaves the rest of that code charged. So a call costs the same each time,
 // on each machine, and on wazero's compiler and interpreter alike.
 //
@@ -60,7 +77,6 @@
 //
 // Against the plain guest on wazero's compiler (BenchmarkMetering, minima):
 // tight loops x1.0, a loop of nothing but branches x1.4, recursive fib x1.3;
-// JSON, sorting and hashing in a guest of standard Go x0.8, x0.9 and x1.1, strings
-// and matrices in one of TinyGo x1.1 to x1.2. The Go guest grows by 12 % and compiles
-// as fast; rewriting its 3.5 MB takes 26 ms.
+// JSON, sorting and hashing in a guest of standard Go x1.1 to x1.2 without a pass, strings
+// and matrices in one of TinyGo x1.1 to x1.2.
 package wasmbin

@@ -1,6 +1,9 @@
 package wasmbin
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
 // instruction is what scanner found.
 type instruction struct {
@@ -97,7 +100,7 @@ func (s *scanner) next() bool {
 
 // constant returns the number if the instruction is an i32.const, 0 otherwise.
 func (s *scanner) constant() uint32 {
-	if s.op != opI32Const {
+	if s.op != OpI32Const {
 		return 0
 	}
 	v, _ := varint(s.buf[s.immAt:], 5)
@@ -176,3 +179,59 @@ func (s *scanner) tryTable() {
 	}
 	s.to = s.labels
 }
+
+// Instruction is an instruction of a body, as a [Pass] sees it.
+type Instruction struct {
+	Op      int      // the opcode, or prefix<<8 | opcode
+	At, End int      // where it begins and ends in the body
+	Index   uint32   // the local, global, function or label that it names first
+	IndexAt int      // where that index begins in the body
+	Block   int64    // the type of a block: the index of a type, or negative, as BlockEmpty is
+	Labels  []uint32 // of br_table, the default last; valid until the next instruction
+}
+
+// Instructions returns the instructions of a body in their order. It ends before the end of
+// the body at what is malformed.
+func Instructions(body []byte) iter.Seq[Instruction] {
+	return func(yield func(Instruction) bool) {
+		for s := (scanner{reader: reader{buf: body}}); s.next(); {
+			if !yield(Instruction{s.op, s.at, s.pos, s.imm, s.immAt, s.block, s.to}) {
+				return
+			}
+		}
+	}
+}
+
+// Operands returns how many operands a plain instruction takes and leaves; some that leave
+// as many as they take count as taking one. ok is false for an instruction that branches,
+// calls, opens or closes a block or has a prefix.
+func Operands(op int) (takes, leaves int, ok bool) {
+	if op >= len(takenOperands) || takenOperands[op] < 0 {
+		return 0, 0, false
+	}
+	return int(takenOperands[op]), int(takenOperands[op]) + int(heights[op]), true
+}
+
+// takenOperands are the operands that plain instructions take, -1 for the others.
+var takenOperands = func() (t [256]int8) {
+	for op := range t {
+		switch {
+		case op != OpNop && op < OpDrop || op > OpSelect && op < OpLocalGet || op > OpI64Extend32S:
+			t[op] = -1
+		case op == OpNop:
+		case op == OpDrop, op == OpLocalSet, op == OpGlobalSet:
+			t[op] = 1
+		case op == OpTableSet:
+			t[op] = 2
+		case op == OpSelect:
+			t[op] = 3
+		case heights[op] == 1:
+			t[op] = 0
+		case heights[op] == 0:
+			t[op] = 1
+		default:
+			t[op] = 2
+		}
+	}
+	return t
+}()

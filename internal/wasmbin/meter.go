@@ -25,8 +25,6 @@ type bodyRewriter struct {
 	fuel      uint32   // the index of the fuel global
 	stack     uint32   // the index of the stack global
 	meter     bool
-	fromGo    bool // the guest is one of Go
-	keepBulk  bool // bulk operations of a constant size stay what they are
 	divide    bool // remainders are worked out from quotients
 	info      *Info
 	// plan says which calls are charged for the stack, nil if none are; marks are
@@ -38,18 +36,13 @@ type bodyRewriter struct {
 	// pieces is rewriter.pieceFunction.
 	pieces func(op int, segment uint32) (index uint32, blockType []byte, ok bool)
 
-	scanner   scanner
-	frames    []frame
-	edits     []edit
-	constants [2]constant
-	set       assignment // the last one
-	head      head       // of the last loop
-	targets   []target   // of all dispatches
-	operands  operands   // of a guest of Go
-	ordered   ordered
-	current   int  // the edit that is being charged, or none
-	catches   bool // the function catches exceptions
-	stores    bool // the function has bulk operations that become stores
+	scanner  scanner
+	frames   []frame
+	edits    []edit
+	constant constant // the last one
+	ordered  ordered
+	current  int  // the edit that is being charged, or none
+	catches  bool // the function catches exceptions
 	// remainders says whether the function has remainders of 32 and of 64 bits that are
 	// worked out, and dividends are the first of two locals for what they are of.
 	remainders [2]bool
@@ -71,8 +64,12 @@ type frame struct {
 	// looped says that something branches to the head of the loop, and checks that
 	// the fuel that it checks there is that of the function's entry, too.
 	looped, checks bool
-	at             int // where it begins in the body
-	dispatch       dispatch
+}
+
+// constant is an i32.const: where it ends in the body, and its value.
+type constant struct {
+	end   int
+	value uint32
 }
 
 // none stands for the charge of code that is never reached, which costs
@@ -87,8 +84,7 @@ type edit struct {
 	cost    uint64 // of a charge
 	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
 	restore bool   // of a loop: an exception that was caught continues here
-	label   uint32 // of a branch
-	fill    byte   // the value of each byte, or an opcode
+	op      byte   // the instruction that is written instead
 	piece   uint32 // the function that does a bulk operation in pieces, or 0
 	typ     []byte // the block type of its parameters
 }
@@ -104,16 +100,8 @@ const (
 	editBulkBytes                 // charge for a number of bytes on the stack, and yield
 	editBulkElems                 // the same for a number of elements
 	editBulkPages                 // the same for a number of pages
-	editFill                      // store value bytes instead of a memory.fill
-	editCopy                      // load and store value bytes instead of a memory.copy
-	editCut                       // leave out
-	editAccess                    // the load or store fill, with value as its offset
-	editNegated                   // the comparison fill
-	editUnfused                   // the comparison fill, i32.eqz
-	editNotZero                   // i64.const 0, i64.ne
-	editRemainder                 // the remainder fill, worked out from the quotient
-	editCheck                     // check that there is memory up to value bytes behind the stack pointer
-	editFirst                     // branch to label if the local with the index value is 0
+	editUnfused                   // the comparison op, i32.eqz
+	editRemainder                 // the remainder op, worked out from the quotient
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back behind it
 	editRestore                   // bring the stack back to what it was at the function's entry
@@ -141,12 +129,9 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 		c.NumLocals += n
 		return locals + c.NumLocals - declared - n
 	}
-	var length, address, entry uint64
-	if bulk || b.stores {
+	var length, entry uint64
+	if bulk {
 		length = extra(1, I32)
-	}
-	if b.stores {
-		address = extra(1, I32)
 	}
 	for i, typ := range []ValType{I32, I64} {
 		if b.remainders[i] {
@@ -154,7 +139,7 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 		}
 	}
 	if b.plan == nil || !b.catches {
-		c.Body = b.emit(make([]byte, 0, size), c.Body, length, address, entry)
+		c.Body = b.emit(make([]byte, 0, size), c.Body, length, entry)
 		return nil
 	}
 	// An exception leaves functions without giving their stack back. So the
@@ -163,17 +148,17 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	// block makes a place: the label is the same as before.
 	entry = extra(1, I32)
 	out := make([]byte, 0, size+64)
-	out = append(appendUvarint(append(out, opGlobalGet), uint64(b.stack)), opLocalSet)
-	out = append(appendUvarint(out, entry), opBlock)
+	out = append(appendUvarint(append(out, OpGlobalGet), uint64(b.stack)), OpLocalSet)
+	out = append(appendUvarint(out, entry), OpBlock)
 	out = append(out, b.blockType(b.types[typ].Results)...)
-	out = b.emit(out, c.Body, length, address, entry)
-	c.Body = append(b.appendRestore(out, entry), opEnd)
+	out = b.emit(out, c.Body, length, entry)
+	c.Body = append(b.appendRestore(out, entry), OpEnd)
 	return nil
 }
 
 // appendRestore brings the stack back to what it was at the function's entry.
 func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
-	out = append(appendUvarint(append(out, opLocalGet), entry), opGlobalSet)
+	out = append(appendUvarint(append(out, OpLocalGet), entry), OpGlobalSet)
 	return appendUvarint(out, uint64(b.stack))
 }
 
@@ -197,9 +182,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
-	b.current, b.catches, b.stores, b.checked, b.remainders = 0, false, false, false, [2]bool{}
-	b.constants, b.set, b.head, b.targets = [2]constant{}, assignment{}, head{next: none}, b.targets[:0]
-	b.operands.forget()
+	b.current, b.catches, b.checked, b.remainders, b.constant = 0, false, false, [2]bool{}, constant{}
 	b.ordered.straight()
 	calls := false
 	for s.next() {
@@ -210,20 +193,16 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		if !free(s.op) {
 			b.add(1)
 		}
-		if b.fromGo {
-			b.golang()
-		}
 		b.compare()
 		switch s.op {
-		case opBlock:
+		case OpBlock:
 			b.open()
-			b.dispatching()
-		case opIf:
+		case OpIf:
 			b.open()
 			b.charge(editCharge, b.current)
-		case opElse:
+		case OpElse:
 			b.charge(editCharge, b.frames[len(b.frames)-1].entry)
-		case opLoop:
+		case OpLoop:
 			// A loop that the function is certain to run before it calls
 			// anything checks the fuel for the entry, too.
 			checks := b.current == 0 && !calls
@@ -232,13 +211,12 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 				f := &b.frames[len(b.frames)-1]
 				f.loop, f.checks = len(b.edits), checks
 			}
-			b.dispatching()
 			if s.block >= 0 && s.block < int64(len(b.types)) && len(b.types[s.block].Params) > 0 {
 				b.charge(editLoopParam, b.current)
 			} else {
 				b.charge(editLoop, b.current)
 			}
-		case opTryTable:
+		case OpTryTable:
 			for _, label := range s.to {
 				b.branch(label)
 				b.catch(label)
@@ -247,27 +225,26 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			if len(s.to) > 0 { // what is caught leaves the block early, for one of these labels
 				b.frames[len(b.frames)-1].outermost = len(b.frames) - 2
 			}
-		case opEnd:
+		case OpEnd:
 			b.close()
-		case opBrIf, opBrOnNull, opBrOnNonNull:
+		case OpBrIf, OpBrOnNull, OpBrOnNonNull:
 			b.branch(s.imm)
 			b.charge(editCharge, b.current)
-		case opBr:
-			b.branch(b.jump())
+		case OpBr:
+			b.branch(s.imm)
 			b.current = none
-		case opBrTable:
-			b.dispatching()
+		case OpBrTable:
 			for _, label := range s.to {
 				b.branch(label)
 			}
 			b.current = none
-		case opUnreachable:
+		case OpUnreachable:
 			b.current = none
-		case opReturn, opThrow, opThrowRef:
+		case OpReturn, OpThrow, OpThrowRef:
 			b.leave()
-		case opCall, opReturnCall, opRefFunc:
+		case OpCall, OpReturnCall, OpRefFunc:
 			s.within("function", s.imm, len(b.functions))
-			charged := s.op == opCall && s.imm >= b.yield && s.err == nil && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1
+			charged := s.op == OpCall && s.imm >= b.yield && s.err == nil && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1
 			if charged {
 				b.enter(function)
 			}
@@ -277,38 +254,32 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			if charged {
 				b.exit(function)
 			}
-			calls = calls || s.op != opRefFunc
-			if s.op == opReturnCall {
+			calls = calls || s.op != OpRefFunc
+			if s.op == OpReturnCall {
 				b.leave()
 			}
-		case opCallIndirect, opCallRef, opReturnCallIndirect, opReturnCallRef:
+		case OpCallIndirect, OpCallRef, OpReturnCallIndirect, OpReturnCallRef:
 			s.within("type", s.imm, len(b.types))
 			calls = true
-			if s.op == opReturnCallIndirect || s.op == opReturnCallRef {
+			if s.op == OpReturnCallIndirect || s.op == OpReturnCallRef {
 				b.leave()
 			} else if b.plan != nil {
 				b.enter(function)
 				b.exit(function)
 			}
-		case opI32Const:
-			b.constant()
-		case opI32RemS, opI32RemU, opI64RemS, opI64RemU:
+		case OpI32Const:
+			b.constant = constant{s.pos, s.constant()}
+		case OpI32RemS, OpI32RemU, OpI64RemS, OpI64RemU:
 			b.remainder()
-		case opLocalGet, opLocalSet, opLocalTee:
+		case OpLocalGet, OpLocalSet, OpLocalTee:
 			s.within("local", s.imm, int(locals))
-			if s.op == opLocalSet {
-				b.set = assignment{s.at, s.pos, s.imm}
-			} else {
-				b.dispatching()
-			}
-		case opGlobalGet, opGlobalSet:
+		case OpGlobalGet, OpGlobalSet:
 			s.within("global", s.imm, int(b.globals))
-		case opTableSet:
+		case OpTableSet:
 			b.info.MutatesTables = true
-		case opMemoryCopy, opMemoryFill, opMemoryInit:
+		case OpMemoryCopy, OpMemoryFill, OpMemoryInit:
 			if length := b.constantLength(); length != 0 && length>>bytesShift <= leafCost {
 				b.add(uint64(length >> bytesShift))
-				b.constantBulk(length)
 				break
 			}
 			bulk = true
@@ -320,18 +291,18 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 					e.end, e.piece, e.typ = s.pos, index, typ
 				}
 			}
-		case opMemoryGrow:
+		case OpMemoryGrow:
 			bulk = true
 			b.bulk(editBulkPages, b.memoryMax)
-		case opTableCopy, opTableFill, opTableInit, opTableGrow:
+		case OpTableCopy, OpTableFill, OpTableInit, OpTableGrow:
 			bulk = true
 			b.info.MutatesTables = true
 			limit := uint32(math.MaxUint32)
-			if s.op == opTableGrow && int(s.imm) < len(b.tableMax) {
+			if s.op == OpTableGrow && int(s.imm) < len(b.tableMax) {
 				limit = b.tableMax[s.imm]
 			}
 			b.bulk(editBulkElems, limit)
-		case opDataDrop, opElemDrop:
+		case OpDataDrop, OpElemDrop:
 			b.info.DropsSegments = true
 		}
 	}
@@ -368,7 +339,7 @@ func (b *bodyRewriter) inOrder() error {
 // free reports whether an instruction costs nothing: it only marks a place.
 func free(op int) bool {
 	switch op {
-	case opNop, opBlock, opLoop, opElse, opEnd:
+	case OpNop, OpBlock, OpLoop, OpElse, OpEnd:
 		return true
 	}
 	return false
@@ -430,9 +401,18 @@ func (b *bodyRewriter) catch(label uint32) {
 	}
 }
 
+// constantLength returns the length of a bulk operation if an i32.const in front of it
+// has it, 0 otherwise.
+func (b *bodyRewriter) constantLength() uint32 {
+	if b.constant.end == b.scanner.at {
+		return b.constant.value
+	}
+	return 0
+}
+
 // open opens a block.
 func (b *bodyRewriter) open() {
-	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none, at: b.scanner.at})
+	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none})
 }
 
 // close closes a block. Behind it, what ran in front of it runs on, or not,
@@ -495,21 +475,17 @@ func (e *edit) size() int {
 	switch e.kind {
 	case editCharge:
 		return 4 + 5 + 5 + 10
-	case editFirst, editCheck:
-		return 16
-	case editIndex, editCut, editAccess, editNegated, editUnfused, editNotZero:
+	case editIndex, editUnfused:
 		return 8
-	case editFill, editCopy:
-		return 64 + int(e.value)/16*32
 	default:
 		return 96
 	}
 }
 
-// emit appends the body with its edits to out. local and address are the indexes of
-// the locals that keep the length or the addresses of a bulk operation, entry of
-// that for the stack at the function's entry.
-func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []byte {
+// emit appends the body with its edits to out. local is the index of the local that
+// keeps the length of a bulk operation, entry of that for the stack at the function's
+// entry.
+func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 	at := 0
 	for i := range b.edits {
 		e := &b.edits[i]
@@ -533,7 +509,7 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			// has one predecessor. wazero's compiler keeps values in registers
 			// along such a way, and would reload all of them behind a point
 			// where two ways meet.
-			out = append(b.appendCheck(out), opBr, 1, opEnd)
+			out = append(b.appendCheck(out), OpBr, 1, OpEnd)
 			out = b.appendCharge(out, e.cost)
 		case editLoopParam:
 			// The parameters are out of reach here, so this loop cannot begin
@@ -541,48 +517,29 @@ func (b *bodyRewriter) emit(out, body []byte, local, address, entry uint64) []by
 			out = b.appendCharge(b.appendYield(out), e.cost)
 		case editIndex:
 			out = appendUvarint(out, uint64(e.value))
-		case editFill:
-			out = appendFill(out, e, address)
-		case editCopy:
-			out = appendCopy(out, e, local, address)
-		case editCut:
-		case editAccess:
-			out = appendUvarint(append(out, e.fill, 0), uint64(e.value))
-		case editNegated:
-			out = append(out, e.fill)
 		case editUnfused:
-			out = append(out, e.fill, opI32Eqz)
-		case editCheck:
-			if e.value > 0 {
-				out = append(out, opLocalGet, stackPointer, opI32Load8U, 0)
-				out = append(appendUvarint(out, uint64(e.value-1)), opDrop)
-			}
-		case editFirst:
-			out = appendUvarint(append(out, opLocalGet), uint64(e.value))
-			out = appendUvarint(append(out, opI32Eqz, opBrIf), uint64(e.label))
-		case editNotZero:
-			out = append(out, opI64Const, 0, opI64Ne)
+			out = append(out, e.op, OpI32Eqz)
 		case editRemainder:
-			out = b.appendRemainder(out, e.fill)
+			out = b.appendRemainder(out, e.op)
 		case editEnter:
 			// Nothing follows the yield, so that the way past it has one
 			// predecessor, see editLoop.
-			out = b.appendStack(out, opI32Sub, e.value)
-			out = appendUvarint(append(out, opGlobalGet), uint64(b.stack))
-			out = append(out, opI32Const, 0, opI32LtS, opIf, blockTypeEmpty, opCall)
-			out = append(appendUvarint(out, uint64(b.yield)), opUnreachable, opEnd)
+			out = b.appendStack(out, OpI32Sub, e.value)
+			out = appendUvarint(append(out, OpGlobalGet), uint64(b.stack))
+			out = append(out, OpI32Const, 0, OpI32LtS, OpIf, BlockTypeEmpty, OpCall)
+			out = append(appendUvarint(out, uint64(b.yield)), OpUnreachable, OpEnd)
 		case editLeave:
-			out = b.appendStack(out, opI32Add, e.value)
+			out = b.appendStack(out, OpI32Add, e.value)
 		case editRestore:
 			out = b.appendRestore(out, entry)
 		default:
 			out = b.appendBulk(out, e, local)
 			if e.piece != 0 {
-				out = appendUvarint(append(out, opLocalGet), local)
-				out = appendVarint(append(out, opI32Const), pieceBytes)
-				out = append(append(out, opI32GtU, opIf), e.typ...)
-				out = appendUvarint(append(out, opCall), uint64(e.piece))
-				out = append(append(append(out, opElse), body[e.at:e.end]...), opEnd)
+				out = appendUvarint(append(out, OpLocalGet), local)
+				out = appendVarint(append(out, OpI32Const), pieceBytes)
+				out = append(append(out, OpI32GtU, OpIf), e.typ...)
+				out = appendUvarint(append(out, OpCall), uint64(e.piece))
+				out = append(append(append(out, OpElse), body[e.at:e.end]...), OpEnd)
 			}
 		}
 	}
@@ -594,35 +551,35 @@ func (b *bodyRewriter) appendCharge(out []byte, cost uint64) []byte {
 	if cost == 0 {
 		return out
 	}
-	out = append(out, opGlobalGet)
+	out = append(out, OpGlobalGet)
 	out = appendUvarint(out, uint64(b.fuel))
-	out = append(out, opI64Const)
+	out = append(out, OpI64Const)
 	out = appendVarint(out, int64(cost))
-	out = append(out, opI64Sub, opGlobalSet)
+	out = append(out, OpI64Sub, OpGlobalSet)
 	return appendUvarint(out, uint64(b.fuel))
 }
 
 // appendStack adds to the stack that is left, or takes from it.
 func (b *bodyRewriter) appendStack(out []byte, op byte, bytes uint32) []byte {
-	out = appendUvarint(append(out, opGlobalGet), uint64(b.stack))
-	out = appendVarint(append(out, opI32Const), int64(bytes))
-	out = append(out, op, opGlobalSet)
+	out = appendUvarint(append(out, OpGlobalGet), uint64(b.stack))
+	out = appendVarint(append(out, OpI32Const), int64(bytes))
+	out = append(out, op, OpGlobalSet)
 	return appendUvarint(out, uint64(b.stack))
 }
 
 // appendCheck calls yield if the fuel is negative, and leaves the if open.
 func (b *bodyRewriter) appendCheck(out []byte) []byte {
-	out = append(out, opGlobalGet)
+	out = append(out, OpGlobalGet)
 	out = appendUvarint(out, uint64(b.fuel))
-	out = append(out, opI64Const, 0, opI64LtS, opIf, blockTypeEmpty, opCall)
+	out = append(out, OpI64Const, 0, OpI64LtS, OpIf, BlockTypeEmpty, OpCall)
 	return appendUvarint(out, uint64(b.yield))
 }
 
 // appendYield yields as long as the fuel is negative.
 func (b *bodyRewriter) appendYield(out []byte) []byte {
-	out = append(out, opLoop, blockTypeEmpty)
+	out = append(out, OpLoop, BlockTypeEmpty)
 	out = b.appendCheck(out)
-	return append(out, opBr, 1, opEnd, opEnd)
+	return append(out, OpBr, 1, OpEnd, OpEnd)
 }
 
 // appendBulk charges for the length on the stack, and yields if that leaves the
@@ -633,30 +590,30 @@ func (b *bodyRewriter) appendBulk(out []byte, e *edit, local uint64) []byte {
 		out = append(out, op)
 		out = appendUvarint(out, local)
 	}
-	length(opLocalSet)
-	out = append(out, opGlobalGet)
+	length(OpLocalSet)
+	out = append(out, OpGlobalGet)
 	out = appendUvarint(out, uint64(b.fuel))
-	length(opLocalGet)
+	length(OpLocalGet)
 	if e.value < math.MaxUint32 {
 		limit := func() {
-			out = append(out, opI32Const)
+			out = append(out, OpI32Const)
 			out = appendVarint(out, int64(int32(e.value)))
 		}
 		limit()
-		length(opLocalGet)
+		length(OpLocalGet)
 		limit()
-		out = append(out, opI32LtU, opSelect)
+		out = append(out, OpI32LtU, OpSelect)
 	}
-	out = append(out, opI64ExtendI32U)
+	out = append(out, OpI64ExtendI32U)
 	switch e.kind {
 	case editBulkBytes:
-		out = append(out, opI64Const, bytesShift, opI64ShrU)
+		out = append(out, OpI64Const, bytesShift, OpI64ShrU)
 	case editBulkPages:
-		out = append(out, opI64Const, pageShift, opI64Shl)
+		out = append(out, OpI64Const, pageShift, OpI64Shl)
 	}
-	out = append(out, opI64Sub, opGlobalSet)
+	out = append(out, OpI64Sub, OpGlobalSet)
 	out = appendUvarint(out, uint64(b.fuel))
 	out = b.appendYield(out)
-	length(opLocalGet)
+	length(OpLocalGet)
 	return out
 }

@@ -71,40 +71,40 @@ func TestFuelIsTheNumberOfInstructions(t *testing.T) {
 		want  int64
 	}{
 		"nothing":                       {func(m *module) { m.fn("f", none, none, none) }, nil, 0},
-		"nop and empty blocks are free": {func(m *module) { m.fn("f", none, none, none, opNop, opBlock, 0x40, opNop, opEnd) }, nil, 0},
+		"nop and empty blocks are free": {func(m *module) { m.fn("f", none, none, none, OpNop, OpBlock, 0x40, OpNop, OpEnd) }, nil, 0},
 		"straight code":                 {func(m *module) { m.fn("f", none, none, none, i32c(1), i32c(2), 0x6a, 0x1a) }, nil, 4},
 		"the arm that is taken": {func(m *module) {
-			m.fn("f", types(I32), none, none, get(0), opIf, 0x40, i32c(1), 0x1a, opElse, i32c(1), i32c(1), 0x1a, 0x1a, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, get(0), OpIf, 0x40, i32c(1), 0x1a, OpElse, i32c(1), i32c(1), 0x1a, 0x1a, OpEnd, i32c(1), 0x1a)
 		}, []uint64{1}, 2 + 2 + 2},
 		"the arm that is not taken": {func(m *module) {
-			m.fn("f", types(I32), none, none, get(0), opIf, 0x40, i32c(1), 0x1a, opElse, i32c(1), i32c(1), 0x1a, 0x1a, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, get(0), OpIf, 0x40, i32c(1), 0x1a, OpElse, i32c(1), i32c(1), 0x1a, 0x1a, OpEnd, i32c(1), 0x1a)
 		}, []uint64{0}, 2 + 4 + 2},
 		"a branch taken": {func(m *module) {
-			m.fn("f", types(I32), none, none, opBlock, 0x40, get(0), opBrIf, 0, i32c(1), 0x1a, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, OpBlock, 0x40, get(0), OpBrIf, 0, i32c(1), 0x1a, OpEnd, i32c(1), 0x1a)
 		}, []uint64{1}, 2 + 2},
 		"a branch not taken": {func(m *module) {
-			m.fn("f", types(I32), none, none, opBlock, 0x40, get(0), opBrIf, 0, i32c(1), 0x1a, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, OpBlock, 0x40, get(0), OpBrIf, 0, i32c(1), 0x1a, OpEnd, i32c(1), 0x1a)
 		}, []uint64{0}, 2 + 2 + 2},
 		"a return out of two blocks": {func(m *module) {
-			m.fn("f", types(I32), none, none, opBlock, 0x40, opBlock, 0x40, get(0), opIf, 0x40, opReturn, opEnd, opEnd, i32c(1), 0x1a, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, OpBlock, 0x40, OpBlock, 0x40, get(0), OpIf, 0x40, OpReturn, OpEnd, OpEnd, i32c(1), 0x1a, OpEnd, i32c(1), 0x1a)
 		}, []uint64{1}, 2 + 1},
 		"dead code is free": {func(m *module) {
-			m.fn("f", none, none, none, opBlock, 0x40, opBr, 0, opLoop, 0x40, i32c(1), opBrIf, 1, opBr, 0, opEnd, opEnd)
+			m.fn("f", none, none, none, OpBlock, 0x40, OpBr, 0, OpLoop, 0x40, i32c(1), OpBrIf, 1, OpBr, 0, OpEnd, OpEnd)
 		}, nil, 1},
 		"ten rounds": {func(m *module) {
-			m.fn("f", types(I32), none, none, opLoop, 0x40, get(0), i32c(1), 0x6b, opLocalTee, 0, opBrIf, 0, opEnd, i32c(1), 0x1a)
+			m.fn("f", types(I32), none, none, OpLoop, 0x40, get(0), i32c(1), 0x6b, OpLocalTee, 0, OpBrIf, 0, OpEnd, i32c(1), 0x1a)
 		}, []uint64{10}, 10*5 + 2},
 		"ten rounds with a parameter": {func(m *module) {
 			loop := m.typ(types(I32), types(I32))
-			m.fn("f", types(I32), types(I32), none, get(0), opLoop, int(loop), i32c(1), 0x6b, opLocalTee, 0, get(0), opBrIf, 0, opEnd)
+			m.fn("f", types(I32), types(I32), none, get(0), OpLoop, int(loop), i32c(1), 0x6b, OpLocalTee, 0, get(0), OpBrIf, 0, OpEnd)
 		}, []uint64{10}, 1 + 10*5},
 		"a call": {func(m *module) {
-			m.fn("f", none, none, none, opCall, 1, i32c(1), 0x1a)
+			m.fn("f", none, none, none, OpCall, 1, i32c(1), 0x1a)
 			m.fn("", none, none, none, i32c(1), 0x1a)
 		}, nil, 3 + 2},
 		"a case of a table": {func(m *module) {
-			m.fn("f", types(I32), none, none, opBlock, 0x40, opBlock, 0x40, opBlock, 0x40, get(0), opBrTable, 2, 0, 1, 2, opEnd,
-				i32c(1), 0x1a, opBr, 1, opEnd, i32c(1), i32c(1), 0x1a, 0x1a, opEnd)
+			m.fn("f", types(I32), none, none, OpBlock, 0x40, OpBlock, 0x40, OpBlock, 0x40, get(0), OpBrTable, 2, 0, 1, 2, OpEnd,
+				i32c(1), 0x1a, OpBr, 1, OpEnd, i32c(1), i32c(1), 0x1a, 0x1a, OpEnd)
 		}, []uint64{1}, 2 + 4},
 		"a fill, by length": {func(m *module) {
 			m.Memories = []Limits{{Min: 1}}
@@ -120,15 +120,15 @@ func TestFuelIsTheNumberOfInstructions(t *testing.T) {
 		}, nil, 4 + 8000/BytesPerFuel},
 		"a copy whose length is one of two": {func(m *module) {
 			m.Memories = []Limits{{Min: 1}}
-			m.fn("f", types(I32), none, none, i32c(0), i32c(7), get(0), opIf, int(I32), i32c(16), opElse, i32c(800), opEnd, prefixMisc, 0x0a, 0, 0)
+			m.fn("f", types(I32), none, none, i32c(0), i32c(7), get(0), OpIf, int(I32), i32c(16), OpElse, i32c(800), OpEnd, prefixMisc, 0x0a, 0, 0)
 		}, []uint64{0}, 5 + 800/BytesPerFuel + 1},
 		"a growth, by pages": {func(m *module) {
 			m.Memories = []Limits{{Min: 1, Max: 10, HasMax: true}}
-			m.fn("f", types(I32), types(I32), none, get(0), opMemoryGrow, 0)
+			m.fn("f", types(I32), types(I32), none, get(0), OpMemoryGrow, 0)
 		}, []uint64{3}, 2 + 3*FuelPerPage},
 		"a growth that is out of the question": {func(m *module) {
 			m.Memories = []Limits{{Min: 1, Max: 10, HasMax: true}}
-			m.fn("f", types(I32), types(I32), none, get(0), opMemoryGrow, 0)
+			m.fn("f", types(I32), types(I32), none, get(0), OpMemoryGrow, 0)
 		}, []uint64{math.MaxUint32}, 2 + 10*FuelPerPage},
 		"a growth of a table, by elements": {func(m *module) {
 			m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: 1, Max: 100, HasMax: true}}}
@@ -163,75 +163,75 @@ func endless() map[string]*module {
 	table := func(m *module, functions ...uint32) {
 		n := uint32(len(functions))
 		m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: n, Max: n, HasMax: true}}}
-		m.Elements = []Element{{Offset: asm(i32c(0), opEnd), Funcs: functions}}
+		m.Elements = []Element{{Offset: asm(i32c(0), OpEnd), Funcs: functions}}
 	}
 	return map[string]*module{
-		"loop": build(func(m *module) { m.fn("f", none, none, none, opLoop, 0x40, opBr, 0, opEnd) }),
+		"loop": build(func(m *module) { m.fn("f", none, none, none, OpLoop, 0x40, OpBr, 0, OpEnd) }),
 		"loop with a parameter": build(func(m *module) {
-			m.fn("f", none, none, none, i32c(1), opLoop, u(m.typ(types(I32), none)), opBr, 0, opEnd)
+			m.fn("f", none, none, none, i32c(1), OpLoop, u(m.typ(types(I32), none)), OpBr, 0, OpEnd)
 		}),
 		"loop by table": build(func(m *module) {
-			m.fn("f", none, none, none, opLoop, 0x40, opBlock, 0x40, i32c(0), opBrTable, 1, 1, 0, opEnd, opEnd)
+			m.fn("f", none, none, none, OpLoop, 0x40, OpBlock, 0x40, i32c(0), OpBrTable, 1, 1, 0, OpEnd, OpEnd)
 		}),
 		"loop of calls to small functions": build(func(m *module) {
-			m.fn("f", none, none, none, opLoop, 0x40, opCall, 1, opBr, 0, opEnd)
+			m.fn("f", none, none, none, OpLoop, 0x40, OpCall, 1, OpBr, 0, OpEnd)
 			m.fn("", none, none, none)
 		}),
 		"loop in an arm": build(func(m *module) {
-			m.fn("f", none, none, none, i32c(1), opIf, 0x40, opLoop, 0x40, opBr, 0, opEnd, opEnd)
+			m.fn("f", none, none, none, i32c(1), OpIf, 0x40, OpLoop, 0x40, OpBr, 0, OpEnd, OpEnd)
 		}),
 		"loop that always throws and catches": build(func(m *module) {
 			m.Tags = []uint32{m.typ(none, none)}
-			m.fn("f", none, none, none, opLoop, 0x40, opTryTable, 0x40, 1, 0, 0, 0, opThrow, 0, opEnd, opEnd)
+			m.fn("f", none, none, none, OpLoop, 0x40, OpTryTable, 0x40, 1, 0, 0, 0, OpThrow, 0, OpEnd, OpEnd)
 		}),
 		"loop that catches all": build(func(m *module) {
 			m.Tags = []uint32{m.typ(none, none)}
-			m.fn("f", none, none, none, opLoop, 0x40, opBlock, 0x40, opTryTable, 0x40, 1, 2, 0, opCall, 1, opEnd, opEnd, opBr, 0, opEnd)
-			m.fn("", none, none, none, opThrow, 0)
+			m.fn("f", none, none, none, OpLoop, 0x40, OpBlock, 0x40, OpTryTable, 0x40, 1, 2, 0, OpCall, 1, OpEnd, OpEnd, OpBr, 0, OpEnd)
+			m.fn("", none, none, none, OpThrow, 0)
 		}),
 		"loop that would catch the host's error": build(func(m *module) {
-			m.fn("f", none, none, none, opLoop, 0x40, opBlock, 0x40, opTryTable, 0x40, 1, 2, 0,
-				opLoop, 0x40, opBr, 0, opEnd, opEnd, opEnd, opBr, 0, opEnd)
+			m.fn("f", none, none, none, OpLoop, 0x40, OpBlock, 0x40, OpTryTable, 0x40, 1, 2, 0,
+				OpLoop, 0x40, OpBr, 0, OpEnd, OpEnd, OpEnd, OpBr, 0, OpEnd)
 		}),
 		"loop of fills": build(func(m *module) {
 			m.Memories = []Limits{{Min: 1}}
-			m.fn("f", none, none, none, opLoop, 0x40, i32c(0), i32c(0), i32c(60_000), prefixMisc, 0x0b, 0, opBr, 0, opEnd)
+			m.fn("f", none, none, none, OpLoop, 0x40, i32c(0), i32c(0), i32c(60_000), prefixMisc, 0x0b, 0, OpBr, 0, OpEnd)
 		}),
-		"tail call": build(func(m *module) { m.fn("f", none, none, none, opReturnCall, 0) }),
+		"tail call": build(func(m *module) { m.fn("f", none, none, none, OpReturnCall, 0) }),
 		"tail call of each other": build(func(m *module) {
-			m.fn("f", none, none, none, opReturnCall, 1)
-			m.fn("", none, none, none, opReturnCall, 0)
+			m.fn("f", none, none, none, OpReturnCall, 1)
+			m.fn("", none, none, none, OpReturnCall, 0)
 		}),
 		"tail call by table": build(func(m *module) {
-			m.fn("f", none, none, none, i32c(0), opReturnCallIndirect, 0, 0)
+			m.fn("f", none, none, none, i32c(0), OpReturnCallIndirect, 0, 0)
 			table(m, 0)
 		}),
 		"tail call by reference": build(func(m *module) {
-			f := m.fn("f", none, none, none, opRefFunc, 0, opReturnCallRef, 0)
+			f := m.fn("f", none, none, none, OpRefFunc, 0, OpReturnCallRef, 0)
 			m.Elements = []Element{{Flags: 3, Funcs: []uint32{f}}}
 		}),
-		"recursion": build(func(m *module) { m.fn("f", none, none, none, opCall, 0) }),
+		"recursion": build(func(m *module) { m.fn("f", none, none, none, OpCall, 0) }),
 		"recursion of each other": build(func(m *module) {
-			m.fn("f", none, none, none, opCall, 1)
-			m.fn("", none, none, none, opCall, 0)
+			m.fn("f", none, none, none, OpCall, 1)
+			m.fn("", none, none, none, OpCall, 0)
 		}),
 		"recursion by table": build(func(m *module) {
-			m.fn("f", none, none, none, i32c(0), opCallIndirect, 0, 0)
+			m.fn("f", none, none, none, i32c(0), OpCallIndirect, 0, 0)
 			table(m, 0)
 		}),
 		"recursion by reference": build(func(m *module) {
-			f := m.fn("f", none, none, none, opRefFunc, 0, opCallRef, 0)
+			f := m.fn("f", none, none, none, OpRefFunc, 0, OpCallRef, 0)
 			m.Elements = []Element{{Flags: 3, Funcs: []uint32{f}}}
 		}),
 		"fan of calls": build(func(m *module) { // 4^30 calls, no recursion
-			m.fn("f", none, none, none, opCall, 1)
+			m.fn("f", none, none, none, OpCall, 1)
 			for i := 1; i < 31; i++ {
-				m.fn("", none, none, none, opCall, i+1, opCall, i+1, opCall, i+1, opCall, i+1)
+				m.fn("", none, none, none, OpCall, i+1, OpCall, i+1, OpCall, i+1, OpCall, i+1)
 			}
 			m.fn("", none, none, none)
 		}),
 		"fan of calls to a big leaf": build(func(m *module) {
-			m.fn("f", none, none, none, slices.Repeat([]any{opCall, 1}, 50_000)...)
+			m.fn("f", none, none, none, slices.Repeat([]any{OpCall, 1}, 50_000)...)
 			m.fn("", none, none, none, slices.Repeat([]any{i32c(1), 0x1a}, 50_000)...)
 		}),
 	}
@@ -289,7 +289,7 @@ func TestDeadlineEndsAnEndlessLoop(t *testing.T) {
 func TestAGuestWithoutFuelYieldsUntilItHasSome(t *testing.T) {
 	g := newMetered(t, wazero.NewRuntimeConfigCompiler(), func() *module {
 		m := &module{}
-		m.fn("f", nil, types(I32), nil, opCall, 1)
+		m.fn("f", nil, types(I32), nil, OpCall, 1)
 		m.fn("", nil, types(I32), nil, i32c(7))
 		return m
 	}())
@@ -315,7 +315,7 @@ func TestBulkOperationsAreChargedBeforeTheyRun(t *testing.T) {
 		"table.copy":  {i32c(0), i32c(1), i32c(-1), prefixMisc, 0x0e, 0, 0},
 		"table.init":  {i32c(0), i32c(0), i32c(-1), prefixMisc, 0x0c, 0, 0},
 		"table.grow":  {ref, i32c(-1), prefixMisc, 0x0f, 0, 0x1a},
-		"memory.grow": {i32c(-1), opMemoryGrow, 0, 0x1a},
+		"memory.grow": {i32c(-1), OpMemoryGrow, 0, 0x1a},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module
@@ -348,7 +348,7 @@ func TestBulkOperationsAreChargedBeforeTheyRun(t *testing.T) {
 
 func TestMeteringDoesNotAllocate(t *testing.T) {
 	var m module
-	m.fn("f", types(I32), nil, nil, opLoop, 0x40, get(0), i32c(1), 0x6b, opLocalTee, 0, opBrIf, 0, opEnd)
+	m.fn("f", types(I32), nil, nil, OpLoop, 0x40, get(0), i32c(1), 0x6b, OpLocalTee, 0, OpBrIf, 0, OpEnd)
 	g := newMetered(t, wazero.NewRuntimeConfigCompiler(), &m)
 	fn, stack, ctx := g.mod.ExportedFunction("f"), make([]uint64, 1), t.Context()
 	n := testing.AllocsPerRun(100, func() {
@@ -369,19 +369,19 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		want string
 		err  error
 	}{
-		"the fuel global, read":     {[]any{opGlobalGet, 1, 0x1a}, "global 1, there are 1", ErrIndex},
-		"the fuel global, written":  {[]any{i64c(1 << 60), opGlobalSet, 1}, "global 1, there are 1", ErrIndex},
-		"a function too many":       {[]any{opCall, 1}, "function 1, there are 1", ErrIndex},
-		"a reference too far":       {[]any{opRefFunc, 1, 0x1a}, "function 1, there are 1", ErrIndex},
+		"the fuel global, read":     {[]any{OpGlobalGet, 1, 0x1a}, "global 1, there are 1", ErrIndex},
+		"the fuel global, written":  {[]any{i64c(1 << 60), OpGlobalSet, 1}, "global 1, there are 1", ErrIndex},
+		"a function too many":       {[]any{OpCall, 1}, "function 1, there are 1", ErrIndex},
+		"a reference too far":       {[]any{OpRefFunc, 1, 0x1a}, "function 1, there are 1", ErrIndex},
 		"the local of the length":   {[]any{get(0), 0x1a}, "local 0, there are 0", ErrIndex},
-		"the type of yield":         {[]any{i32c(0), opCallIndirect, 1, 0}, "type 1, there are 1", ErrIndex},
+		"the type of yield":         {[]any{i32c(0), OpCallIndirect, 1, 0}, "type 1, there are 1", ErrIndex},
 		"a null of the yield type":  {[]any{0xd0, 1, 0x1a}, "type 1, there are 1", ErrIndex},
-		"a block of the yield type": {[]any{opBlock, 1, opEnd}, "type 1, there are 1", ErrIndex},
-		"a label too far":           {[]any{opBr, 1}, "label 1, there are 1", ErrIndex},
-		"a second memory":           {[]any{i32c(1), opMemoryGrow, 1, 0x1a}, "only one is possible", ErrUnsupported},
-		"an end too many":           {[]any{opEnd}, "want the end of the body", nil},
-		"an end too few":            {[]any{opBlock, 0x40}, "want the end of 1 blocks", nil},
-		"an old exception":          {[]any{0x06, 0x40, opEnd}, "unknown instruction 0x6", nil},
+		"a block of the yield type": {[]any{OpBlock, 1, OpEnd}, "type 1, there are 1", ErrIndex},
+		"a label too far":           {[]any{OpBr, 1}, "label 1, there are 1", ErrIndex},
+		"a second memory":           {[]any{i32c(1), OpMemoryGrow, 1, 0x1a}, "only one is possible", ErrUnsupported},
+		"an end too many":           {[]any{OpEnd}, "want the end of the body", nil},
+		"an end too few":            {[]any{OpBlock, 0x40}, "want the end of 1 blocks", nil},
+		"an old exception":          {[]any{0x06, 0x40, OpEnd}, "unknown instruction 0x6", nil},
 		"relaxed vectors":           {[]any{prefixVec, 0x80, 0x02}, "unknown instruction 0xfd", nil},
 		// wazero would read i64x2.eq and unreachable where LEB128 says
 		// v128.load32_lane.
@@ -389,7 +389,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module
-			m.Globals = []Global{{GlobalType{I64, true}, asm(i64c(0), opEnd)}}
+			m.Globals = []Global{{GlobalType{I64, true}, asm(i64c(0), OpEnd)}}
 			m.fn("f", nil, nil, nil, test.body...)
 			_, _, err := Rewrite(m.Encode(), Options{Meter: true})
 			var de *DecodeError
@@ -408,7 +408,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 func ExampleRewrite() {
 	ctx := context.Background()
 	var m module
-	m.fn("spin", nil, nil, nil, opLoop, 0x40, opBr, 0, opEnd)
+	m.fn("spin", nil, nil, nil, OpLoop, 0x40, OpBr, 0, OpEnd)
 	bin, _, err := Rewrite(m.Encode(), Options{Meter: true, MaxMemoryPages: 256})
 	if err != nil {
 		panic(err)

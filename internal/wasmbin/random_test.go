@@ -13,9 +13,9 @@ func randomModule(r *rand.Rand) []byte {
 	m.Exports = append(m.Exports, Export{"memory", ExternMemory, 0})
 	globals := []ValType{I32, I64, I32, I64}
 	for _, t := range globals {
-		init := asm(i32c(r.Int32N(3)), opEnd)
+		init := asm(i32c(r.Int32N(3)), OpEnd)
 		if t == I64 {
-			init = asm(i64c(r.Int64N(3)), opEnd)
+			init = asm(i64c(r.Int64N(3)), OpEnd)
 		}
 		m.Globals = append(m.Globals, Global{GlobalType{t, true}, init})
 	}
@@ -24,11 +24,23 @@ func randomModule(r *rand.Rand) []byte {
 		params := types(I64, I32, I64, I32)[:2+r.IntN(3)]
 		results := [][]ValType{nil, types(I32), types(I64), types(I32, I64)}[r.IntN(4)]
 		locals := types(I32, I64, I32, I64, I32, I64)[:r.IntN(7)]
-		g := &random{r: r, globals: globals, locals: slices.Concat(params, locals), callees: callees, results: results, m: &m, budget: 60 + r.IntN(250)}
+		ofGo := r.IntN(2) == 0
+		if ofGo { // The types of a function of Go.
+			params, results, locals = types(I32), types(I32), types(I32, I64, I64, I32, I64)[:1+r.IntN(5)]
+		}
+		g := &random{ofGo: ofGo, r: r, globals: globals, locals: slices.Concat(params, locals), callees: callees, results: results, m: &m, budget: 60 + r.IntN(250)}
 		g.frames = []randomFrame{{results: results}}
 		var begin []byte
 		if r.IntN(8) > 0 { // The stack of Go lies within the memory.
-			begin = asm(get(stackPointer), i32c(0xff8), opI32And, set(stackPointer))
+			begin = asm(get(stackPointer), i32c(0xff8), OpI32And)
+		}
+		switch {
+		case ofGo && begin != nil:
+			begin = asm(OpGlobalGet, 0, set(stackPointer), begin, OpLocalTee, stackPointer, OpGlobalSet, 0)
+		case ofGo:
+			begin = asm(OpGlobalGet, 0, set(stackPointer))
+		case begin != nil:
+			begin = asm(begin, set(stackPointer))
 		}
 		code := asm(begin, g.statements(2))
 		for _, t := range results {
@@ -40,8 +52,12 @@ func randomModule(r *rand.Rand) []byte {
 	return m.Encode()
 }
 
+// stackPointer is the local that the random code takes for a copy of the stack pointer.
+const stackPointer = 1
+
 // random writes random code.
 type random struct {
+	ofGo    bool // in the form of a function of Go
 	r       *rand.Rand
 	m       *module
 	globals []ValType
@@ -72,7 +88,7 @@ func (g *random) local(t ValType, writing bool) int {
 	from := g.r.IntN(len(g.locals))
 	for i := range g.locals {
 		n := (from + i) % len(g.locals)
-		if g.locals[n] == t && !(writing && n == stackPointer && g.r.IntN(20) > 0) {
+		if g.locals[n] == t && !(writing && n == stackPointer && (g.ofGo || g.r.IntN(20) > 0)) {
 			return n
 		}
 	}
@@ -101,9 +117,9 @@ func (g *random) label(list ...ValType) int {
 
 // zero is 0, also as nobody writes it.
 func (g *random) zero(t ValType) []byte {
-	op := opI32Const
+	op := OpI32Const
 	if t == I64 {
-		op = opI64Const
+		op = OpI64Const
 	}
 	if g.r.IntN(4) == 0 {
 		return asm(op, 0x80, 0x80, 0x00)
@@ -137,7 +153,7 @@ func (g *random) address(depth int) []byte {
 	case 0:
 		return i32c(int32(8 * g.r.IntN(500)))
 	case 1:
-		return asm(g.value(I32, depth-1), i32c(0xfff8), opI32And)
+		return asm(g.value(I32, depth-1), i32c(0xfff8), OpI32And)
 	case 2:
 		return get(stackPointer)
 	default:
@@ -147,9 +163,9 @@ func (g *random) address(depth int) []byte {
 
 // compare is a comparison, often with 0 or of what an `and` leaves.
 func (g *random) compare(depth int) []byte {
-	t, and, first := I32, opI32And, opI32Eq
+	t, and, first := I32, OpI32And, OpI32Eq
 	if g.r.IntN(2) == 0 {
-		t, and, first = I64, opI64And, opI64Eq
+		t, and, first = I64, OpI64And, OpI64Eq
 	}
 	operand := func() []byte {
 		switch g.r.IntN(3) {
@@ -163,10 +179,10 @@ func (g *random) compare(depth int) []byte {
 	}
 	code := asm(operand(), g.between(depth), operand(), g.between(depth), first+g.r.IntN(10))
 	for g.r.IntN(3) == 0 {
-		code = asm(code, opI32Eqz)
+		code = asm(code, OpI32Eqz)
 	}
 	if g.r.IntN(8) == 0 {
-		code = asm(code, opNop)
+		code = asm(code, OpNop)
 	}
 	return code
 }
@@ -200,10 +216,10 @@ func (g *random) value(t ValType, depth int) []byte {
 		}
 	case 3:
 		if n := g.local(t, true); n >= 0 {
-			return asm(g.value(t, depth-1), opLocalTee, n)
+			return asm(g.value(t, depth-1), OpLocalTee, n)
 		}
 	case 4:
-		return asm(opGlobalGet, int(g.global(t)))
+		return asm(OpGlobalGet, int(g.global(t)))
 	case 5, 6:
 		op := []int{0x6a, 0x6b, 0x6c, 0x71, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77}[g.r.IntN(11)]
 		return asm(g.value(t, depth-1), g.between(depth), g.value(t, depth-1), op+wide*(0x7c-0x6a))
@@ -211,28 +227,28 @@ func (g *random) value(t ValType, depth int) []byte {
 		return asm(g.value(t, depth-1), g.value(t, depth-1), 0x6d+g.r.IntN(4)+wide*(0x7c-0x6a)) // Division traps now and then.
 	case 8:
 		if t == I32 {
-			return asm(g.value(I64, depth-1), opI32WrapI64)
+			return asm(g.value(I64, depth-1), OpI32WrapI64)
 		}
-		return asm(g.value(I32, depth-1), opI64ExtendI32U-g.r.IntN(2))
+		return asm(g.value(I32, depth-1), OpI64ExtendI32U-g.r.IntN(2))
 	case 9:
-		op := []int{opI32Load, 0x2c, 0x2d, 0x2e, 0x2f}[g.r.IntN(5)]
+		op := []int{OpI32Load, 0x2c, 0x2d, 0x2e, 0x2f}[g.r.IntN(5)]
 		if t == I64 {
-			op = []int{opI64Load, 0x30, 0x31, 0x34, 0x35}[g.r.IntN(5)]
+			op = []int{OpI64Load, 0x30, 0x31, 0x34, 0x35}[g.r.IntN(5)]
 		}
 		return asm(g.address(depth), g.between(depth), memarg(byte(op), uint32(8*g.r.IntN(20))))
 	case 10:
-		return asm(g.value(t, depth-1), g.value(t, depth-1), g.condition(depth-1), opSelect)
+		return asm(g.value(t, depth-1), g.value(t, depth-1), g.condition(depth-1), OpSelect)
 	case 11:
-		return asm(opBlock, int(t), g.within(randomFrame{results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), opEnd)
+		return asm(OpBlock, int(t), g.within(randomFrame{results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), OpEnd)
 	case 12:
-		return asm(opLoop, int(t), g.within(randomFrame{loop: true, results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), opEnd)
+		return asm(OpLoop, int(t), g.within(randomFrame{loop: true, results: types(t)}, func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }), OpEnd)
 	case 13:
 		arm := func() []byte { return asm(g.statements(depth-1), g.value(t, depth-1)) }
 		f := randomFrame{results: types(t)}
-		return asm(g.condition(depth-1), opIf, int(t), g.within(f, arm), opElse, g.within(f, arm), opEnd)
+		return asm(g.condition(depth-1), OpIf, int(t), g.within(f, arm), OpElse, g.within(f, arm), OpEnd)
 	case 14:
 		if l := g.label(t); l >= 0 {
-			return asm(g.value(t, depth-1), g.condition(depth-1), opBrIf, u(uint32(l)))
+			return asm(g.value(t, depth-1), g.condition(depth-1), OpBrIf, u(uint32(l)))
 		}
 	case 15:
 		if n := len(g.callees); n > 0 {
@@ -247,7 +263,7 @@ func (g *random) value(t ValType, depth int) []byte {
 		}
 	case 17:
 		if t == I32 && g.r.IntN(4) == 0 {
-			return g.pick(asm(0x3f, 0), asm(i32c(g.r.Int32N(3)), opMemoryGrow, 0))
+			return g.pick(asm(0x3f, 0), asm(i32c(g.r.Int32N(3)), OpMemoryGrow, 0))
 		}
 	}
 	return g.value(t, depth-1)
@@ -257,7 +273,7 @@ func (g *random) call(n, depth int) (code []byte) {
 	for _, p := range g.callees[n].Params {
 		code = append(code, g.value(p, depth-1)...)
 	}
-	return asm(code, opCall, n)
+	return asm(code, OpCall, n)
 }
 
 // condition is what an if or a br_if takes.
@@ -270,7 +286,7 @@ func (g *random) condition(depth int) []byte {
 			return asm(g.compare(depth), set(n), g.between(depth), get(n))
 		}
 	case 2:
-		return asm(opBlock, int(I32), g.within(randomFrame{results: types(I32)}, func() []byte { return g.compare(depth) }), opEnd)
+		return asm(OpBlock, int(I32), g.within(randomFrame{results: types(I32)}, func() []byte { return g.compare(depth) }), OpEnd)
 	}
 	return g.compare(depth)
 }
@@ -286,7 +302,7 @@ func (g *random) statements(depth int) (code []byte) {
 func (g *random) statement(depth int) []byte {
 	g.budget--
 	if depth <= 0 || g.budget < 0 {
-		return g.pick(nil, asm(opNop), asm(get(0), opDrop))
+		return g.pick(nil, asm(OpNop), asm(get(0), OpDrop))
 	}
 	t := []ValType{I32, I64}[g.r.IntN(2)]
 	switch g.r.IntN(16) {
@@ -295,33 +311,41 @@ func (g *random) statement(depth int) []byte {
 			return asm(g.value(t, depth), set(n))
 		}
 	case 3:
-		return asm(g.value(t, depth), opGlobalSet, int(g.global(t)))
+		n := int(g.global(t))
+		if g.ofGo && n == 0 && g.r.IntN(20) > 0 {
+			// A frame, or the stack pointer that a callee left; otherwise it is no function of Go.
+			if g.r.IntN(2) == 0 {
+				return asm(get(stackPointer), i32c(int32(8*g.r.IntN(8))), OpI32Sub+g.r.IntN(2)*(OpI32Add-OpI32Sub), OpLocalTee, stackPointer, OpGlobalSet, 0)
+			}
+			return asm(OpGlobalGet, 0, set(stackPointer))
+		}
+		return asm(g.value(t, depth), OpGlobalSet, n)
 	case 4:
-		op := []int{opI32Store, 0x3a, 0x3b}[g.r.IntN(3)]
+		op := []int{OpI32Store, 0x3a, 0x3b}[g.r.IntN(3)]
 		if t == I64 {
-			op = []int{opI64Store, 0x3c, 0x3d, opI64Store32}[g.r.IntN(4)]
+			op = []int{OpI64Store, 0x3c, 0x3d, OpI64Store32}[g.r.IntN(4)]
 		}
 		return asm(g.address(depth), g.value(t, depth-1), memarg(byte(op), uint32(8*g.r.IntN(20))))
 	case 5, 6:
-		return asm(g.condition(depth), opIf, blockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth - 1) }), opEnd)
+		return asm(g.condition(depth), OpIf, BlockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth - 1) }), OpEnd)
 	case 7:
 		arm := func() []byte { return g.statements(depth - 1) }
-		return asm(g.condition(depth), opIf, blockTypeEmpty, g.within(randomFrame{}, arm), opElse, g.within(randomFrame{}, arm), opEnd)
+		return asm(g.condition(depth), OpIf, BlockTypeEmpty, g.within(randomFrame{}, arm), OpElse, g.within(randomFrame{}, arm), OpEnd)
 	case 8:
-		return asm(opBlock, blockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth) }), opEnd)
+		return asm(OpBlock, BlockTypeEmpty, g.within(randomFrame{}, func() []byte { return g.statements(depth) }), OpEnd)
 	case 9:
-		return asm(opLoop, blockTypeEmpty, g.within(randomFrame{loop: true}, func() []byte { return g.statements(depth - 1) }), opEnd)
+		return asm(OpLoop, BlockTypeEmpty, g.within(randomFrame{loop: true}, func() []byte { return g.statements(depth - 1) }), OpEnd)
 	case 10:
 		if l := g.label(); l >= 0 {
-			return asm(g.condition(depth), opBrIf, u(uint32(l)))
+			return asm(g.condition(depth), OpBrIf, u(uint32(l)))
 		}
 	case 11:
 		if l := g.label(); l >= 0 && g.r.IntN(3) == 0 {
-			return asm(opBr, u(uint32(l)))
+			return asm(OpBr, u(uint32(l)))
 		}
 	case 12:
 		if l, d := g.label(), g.label(); l >= 0 && d >= 0 {
-			return asm(opBlock, blockTypeEmpty, g.value(I32, depth-1), opBrTable, 2, 0, u(uint32(l+1)), u(uint32(d+1)), opEnd)
+			return asm(OpBlock, BlockTypeEmpty, g.value(I32, depth-1), OpBrTable, 2, 0, u(uint32(l+1)), u(uint32(d+1)), OpEnd)
 		}
 	case 13:
 		return g.dispatch(depth - 1)
@@ -329,7 +353,7 @@ func (g *random) statement(depth int) []byte {
 		length := []int32{0, 1, 7, 16, 33, 200, 2000}[g.r.IntN(7)]
 		n := asm(i32c(length))
 		if g.r.IntN(3) == 0 {
-			n = asm(g.value(I32, 1), i32c(0x3ff), opI32And)
+			n = asm(g.value(I32, 1), i32c(0x3ff), OpI32And)
 		}
 		if g.r.IntN(2) == 0 {
 			return asm(g.address(depth), g.value(I32, 1), n, prefixMisc, 0x0b, 0)
@@ -340,12 +364,12 @@ func (g *random) statement(depth int) []byte {
 			n = g.r.IntN(n)
 			code := g.call(n, depth)
 			for range g.callees[n].Results {
-				code = append(code, opDrop)
+				code = append(code, OpDrop)
 			}
 			return code
 		}
 	}
-	return asm(g.value(t, depth), opDrop)
+	return asm(g.value(t, depth), OpDrop)
 }
 
 // dispatch is how Go's compiler writes blocks down: a loop that begins with a br_table, and
@@ -356,16 +380,16 @@ func (g *random) dispatch(depth int) []byte {
 		return nil
 	}
 	blocks := 1 + g.r.IntN(4)
-	code := asm(i32c(0), set(pc), i64c(3), set(rounds), opBlock, blockTypeEmpty, opLoop, blockTypeEmpty)
+	code := asm(i32c(0), set(pc), i64c(3), set(rounds), OpBlock, BlockTypeEmpty, OpLoop, BlockTypeEmpty)
 	for range blocks {
-		code = asm(code, opBlock, blockTypeEmpty)
+		code = asm(code, OpBlock, BlockTypeEmpty)
 	}
-	code = asm(code, get(pc), opBrTable, blocks-1)
+	code = asm(code, get(pc), OpBrTable, blocks-1)
 	for i := range blocks {
 		code = append(code, byte(i))
 	}
 	for i := range blocks {
-		code = asm(code, opEnd)
+		code = asm(code, OpEnd)
 		loop := blocks - 1 - i // Its label here.
 		// What is in it branches to nothing but the loop, and may change anything.
 		frames := g.frames
@@ -374,13 +398,13 @@ func (g *random) dispatch(depth int) []byte {
 		g.frames = frames
 		switch g.r.IntN(4) {
 		case 0:
-			code = asm(code, g.compare(depth), opIf, blockTypeEmpty, i32c(g.r.Int32N(int32(blocks)+1)), set(pc), opBr, loop+1, opEnd)
+			code = asm(code, g.compare(depth), OpIf, BlockTypeEmpty, i32c(g.r.Int32N(int32(blocks)+1)), set(pc), OpBr, loop+1, OpEnd)
 		case 1:
-			code = asm(code, get(rounds), i64c(1), opI64Sub, opLocalTee, rounds, opI64Eqz, opI32Eqz, opIf, blockTypeEmpty,
-				i32c(g.r.Int32N(int32(blocks))), set(pc), opBr, loop+1, opEnd)
+			code = asm(code, get(rounds), i64c(1), OpI64Sub, OpLocalTee, rounds, OpI64Eqz, OpI32Eqz, OpIf, BlockTypeEmpty,
+				i32c(g.r.Int32N(int32(blocks))), set(pc), OpBr, loop+1, OpEnd)
 		case 2:
-			code = asm(code, opBr, loop+1) // Out of it all.
+			code = asm(code, OpBr, loop+1) // Out of it all.
 		}
 	}
-	return asm(code, opEnd, opEnd)
+	return asm(code, OpEnd, OpEnd)
 }

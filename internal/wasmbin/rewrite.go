@@ -55,9 +55,16 @@ type Options struct {
 	// what is not valid must not become so, and what the changes rest on must be.
 	Validate func(bin []byte) error
 
-	// asGo takes each guest for one of Go.
-	asGo bool
+	// Pass, unless it is nil, changes the code before it is measured and metered, so that
+	// fuel counts the instructions that it leaves.
+	Pass Pass
 }
+
+// A Pass changes the body of a function, of which c says how it is declared: the new one
+// has the same type, the same locals and the same calls, and does the same. The pass must
+// not change what c.Body holds, and may see bodies that are not valid, before the module is
+// refused for it.
+type Pass func(t FuncType, c *Code) (body []byte)
 
 // Info tells the host about the guest that was rewritten. Indexes are those of
 // the guest's own binary.
@@ -159,7 +166,7 @@ func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes), Starts: m.Start != nil}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
 		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
-		rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
+		rw.pass, rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
 			return nil, nil, fmt.Errorf("rewrite wasm: %w", err)
@@ -198,7 +205,6 @@ type rewriter struct {
 	spaces    [len(externNames)][]Extern // the index spaces, imports included
 	yield     uint32                     // the index that the yield function gets
 	added     []FuncType                 // types behind that of the yield function
-	fromGo    bool                       // the guest is one of Go
 	plan      *stackPlan                 // nil if the stack is not limited
 	indexOf   map[string]int             // what typeIndex found, by the type's text
 	pieces    []pieceFunction            // functions behind the guest's
@@ -209,7 +215,7 @@ type rewriter struct {
 func (rw *rewriter) resultsType(results []ValType) []byte {
 	switch len(results) {
 	case 0:
-		return []byte{blockTypeEmpty}
+		return []byte{BlockTypeEmpty}
 	case 1:
 		return appendValType(nil, &results[0])
 	}
@@ -335,7 +341,7 @@ func (rw *rewriter) checkElements() error {
 	for i := range rw.Elements {
 		e := &rw.Elements[i]
 		table := uint64(e.Table) - uint64(imported) // Beyond all tables if it is imported.
-		if !e.active() || table >= uint64(len(rw.Tables)) || len(e.Offset) < 2 || e.Offset[0] != opI32Const {
+		if !e.active() || table >= uint64(len(rw.Tables)) || len(e.Offset) < 2 || e.Offset[0] != OpI32Const {
 			continue
 		}
 		offset, n := varint(e.Offset[1:], 5)
@@ -433,17 +439,24 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	return b
 }
 
-// survey reads all bodies: it finds a guest of Go, refuses what is too complex, and plans the
-// charges for the stack.
-func (rw *rewriter) survey() error {
-	rw.fromGo = rw.opts.asGo
-	if rw.opts.Meter {
-		for i := range rw.Codes {
-			if rw.Codes[i].replace(&rw.types[rw.Functions[i]]) {
-				rw.fromGo = true
-			}
+// pass has the bodies changed by [Options.Pass].
+func (rw *rewriter) pass() error {
+	if rw.opts.Pass == nil {
+		return nil
+	}
+	for i := range rw.Codes {
+		c := &rw.Codes[i]
+		c.Body = rw.opts.Pass(rw.types[rw.Functions[i]], c)
+		if len(c.Body) == 0 || c.Body[len(c.Body)-1] != OpEnd {
+			return fmt.Errorf("%w: the pass left function %d without an end", ErrInternal, i+int(rw.yield))
 		}
 	}
+	return nil
+}
+
+// survey reads all bodies: it refuses what is too complex, and plans the charges for the
+// stack.
+func (rw *rewriter) survey() error {
 	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0
 	if !limitsStack && !rw.opts.LimitComplexity {
 		return nil
@@ -472,7 +485,7 @@ func (rw *rewriter) validate() error {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	b.fromGo, b.divide = rw.fromGo, rw.opts.ExpandRemainders
+	b.divide = rw.opts.ExpandRemainders
 	if b.plan = rw.plan; b.plan != nil {
 		b.marks = make([]uint32, len(rw.Codes))
 	}
@@ -553,11 +566,11 @@ func (rw *rewriter) remapExpr(e Expr, what string) (Expr, error) {
 	s := scanner{reader: reader{buf: e}}
 	for s.next() {
 		switch s.op {
-		case opGlobalGet:
+		case OpGlobalGet:
 			if s.imm >= rw.globals() {
 				return nil, fmt.Errorf("%w: %s is global %d, there are %d", ErrIndex, what, s.imm, rw.globals())
 			}
-		case opRefFunc:
+		case OpRefFunc:
 			if uint64(s.imm) >= uint64(len(rw.functions)) {
 				return nil, fmt.Errorf("%w: %s is function %d, there are %d", ErrIndex, what, s.imm, len(rw.functions))
 			}
@@ -645,11 +658,11 @@ func (rw *rewriter) addMeter() error {
 	}
 	rw.Imports = append(rw.Imports, yield)
 
-	init := append(appendVarint(Expr{opI64Const}, rw.opts.Fuel), opEnd)
+	init := append(appendVarint(Expr{OpI64Const}, rw.opts.Fuel), OpEnd)
 	rw.Globals = append(rw.Globals, Global{GlobalType{I64, true}, init})
 	rw.Exports = append(rw.Exports, Export{FuelGlobal, ExternGlobal, rw.globals()})
 	if rw.opts.StackBytes > 0 {
-		init := append(appendVarint(Expr{opI32Const}, int64(rw.opts.StackBytes)), opEnd)
+		init := append(appendVarint(Expr{OpI32Const}, int64(rw.opts.StackBytes)), OpEnd)
 		rw.Globals = append(rw.Globals, Global{GlobalType{I32, true}, init})
 		rw.Exports = append(rw.Exports, Export{StackGlobal, ExternGlobal, rw.globals() + 1})
 	}

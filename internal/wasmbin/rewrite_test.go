@@ -127,9 +127,9 @@ func TestIndexesOutsideOfBodiesAreChecked(t *testing.T) {
 		"yield to start":        func(m *module) { m.Start = new(uint32) },
 		"an element of yield":   func(m *module) { m.Elements = []Element{{Flags: 1, Funcs: []uint32{0}}} },
 		"a reference to yield": func(m *module) {
-			m.Elements = []Element{{Flags: 5, Type: FuncRef, Exprs: []Expr{asm(opRefFunc, 0, opEnd)}}}
+			m.Elements = []Element{{Flags: 5, Type: FuncRef, Exprs: []Expr{asm(OpRefFunc, 0, OpEnd)}}}
 		},
-		"an offset from fuel":    func(m *module) { m.Datas = []Data{{Offset: asm(opGlobalGet, 0, opEnd)}} },
+		"an offset from fuel":    func(m *module) { m.Datas = []Data{{Offset: asm(OpGlobalGet, 0, OpEnd)}} },
 		"an import of no type":   func(m *module) { m.Imports = []Import{{Kind: ExternFunc}} },
 		"a tag of no type":       func(m *module) { m.Tags = []uint32{0} },
 		"a function of no type":  func(m *module) { m.fn("", nil, nil, nil); m.Types = nil },
@@ -154,21 +154,21 @@ func everything() *module {
 	}
 	m.Memories = []Limits{{Min: 1}}
 	m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: 3, Max: 3, HasMax: true}}}
-	one, two := asm(i32c(1), opEnd), asm(i64c(2), opEnd)
+	one, two := asm(i32c(1), OpEnd), asm(i64c(2), OpEnd)
 	m.Globals = []Global{
-		{GlobalType{I32, true}, one}, {GlobalType{I64, false}, two}, {GlobalType{F64, true}, asm(0x44, make([]byte, 8), opEnd)},
-		{GlobalType{FuncRef, true}, asm(opRefFunc, 1, opEnd)}, {GlobalType{V128, true}, asm(prefixVec, 0x0c, make([]byte, 16), opEnd)},
+		{GlobalType{I32, true}, one}, {GlobalType{I64, false}, two}, {GlobalType{F64, true}, asm(0x44, make([]byte, 8), OpEnd)},
+		{GlobalType{FuncRef, true}, asm(OpRefFunc, 1, OpEnd)}, {GlobalType{V128, true}, asm(prefixVec, 0x0c, make([]byte, 16), OpEnd)},
 	}
 	seven := m.fn("seven", nil, types(I32), nil, i32c(7))
-	m.fn("sum", types(I32), types(I32), nil, opCall, seven, get(0), 0x6a)
-	m.Codes[1].Body = asm(opCall, int(seven), get(0), 0x6a, opEnd)
-	m.fn("indirect", types(I32), types(I32), nil, get(0), opCallIndirect, u(m.typ(nil, types(I32))), 0)
-	m.fn("step", nil, types(I32), nil, opGlobalGet, 1, i32c(1), 0x6a, opGlobalSet, 1, opGlobalGet, 1)
+	m.fn("sum", types(I32), types(I32), nil, OpCall, seven, get(0), 0x6a)
+	m.Codes[1].Body = asm(OpCall, int(seven), get(0), 0x6a, OpEnd)
+	m.fn("indirect", types(I32), types(I32), nil, get(0), OpCallIndirect, u(m.typ(nil, types(I32))), 0)
+	m.fn("step", nil, types(I32), nil, OpGlobalGet, 1, i32c(1), 0x6a, OpGlobalSet, 1, OpGlobalGet, 1)
 	start := m.fn("", nil, nil, nil, i32c(100), i32c(5), 0x36, 2, 0)
 	m.Start = &start
 	m.Elements = []Element{
-		{Offset: asm(i32c(0), opEnd), Funcs: []uint32{seven}},
-		{Flags: 4, Offset: asm(i32c(1), opEnd), Exprs: []Expr{asm(opRefFunc, int(seven), opEnd), asm(0xd0, 0x70, opEnd)}},
+		{Offset: asm(i32c(0), OpEnd), Funcs: []uint32{seven}},
+		{Flags: 4, Offset: asm(i32c(1), OpEnd), Exprs: []Expr{asm(OpRefFunc, int(seven), OpEnd), asm(0xd0, 0x70, OpEnd)}},
 	}
 	m.Exports = append(m.Exports, Export{"memory", ExternMemory, 0}, Export{"table", ExternTable, 0}, Export{"log", ExternFunc, 0})
 	m.Customs = []Custom{
@@ -202,7 +202,7 @@ func hostLog(t *testing.T, r wazero.Runtime) {
 	t.Helper()
 	var host module
 	host.fn("log", types(I32), nil, nil)
-	host.Globals = []Global{{GlobalType{I32, false}, asm(i32c(1), opEnd)}}
+	host.Globals = []Global{{GlobalType{I32, false}, asm(i32c(1), OpEnd)}}
 	host.Exports = append(host.Exports, Export{"limit", ExternGlobal, 0})
 	if _, err := r.InstantiateWithConfig(t.Context(), host.Encode(), wazero.NewModuleConfig().WithName("host")); err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestMutationOfTablesAndSegmentsIsReported(t *testing.T) {
 		tables, segments bool
 	}{
 		"neither":    {nil, false, false},
-		"table.set":  {[]any{i32c(0), 0xd0, 0x70, opTableSet, 0}, true, false},
+		"table.set":  {[]any{i32c(0), 0xd0, 0x70, OpTableSet, 0}, true, false},
 		"table.fill": {[]any{i32c(0), 0xd0, 0x70, i32c(1), prefixMisc, 0x11, 0}, true, false},
 		"elem.drop":  {[]any{prefixMisc, 0x0d, 0}, false, true},
 	} {
@@ -360,8 +360,8 @@ func TestRewriteIsDeterministicAndLeavesItsInput(t *testing.T) {
 
 func TestStackTracesKeepTheNames(t *testing.T) {
 	var m module
-	m.fn("entry", nil, nil, nil, opCall, 1)
-	m.fn("", nil, nil, nil, opUnreachable)
+	m.fn("entry", nil, nil, nil, OpCall, 1)
+	m.fn("", nil, nil, nil, OpUnreachable)
 	name := func(i int, s string) []byte { return appendName([]byte{byte(i)}, s) }
 	functions := asm(2, name(0, "outer"), name(1, "inner.that.traps"))
 	m.Customs = []Custom{{Name: nameSection, Data: append([]byte{namesFunctions, byte(len(functions))}, functions...), After: SectionCode}}
@@ -429,19 +429,19 @@ func TestElementsBeyondTheirTable(t *testing.T) {
 		min    uint32
 		refuse bool
 	}{
-		"up to the end":                {append(i32c(1), opEnd), 0, 2, 3, false},
-		"one beyond":                   {append(i32c(2), opEnd), 0, 2, 3, true},
-		"nothing, at the end":          {append(i32c(3), opEnd), 0, 0, 3, false},
-		"nothing, beyond the end":      {append(i32c(4), opEnd), 0, 0, 3, true},
-		"an offset that is negative":   {append(i32c(-1), opEnd), 0, 1, 3, true},
-		"of a table that is not there": {append(i32c(9), opEnd), 1, 1, 3, false},
-		"behind a global":              {append(asm(opGlobalGet, 0), opEnd), 0, 9, 3, false},
-		"behind a sum":                 {append(asm(i32c(9), i32c(1), opI32Add), opEnd), 0, 9, 3, false},
+		"up to the end":                {append(i32c(1), OpEnd), 0, 2, 3, false},
+		"one beyond":                   {append(i32c(2), OpEnd), 0, 2, 3, true},
+		"nothing, at the end":          {append(i32c(3), OpEnd), 0, 0, 3, false},
+		"nothing, beyond the end":      {append(i32c(4), OpEnd), 0, 0, 3, true},
+		"an offset that is negative":   {append(i32c(-1), OpEnd), 0, 1, 3, true},
+		"of a table that is not there": {append(i32c(9), OpEnd), 1, 1, 3, false},
+		"behind a global":              {append(asm(OpGlobalGet, 0), OpEnd), 0, 9, 3, false},
+		"behind a sum":                 {append(asm(i32c(9), i32c(1), OpI32Add), OpEnd), 0, 9, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m module
 			m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: test.min}}}
-			m.Globals = []Global{{GlobalType{I32, false}, append(i32c(0), opEnd)}}
+			m.Globals = []Global{{GlobalType{I32, false}, append(i32c(0), OpEnd)}}
 			m.fn("", nil, nil, nil)
 			e := Element{Offset: test.offset, Funcs: make([]uint32, test.elems)}
 			if e.Table = test.table; e.Table != 0 {

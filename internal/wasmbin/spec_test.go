@@ -369,15 +369,15 @@ func runSpecScript(t *testing.T, file string, features api.CoreFeatures, tally *
 		out, _, err := Rewrite(bin, Options{Meter: true, StackBytes: maxStack, LimitComplexity: true})
 		return out, err
 	}
-	asGo := func(bin []byte) ([]byte, error) {
-		out, _, err := Rewrite(bin, Options{Meter: true, asGo: true})
+	passed := func(bin []byte) ([]byte, error) {
+		out, _, err := Rewrite(bin, Options{Meter: true, Pass: TestPass})
 		return out, err
 	}
 	compiler := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(features)
 	interpreter := wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features)
 	dir := filepath.Dir(file)
 	plain, rewritten := newSpecWorld(t, compiler, dir, nil), newSpecWorld(t, compiler, dir, metered)
-	others := []*specWorld{newSpecWorld(t, interpreter, dir, metered), newSpecWorld(t, compiler, dir, countEach), newSpecWorld(t, compiler, dir, asGo)}
+	others := []*specWorld{newSpecWorld(t, interpreter, dir, metered), newSpecWorld(t, compiler, dir, countEach), newSpecWorld(t, compiler, dir, passed)}
 	for i := range script.Commands {
 		c := &script.Commands[i]
 		where := fmt.Sprintf("%s:%d %s %s", filepath.Base(file), c.Line, c.Type, c.Action.Field)
@@ -482,7 +482,6 @@ func countEach(bin []byte) ([]byte, error) {
 	rw := &rewriter{Module: m, opts: Options{Meter: true}, info: &Info{}, yield: m.imported(ExternFunc)}
 	code := func() error {
 		b := rw.bodies()
-		b.keepBulk = true
 		for i := range m.Codes {
 			c := &m.Codes[i]
 			locals := uint64(len(rw.types[m.Functions[i]].Params)) + c.NumLocals
@@ -503,7 +502,7 @@ func countEach(bin []byte) ([]byte, error) {
 				switch {
 				case free(s.op):
 					cost = 0
-				case s.op == opMemoryCopy || s.op == opMemoryFill || s.op == opMemoryInit:
+				case s.op == OpMemoryCopy || s.op == OpMemoryFill || s.op == OpMemoryInit:
 					if constant < (leafCost+1)*BytesPerFuel { // Longer ones are among the edits.
 						cost += uint64(constant / BytesPerFuel)
 					}
@@ -513,7 +512,7 @@ func countEach(bin []byte) ([]byte, error) {
 			}
 			slices.SortStableFunc(edits, func(a, b edit) int { return 64*(a.at-b.at) + int(a.kind) - int(b.kind) }) // Charges first.
 			b.edits = edits
-			c.Body = b.emit(nil, c.Body, locals, 0, 0)
+			c.Body = b.emit(nil, c.Body, locals, 0)
 			if bulk {
 				c.LocalGroups++
 				c.Locals = append(c.Locals, 1, byte(I32))

@@ -252,22 +252,22 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			x.looks = min(x.looks+x.chain, maxComplexity)
 		}
 		switch s.op {
-		case opBlock, opLoop, opTryTable, opIf:
+		case OpBlock, OpLoop, OpTryTable, OpIf:
 			switch s.op {
-			case opIf:
+			case OpIf:
 				height--
 				x.block(weightIf)
-			case opLoop:
+			case OpLoop:
 				x.block(weightLoop)
 				x.merge()
-			case opTryTable:
+			case OpTryTable:
 				branch(s.to...)
 				x.block(weightBranch + weightTarget*uint64(len(s.to)))
 				x.carried += carry(s.to...)
 			default:
 				x.block(weightBlock)
 			}
-			b := blockHeight{label: x.open(s.op == opLoop, s.op == opIf)}
+			b := blockHeight{label: x.open(s.op == OpLoop, s.op == OpIf)}
 			if s.block >= 0 {
 				t := typeOf(uint32(s.block))
 				b.params, b.results = len(t.Params), len(t.Results)
@@ -277,18 +277,18 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			x.passed += uint64(b.params + b.results)
 			b.below = height - b.params
 			m.blocks = append(m.blocks, b)
-		case opElse:
+		case OpElse:
 			x.otherwise(&top.label)
 			x.block(weightElse)
 			height = top.below + top.params
-		case opEnd:
+		case OpEnd:
 			if !top.loop {
 				x.merge()
 			}
 			x.close(&top.label)
 			height = top.below + top.results
 			m.blocks = m.blocks[:len(m.blocks)-1]
-		case opCall:
+		case OpCall:
 			var t FuncType
 			if uint64(s.imm) < uint64(len(m.functions)) {
 				t = typeOf(m.functions[s.imm])
@@ -298,28 +298,28 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			}
 			call(t)
 			m.callees = append(m.callees, s.imm)
-		case opCallIndirect, opCallRef:
+		case OpCallIndirect, OpCallRef:
 			height--
 			x.block(weightCall)
 			call(typeOf(s.imm))
-		case opReturnCall, opReturnCallIndirect, opReturnCallRef:
+		case OpReturnCall, OpReturnCallIndirect, OpReturnCallRef:
 			tail = true
 			x.dead = true
-		case opBrIf, opBrOnNull, opBrOnNonNull:
+		case OpBrIf, OpBrOnNull, OpBrOnNonNull:
 			branch(s.imm)
 			x.block(weightBranch)
 			x.chain++
 			x.passed += carry(s.imm)
 			height += heightOf(s.op)
-		case opBr, opReturn:
+		case OpBr, OpReturn:
 			x.block(weightLeave)
-			if s.op == opReturn {
+			if s.op == OpReturn {
 				s.imm = uint32(len(m.blocks) - 1)
 			}
 			branch(s.imm)
 			x.dead = true
 			x.passed += carry(s.imm)
-		case opBrTable:
+		case OpBrTable:
 			branch(s.to...)
 			x.block(weightTarget * uint64(len(s.to)))
 			x.dead = true
@@ -327,19 +327,19 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 				x.carried += n
 			}
 			height--
-		case opUnreachable:
+		case OpUnreachable:
 			x.block(weightTrap)
 			x.dead = true
-		case opMemoryCopy, opMemoryFill, opMemoryInit:
+		case OpMemoryCopy, OpMemoryFill, OpMemoryInit:
 			x.block(weightPieces)
 			height += heightOf(s.op)
-		case opMemoryGrow, opTableCopy, opTableFill, opTableInit, opTableGrow:
+		case OpMemoryGrow, OpTableCopy, OpTableFill, OpTableInit, OpTableGrow:
 			x.block(weightBulk)
 			height += heightOf(s.op)
-		case opLocalGet:
+		case OpLocalGet:
 			x.get(s.imm)
 			height++
-		case opLocalSet, opLocalTee:
+		case OpLocalSet, OpLocalTee:
 			x.set(s.imm)
 			height += heightOf(s.op)
 		default:
@@ -364,9 +364,9 @@ func heightOf(op int) int {
 		return int(heights[op])
 	}
 	switch op {
-	case opMemoryInit, opMemoryCopy, opMemoryFill, opTableInit, opTableCopy, opTableFill:
+	case OpMemoryInit, OpMemoryCopy, OpMemoryFill, OpTableInit, OpTableCopy, OpTableFill:
 		return -3
-	case opTableGrow:
+	case OpTableGrow:
 		return -1
 	case prefixMisc<<8 | 0x10, prefixVec<<8 | 0x0c: // table.size, v128.const
 		return 1

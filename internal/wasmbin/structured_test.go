@@ -19,11 +19,11 @@ type structured struct {
 }
 
 func (g *structured) work() []byte {
-	return asm(get(0), i64c(g.r.Int64N(1<<40)), []int{opI64Add, opI64Sub, 0x7e, 0x85}[g.r.IntN(4)], set(0))
+	return asm(get(0), i64c(g.r.Int64N(1<<40)), []int{OpI64Add, OpI64Sub, 0x7e, 0x85}[g.r.IntN(4)], set(0))
 }
 
 func (g *structured) condition() []byte {
-	return asm(get(0), i64c(g.r.Int64N(60)), opI64ShrU, opI32WrapI64, i32c(1+g.r.Int32N(3)), opI32And)
+	return asm(get(0), i64c(g.r.Int64N(60)), OpI64ShrU, OpI32WrapI64, i32c(1+g.r.Int32N(3)), OpI32And)
 }
 
 // branch is a br or br_if to a block, or a return.
@@ -31,10 +31,10 @@ func (g *structured) branch(op int) []byte {
 	if label := g.r.IntN(len(g.loops)); label < len(g.loops)-1 {
 		return asm(op, u(uint32(label)))
 	}
-	if op == opBrIf {
-		return asm(opIf, blockTypeEmpty, get(0), opReturn, opEnd)
+	if op == OpBrIf {
+		return asm(OpIf, BlockTypeEmpty, get(0), OpReturn, OpEnd)
 	}
-	return asm(get(0), opReturn)
+	return asm(get(0), OpReturn)
 }
 
 func (g *structured) within(loop bool, begin []byte) []byte {
@@ -60,25 +60,25 @@ func (g *structured) statement() []byte {
 	case 0, 1:
 		return g.work()
 	case 2:
-		return asm(g.condition(), g.branch(opBrIf))
+		return asm(g.condition(), g.branch(OpBrIf))
 	case 3:
-		return asm(g.condition(), opIf, blockTypeEmpty, g.leaving(), opEnd)
+		return asm(g.condition(), OpIf, BlockTypeEmpty, g.leaving(), OpEnd)
 	case 4:
 		if g.r.IntN(4) == 0 {
-			return g.branch(opBr)
+			return g.branch(OpBr)
 		}
 		return g.work()
 	case 5, 6:
-		return asm(opBlock, blockTypeEmpty, g.within(false, nil), opEnd)
+		return asm(OpBlock, BlockTypeEmpty, g.within(false, nil), OpEnd)
 	case 7, 8:
-		return asm(opLoop, blockTypeEmpty, g.within(true, asm(get(1), i32c(1), opI32Sub, opLocalTee, 1, opI32Eqz, opIf, blockTypeEmpty, get(0), opReturn, opEnd)),
-			opEnd)
+		return asm(OpLoop, BlockTypeEmpty, g.within(true, asm(get(1), i32c(1), OpI32Sub, OpLocalTee, 1, OpI32Eqz, OpIf, BlockTypeEmpty, get(0), OpReturn, OpEnd)),
+			OpEnd)
 	case 9:
-		return asm(g.condition(), opIf, blockTypeEmpty, g.within(false, nil), opEnd)
+		return asm(g.condition(), OpIf, BlockTypeEmpty, g.within(false, nil), OpEnd)
 	case 10:
-		return asm(g.condition(), opIf, blockTypeEmpty, g.within(false, nil), opElse, g.within(false, nil), opEnd)
+		return asm(g.condition(), OpIf, BlockTypeEmpty, g.within(false, nil), OpElse, g.within(false, nil), OpEnd)
 	default:
-		return asm(g.condition(), opIf, int(I64), get(0), opElse, i64c(7), opEnd, set(0))
+		return asm(g.condition(), OpIf, int(I64), get(0), OpElse, i64c(7), OpEnd, set(0))
 	}
 }
 
@@ -86,7 +86,7 @@ func (g *structured) statement() []byte {
 func (g *structured) leaving() []byte {
 	g.loops = append(g.loops, false)
 	defer func() { g.loops = g.loops[:len(g.loops)-1] }()
-	return asm(g.work(), g.branch(opBr))
+	return asm(g.work(), g.branch(OpBr))
 }
 
 // TestFuelOfRandomStructuredCode runs random structured code: what it spends must be what

@@ -21,9 +21,6 @@ type Request struct {
 	// Proto returns the object and the old object as protobuf, nil if they have
 	// none, or why they are not made.
 	Proto func() (object, oldObject []byte, err error)
-	// Index returns the index of the object, or of the old one, as
-	// abi.ImportObjectIndex has it.
-	Index func(old bool) []byte
 
 	mu     sync.Mutex
 	bodies []body

@@ -3,4 +3,4 @@
 // they are good, says package core.
 package admission
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/admission/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/admission/v1/generated.proto

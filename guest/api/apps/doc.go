@@ -3,4 +3,4 @@
 // are good, says package core.
 package apps
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/apps/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/apps/v1/generated.proto

@@ -3,4 +3,4 @@
 // says package core.
 package authentication
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/authentication/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/authentication/v1/generated.proto

@@ -3,4 +3,4 @@
 // package core.
 package autoscaling
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/autoscaling/v2/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/autoscaling/v2/generated.proto

@@ -2,4 +2,4 @@
 // How views work, and for how long they are good, says package core.
 package batch
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/batch/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/batch/v1/generated.proto

@@ -20,4 +20,4 @@
 // the next; the Pod of a scheduling cycle stays as it is while the cycle lasts.
 package core
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/core/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/core/v1/generated.proto

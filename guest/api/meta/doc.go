@@ -4,4 +4,4 @@
 // it. Strings may be kept; for how long a view is good says package core.
 package meta
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto

@@ -3,4 +3,4 @@
 // good, says package core.
 package policy
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/policy/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/policy/v1/generated.proto

@@ -3,4 +3,4 @@
 // views work, and for how long they are good, says package core.
 package schedulingv1alpha3
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/scheduling/v1alpha3/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/scheduling/v1alpha3/generated.proto

@@ -3,4 +3,4 @@
 // for how long they are good, says package core.
 package storage
 
-//go:generate go run github.com/kubewasm/kubewasm/guest/bindgen k8s.io/api/storage/v1/generated.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/storage/v1/generated.proto

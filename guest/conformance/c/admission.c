@@ -4,8 +4,6 @@
 IMPORT("k8s.io/admission", "request") u32 request(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "object") u32 object(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "old_object") u32 old_object(void *buf, u32 limit);
-IMPORT("k8s.io/admission", "object_index") u32 object_index(void *buf, u32 limit);
-IMPORT("k8s.io/admission", "old_object_index") u32 old_object_index(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "options") u32 options(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "object_proto") u32 object_proto(void *buf, u32 limit);
 IMPORT("k8s.io/admission", "old_object_proto") u32 old_object_proto(void *buf, u32 limit);
@@ -39,14 +37,6 @@ static span requested(void) {
 
 // app returns the label of an object in protobuf, whose metadata is field 1.
 static span app(span object) { return LABEL(field(object, 1), "app"); }
-
-// last returns the value in an object that the last number of its index is of.
-static span last(span object, span index) {
-  if (len(index) < 8) __builtin_trap();
-  u32 value[2]; // Where it begins, where it ends.
-  __builtin_memcpy(value, index.end - 8, 8);
-  return (span){object.p + value[0], object.p + value[1]};
-}
 
 // listed counts the ConfigMaps that a question about a list is about, page by page.
 static u32 listed(span question) {
@@ -95,15 +85,6 @@ EXPORT("validate") u64 validate(void) {
     add(&reason, app(READ(old_object_proto(buf, limit))));
     ADD(&reason, ", is ");
     add(&reason, app(READ(object_proto(buf, limit))));
-    say(&reason);
-    return DENY;
-  }
-  if (IS(name, "indexed")) {
-    buffer reason = make(256);
-    span json = READ(object(buf, limit));
-    add(&reason, last(json, READ(object_index(buf, limit))));
-    json = READ(old_object(buf, limit));
-    add(&reason, last(json, READ(old_object_index(buf, limit))));
     say(&reason);
     return DENY;
   }

@@ -4,8 +4,6 @@
   (import "k8s.io/admission" "request" (func $request (param i32 i32) (result i32)))
   (import "k8s.io/admission" "object" (func $object (param i32 i32) (result i32)))
   (import "k8s.io/admission" "old_object" (func $old_object (param i32 i32) (result i32)))
-  (import "k8s.io/admission" "object_index" (func $object_index (param i32 i32) (result i32)))
-  (import "k8s.io/admission" "old_object_index" (func $old_object_index (param i32 i32) (result i32)))
   (import "k8s.io/admission" "options" (func $options (param i32 i32) (result i32)))
   (import "k8s.io/admission" "object_proto" (func $object_proto (param i32 i32) (result i32)))
   (import "k8s.io/admission" "old_object_proto" (func $old_object_proto (param i32 i32) (result i32)))
@@ -31,7 +29,6 @@
   (data (i32.const 520) "options")
   (data (i32.const 528) ", is ")
   (data (i32.const 544) "was ")
-  (data (i32.const 536) "indexed")
   (data (i32.const 256) "patch")
   (data (i32.const 264) "whole")
   (data (i32.const 272) "[{\22op\22:\22add\22,\22path\22:\22/metadata/annotations\22,\22value\22:{\22k\22:\22v\22}}]")
@@ -178,36 +175,6 @@
     (local.set $end (call $app (local.get $n) (i32.add (local.get $end) (i32.const 5))))
     (call $status_reason (i32.const 544) (i32.sub (local.get $end) (i32.const 544))))
 
-  ;; last appends the value that the last number of an index is of to the text that ends
-  ;; at to, and returns where it ends then. The object lies from $heap on, and behind
-  ;; its n bytes are the m of its index.
-  (func $last (param $n i32) (param $m i32) (param $to i32) (result i32)
-    (local $p i32) (local $start i32) (local $length i32)
-    (if (i32.eqz (local.get $m)) (then unreachable))
-    (local.set $p (i32.add (global.get $heap) (i32.sub (i32.add (local.get $n) (local.get $m)) (i32.const 8))))
-    (local.set $start (i32.load align=1 (local.get $p)))
-    (local.set $length (i32.sub (i32.load offset=4 align=1 (local.get $p)) (local.get $start)))
-    (if (i32.gt_u (local.get $length) (i32.const 200)) (then unreachable))
-    (memory.copy (local.get $to) (i32.add (global.get $heap) (local.get $start)) (local.get $length))
-    (i32.add (local.get $to) (local.get $length)))
-
-  ;; indexed says what is last in the indexes of the objects.
-  (func $indexed
-    (local $n i32) (local $m i32) (local $end i32)
-    (local.set $n (call $object (i32.const 0) (i32.const 0)))
-    (local.set $m (call $object_index (i32.const 0) (i32.const 0)))
-    (call $room (i32.add (local.get $n) (local.get $m)))
-    (drop (call $object (global.get $heap) (local.get $n)))
-    (drop (call $object_index (i32.add (global.get $heap) (local.get $n)) (local.get $m)))
-    (local.set $end (call $last (local.get $n) (local.get $m) (i32.const 600)))
-    (local.set $n (call $old_object (i32.const 0) (i32.const 0)))
-    (local.set $m (call $old_object_index (i32.const 0) (i32.const 0)))
-    (call $room (i32.add (local.get $n) (local.get $m)))
-    (drop (call $old_object (global.get $heap) (local.get $n)))
-    (drop (call $old_object_index (i32.add (global.get $heap) (local.get $n)) (local.get $m)))
-    (local.set $end (call $last (local.get $n) (local.get $m) (local.get $end)))
-    (call $status_reason (i32.const 600) (i32.sub (local.get $end) (i32.const 600))))
-
   (func (export "mutate") (result i64)
     (local $name i32) (local $length i32)
     (call $requested)
@@ -254,10 +221,6 @@
     (if (call $equal (local.get $name) (local.get $length) (i32.const 500) (i32.const 10))
       (then
         (call $relabelled)
-        (return (i64.const 2))))
-    (if (call $equal (local.get $name) (local.get $length) (i32.const 536) (i32.const 7))
-      (then
-        (call $indexed)
         (return (i64.const 2))))
     (if (call $equal (local.get $name) (local.get $length) (i32.const 520) (i32.const 7))
       (then

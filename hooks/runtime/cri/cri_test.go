@@ -17,7 +17,7 @@ import (
 	"k8s.io/cri-client/pkg/fake"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
@@ -111,10 +111,10 @@ func TestResourcesAndParent(t *testing.T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	cgroupfs, systemd := hooks.Layout{}, hooks.Layout{Driver: hooks.Systemd}
+	cgroupfs, systemd := cgroup.Layout{}, cgroup.Layout{Driver: cgroup.Systemd}
 	for _, c := range []struct {
 		name   string
-		layout hooks.Layout
+		layout cgroup.Layout
 		info   string
 		want   string
 	}{
@@ -142,7 +142,7 @@ func TestWhatARuntimeKnowsOfAContainer(t *testing.T) {
 	server.add("web", "c1", "/kubepods/burstable/podweb/crio-s", nil)
 	server.containers[0].Annotations = map[string]string{"hash": "1"}
 	server.info = `{"runtimeSpec": {"annotations": {"io.kubernetes.cri-o.Name": "x", "hash": "0"}, "process": {"env": ["PATH=/bin", "A=b=c", "EMPTY=", "A=d"]}}}`
-	d := serve(t, server, hooks.Layout{})
+	d := serve(t, server, cgroup.Layout{})
 	pods, err := d.Pods(t.Context())
 	if err != nil || len(pods) != 1 || len(pods[0].Containers) != 1 {
 		t.Fatalf("got %v, error %v", pods, err)
@@ -169,7 +169,7 @@ type crio struct {
 }
 
 // serve runs a runtime and returns its Discovery.
-func serve(t *testing.T, server *crio, layout hooks.Layout) *cri.Discovery {
+func serve(t *testing.T, server *crio, layout cgroup.Layout) *cri.Discovery {
 	t.Helper()
 	endpoint := filepath.Join(t.TempDir(), "crio.sock")
 	listener, err := net.Listen("unix", endpoint)
@@ -247,7 +247,7 @@ func TestAPodThatLies(t *testing.T) {
 
 	file, shares := "cpu.shares", "77"
 	if node.Tree.V2 {
-		file, shares = "cpu.weight", strconv.FormatInt(hooks.WeightQuadratic.Weight(77), 10)
+		file, shares = "cpu.weight", strconv.FormatInt(cgroup.WeightQuadratic.Weight(77), 10)
 	}
 	before := map[string]string{}
 	for _, cgroup := range others {
@@ -287,7 +287,7 @@ func TestAPodThatLies(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = r.Sync(t.Context())
-			var refused *hooks.CgroupError
+			var refused *cgroup.ClaimError
 			if errors.As(err, &refused) != (c.refused != 0) || r.Refused() != c.refused {
 				t.Errorf("%d are refused, want %d; error %v", r.Refused(), c.refused, err)
 			} else if c.refused != 0 && (refused.Pod.UID != "liar" || !strings.Contains(err.Error(), "shop/liar")) {

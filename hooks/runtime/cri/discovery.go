@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
 
@@ -25,7 +25,7 @@ type Config struct {
 	// Endpoint is the runtime's socket. Default unix:///run/containerd/containerd.sock.
 	Endpoint string
 	// Layout says where the cgroups are, as for the reconciler.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 	// Timeout is how long one answer may take. Default 5 s.
 	Timeout time.Duration
 }
@@ -178,7 +178,7 @@ func isGone(err error) bool { return status.Code(err) == codes.NotFound }
 // asked to be verbose; no field of the interface has it. containerd tells what the
 // kubelet configured, both tell the path of the sandbox's own cgroup, which lies in
 // the pod's. It is empty if they tell neither.
-func podCgroup(layout hooks.Layout, info map[string]string) string {
+func podCgroup(layout cgroup.Layout, info map[string]string) string {
 	var verbose struct {
 		Config struct {
 			Linux struct {

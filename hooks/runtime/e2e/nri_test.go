@@ -21,8 +21,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
@@ -106,7 +107,7 @@ func (n *node) cpu(shares, quota int64) map[string]string {
 	if quota != -1 {
 		limit = strconv.FormatInt(quota, 10)
 	}
-	return map[string]string{"cpu.weight": strconv.FormatInt(hooks.WeightQuadratic.Weight(shares), 10), "cpu.max": limit + " 100000"}
+	return map[string]string{"cpu.weight": strconv.FormatInt(cgroup.WeightQuadratic.Weight(shares), 10), "cpu.max": limit + " 100000"}
 }
 
 // differs returns how files of a cgroup differ from what they should have.
@@ -207,7 +208,7 @@ func TestContainerd(t *testing.T) {
 	}, "\n")
 	sandbox, config := n.sandbox("web", web, map[string]string{"p/Container": script, "p/Pod": "cpu_shares 300\ncfs_quota_us 200000"})
 	id, pid := n.run("nginx", sandbox, config, asked())
-	cgroup := n.Layout.Container(web, id)
+	path := n.Layout.Container(web, id)
 	rest := map[string]string{
 		n.file("cpu.cfs_burst_us", "cpu.max.burst"): "1000", "cpuset.cpus": "0", n.file("memory.limit_in_bytes", "memory.max"): "268435456",
 	}
@@ -215,8 +216,8 @@ func TestContainerd(t *testing.T) {
 		rest["pids.max"] = "77"
 	}
 	t.Run("a creation", func(t *testing.T) {
-		n.check(cgroup, n.cpu(77, 75_000))
-		n.check(cgroup, rest)
+		n.check(path, n.cpu(77, 75_000))
+		n.check(path, rest)
 		n.check(web, n.cpu(300, 200_000))
 		for file, want := range map[string]string{"oom_score_adj": "123\n", "environ": "C=4\x00"} {
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
@@ -237,8 +238,8 @@ func TestContainerd(t *testing.T) {
 	})
 	t.Run("an update", func(t *testing.T) {
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuShares: 600, CpuQuota: 60_000, CpuPeriod: 100_000})
-		n.check(cgroup, n.cpu(77, 30_000))
-		n.check(cgroup, rest)
+		n.check(path, n.cpu(77, 30_000))
+		n.check(path, rest)
 	})
 	t.Run("a guest that fails", func(t *testing.T) {
 		for script, want := range map[string]string{"error it is Monday": "it is Monday", "loop": "deadline", "panic x": "trap"} {
@@ -250,7 +251,7 @@ func TestContainerd(t *testing.T) {
 		}
 		// Nobody was dropped for it.
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 80_000, CpuPeriod: 100_000})
-		n.check(cgroup, n.cpu(77, 40_000))
+		n.check(path, n.cpu(77, 40_000))
 	})
 	t.Run("a resize in place", func(t *testing.T) {
 		quota := func(us int64) *hookmsg.Resources {
@@ -261,8 +262,8 @@ func TestContainerd(t *testing.T) {
 		sandbox, config := n.sandbox("resized", pod, map[string]string{"p": "divide_quota 2"})
 		defer n.remove(sandbox)
 		id, _ := n.run("nginx", sandbox, config, &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 80_000, CpuPeriod: 100_000})
-		cgroup := n.Layout.Container(pod, id)
-		n.check(cgroup, n.cpu(512, 40_000))
+		path := n.Layout.Container(pod, id)
+		n.check(path, n.cpu(512, 40_000))
 		for _, us := range []int64{160_000, 60_000, 240_000} {
 			asked := &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: us, CpuPeriod: 100_000}
 			tell := func() {
@@ -278,7 +279,7 @@ func TestContainerd(t *testing.T) {
 			if us < 80_000 {
 				tell()
 			}
-			n.until("the container is resized", func() bool { return n.differs(cgroup, n.cpu(512, us/2)) == "" })
+			n.until("the container is resized", func() bool { return n.differs(path, n.cpu(512, us/2)) == "" })
 			want := n.cpu(512, us/2)
 			maps.DeleteFunc(want, func(file, _ string) bool { return file == "cpu.shares" || file == "cpu.weight" })
 			n.until("the pod is resized", func() bool { return n.differs(pod, want) == "" })
@@ -308,17 +309,17 @@ func TestContainerd(t *testing.T) {
 			t.Error(diff)
 		}
 		// What the container has of the runtime is what NRI has told.
-		facts, c := n.State.Facts(hooks.Subject{PodUID: "web", ContainerID: id}), pods[i].Containers[0]
+		facts, c := n.State.Facts().Get(facts.Subject{PodUID: "web", ContainerID: id}), pods[i].Containers[0]
 		if diff := cmp.Diff(facts.ContainerAnnotations, c.Annotations); diff != "" || c.Annotations["io.kubernetes.cri.container-name"] != "nginx" {
 			t.Errorf("annotations by NRI and the CRI: %s", diff)
 		}
 		if diff := cmp.Diff(facts.ContainerEnvs, c.Envs); diff != "" || !slices.Contains(c.Envs, hookmsg.Env{Name: "A", Value: "1"}) {
 			t.Errorf("environments by NRI and the CRI: %s", diff)
 		}
-		sync := func() hooks.Report {
+		sync := func() cgroup.Report {
 			t.Helper()
 			report, err := r.Sync(t.Context())
-			if err != nil && hooks.CauseOf(err) != hooks.CauseUnsupported {
+			if err != nil && cgroup.CauseOf(err) != cgroup.CauseUnsupported {
 				t.Error(err)
 			}
 			return report
@@ -326,19 +327,19 @@ func TestContainerd(t *testing.T) {
 		if report := sync(); len(report.Changes) != 0 {
 			t.Errorf("the modes decide differently: %v", report.Changes)
 		}
-		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		n.Tree.Write(path, n.file("cpu.shares", "cpu.weight"), "99")
 		if report := sync(); report.Repairs != 1 {
 			t.Errorf("after drift: %+v", report)
 		}
-		n.check(cgroup, n.cpu(77, 40_000))
+		n.check(path, n.cpu(77, 40_000))
 	})
 	t.Run("containerd is restarted", func(t *testing.T) {
 		n.stop(syscall.SIGKILL)
-		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		n.Tree.Write(path, n.file("cpu.shares", "cpu.weight"), "99")
 		n.start()
-		n.until("what runs is decided on again", func() bool { return n.differs(cgroup, n.cpu(77, 40_000)) == "" })
+		n.until("what runs is decided on again", func() bool { return n.differs(path, n.cpu(77, 40_000)) == "" })
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000})
-		n.check(cgroup, n.cpu(77, 35_000))
+		n.check(path, n.cpu(77, 35_000))
 		n.until("the discovery has connected again", func() bool {
 			pods, err := discovery.Pods(t.Context())
 			return err == nil && len(pods) == 2
@@ -347,19 +348,19 @@ func TestContainerd(t *testing.T) {
 	t.Run("the agent is restarted", func(t *testing.T) {
 		stop()
 		n.Restart(t)
-		n.Tree.Write(cgroup, n.file("cpu.shares", "cpu.weight"), "99")
+		n.Tree.Write(path, n.file("cpu.shares", "cpu.weight"), "99")
 		n.connect()
-		n.until("what runs is decided on again", func() bool { return n.differs(cgroup, n.cpu(77, 35_000)) == "" })
-		n.check(cgroup, rest)
+		n.until("what runs is decided on again", func() bool { return n.differs(path, n.cpu(77, 35_000)) == "" })
+		n.check(path, rest)
 	})
 	t.Run("the end", func(t *testing.T) {
 		n.remove(sandbox)
-		for _, cgroup := range []string{cgroup, web} {
-			removeCgroup(t, cgroup) // As the kubelet does.
+		for _, path := range []string{path, web} {
+			removeCgroup(t, path) // As the kubelet does.
 		}
 		n.sandbox("later", n.Pod(hookmsg.QOSBurstable, "later"), nil)
 		n.until("the state has no word of it", func() bool {
-			return !slices.ContainsFunc(n.State.All(), func(d hooks.Desired) bool { return d.PodUID == "web" })
+			return !slices.ContainsFunc(n.State.All(), func(d cgroup.Target) bool { return d.PodUID == "web" })
 		})
 	})
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
 )
 
 // Carries are the fields that NRI has for the creation of a container. Those for
 // an update are the resources among them, but for the OOM score.
-const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPeriod | hooks.FieldCPUSetCPUs | hooks.FieldCPUSetMems |
-	hooks.FieldMemoryLimit | hooks.FieldOOMScoreAdj | hooks.FieldUnified | hooks.FieldContainerAnnotations | hooks.FieldContainerEnvs |
-	hooks.FieldContainerMounts | hooks.FieldContainerDevices
+const Carries = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs |
+	hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
 // resources converts what the runtime knows; 0 is not specified.
 func resources(l *api.LinuxResources) *hookmsg.Resources {
@@ -110,7 +109,7 @@ func adjust(a adjustable, r *hookmsg.Resources) (some bool) {
 
 // adjustment converts a decision on a container that is created, nil for none.
 func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
-	if hooks.FieldsOf(d) == 0 {
+	if d.Fields() == 0 {
 		return nil
 	}
 	a := &api.ContainerAdjustment{}

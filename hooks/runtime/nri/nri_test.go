@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 )
@@ -73,7 +74,7 @@ func (p *peer) wait(t *testing.T) []*api.ContainerUpdate {
 }
 
 // run runs a plugin until the test ends or until stop is called.
-func run(t *testing.T, agent *runtimetest.Agent, socket string, layout hooks.Layout) (plugin *nri.Plugin, stop func()) {
+func run(t *testing.T, agent *runtimetest.Agent, socket string, layout cgroup.Layout) (plugin *nri.Plugin, stop func()) {
 	t.Helper()
 	plugin, err := nri.New(nri.Config{
 		Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: layout, Socket: socket, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
@@ -188,14 +189,14 @@ func TestPlugin(t *testing.T) {
 	runtime := newPeer(t, socket)
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	cgroup := node.Pod(hookmsg.QOSBurstable, "u1")
+	path := node.Pod(hookmsg.QOSBurstable, "u1")
 
 	t.Run("a creation", func(t *testing.T) {
 		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
-			Pod: sandbox(cgroup, strings.Join([]string{
+			Pod: sandbox(path, strings.Join([]string{
 				"cpu_shares 77", "cpuset_cpus 0", "memory_limit_bytes 4096", "oom_score_adj -3", "unified io.weight \"default 5\"", "divide_quota 2",
 				"env C 4", "annotation note x", "mount /a /usr", "device /dev/null c", "cpu_burst_us 1000",
-			}, "\n")), Container: nginx(cgroup),
+			}, "\n")), Container: nginx(path),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +222,7 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("an update", func(t *testing.T) {
 		resp, err := runtime.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
-			Pod: sandbox(cgroup, "cpu_shares 78\ndivide_quota 2"), Container: nginx(cgroup), LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(60_000), Period: api.UInt64(100_000)}},
+			Pod: sandbox(path, "cpu_shares 78\ndivide_quota 2"), Container: nginx(path), LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(60_000), Period: api.UInt64(100_000)}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -235,13 +236,13 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	t.Run("nothing decided", func(t *testing.T) {
-		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, ""), Container: nginx(cgroup)})
+		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(path, ""), Container: nginx(path)})
 		if err != nil {
 			t.Errorf("got %v, error %v", resp, err)
 		}
 	})
 	t.Run("a plugin that fails", func(t *testing.T) {
-		_, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "error it is Monday"), Container: nginx(cgroup)})
+		_, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(path, "error it is Monday"), Container: nginx(path)})
 		if err == nil || !strings.Contains(err.Error(), "it is Monday") {
 			t.Errorf("got error %v", err)
 		}
@@ -249,24 +250,24 @@ func TestPlugin(t *testing.T) {
 	// A plugin that misses the runtime's timeout is dropped: the next call shows
 	// that this one was not.
 	t.Run("a plugin without an end", func(t *testing.T) {
-		if _, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "loop"), Container: nginx(cgroup)}); err == nil {
+		if _, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(path, "loop"), Container: nginx(path)}); err == nil {
 			t.Error("no error")
 		}
-		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(cgroup, "cpu_shares 5"), Container: nginx(cgroup)})
+		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(path, "cpu_shares 5"), Container: nginx(path)})
 		if err != nil || resp.GetAdjust().GetLinux().GetResources().GetCpu().GetShares().GetValue() != 5 {
 			t.Errorf("got %v, error %v", resp, err)
 		}
 	})
 	t.Run("the end of a container and its pod", func(t *testing.T) {
-		if err := runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {
+		if err := runtime.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox(path, "")}); err != nil {
 			t.Error(err)
 		}
-		agent.State.Put(hooks.Desired{Cgroup: cgroup + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(cgroup.Target{Cgroup: path + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
 		// The other plugins of NRI must hear of it even if a guest fails.
-		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(cgroup, "error x"), Container: nginx(cgroup)}); err != nil {
+		if _, err := runtime.StopContainer(t.Context(), &api.StopContainerRequest{Pod: sandbox(path, "error x"), Container: nginx(path)}); err != nil {
 			t.Error(err)
 		}
-		if err := runtime.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: sandbox(cgroup, "")}); err != nil {
+		if err := runtime.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: sandbox(path, "")}); err != nil {
 			t.Error(err)
 		}
 		if agent.State.Len() != 0 {
@@ -309,7 +310,7 @@ func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
 		"another pod's, and none for a container": {"/" + victim, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent.State.Put(hooks.Desired{Cgroup: victim + "/c1", PodUID: "victim", Resources: &hookmsg.Resources{CPUBurstUS: new(int64(0))}})
+			agent.State.Put(cgroup.Target{Cgroup: victim + "/c1", PodUID: "victim", Resources: &hookmsg.Resources{CPUBurstUS: new(int64(0))}})
 			pod := sandbox(own, "cpu_shares 77")
 			pod.Annotations["p/Pod"] = "cpu_shares 77"
 			pod.Annotations["io.kubernetes.cri-o.CgroupParent"] = c.parent

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 )
 
@@ -26,10 +27,10 @@ import (
 type Config struct {
 	// Engine, State and Enforcer are those of [proxy.Config]. Required.
 	Engine   *hooks.Engine
-	State    *hooks.State
-	Enforcer *hooks.Enforcer
+	State    *cgroup.State
+	Enforcer *cgroup.Enforcer
 	// Layout says where a container's cgroup is that the runtime names none for.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 	// Name is the plugin's for the runtime. Default "kubewasm".
 	Name string
 	// Index is two digits, the plugin's place among those of NRI. Default "50".

@@ -23,6 +23,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/host"
@@ -62,13 +63,13 @@ func runProcess(file string) error {
 	if err != nil {
 		return err
 	}
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cfg.Cgroups, Version: hooks.V2})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cfg.Cgroups, Version: cgroup.V2})
 	if err != nil {
 		return err
 	}
-	state := new(hooks.State)
+	state := new(cgroup.State)
 	plugin, err := nri.New(nri.Config{
-		Engine: engine, State: state, Enforcer: hooks.NewEnforcer(state, applier, hooks.EnforcerConfig{}),
+		Engine: engine, State: state, Enforcer: cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{}),
 		Index: "70", Socket: cfg.Socket, FailClosed: cfg.FailClosed, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
 	if err != nil {
@@ -288,7 +289,7 @@ func TestARuntimeThatEndsBeforeItConfigures(t *testing.T) {
 			go halfRuntime(t, conn, registrations)
 		}
 	}()
-	run(t, agent, socket, hooks.Layout{})
+	run(t, agent, socket, cgroup.Layout{})
 	for range 3 {
 		select {
 		case <-registrations:

@@ -13,7 +13,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
@@ -75,7 +74,7 @@ func newKubelet(t *testing.T, agent *runtimetest.Agent, node *runtimetest.Runtim
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.spec = hooks.Overlay(asks(quota), decided(resp.GetAdjust().GetLinux().GetResources()))
+	k.spec = asks(quota).Overlay(decided(resp.GetAdjust().GetLinux().GetResources()))
 	node.Create(k.pod, "c1", k.spec)
 	if err := k.runtime.StartContainer(t.Context(), &api.StartContainerRequest{Pod: k.sandbox, Container: k.nginx}); err != nil {
 		t.Fatal(err)
@@ -172,7 +171,7 @@ func (k *kubelet) resize(quota int64) {
 		k.spec = &asked
 		for _, u := range resp.GetUpdate() {
 			if u != nil {
-				k.spec = hooks.Overlay(k.spec, decided(u.GetLinux().GetResources()))
+				k.spec = k.spec.Overlay(decided(u.GetLinux().GetResources()))
 			}
 		}
 		k.node.Update(k.container, k.spec) // Which fails the test if the kernel refuses it.

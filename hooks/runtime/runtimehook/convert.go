@@ -7,13 +7,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 )
 
 // Carries are the fields that the protocol has.
-const Carries = hooks.FieldCPUShares | hooks.FieldCFSQuota | hooks.FieldCFSPeriod | hooks.FieldCPUSetCPUs | hooks.FieldCPUSetMems |
-	hooks.FieldMemoryLimit | hooks.FieldOOMScoreAdj | hooks.FieldUnified | hooks.FieldContainerAnnotations | hooks.FieldContainerEnvs
+const Carries = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs
 
 // fields pairs the numbers of both messages.
 func fields(r *hookmsg.Resources, p *pb.LinuxContainerResources) []struct {

@@ -6,12 +6,13 @@ import (
 	"syscall"
 
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 )
 
 // serveHooks answers Koordinator's runtime proxy until the process is told to end.
 // The engine, the state and the enforcer are those of the other modes.
-func serveHooks(engine *hooks.Engine, state *hooks.State, enforcer *hooks.Enforcer) error {
+func serveHooks(engine *hooks.Engine, state *cgroup.State, enforcer *cgroup.Enforcer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	server, err := runtimehook.New(runtimehook.Config{

@@ -111,7 +111,7 @@ func (k *koordinator) run(id string, r *pb.LinuxContainerResources) {
 		more.CPUSetCPUs = &cpus
 	}
 	spec, there := k.specs[id]
-	k.specs[id] = hooks.Overlay(spec, more)
+	k.specs[id] = spec.Overlay(more)
 	if !there {
 		k.node.Create(k.pod, id, k.specs[id])
 		return

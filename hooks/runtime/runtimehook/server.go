@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 )
@@ -27,10 +28,10 @@ import (
 type Config struct {
 	// Engine, State and Enforcer are those of [proxy.Config]. Required.
 	Engine   *hooks.Engine
-	State    *hooks.State
-	Enforcer *hooks.Enforcer
+	State    *cgroup.State
+	Enforcer *cgroup.Enforcer
 	// Layout says where a container's cgroup is.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 	// Socket is the path of the socket to serve on. Required.
 	Socket string
 	// Registration is the file by which the runtime proxy finds the server,

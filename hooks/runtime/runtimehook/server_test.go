@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
@@ -147,8 +148,8 @@ func TestAnswersEchoAndChange(t *testing.T) {
 		}
 	})
 	t.Run("the end of a container and a pod", func(t *testing.T) {
-		agent.State.Put(hooks.Desired{Cgroup: pod + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
-		agent.State.Put(hooks.Desired{Cgroup: pod, PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(cgroup.Target{Cgroup: pod + "/c1", PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
+		agent.State.Put(cgroup.Target{Cgroup: pod, PodUID: "u1", Resources: &hookmsg.Resources{CPUShares: new(int64(2))}})
 		if _, err := client.PostStopContainerHook(t.Context(), request("cpu_shares 5", "c1")); err != nil {
 			t.Error(err)
 		}

@@ -5,14 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestDocumentsNameTestsThatExist holds that a test which a document refers to is there.
+// TestDocumentsNameTestsThatExist holds that a test which a document refers to is
+// there, and in the package that the document gives: host.TestLoad is in a directory
+// whose path ends with host.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
-	const root = "../../.."
-	declared := map[string]bool{}
+	declared := map[string][]string{} // The directories with a test of that name.
 	var documents []string
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w+)\(`)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -26,23 +28,57 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		for _, m := range function.FindAllSubmatch(text, -1) {
-			declared[string(m[1])] = true
+			name := string(m[1])
+			declared[name] = append(declared[name], "/"+filepath.ToSlash(filepath.Dir(path)))
 		}
 		return err
 	})
 	if err != nil || len(documents) == 0 || len(declared) == 0 {
 		t.Fatalf("%d documents, %d tests, error %v", len(documents), len(declared), err)
 	}
-	name := regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w+\b`)
+	name := regexp.MustCompile(`(?:\b([a-z0-9/-]+)\.)?\b((?:Test|Benchmark|Fuzz)[A-Z]\w+)\b`)
 	for _, document := range documents {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range name.FindAllString(string(text), -1) {
-			if !declared[n] {
-				t.Errorf("%s names %s, which does not exist", strings.TrimPrefix(document, root+"/"), n)
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			if !slices.ContainsFunc(declared[m[2]], func(dir string) bool {
+				return m[1] == "" || strings.HasSuffix(dir, "/"+m[1])
+			}) {
+				t.Errorf("%s names %s, which does not exist", strings.TrimPrefix(document, root+"/"), m[0])
 			}
 		}
 	}
+}
+
+// TestLinksLeadSomewhere holds that the files and headings are there to which documents link.
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, document := range append(documents(t), "examples/webhook/README.md", "abi/SPEC.md") {
+		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") {
+				continue // Elsewhere.
+			}
+			file := document
+			if target != "" {
+				file = filepath.Join(filepath.Dir(document), target)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", document, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", document, m[1])
+			}
+		}
+	}
+}
+
+// anchors returns the anchors that the forge makes of the headings of a document.
+func anchors(text string) (list []string) {
+	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		list = append(list, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return list
 }

@@ -1,4 +1,5 @@
-// Package readme holds that what README.md says to paste runs when it is pasted.
+// Package readme holds that what the documents say to paste runs when it is pasted,
+// and that what they name exists.
 package readme
 
 import (
@@ -14,38 +15,75 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// block is a block of code whose fence names where it goes after its language: the
-// directory in which a shell runs, or a file.
-type block struct{ language, path, text string }
+// root is the root of the repository.
+const root = "../../.."
 
-// blocks returns those blocks of README.md.
-func blocks(t *testing.T) []block {
+// documents returns the paths of the documents of the root and of docs.
+func documents(t *testing.T) (paths []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../README.md")
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d documents, error %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			paths = append(paths, strings.TrimPrefix(filepath.ToSlash(file), root+"/"))
+		}
+	}
+	return paths
+}
+
+// read returns the text of a document.
+func read(t *testing.T, document string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, document))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []block
-	for _, m := range regexp.MustCompile("(?ms)^```(\\S+) (\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		out = append(out, block{m[1], m[2], m[3]})
+	return string(text)
+}
+
+// block is a block of code whose fence has a second word: the directory in which a
+// shell runs, the file that the block is, or "part:" and the file of which it is a part.
+type block struct{ document, language, path, text string }
+
+// blocks returns those blocks of all documents.
+func blocks(t *testing.T) (out []block) {
+	t.Helper()
+	for _, document := range documents(t) {
+		for _, m := range regexp.MustCompile("(?ms)^```(\\S+) (\\S+)\n(.*?)^```$").FindAllStringSubmatch(read(t, document), -1) {
+			out = append(out, block{document, m[1], m[2], m[3]})
+		}
 	}
 	return out
 }
 
-// TestEveryProgramIsPasted holds that no block of Go stands in README.md without the
-// file that it is.
+// TestEveryProgramIsPasted holds that each block of Go is a file that TestPaste
+// compiles, or a part of one.
 func TestEveryProgramIsPasted(t *testing.T) {
-	text, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
+	files := map[string]string{}
+	for _, b := range blocks(t) {
+		files[b.path] += unindented(b.text)
 	}
-	if loose := regexp.MustCompile("(?m)^```go\\n.*$").FindAllString(string(text), -1); len(loose) != 0 {
-		t.Errorf("blocks of Go without a file: %q", loose)
+	for _, b := range blocks(t) {
+		if file, ok := strings.CutPrefix(b.path, "part:"); ok && !strings.Contains(files[file], unindented(b.text)) {
+			t.Errorf("%s has a part of %s which is not in it:\n%s", b.document, file, b.text)
+		}
+	}
+	for _, document := range documents(t) {
+		if loose := regexp.MustCompile("(?m)^```go\\n.*$").FindAllString(read(t, document), -1); len(loose) != 0 {
+			t.Errorf("%s has blocks of Go without a file: %q", document, loose)
+		}
 	}
 }
 
-// deleteTest asks the admission plugin about a Pod that goes: a request of that kind has
-// no object, and whoever copies the plugin would not get rid of a Pod again.
+// unindented returns text without the tabs before its lines.
+func unindented(text string) string {
+	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
+}
+
+// deleteTest asks the admission plugin about the deletion of a Pod. Such a request has no
+// object: a plugin that denies it keeps the Pod for good.
 const deleteTest = `package main
 
 import (
@@ -67,20 +105,23 @@ func TestDelete(t *testing.T) {
 // TestPaste pastes the blocks of each directory, in their order, into a shell and an
 // editor. Only the module is taken from here instead of from where it is published.
 func TestPaste(t *testing.T) {
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := guestbuild.NoteSources(root); err != nil {
 		t.Fatal(err)
 	}
-	// owner and share are made in the same way as zone.
-	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get github.com/kubewasm/kubewasm@latest"}
-	last := []string{"go mod tidy", "go test .", "go run github.com/kubewasm/kubewasm/cmd/kubewasm build ."}
-	heavy := map[string]bool{"scheduler": true, "agent": true}
+	// Directories without commands of their own are made and built like this.
+	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm@latest"}
+	last := []string{"go mod tidy", "go test", "go tool kubewasm build"}
+	heavy := []string{"scheduler", "agent"}
 	scripts := map[string]string{}
 	var names []string
 	for _, b := range blocks(t) {
+		if strings.HasPrefix(b.path, "part:") {
+			continue
+		}
 		name, file, isFile := strings.Cut(b.path, "/")
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -94,15 +135,17 @@ func TestPaste(t *testing.T) {
 		case b.language == "sh":
 			scripts[name] += b.text
 		default:
-			t.Fatalf("a block of %s goes to the directory %s", b.language, name)
+			t.Fatalf("%s: a block of %s goes to the directory %s", b.document, b.language, name)
 		}
 	}
-	if want := []string{"zone", "owner", "share", "scheduler", "webhook", "agent"}; !slices.Equal(names, want) {
-		t.Fatalf("README.md makes %q, want %q", names, want)
+	for _, name := range append(heavy, "zone", "owner", "share", "webhook") {
+		if !slices.Contains(names, name) {
+			t.Errorf("no document makes %s", name)
+		}
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			if heavy[name] && testing.Short() {
+			if slices.Contains(heavy, name) && testing.Short() {
 				t.Skip("-short: the first build of Kubernetes takes minutes")
 			}
 			script := scripts[name]
@@ -112,17 +155,23 @@ func TestPaste(t *testing.T) {
 			if !strings.Contains(script, "go mod tidy") {
 				script += strings.Join(last, "\n") + "\n"
 			}
-			get := regexp.MustCompile(`(?m)^go get (github\.com/kubewasm/.*)$`)
+			get := regexp.MustCompile(`(?m)^go get (-tool )?github\.com/kubewasm/.*$`)
 			if !get.MatchString(script) {
 				t.Fatal("the module is not fetched")
 			}
 			script = get.ReplaceAllStringFunc(script, func(line string) string {
-				local := ":"
+				local, tool := ":", ""
 				for _, module := range strings.Fields(line)[2:] {
 					path := strings.TrimSuffix(module, "@latest")
+					if path == "-tool" {
+						continue
+					}
+					if module, ok := strings.CutSuffix(path, "/cmd/kubewasm"); ok {
+						path, tool = module, " -tool "+path
+					}
 					local += fmt.Sprintf(" && go mod edit -require %[1]s@v0.0.0 -replace %[1]s='%[2]s'", path, root+strings.TrimPrefix(path, "github.com/kubewasm/kubewasm"))
 				}
-				return local
+				return local + tool
 			})
 			cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 			cmd.Dir = t.TempDir()

@@ -1,5 +1,3 @@
-//go:build !wasip1
-
 // Package harness compiles, configures and loads the plugins that the packages of
 // guesttest test.
 package harness

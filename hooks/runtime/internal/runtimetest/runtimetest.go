@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/host"
@@ -36,8 +37,8 @@ type Agent struct {
 	// Runtime is where the plugins are loaded.
 	Runtime  *host.Runtime
 	Engine   *hooks.Engine
-	State    *hooks.State
-	Enforcer *hooks.Enforcer
+	State    *cgroup.State
+	Enforcer *cgroup.Enforcer
 }
 
 // NewAgent loads the guest in dir as the plugin "p".
@@ -76,12 +77,12 @@ func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent
 // Restart empties the state, as the end of the process does.
 func (a *Agent) Restart(t testing.TB) {
 	t.Helper()
-	applier, err := hooks.NewApplier(hooks.ApplierConfig{Root: cgrouptest.Mount})
+	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgrouptest.Mount})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.State = new(hooks.State)
-	enforcer := hooks.NewEnforcer(a.State, applier, hooks.EnforcerConfig{})
+	a.State = new(cgroup.State)
+	enforcer := cgroup.NewEnforcer(a.State, applier, cgroup.EnforcerConfig{})
 	a.Enforcer = enforcer
 	t.Cleanup(func() {
 		enforcer.Close()
@@ -94,14 +95,14 @@ type Runtime struct {
 	t    testing.TB
 	Tree *cgrouptest.Tree
 	// Layout is that of the node.
-	Layout hooks.Layout
+	Layout cgroup.Layout
 }
 
 // NewRuntime makes a subtree of the kernel's cgroups for a node.
 func NewRuntime(t testing.TB) *Runtime {
 	t.Helper()
 	r := &Runtime{t: t, Tree: cgrouptest.New(t)}
-	r.Layout = hooks.Layout{Root: r.Tree.Root}
+	r.Layout = cgroup.Layout{Root: r.Tree.Root}
 	return r
 }
 

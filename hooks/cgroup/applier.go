@@ -1,0 +1,240 @@
+package cgroup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// Applier writes decided resources into the cgroups below one directory. It is
+// safe for use by several goroutines, though two that apply to the same cgroup
+// at the same time may end with either's values.
+type Applier struct {
+	version Version
+	weight  WeightConversion
+	path    string
+	// root is the hierarchy, or the only one of several that is used.
+	root *os.Root
+	// controllers are the hierarchies of cgroup v1 that are mounted one beside
+	// the other; nil if root is all there is.
+	controllers map[string]*os.Root
+	// others are the hierarchies of v1 that only net_cls_classid and unified are about,
+	// beside controllers.
+	others map[string]*os.Root
+	// proc is where processes have their directories, resctrl where their groups have.
+	proc, resctrl string
+	cores         coreSched
+}
+
+// ApplierConfig configures an Applier.
+type ApplierConfig struct {
+	// Root is the directory of the cgroup hierarchy, /sys/fs/cgroup on most
+	// nodes. Required.
+	//
+	// With cgroup v1 it may hold a directory for each controller (cpu, cpuset,
+	// memory), as nodes have it, or the files of all controllers together.
+	Root string
+	// Version says which files there are; VersionAuto looks at Root.
+	Version Version
+	// Weight is how cpu.shares become cpu.weight on cgroup v2.
+	Weight WeightConversion
+	// Proc is where processes have their directories, for oom_score_adj. It must
+	// be that of the node if the agent has a PID namespace of its own. Default
+	// /proc.
+	Proc string
+	// Resctrl is where the kernel's resctrl file system is. Default /sys/fs/resctrl.
+	Resctrl string
+}
+
+// Version is a version of the kernel's cgroup interface.
+type Version uint8
+
+// The versions.
+const (
+	// VersionAuto stands for what the directory looks like.
+	VersionAuto Version = iota
+	V1
+	V2
+)
+
+// String returns the name of the version.
+func (v Version) String() string {
+	switch v {
+	case VersionAuto:
+		return "auto"
+	case V1:
+		return "v1"
+	case V2:
+		return "v2"
+	}
+	return fmt.Sprintf("version(%d)", uint8(v))
+}
+
+// Target is what a cgroup should have.
+type Target struct {
+	// Cgroup is the path below the root, slash-separated and clean:
+	// "kubepods/burstable/pod8dbc5577/4b1f".
+	Cgroup string
+	// PodUID is that of the pod that the cgroup is of, or lies in; empty for a QoS
+	// class. Only a [State] looks at it.
+	PodUID string
+	// Resources is what to write; nil fields stay as they are.
+	Resources *hookmsg.Resources
+}
+
+// Change is one write to a file.
+type Change struct {
+	// Cgroup is that of the target, Field what of its resources the file holds;
+	// two fields for a quota with its period.
+	Cgroup string
+	Field  hookmsg.Fields
+	// File is the path below the root.
+	File string
+	// From is what was there, without the newline at the end; To what is
+	// written.
+	From, To string
+}
+
+// String returns "cpu/pod/cpu.shares: 1024 -> 2".
+func (c Change) String() string { return c.File + ": " + c.From + " -> " + c.To }
+
+// v1Controllers are the controllers of cgroup v1 that have a cgroup for each pod and
+// container, whose files an Applier writes. v1Others are those that may have one.
+var (
+	v1Controllers = [...]string{"cpu", "cpuset", "memory"}
+	v1Others      = [...]string{"blkio", "hugetlb", "misc", "net_cls", "net_prio", "pids", "rdma"}
+)
+
+// NewApplier opens the hierarchy. Close it in the end.
+func NewApplier(cfg ApplierConfig) (*Applier, error) {
+	root, err := os.OpenRoot(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup root: %w", err)
+	}
+	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
+	if a.version == VersionAuto {
+		if a.version, err = detect(root); err != nil {
+			root.Close()
+			return nil, fmt.Errorf("open cgroup root %s: %w", cfg.Root, err)
+		}
+	}
+	if a.version != V1 {
+		return a, nil
+	}
+	a.others = map[string]*os.Root{}
+	for _, name := range slices.Concat(v1Controllers[:], v1Others[:]) {
+		// By its full path: the directory may be a symbolic link, as cpu is to
+		// cpu,cpuacct, and whoever configured the root trusts what is in it.
+		c, err := os.OpenRoot(filepath.Join(cfg.Root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			a.Close()
+			return nil, fmt.Errorf("open cgroup controller %s: %w", name, err)
+		}
+		if !slices.Contains(v1Controllers[:], name) {
+			a.others[name] = c
+			continue
+		}
+		if a.controllers == nil {
+			a.controllers = map[string]*os.Root{}
+		}
+		a.controllers[name] = c
+	}
+	return a, nil
+}
+
+// detect tells the version by what only one of them has. On a hybrid node the
+// controllers are those of v1, and its v2 hierarchy, in a directory of its own,
+// has none of them.
+func detect(root *os.Root) (Version, error) {
+	for _, sign := range []struct {
+		name    string
+		version Version
+	}{
+		{"cgroup.controllers", V2},
+		{"cpu", V1}, {"cpuset", V1}, {"memory", V1},
+		{"cpu.shares", V1}, {"memory.limit_in_bytes", V1}, {"cgroup.clone_children", V1},
+	} {
+		if _, err := root.Lstat(sign.name); err == nil {
+			return sign.version, nil
+		}
+	}
+	return VersionAuto, errors.New("neither cgroup.controllers nor a controller of cgroup v1 is there to tell the version by")
+}
+
+// Version returns the version of the hierarchy.
+func (a *Applier) Version() Version { return a.version }
+
+// Hierarchies returns the directories in which the paths of cgroups begin: one
+// for each controller where cgroup v1 has one, otherwise the root.
+func (a *Applier) Hierarchies() (dirs []string) {
+	for _, name := range v1Controllers {
+		if a.controllers[name] != nil {
+			dirs = append(dirs, filepath.Join(a.path, name))
+		}
+	}
+	if dirs == nil {
+		dirs = []string{filepath.Clean(a.path)}
+	}
+	return dirs
+}
+
+// Close closes the hierarchy.
+func (a *Applier) Close() error {
+	err := a.root.Close()
+	for _, roots := range []map[string]*os.Root{a.controllers, a.others} {
+		for _, c := range roots {
+			err = errors.Join(err, c.Close())
+		}
+	}
+	return err
+}
+
+// Apply brings the targets' files to what their resources say, and returns the
+// writes that this took, in order, also those before an error. A file that has
+// the value already, in whatever notation, is not written.
+//
+// The kernel refuses a child's limit beyond its parent's. So what widens is
+// written from the top down, then what tightens from the bottom up, over all
+// targets together, and what moves is widened to both first.
+//
+// A file that fails does not keep others from being written. The errors are
+// joined; errors.As finds a *[FileError] for the first, errors.Is [ErrEscapes]
+// for a cgroup that is not below the root and [ErrUnsupported] for a field that
+// has no file, as net_cls_classid has none on cgroup v2.
+//
+// # Notes
+//
+//   - An empty list of CPUs or nodes stands for the parent's: on v2 the kernel takes
+//     it so, on v1 what the parent has at the time is written. An unset value never
+//     clears.
+//   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle
+//     cgroup a weight of its own and refuses any other.
+//   - oom_score_adj, core_sched_group and resctrl_group belong to processes: they are
+//     written for those that are in the cgroup itself, which their children inherit.
+//   - A resctrl group that is not there is made, and stays: the kernel has few of
+//     them, and removing one would move the tasks that others have put there.
+//   - On v1 a quota and a period that change together may lift the quota to -1
+//     in between, which the kernel takes everywhere.
+func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
+	p := a.plan(targets, nil, nil)
+	defer p.close()
+	return p.run(ctx)
+}
+
+// DryRun returns the writes that [Applier.Apply] would do, in order, and writes
+// nothing. The errors are those that reading finds.
+func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
+	p := a.plan(targets, nil, nil)
+	defer p.close()
+	return p.changes(), errors.Join(p.errs...)
+}

@@ -1,0 +1,17 @@
+package cgroup_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
+)
+
+// The tests on cgroups of the kernel, once more on cgroup v2 with all its
+// controllers.
+func TestOnCgroup2(t *testing.T) {
+	if os.Getenv(cgroup2vm.GuestDir) != "" {
+		t.Skip("this is the virtual machine")
+	}
+	cgroup2vm.Run(t, ".", "^Test(Enforce|State)")
+}

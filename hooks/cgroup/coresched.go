@@ -1,0 +1,178 @@
+package cgroup
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// checkCoreSchedGroup checks the name of a group, which the kernel does not know.
+func checkCoreSchedGroup(group string) error {
+	if group == "" || len(group) > maxGroup || strings.ContainsFunc(group, isControl) {
+		return fmt.Errorf("%.200q is not a name of 1 to %d bytes without control characters", group, maxGroup)
+	}
+	return nil
+}
+
+// coreSched knows the cookies of core scheduling groups
+// (Documentation/admin-guide/hw-vuln/core-scheduling.rst). A cookie lives as long as a
+// task has it, and only a task that has one can give it to another: the threads of the
+// group itself keep it, and a thread of our own takes it from one of them and passes it
+// on. The zero value has no kernel.
+type coreSched struct {
+	kernel cookies
+	mu     sync.Mutex
+	groups map[string]*coreGroup
+}
+
+// coreGroup is a cookie and some of the threads that have it.
+type coreGroup struct {
+	cookie  uint64
+	threads []int
+}
+
+// cookies is what prctl(2) does with PR_SCHED_CORE. Thread 0 is the caller's.
+type cookies interface {
+	get(thread int) (uint64, error)
+	create() error
+	shareTo(thread int) error
+	shareFrom(thread int) error
+}
+
+// maxKeepers is how many threads of a group are known that may pass its cookie on.
+const maxKeepers = 16
+
+// has reports whether a thread has the cookie of a group.
+func (c *coreSched) has(group string, thread int) (bool, error) {
+	cookie, err := c.kernel.get(thread)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.groups[group]
+	if g == nil || g.cookie != cookie || cookie == 0 {
+		return false, nil
+	}
+	g.keep(thread)
+	return true, nil
+}
+
+func (g *coreGroup) keep(thread int) {
+	if !slices.Contains(g.threads, thread) && len(g.threads) < maxKeepers {
+		g.threads = append(g.threads, thread)
+	}
+}
+
+// join gives a thread the cookie of a group.
+func (c *coreSched) join(group string, thread int) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// It ends with its cookie: not unlocked, it is no other goroutine's afterwards.
+		runtime.LockOSThread()
+		err = c.joinFromHere(group, thread)
+	}()
+	<-done
+	return err
+}
+
+func (c *coreSched) joinFromHere(group string, thread int) error {
+	g := c.groups[group]
+	if g != nil {
+		// A number may be another thread's by now.
+		g.threads = slices.DeleteFunc(g.threads, func(member int) bool {
+			cookie, err := c.kernel.get(member)
+			return err != nil || cookie != g.cookie
+		})
+		if len(g.threads) == 0 || c.kernel.shareFrom(g.threads[0]) != nil {
+			g = nil // All have ended, and the cookie with them.
+		}
+	}
+	if g == nil {
+		if err := c.kernel.create(); err != nil {
+			return err
+		}
+		cookie, err := c.kernel.get(0)
+		if err != nil {
+			return err
+		}
+		g = &coreGroup{cookie: cookie}
+		if c.groups == nil {
+			c.groups = map[string]*coreGroup{}
+		}
+		c.forget()
+		c.groups[group] = g
+	}
+	if err := c.kernel.shareTo(thread); err != nil {
+		return err
+	}
+	g.keep(thread)
+	return nil
+}
+
+// forget drops the groups of which no thread is left.
+func (c *coreSched) forget() {
+	for name, g := range c.groups {
+		if !slices.ContainsFunc(g.threads, func(thread int) bool {
+			cookie, err := c.kernel.get(thread)
+			return err == nil && cookie == g.cookie
+		}) {
+			delete(c.groups, name)
+		}
+	}
+}
+
+// coreSchedGroup plans the cookies of the cgroup's threads. Those that are born
+// meanwhile have their parents'.
+func (p *plan) coreSchedGroup(want *string) {
+	const file = "core_sched"
+	if want == nil || p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return
+	}
+	if err := checkCoreSchedGroup(*want); err != nil {
+		p.fail(fmt.Errorf("apply core_sched_group to cgroup %q: %w", p.cgroup, err))
+		return
+	}
+	s, threads := p.processes(p.threadsFile())
+	if s == nil {
+		return
+	}
+	cores, group := &p.applier.cores, *want
+	for _, t := range threads {
+		thread, err := strconv.Atoi(t)
+		if err != nil {
+			continue // It was one before.
+		}
+		path := t + "/" + file // There is no such file: it names the thread.
+		has, err := cores.has(group, thread)
+		switch {
+		case err == syscall.ESRCH:
+		case err != nil:
+			p.fail(coreSchedError("read", path, "", err))
+			return
+		case !has:
+			p.outside(s, path, "", group, func() error {
+				if err := cores.join(group, thread); err != nil && err != syscall.ESRCH {
+					return coreSchedError("write", path, group, err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// coreSchedError words what the kernel says: EINVAL is a kernel without core scheduling,
+// ENODEV a machine without threads of cores.
+func coreSchedError(op, path, value string, err error) error {
+	if err == syscall.EINVAL || err == syscall.ENODEV || err == syscall.ENOSYS {
+		err = fmt.Errorf("no core scheduling here: %w: %w", err, ErrUnsupported)
+	}
+	return &FileError{Op: op, File: path, Value: value, Err: err}
+}

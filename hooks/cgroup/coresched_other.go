@@ -1,0 +1,13 @@
+//go:build !linux
+
+package cgroup
+
+import "syscall"
+
+// prctl is what only Linux has.
+type prctl struct{}
+
+func (prctl) get(int) (uint64, error) { return 0, syscall.ENOSYS }
+func (prctl) create() error           { return syscall.ENOSYS }
+func (prctl) shareTo(int) error       { return syscall.ENOSYS }
+func (prctl) shareFrom(int) error     { return syscall.ENOSYS }

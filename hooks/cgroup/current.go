@@ -1,0 +1,75 @@
+package cgroup
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// Exists reports whether a cgroup is there, in any of the hierarchies.
+func (a *Applier) Exists(cgroup string) bool {
+	for _, root := range a.controllers {
+		if _, err := root.Lstat(cgroup); err == nil {
+			return true
+		}
+	}
+	_, err := a.root.Lstat(cgroup)
+	return a.controllers == nil && err == nil
+}
+
+// Differing returns the fields of resources of which a cgroup has another value, nil if
+// there are none. A field that cannot be compared, such as any of a cgroup that is not
+// there, is left out.
+func (a *Applier) Differing(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
+	p := a.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
+	defer p.close()
+	var fields hookmsg.Fields
+	for _, s := range p.steps {
+		fields |= s.setting.field
+	}
+	for _, err := range p.errs {
+		_, field, _ := whose(err)
+		fields &^= field
+	}
+	return r.Select(fields)
+}
+
+// Limits returns the quota, the period and the memory limit that a cgroup has, nil for
+// those that cannot be read.
+func (a *Applier) Limits(cgroup string) *hookmsg.Resources {
+	r := new(hookmsg.Resources)
+	read := func(file string) (string, bool) {
+		controller, _, _ := strings.Cut(file, ".")
+		dir, err := a.openDirectory(controller, cgroup)
+		if err != nil {
+			return "", false
+		}
+		defer dir.close()
+		text, err := dir.read(file)
+		return strings.TrimSpace(text), err == nil
+	}
+	memory := "memory.max"
+	if a.version == V2 {
+		if text, ok := read("cpu.max"); ok {
+			if quota, period, ok := parseCPUMax(text); ok {
+				r.CFSQuotaUS, r.CFSPeriodUS = &quota, &period
+			}
+		}
+	} else {
+		memory = "memory.limit_in_bytes"
+		for file, into := range map[string]**int64{"cpu.cfs_quota_us": &r.CFSQuotaUS, "cpu.cfs_period_us": &r.CFSPeriodUS} {
+			if text, ok := read(file); ok {
+				if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+					*into = &n
+				}
+			}
+		}
+	}
+	if text, ok := read(memory); ok {
+		if n, ok := parseBytes(text); ok {
+			r.MemoryLimitBytes = &n
+		}
+	}
+	return r
+}

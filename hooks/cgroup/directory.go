@@ -1,0 +1,233 @@
+package cgroup
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+)
+
+// directory is one cgroup in one hierarchy.
+type directory struct {
+	root *os.Root
+	// hierarchy is what the directory was opened in.
+	hierarchy *os.Root
+	// name is the path below the applier's root.
+	name string
+	// files are those that stay open for reading, nil if none does.
+	files map[string]*os.File
+}
+
+// directories are the directories that an [Enforcer] keeps open, with their
+// files: opening a cgroup file costs ten times as much as reading it.
+type directories struct {
+	applier *Applier
+	open    map[string]*directory
+	// files counts the open files, room is how many there may be.
+	files, room int
+}
+
+func directoryKey(controller, cgroup string) string { return controller + ":" + cgroup }
+
+// directory returns the directory of a controller's files of a cgroup.
+func (ds *directories) directory(controller, cgroup string) (*directory, error) {
+	key := directoryKey(controller, cgroup)
+	if ds.applier.controllers == nil {
+		key = directoryKey("", cgroup)
+	}
+	if d := ds.open[key]; d != nil {
+		return d, nil
+	}
+	d, err := ds.applier.openDirectory(controller, cgroup)
+	if err != nil {
+		return nil, err
+	}
+	d.files = map[string]*os.File{}
+	ds.open[key] = d
+	return d, nil
+}
+
+// current reports whether an open directory is still the one of the cgroup's
+// path.
+func (d *directory) current(cgroup string) bool {
+	is, err := d.root.Stat(".")
+	if err != nil {
+		return false
+	}
+	now, err := d.hierarchy.Lstat(cgroup)
+	return err == nil && os.SameFile(is, now)
+}
+
+// left reports whether a directory whose file is not there belongs to a cgroup
+// that is gone, or just going: the kernel removes a cgroup's files first and its
+// directory last.
+func (d *directory) left(cgroup string) bool {
+	if !d.current(cgroup) {
+		return true
+	}
+	// The kernel takes cgroup_mutex to answer this, which a removal holds from
+	// its first file to its directory. Where it cannot be read, nothing is waited
+	// for.
+	os.ReadFile("/proc/self/cgroup")
+	return !d.current(cgroup)
+}
+
+// forget closes what is open of a cgroup.
+func (ds *directories) forget(cgroup string) {
+	controllers := []string{""}
+	if ds.applier.controllers != nil {
+		controllers = slices.Concat(v1Controllers[:], v1Others[:])
+	}
+	for _, controller := range controllers {
+		key := directoryKey(controller, cgroup)
+		if d := ds.open[key]; d != nil {
+			ds.files -= len(d.files)
+			d.close()
+			delete(ds.open, key)
+		}
+	}
+}
+
+// keep opens a file that stays open, or returns nil if there is no room for it.
+func (ds *directories) keep(d *directory, name string) *os.File {
+	if f := d.files[name]; f != nil {
+		return f
+	}
+	if ds.files >= ds.room {
+		return nil
+	}
+	f, err := d.openFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil
+	}
+	ds.files++
+	d.files[name] = f
+	return f
+}
+
+// openDirectory opens the directory that has a controller's files of a cgroup.
+func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
+	root, name := a.root, cgroup
+	if a.controllers != nil {
+		name = controller + "/" + cgroup
+		if root = cmp.Or(a.controllers[controller], a.others[controller]); root == nil {
+			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+		}
+	}
+	// os.Root lets no link lead outside. Within the hierarchy there are none
+	// either, so one that is found was not made by the kernel.
+	for i := range len(cgroup) + 1 {
+		if i < len(cgroup) && cgroup[i] != '/' {
+			continue
+		}
+		info, err := root.Lstat(cgroup[:i])
+		if err != nil {
+			return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return nil, &FileError{Op: "open", File: name, Err: fmt.Errorf("%s is a symbolic link: %w", cgroup[:i], ErrEscapes)}
+		}
+	}
+	dir, err := root.OpenRoot(cgroup)
+	if err != nil {
+		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+	}
+	return &directory{root: dir, hierarchy: root, name: name}, nil
+}
+
+func (d *directory) close() {
+	for _, f := range d.files {
+		f.Close()
+	}
+	d.root.Close()
+}
+
+func (d *directory) path(file string) string { return d.name + "/" + file }
+
+// maxFile is the most that is read of a file. Cgroup files of values are far
+// shorter; a file that is not one may be of any size.
+const maxFile = 64 << 10
+
+// settledBytes is more than files of values have: one that has as many is read
+// anew each time.
+const settledBytes = 4 << 10
+
+// read returns the contents of a file.
+func (d *directory) read(file string) (string, error) { return d.readAll(file, maxFile) }
+
+// readAll returns the contents of a file that may be large.
+func (d *directory) readAll(file string, most int64) (string, error) {
+	if f := d.files[file]; f != nil {
+		var buf [settledBytes]byte
+		if n, err := pread(f, buf[:]); err == nil && n < len(buf) {
+			return string(buf[:n]), nil
+		}
+	}
+	f, err := d.openFile(file, os.O_RDONLY)
+	if err != nil {
+		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+	}
+	return string(b), nil
+}
+
+// write writes a value in one call, as the kernel takes it.
+//
+// The file is not opened with O_TRUNC: a cgroup file needs none, and it would
+// wake those who watch it even if the write fails. Of a regular file, which has
+// a size, unlike one of the kernel's, the rest is cut off afterwards.
+func (d *directory) write(file, value string) error {
+	fail := func(err error) error {
+		return &FileError{Op: "write", File: d.path(file), Value: value, Err: cause(err)}
+	}
+	f, err := d.openFile(file, os.O_WRONLY)
+	if err != nil {
+		return fail(err)
+	}
+	if value == "" {
+		value = "\n" // The kernel takes no bytes for no write.
+	}
+	_, err = f.WriteString(value)
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && info.Size() > int64(len(value)) {
+			err = f.Truncate(int64(len(value)))
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func (d *directory) openFile(file string, flag int) (*os.File, error) {
+	info, err := d.root.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file (%s): %w", info.Mode().Type(), ErrEscapes)
+	}
+	return d.root.OpenFile(file, flag, 0)
+}
+
+// cause returns the kernel's answer, without the path that an fs.PathError
+// repeats. Whatever else os.Root says is that a path leaves it.
+func cause(err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, ErrEscapes), errors.Is(err, fs.ErrClosed):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrEscapes, err)
+}

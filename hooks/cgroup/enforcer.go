@@ -1,0 +1,627 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// Enforcer keeps the cgroups at what a [State] says. It is safe for use by
+// several goroutines, one of which works at a time.
+//
+// It keeps the files open and remembers what the kernel made of what was
+// written, so to look at a file that nobody touched costs one read. A file whose
+// text is another is compared by its meaning, and written if that differs.
+type Enforcer struct {
+	state   *State
+	applier *Applier
+	cfg     EnforcerConfig
+
+	mu      sync.Mutex
+	dirs    directories
+	cgroups map[string]*enforced
+	// all is the state at version.
+	all     []Target
+	version uint64
+	// waiting is the number of files that are refused, hopeless or yielding.
+	waiting int
+	waits   waits
+}
+
+// EnforcerConfig configures an Enforcer. The zero value is the default.
+type EnforcerConfig struct {
+	// DryRun compares and reports, and writes nothing.
+	DryRun bool
+	// Contention says when another writer is given way to.
+	Contention Contention
+	// RetryAfter is how long a file that the kernel refused is left alone at
+	// first, and twice as long each time after that, up to RetryAtMost. Whatever
+	// changes above or below the cgroup ends the wait. Defaults 1 s and 5 min.
+	RetryAfter, RetryAtMost time.Duration
+	// KeepFiles is how many files stay open; others are opened each time. Default
+	// half of what the process may open; less than 0 is none.
+	KeepFiles int
+	// Logger receives what is repaired, refused and contended; nil drops it.
+	Logger *slog.Logger
+	// Observer is told of each pass, nil for none.
+	Observer Observer
+}
+
+// Contention says when two writers fight over a file. The zero value is the
+// default.
+type Contention struct {
+	// Repairs in Period are what is too many. Defaults 10 and 10 s.
+	Repairs int
+	Period  time.Duration
+	// Backoff is how long the other writer has its way at first, and twice as
+	// long each time after that, up to MaxBackoff. Defaults 30 s and 10 min.
+	Backoff, MaxBackoff time.Duration
+}
+
+func (c *EnforcerConfig) setDefaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.RetryAfter, time.Second)
+	set(&c.RetryAtMost, max(5*time.Minute, c.RetryAfter))
+	set(&c.Contention.Period, 10*time.Second)
+	set(&c.Contention.Backoff, 30*time.Second)
+	set(&c.Contention.MaxBackoff, max(10*time.Minute, c.Contention.Backoff))
+	if c.Contention.Repairs == 0 {
+		c.Contention.Repairs = 10
+	}
+	if c.KeepFiles == 0 {
+		c.KeepFiles = openFiles() / 2
+	}
+}
+
+// enforced is what is known of a cgroup.
+type enforced struct {
+	// resources are what the files were settled for.
+	resources *hookmsg.Resources
+	files     []keptFile
+	// records are those of files of which more is known than their text.
+	records map[fileKey]*fileRecord
+	// processes is set if something is written for processes: new ones need it, too.
+	processes bool
+}
+
+// keptFile is a file with the text that it was left with.
+type keptFile struct {
+	key  fileKey
+	text string
+	dir  *directory
+	file *os.File // nil if it is not kept open.
+}
+
+// due reports whether a pass must look at a file even if its text is the same.
+func (k *enforced) due(now time.Time, everything bool) bool {
+	for _, r := range k.records {
+		if r.due(now, everything) {
+			return true
+		}
+	}
+	return false
+}
+
+// yields reports whether a file is left to another writer for now.
+func (k *enforced) yields(key fileKey, now time.Time) bool {
+	r := k.records[key]
+	return r != nil && r.state == yielding && r.leftAlone(now)
+}
+
+// Observer receives what an [Enforcer] finds.
+type Observer interface {
+	// Enforced is called after each pass over cgroups. It must be quick, and not keep
+	// the report.
+	Enforced(ctx context.Context, report Report)
+}
+
+// NewEnforcer returns an Enforcer of state by applier. Close it before the
+// applier.
+func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
+	cfg.setDefaults()
+	return &Enforcer{
+		waits: waits{bounds{cfg.RetryAfter, cfg.RetryAtMost}, bounds{cfg.Contention.Backoff, cfg.Contention.MaxBackoff}},
+		state: state, applier: applier, cfg: cfg, cgroups: map[string]*enforced{},
+		dirs: directories{applier: applier, open: map[string]*directory{}, room: cfg.KeepFiles},
+	}
+}
+
+// Applier returns the applier.
+func (e *Enforcer) Applier() *Applier { return e.applier }
+
+// DryRun reports whether nothing is written.
+func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
+
+// Close closes the files that are open.
+func (e *Enforcer) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for cgroup := range e.cgroups {
+		e.forget(cgroup)
+	}
+}
+
+// Forget drops what is known of a cgroup and those in it: they are gone, or may
+// be others of the same name.
+func (e *Enforcer) Forget(cgroup string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for known := range e.cgroups {
+		if known == cgroup || strings.HasPrefix(known, cgroup+"/") {
+			e.forget(known)
+		}
+	}
+}
+
+func (e *Enforcer) forget(cgroup string) {
+	e.dirs.forget(cgroup)
+	e.forgetRecords(e.cgroups[cgroup])
+	delete(e.cgroups, cgroup)
+}
+
+// Enforce compares some cgroups, or all, with the state and writes what differs.
+// Cgroups of which the state says nothing are left alone.
+func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	start := time.Now()
+	report := e.enforce(ctx, cgroups)
+	report.DryRun = e.cfg.DryRun
+	report.LeftToOthers, report.LeftRefused = e.leftAlone()
+	report.Took = time.Since(start)
+	if e.cfg.Observer != nil {
+		e.cfg.Observer.Enforced(ctx, report)
+	}
+	return report
+}
+
+// enforce is a pass; e.mu is held.
+func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
+	var wanted []Target
+	if len(cgroups) == 0 {
+		if e.all == nil || e.state.moved(e.version) {
+			e.all, e.version = e.state.snapshot()
+			e.forgetOthers()
+		}
+		wanted = e.all
+	} else {
+		for _, cgroup := range cgroups {
+			if d, ok := e.state.Get(cgroup); ok {
+				wanted = append(wanted, d)
+			}
+		}
+	}
+	now := time.Now()
+	report, differ := e.compare(wanted, now, len(cgroups) == 0)
+	if len(differ) == 0 {
+		return report
+	}
+	e.apply(ctx, differ, now, &report)
+	return report
+}
+
+// Prune drops from the state the cgroups that keep does not want and that are not
+// there, with their pods, and what is known of those; it returns the UIDs of the pods
+// of which nothing is left. A runtime that was restarted does not tell of the end of
+// each pod.
+func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
+	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
+	pods = e.state.facts.Prune(there)
+	left := map[string]bool{}
+	for _, d := range e.state.All() {
+		if there(d.Cgroup) {
+			left[d.PodUID] = true
+			continue
+		}
+		e.state.Remove(d.Cgroup)
+		e.Forget(d.Cgroup)
+		pods = append(pods, d.PodUID)
+	}
+	slices.Sort(pods)
+	return slices.DeleteFunc(slices.Compact(pods), func(uid string) bool { return uid == "" || left[uid] })
+}
+
+// forgetOthers closes the cgroups that are no longer in the state.
+func (e *Enforcer) forgetOthers() {
+	for cgroup := range e.cgroups {
+		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Target, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
+			e.forget(cgroup)
+		}
+	}
+}
+
+// share is how many cgroups a goroutine takes to look at, again and again until
+// all are taken: one that has to wait for a CPU does not keep the others waiting.
+const share = 50
+
+// compare returns those of wanted that are not as they were left.
+func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (report Report, differ []Target) {
+	differs := make([]bool, len(wanted))
+	var files, taken atomic.Int64
+	look := func() {
+		n := 0
+		for {
+			to := int(taken.Add(share))
+			for i := to - share; i < min(to, len(wanted)); i++ {
+				d := &wanted[i]
+				known := e.cgroups[d.Cgroup]
+				differs[i] = known == nil || known.resources != d.Resources || everything && known.processes ||
+					known.due(now, everything) || !known.unchanged(now, &n)
+			}
+			if to >= len(wanted) {
+				break
+			}
+		}
+		files.Add(int64(n))
+	}
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(wanted)+share-1)/share) - 1 {
+		others.Go(look)
+	}
+	look()
+	others.Wait()
+	report.Files = int(files.Load())
+	for i, d := range differs {
+		if d {
+			differ = append(differ, wanted[i])
+		}
+	}
+	return report, differ
+}
+
+// unchanged reports whether the files have the texts that they were left with.
+//
+// 0 allocs: TestEnforceDoesNotAllocatePerFile.
+func (k *enforced) unchanged(now time.Time, files *int) bool {
+	var buf [settledBytes]byte
+	for i := range k.files {
+		f := &k.files[i]
+		*files++
+		same := false
+		if f.file == nil {
+			text, err := f.dir.read(f.key.file)
+			same = err == nil && text == f.text
+		} else {
+			n, err := pread(f.file, buf[:])
+			same = err == nil && string(buf[:n]) == f.text
+		}
+		if !same && !k.yields(f.key, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply brings cgroups to their resources.
+func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, report *Report) {
+	known := map[string]bool{} // Cgroups that were settled for the same resources.
+	var targets []Target
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		if k == nil {
+			k = &enforced{}
+			e.cgroups[d.Cgroup] = k
+		}
+		if k.resources == d.Resources {
+			known[d.Cgroup] = true
+		} else {
+			// Another value may be one that the kernel takes.
+			e.forgetRecords(k)
+			k.resources = d.Resources
+			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
+		}
+		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
+	}
+	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
+		k := e.cgroups[cgroup]
+		for _, key := range [...]fileKey{{field, file}, {field, ""}} {
+			if r := k.records[key]; r != nil && r.leftAlone(now) {
+				return true
+			}
+		}
+		return false
+	}
+	p := e.applier.plan(targets, &e.dirs, skip)
+	if e.cfg.DryRun {
+		report.Changes = p.changes()
+		for _, c := range report.Changes {
+			e.log(ctx, slog.LevelInfo, "would write", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		}
+	} else {
+		// The errors are looked at one by one.
+		report.Changes, _ = p.run(ctx)
+		if len(report.Changes) != 0 && ctx.Err() == nil {
+			e.verify(ctx, p, targets, skip, report)
+		}
+	}
+	for _, c := range report.Changes {
+		// To write over a text that was read back repairs nothing.
+		r := e.cgroups[c.Cgroup].records[fileKey{c.Field, path.Base(c.File)}]
+		if known[c.Cgroup] && (r == nil || r.looks == 0 || strings.TrimSpace(r.text) != c.From) {
+			report.Drifted = append(report.Drifted, c)
+		}
+	}
+	e.settle(p, differ, now)
+	var errs []error
+	for _, err := range p.errs {
+		if e.refuse(err, now, report) {
+			errs = append(errs, err)
+			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("error", err))
+		}
+	}
+	report.Err = errors.Join(errs...)
+	e.clearExpired(differ, now)
+	if e.cfg.DryRun {
+		return
+	}
+	for _, c := range report.Drifted {
+		report.Repairs++
+		e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		e.contend(ctx, c, now, report)
+	}
+	if len(report.Changes) != 0 && e.waiting != 0 {
+		e.retryRelated(report.Changes, now)
+	}
+}
+
+// verify looks again at what was written. Somebody else may have written in
+// between, which must not pass for the kernel's words for our value; and what the
+// kernel refused may have waited for what was written after it. It puts what it
+// finds into the place of what p found.
+func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, hookmsg.Fields, string) bool, report *Report) {
+	again := map[string]bool{}
+	for _, c := range report.Changes {
+		again[c.Cgroup] = true
+	}
+	for _, err := range p.errs {
+		if cgroup, _, _ := whose(err); mayRetry(err) {
+			again[cgroup] = true
+		}
+	}
+	q := e.applier.plan(slices.DeleteFunc(targets, func(t Target) bool { return !again[t.Cgroup] }), &e.dirs, skip)
+	more, _ := q.run(ctx)
+	report.Changes = append(report.Changes, more...)
+	p.errs = append(slices.DeleteFunc(p.errs, func(err error) bool {
+		cgroup, _, _ := whose(err)
+		return again[cgroup]
+	}), q.errs...)
+	p.reads = append(slices.DeleteFunc(p.reads, func(r reading) bool { return again[r.cgroup] }), q.reads...)
+}
+
+func mayRetry(err error) bool {
+	switch CauseOf(err) {
+	case CauseBusy, CauseBeyondParent, CauseInvalid:
+		return true
+	}
+	return false
+}
+
+// whose returns the cgroup, the field and the file of an error; the file is
+// empty if it is about all of the field's.
+func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
+	var f *FileError
+	var p *fieldError
+	switch {
+	case errors.As(err, &f):
+		if f.Op != "open" {
+			file = path.Base(f.File)
+		}
+		return f.Cgroup, f.Field, file
+	case errors.As(err, &p):
+		return p.cgroup, p.field, p.file
+	}
+	return "", 0, ""
+}
+
+// settle remembers what the files have now.
+func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		clear(k.files)
+		k.files = k.files[:0]
+		for key := range k.records {
+			e.on(k, key, onPass, now)
+		}
+	}
+	for i := range p.reads {
+		r := &p.reads[i]
+		if r.setting.failed {
+			continue
+		}
+		k, key, event := e.cgroups[r.cgroup], fileKey{r.setting.field, r.file}, onMatch
+		if r.setting.planned && !e.cfg.DryRun {
+			// It was written a second time, and differs all the same.
+			event = onReadBack
+			if text, err := r.setting.dir.read(r.file); err != nil || text != r.raw {
+				event = onChanging
+			}
+		}
+		e.onText(k, key, event, now, r.raw)
+		if event == onChanging {
+			continue
+		}
+		e.on(k, fileKey{field: key.field}, onMatch, now)
+		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
+		if len(f.text) < settledBytes {
+			f.file = e.dirs.keep(f.dir, r.file)
+		}
+		if j := slices.IndexFunc(k.files, func(f keptFile) bool { return f.key.file == r.file }); j >= 0 {
+			k.files[j] = f
+		} else {
+			k.files = append(k.files, f)
+		}
+	}
+}
+
+// on moves the record of a file by an event.
+func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time) *fileRecord {
+	return e.onText(k, key, event, now, "")
+}
+
+// onText is on with the text that was read.
+func (e *Enforcer) onText(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
+	r := k.records[key]
+	if r == nil {
+		r = &fileRecord{}
+	}
+	if r.state.isWaiting() {
+		e.waiting--
+	}
+	r.on(event, now, &e.waits, text)
+	if r.state.isWaiting() {
+		e.waiting++
+	}
+	switch {
+	case r.empty():
+		delete(k.records, key)
+	case k.records == nil:
+		k.records = map[fileKey]*fileRecord{key: r}
+	default:
+		k.records[key] = r
+	}
+	return r
+}
+
+// forgetRecords drops the records of a cgroup.
+func (e *Enforcer) forgetRecords(k *enforced) {
+	for _, r := range k.records {
+		if r.state.isWaiting() {
+			e.waiting--
+		}
+	}
+	k.records = nil
+}
+
+// refuse records an error, and reports whether it is new.
+func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool) {
+	cgroup, field, file := whose(err)
+	k := e.cgroups[cgroup]
+	if k == nil {
+		return true
+	}
+	key, cause, event := fileKey{field, file}, CauseOf(err), onRefusal
+	if cause == CauseUnsupported || cause == CauseEmpty {
+		event = onHopeless
+	}
+	before := k.records[key]
+	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
+	e.on(k, key, event, now).cause = cause
+	if cause == CauseGone {
+		if !slices.Contains(report.Gone, cgroup) {
+			report.Gone = append(report.Gone, cgroup)
+		}
+		return false // Cgroups come and go.
+	}
+	return fresh
+}
+
+// clearExpired ends the waits that were over at the time of the pass: the files were
+// tried again without an error.
+func (e *Enforcer) clearExpired(differ []Target, now time.Time) {
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		for key, r := range k.records {
+			if !r.leftAlone(now) {
+				e.on(k, key, onExpiry, now)
+			}
+		}
+	}
+}
+
+// contend counts a repair, and gives way if there are too many.
+func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report *Report) {
+	k, key := e.cgroups[c.Cgroup], fileKey{c.Field, path.Base(c.File)}
+	r := k.records[key]
+	if r == nil {
+		r = &fileRecord{}
+		if k.records == nil {
+			k.records = map[fileKey]*fileRecord{}
+		}
+		k.records[key] = r
+	}
+	r.repairs = slices.DeleteFunc(r.repairs, func(t time.Time) bool { return now.Sub(t) > e.cfg.Contention.Period })
+	r.repairs = append(r.repairs, now)
+	repairs := len(r.repairs)
+	if repairs < e.cfg.Contention.Repairs {
+		return
+	}
+	r.repairs = nil
+	e.on(k, key, onContention, now)
+	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
+	report.Contended = append(report.Contended, contended)
+	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
+}
+
+// retryRelated ends the waits of refused files in cgroups above and below those that
+// changed: what the kernel refused may be possible now.
+func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
+	for cgroup, k := range e.cgroups {
+		if len(k.records) == 0 || !slices.ContainsFunc(changes, func(c Change) bool { return isBelow(c.Cgroup, cgroup) || isBelow(cgroup, c.Cgroup) }) {
+			continue
+		}
+		for key := range k.records {
+			e.on(k, key, onRelated, now)
+		}
+	}
+}
+
+// isBelow reports whether a cgroup lies in another.
+func isBelow(cgroup, above string) bool { return strings.HasPrefix(cgroup, above+"/") }
+
+// Next returns when a file that is left alone is to be tried again; ok is false if there
+// is none.
+func (e *Enforcer) Next() (next time.Time, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting == 0 {
+		return next, false
+	}
+	for _, k := range e.cgroups {
+		for _, r := range k.records {
+			if r.hasDeadline() && (!ok || r.until.Before(next)) {
+				next, ok = r.until, true
+			}
+		}
+	}
+	return next, ok
+}
+
+// leftAlone counts the files that are left alone for now. e.mu is held.
+func (e *Enforcer) leftAlone() (toOthers, refused int) {
+	if e.waiting == 0 {
+		return 0, 0
+	}
+	now := time.Now()
+	for _, k := range e.cgroups {
+		for _, r := range k.records {
+			switch {
+			case !r.leftAlone(now):
+			case r.state == yielding:
+				toOthers++
+			default:
+				refused++
+			}
+		}
+	}
+	return toOthers, refused
+}
+
+func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	if e.cfg.Logger != nil {
+		e.cfg.Logger.LogAttrs(ctx, level, msg, attrs...)
+	}
+}

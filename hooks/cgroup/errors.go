@@ -1,0 +1,152 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// ErrEscapes says that a cgroup's path is not one below the root: absolute, with
+// "..", or through a symbolic link; or not one below its pod's.
+var ErrEscapes = errors.New("not a path below the root")
+
+// ClaimError says that something claims a cgroup for a pod or a container that is
+// not the one that the kubelet and the runtime make for it.
+type ClaimError struct {
+	Pod hookmsg.PodMeta
+	// Container is the zero value for the pod itself.
+	Container hookmsg.ContainerMeta
+	// Claimed is the path, Want are those that it may be: none if the pod's UID or
+	// the container's identifier cannot be a part of a path.
+	Claimed string
+	Want    []string
+}
+
+func (e *ClaimError) Error() string {
+	of := fmt.Sprintf("pod %s/%s with the UID %q", e.Pod.Namespace, e.Pod.Name, e.Pod.UID)
+	if e.Container != (hookmsg.ContainerMeta{}) {
+		of = fmt.Sprintf("container %s/%s/%s with the identifier %q", e.Pod.Namespace, e.Pod.Name, e.Container.Name, e.Container.ID)
+	}
+	if e.Want == nil {
+		return fmt.Sprintf("cgroup %q of %s: %v", e.Claimed, of, ErrEscapes)
+	}
+	return fmt.Sprintf("cgroup %q of %s is not its own, which is %s", e.Claimed, of, strings.Join(e.Want, " or "))
+}
+
+// Unwrap returns [ErrEscapes].
+func (e *ClaimError) Unwrap() error { return ErrEscapes }
+
+// ErrUnsupported says that no file of this version of cgroups holds a field.
+var ErrUnsupported = errors.New("no cgroup file holds it")
+
+// FileError says that a cgroup file or directory could not be opened, read or
+// written. The kernel's answer is found by errors.Is: fs.ErrNotExist for a
+// cgroup that is gone or a controller that is not there, syscall.EINVAL for a
+// value that it does not take here, fs.ErrPermission (EACCES) for a cpuset
+// beyond the parent's, syscall.EBUSY for one below a child's or a memory limit
+// below the usage, syscall.ENOSPC for a cpuset that would be empty.
+type FileError struct {
+	// Cgroup is that of the target, Field what of its resources was to be read
+	// or written.
+	Cgroup string
+	Field  hookmsg.Fields
+	// Op is "open", "read" or "write".
+	Op string
+	// File is the path, relative to the root.
+	File string
+	// Value is what was to be written.
+	Value string
+	Err   error
+}
+
+func (e *FileError) Error() string {
+	if e.Op == "write" {
+		return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err)
+	}
+	return fmt.Sprintf("%s %s: %v", e.Op, e.File, e.Err)
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// fieldError is an error of one field that is no file's.
+type fieldError struct {
+	cgroup string
+	field  hookmsg.Fields
+	file   string // Of unified.
+	err    error
+}
+
+func (e *fieldError) Error() string { return e.err.Error() }
+
+func (e *fieldError) Unwrap() error { return e.err }
+
+// Cause is what a refusal of the kernel means for what to do next.
+type Cause uint8
+
+// The causes.
+const (
+	// CauseOther is everything else: it is tried again, ever more seldom.
+	CauseOther Cause = iota
+	// CauseGone is a cgroup that is not there, or not any more. There is nothing
+	// to do until it comes back.
+	CauseGone
+	// CauseUnsupported is a file that a cgroup does not have: the kernel or the
+	// version of cgroups knows no such field. Another attempt is in vain.
+	CauseUnsupported
+	// CauseBusy (EBUSY) is a parent's cpuset below its children's, or a limit
+	// below the usage: what is in the way may go.
+	CauseBusy
+	// CauseBeyondParent (EACCES) is a cpuset beyond the parent's: the parent may
+	// widen.
+	CauseBeyondParent
+	// CauseInvalid (EINVAL) is a value that is no use here: of a quota on cgroup
+	// v1, one beyond the parent's or below a child's, which may change.
+	CauseInvalid
+	// CauseEmpty (ENOSPC) is a cpuset that would leave processes nothing to run
+	// on. Another attempt is in vain.
+	CauseEmpty
+)
+
+var causeNames = [...]string{"other", "gone", "unsupported", "busy", "beyond the parent", "invalid", "empty"}
+
+// String returns the name of the cause.
+func (c Cause) String() string {
+	if int(c) < len(causeNames) {
+		return causeNames[c]
+	}
+	return fmt.Sprintf("cause(%d)", uint8(c))
+}
+
+// CauseOf tells what an error of [Applier.Apply] means. Of joined errors it
+// looks at one.
+func CauseOf(err error) Cause {
+	var file *FileError
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		return CauseUnsupported
+	case !errors.As(err, &file):
+		return CauseOther
+	case gone(err) && file.Op != "read", errors.Is(err, syscall.ENODEV), errors.Is(err, fs.ErrClosed):
+		// What could be read before it was written was there.
+		return CauseGone
+	case gone(err):
+		return CauseUnsupported
+	case errors.Is(err, syscall.EBUSY):
+		return CauseBusy
+	case errors.Is(err, syscall.EACCES):
+		return CauseBeyondParent
+	case errors.Is(err, syscall.EINVAL):
+		return CauseInvalid
+	case errors.Is(err, syscall.ENOSPC):
+		return CauseEmpty
+	}
+	return CauseOther
+}
+
+// gone reports whether a file or its cgroup is not there: ENOENT, or ENODEV for
+// one that was open.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }

@@ -1,0 +1,4 @@
+package cgroup
+
+// Version is the number of changes so far.
+func (s *State) Version() uint64 { return s.version }

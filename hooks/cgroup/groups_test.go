@@ -1,0 +1,247 @@
+package cgroup
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// groupNode is a tree of files like those of a node: a container's cgroup of v2 with two
+// threads, and resctrl with its root group.
+func groupNode(t *testing.T, threads string) (a *Applier, root, resctrl string) {
+	t.Helper()
+	root, resctrl = t.TempDir(), t.TempDir()
+	write(t, root, map[string]string{"cgroup.controllers": "cpu\n", "pod/web/cgroup.threads": threads, "pod/db/cgroup.threads": "30\n"})
+	write(t, resctrl, map[string]string{"schemata": "    L3:0=fff;1=fff\n    MB:0=100;1=100\n", "tasks": "1\n10\n11\n30\n", "info/L3/cbm_mask": "fff\n"})
+	a, err := NewApplier(ApplierConfig{Root: root, Resctrl: resctrl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a, root, resctrl
+}
+
+func write(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for file, text := range files {
+		file = filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// changes applies and returns what was written, without the directory of resctrl.
+func changes(t *testing.T, a *Applier, cgroup string, r *hookmsg.Resources) (got []string, err error) {
+	t.Helper()
+	done, err := a.Apply(t.Context(), Target{Cgroup: cgroup, Resources: r})
+	for _, c := range done {
+		got = append(got, strings.TrimPrefix(c.String(), a.resctrl+"/"))
+	}
+	return got, err
+}
+
+func TestResctrl(t *testing.T) {
+	a, root, resctrl := groupNode(t, "10\n11\n")
+	r := &hookmsg.Resources{ResctrlGroup: new("batch"), ResctrlSchemata: new("L3:0=f;1=0F\nMB:0=50")}
+	// The kernel makes the files of a directory with it; here the test does.
+	got, err := changes(t, a, "pod/web", r)
+	var file *FileError
+	if !errors.As(err, &file) || file.Field != hookmsg.FieldResctrlGroup|hookmsg.FieldResctrlSchemata || !cmp.Equal(got, []string{"batch:  -> batch"}) {
+		t.Errorf("of a group that is not there: %q, error %v", got, err)
+	}
+	write(t, resctrl, map[string]string{"batch/schemata": "    L3:0=fff;1=fff\n    MB:0=100;1=100\n", "batch/tasks": "11\n"})
+	got, err = changes(t, a, "pod/web", r)
+	want := []string{"batch/schemata: L3:0=fff;1=fff\n    MB:0=100;1=100 -> L3:0=f;1=0F\nMB:0=50", "batch/tasks:  -> 10"}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%s, error %v", diff, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(resctrl, "batch/schemata")); err != nil || string(b) != "L3:0=f;1=0F\nMB:0=50\n" {
+		t.Errorf("the kernel is told %q, error %v", b, err)
+	}
+	// The kernel's words for it, with what was not named.
+	write(t, resctrl, map[string]string{"batch/schemata": "    L3:0=00f;1=00f\n    MB:0=  50;1= 100\n"})
+	if got, err := changes(t, a, "pod/web", r); len(got) != 0 || err != nil {
+		t.Errorf("a second time it writes %q, error %v", got, err)
+	}
+	// Another thread, and another container of the group.
+	write(t, root, map[string]string{"pod/web/cgroup.threads": "10\n11\n12\n"})
+	got, err = changes(t, a, "pod/web", r)
+	more, err2 := changes(t, a, "pod/db", &hookmsg.Resources{ResctrlGroup: new("batch")})
+	if want := []string{"batch/tasks:  -> 12", "batch/tasks:  -> 30"}; !cmp.Equal(append(got, more...), want) || errors.Join(err, err2) != nil {
+		t.Errorf("got %q and %q, errors %v and %v", got, more, err, err2)
+	}
+}
+
+func TestResctrlErrors(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		threads string
+		group   string
+		change  func(t *testing.T, resctrl string)
+		err     string
+		is      error
+	}{
+		{name: "not mounted", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.RemoveAll(resctrl) }, err: "is not mounted", is: ErrUnsupported},
+		{name: "the empty directory to mount it at", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.Remove(filepath.Join(resctrl, "schemata")) }, err: "is not mounted", is: ErrUnsupported},
+		{name: "a name with a slash", threads: "10\n", group: "a/b", err: `"a/b" is not a name`},
+		{name: "a name that leads out", threads: "10\n", group: "..", err: `".." is not a name`},
+		{name: "a file", threads: "10\n", group: "schemata", err: "not a directory", is: ErrEscapes},
+		{name: "a symbolic link", threads: "10\n", group: "link", change: func(t *testing.T, resctrl string) {
+			if err := os.Symlink(t.TempDir(), filepath.Join(resctrl, "link")); err != nil {
+				t.Fatal(err)
+			}
+		}, err: "not a directory", is: ErrEscapes},
+		{name: "processes of another namespace", threads: "0\n", group: "batch", err: "its processes are in another PID namespace", is: ErrUnsupported},
+		{name: "no numbers", threads: "../../etc\n", group: "batch", err: `"../../etc" is no process`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, _, resctrl := groupNode(t, c.threads)
+			if c.change != nil {
+				c.change(t, resctrl)
+			}
+			got, err := changes(t, a, "pod/web", &hookmsg.Resources{ResctrlGroup: &c.group})
+			if err == nil || !strings.Contains(err.Error(), c.err) || c.is != nil && !errors.Is(err, c.is) || len(got) != 0 {
+				t.Errorf("got %q and error %v", got, err)
+			}
+		})
+	}
+}
+
+func FuzzParseSchemata(f *testing.F) {
+	for _, s := range []string{"L3:0=ff;1=ff\nMB:0=50", "    L3:0=00f;1=00f\n", "L3:", "L3:0", "L3CODE:0=7", ":0=1", "L3:0=", "L3:99999999999=1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		parsed, err := parseSchemata(s)
+		if err != nil {
+			return
+		}
+		if !allocated(parsed, parsed) && !slices.ContainsFunc(parsed, func(a schema) bool {
+			return slices.ContainsFunc(parsed, func(b schema) bool {
+				return a.resource == b.resource && !cmp.Equal(a.domains, b.domains, cmp.AllowUnexported(domain{}))
+			})
+		}) {
+			t.Errorf("%q is not what it is", s)
+		}
+	})
+}
+
+// cores is a kernel with core scheduling.
+type cores struct {
+	threads map[int]uint64
+	next    uint64
+	own     uint64
+	err     error
+}
+
+func (c *cores) get(thread int) (uint64, error) {
+	if thread == 0 || c.err != nil {
+		return c.own, c.err
+	}
+	cookie, ok := c.threads[thread]
+	if !ok {
+		return 0, syscall.ESRCH
+	}
+	return cookie, nil
+}
+
+func (c *cores) create() error {
+	c.next++
+	c.own = c.next
+	return c.err
+}
+
+func (c *cores) shareTo(thread int) error {
+	if _, ok := c.threads[thread]; !ok {
+		return syscall.ESRCH
+	}
+	c.threads[thread] = c.own
+	return c.err
+}
+
+func (c *cores) shareFrom(thread int) error {
+	if _, ok := c.threads[thread]; !ok {
+		return syscall.ESRCH
+	}
+	c.own = c.threads[thread]
+	return c.err
+}
+
+func TestCoreSched(t *testing.T) {
+	a, root, _ := groupNode(t, "10\n11\n")
+	kernel := &cores{threads: map[int]uint64{10: 0, 11: 0, 30: 0, 40: 0}, next: 100}
+	a.cores.kernel = kernel
+	group := &hookmsg.Resources{CoreSchedGroup: new("tenant a")}
+	apply := func(step, cgroup string, r *hookmsg.Resources, writes int, want map[int]uint64) {
+		t.Helper()
+		got, err := changes(t, a, cgroup, r)
+		if err != nil || len(got) != writes {
+			t.Errorf("%s: wrote %q, error %v", step, got, err)
+		}
+		if diff := cmp.Diff(want, kernel.threads); diff != "" {
+			t.Errorf("%s: %s", step, diff)
+		}
+	}
+	apply("the first of a group", "pod/web", group, 2, map[int]uint64{10: 101, 11: 101, 30: 0, 40: 0})
+	apply("a second time", "pod/web", group, 0, map[int]uint64{10: 101, 11: 101, 30: 0, 40: 0})
+	apply("another container", "pod/db", group, 1, map[int]uint64{10: 101, 11: 101, 30: 101, 40: 0})
+	// A container may give its own processes a cookie.
+	kernel.threads[10] = 7
+	apply("one that made a cookie of its own", "pod/web", group, 1, map[int]uint64{10: 101, 11: 101, 30: 101, 40: 0})
+	apply("another group", "pod/db", &hookmsg.Resources{CoreSchedGroup: new("tenant b")}, 1, map[int]uint64{10: 101, 11: 101, 30: 102, 40: 0})
+	// All of a group end; numbers are used again, with another's cookie.
+	maps.Copy(kernel.threads, map[int]uint64{10: 102, 40: 0})
+	delete(kernel.threads, 11)
+	write(t, root, map[string]string{"pod/web/cgroup.threads": "40\n41\n"})
+	apply("a group whose threads have ended", "pod/web", group, 1, map[int]uint64{10: 102, 30: 102, 40: 103})
+	if len(a.cores.groups) != 2 {
+		t.Errorf("there are %d groups", len(a.cores.groups))
+	}
+	delete(kernel.threads, 40)
+	delete(kernel.threads, 30)
+	delete(kernel.threads, 10)
+	write(t, root, map[string]string{"pod/db/cgroup.threads": "50\n"})
+	kernel.threads[50] = 0
+	apply("groups that are over are forgotten", "pod/db", &hookmsg.Resources{CoreSchedGroup: new("tenant c")}, 1, map[int]uint64{50: 104})
+	if len(a.cores.groups) != 1 {
+		t.Errorf("there are %d groups", len(a.cores.groups))
+	}
+}
+
+func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EINVAL, syscall.ENODEV} {
+		a, _, _ := groupNode(t, "10\n")
+		a.cores.kernel = &cores{threads: map[int]uint64{10: 0}, err: errno}
+		_, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
+		if CauseOf(err) != CauseUnsupported || !strings.Contains(err.Error(), "no core scheduling here") {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+}
+
+// This machine's own kernel: it has core scheduling, or says that it has none.
+func TestCoreSchedOfThisKernel(t *testing.T) {
+	a, root, _ := groupNode(t, "")
+	write(t, root, map[string]string{"pod/web/cgroup.threads": strconv.Itoa(os.Getpid()) + "\n"})
+	got, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
+	if CauseOf(err) == CauseUnsupported {
+		t.Skip(err)
+	}
+	if err != nil || len(got) != 1 {
+		t.Fatalf("wrote %q, error %v", got, err)
+	}
+	if again, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")}); err != nil || len(again) != 0 {
+		t.Errorf("a second time it writes %q, error %v", again, err)
+	}
+}

@@ -1,0 +1,227 @@
+package cgroup
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// CgroupDriver is who makes the cgroups of pods and how they are named, the
+// kubelet's cgroupDriver.
+type Driver uint8
+
+// The drivers.
+const (
+	// Cgroupfs names directories as the pods are:
+	// "kubepods/burstable/pod8dbc5577/4b1f".
+	Cgroupfs Driver = iota
+	// Systemd names them as systemd's units:
+	// "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577.slice/cri-containerd-4b1f.scope".
+	Systemd
+)
+
+// String returns the name that the kubelet's configuration has for it.
+func (d Driver) String() string {
+	switch d {
+	case Cgroupfs:
+		return "cgroupfs"
+	case Systemd:
+		return "systemd"
+	}
+	return fmt.Sprintf("cgroupDriver(%d)", uint8(d))
+}
+
+// Layout says where the cgroups of QoS classes, pods and containers lie. Its
+// paths are those of a [Target]: relative to the root of the hierarchy, without
+// a slash in front. The zero value is the kubelet's and containerd's layout for
+// the driver cgroupfs.
+type Layout struct {
+	Driver Driver
+	// Root is the kubelet's cgroupRoot, empty for the root of the hierarchy.
+	Root string
+	// Scope is what a container's directory begins with, before its identifier:
+	// "cri-containerd" (the default for systemd), "crio", "docker". The driver
+	// cgroupfs has none by default.
+	Scope string
+}
+
+// parts returns the names that make up the path of a class or, with a UID, of a
+// pod.
+func parts(class hookmsg.QOSClass, uid string) []string {
+	names := []string{"kubepods"}
+	switch class {
+	case hookmsg.QOSBurstable:
+		names = append(names, "burstable")
+	case hookmsg.QOSBestEffort:
+		names = append(names, "besteffort")
+	}
+	if uid != "" {
+		names = append(names, "pod"+uid)
+	}
+	return names
+}
+
+func (l Layout) join(names []string) string {
+	root := strings.Trim(l.Root, "/")
+	if l.Driver != Systemd {
+		return path.Join(root, path.Join(names...))
+	}
+	// systemd keeps "-" for the levels of slices: CgroupName.ToSystemd in
+	// k8s.io/kubernetes/pkg/kubelet/cm.
+	if root != "" {
+		names = append(strings.Split(root, "/"), names...)
+	}
+	for i, name := range names {
+		names[i] = strings.ReplaceAll(name, "-", "_")
+	}
+	return expandSlice(strings.Join(names, "-") + ".slice")
+}
+
+// expandSlice returns the path of a slice: each "-" in its name is a level
+// (systemd.slice(5)).
+func expandSlice(slice string) string {
+	name, ok := strings.CutSuffix(slice, ".slice")
+	if !ok {
+		return slice
+	}
+	var dirs []string
+	for i := range len(name) + 1 {
+		if i == len(name) || name[i] == '-' {
+			dirs = append(dirs, name[:i]+".slice")
+		}
+	}
+	return path.Join(dirs...)
+}
+
+// QOS returns the cgroup above the pods of a class. Guaranteed pods lie in the
+// one above all classes.
+func (l Layout) QOS(class hookmsg.QOSClass) string { return l.join(parts(class, "")) }
+
+// Pod returns the cgroup of a pod.
+func (l Layout) Pod(class hookmsg.QOSClass, uid string) string { return l.join(parts(class, uid)) }
+
+// Container returns the cgroup of a container in its pod's.
+func (l Layout) Container(pod, id string) string {
+	scope := l.Scope
+	if l.Driver == Systemd {
+		if scope == "" {
+			scope = "cri-containerd"
+		}
+		return pod + "/" + scope + "-" + id + ".scope"
+	}
+	if scope != "" {
+		scope += "-"
+	}
+	return pod + "/" + scope + id
+}
+
+// Parent returns the path of a cgroup parent as the kubelet hands it to a
+// runtime: "/kubepods/burstable/pod8dbc5577", or the last slice alone:
+// "kubepods-burstable-pod8dbc5577.slice".
+func (l Layout) Parent(cgroupParent string) string {
+	p := strings.Trim(cgroupParent, "/")
+	if strings.Contains(p, "/") {
+		return p
+	}
+	return expandSlice(p)
+}
+
+// Path returns the path of a container's cgroup from linux.cgroupsPath of the
+// OCI runtime specification: "/kubepods/pod8dbc5577/4b1f", or in systemd's
+// notation "kubepods-pod8dbc5577.slice:cri-containerd:4b1f".
+func (l Layout) Path(cgroupsPath string) string {
+	if fields := strings.Split(cgroupsPath, ":"); len(fields) == 3 {
+		return expandSlice(fields[0]) + "/" + fields[1] + "-" + fields[2] + ".scope"
+	}
+	return strings.Trim(cgroupsPath, "/")
+}
+
+// Of returns the cgroup that a request is about: the cgroup parent itself at
+// levels QOS and Pod, the container's directory in it at level Container. It is
+// for a [Target].
+//
+// A path that is not below the root is an error that wraps [ErrEscapes]; a
+// container that has no identifier has no cgroup yet.
+func (l Layout) Of(req *hookmsg.Request) (string, error) {
+	cgroup := req.CgroupParent
+	if req.Level == hookmsg.LevelContainer {
+		id := req.Container.ID
+		name := req.Pod.Namespace + "/" + req.Pod.Name + "/" + req.Container.Name
+		if id == "" {
+			return "", fmt.Errorf("cgroup of container %s: it has no identifier", name)
+		}
+		if !isIdentifier(id) {
+			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, ErrEscapes)
+		}
+		if err := checkCgroup(cgroup); err != nil {
+			return "", err
+		}
+		cgroup = l.Container(cgroup, id)
+	}
+	return cgroup, checkCgroup(cgroup)
+}
+
+// maxIdentifier is more than UIDs (36 bytes) and the identifiers of containers (64)
+// have.
+const maxIdentifier = 128
+
+// isIdentifier reports whether a UID or a container's identifier can be a part of
+// a cgroup's name: it has no "/", and is neither "." nor "..".
+func isIdentifier(id string) bool {
+	return id != "" && len(id) <= maxIdentifier && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool { return r == '.' || notFileName(r) })
+}
+
+// CheckPod checks that a cgroup is the one that the kubelet makes for the pod with
+// a UID, and returns the QoS class that it is in. Nothing else that names a cgroup
+// is to be believed: an annotation is the pod author's, and even a runtime's word
+// may come from one.
+//
+// Any other path is a *[CgroupError].
+func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
+	e := &ClaimError{Pod: pod, Claimed: cgroup}
+	if !isIdentifier(pod.UID) {
+		return 0, e
+	}
+	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+		want := l.Pod(class, pod.UID)
+		if cgroup == want {
+			return class, nil
+		}
+		e.Want = append(e.Want, want)
+	}
+	return 0, e
+}
+
+// FindPod returns the cgroup of the pod with a UID, whatever its QoS class: the one
+// that exists of those that the kubelet may make for it. It is empty if there is none.
+func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
+	if !isIdentifier(uid) {
+		return ""
+	}
+	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+		if cgroup := l.Pod(class, uid); exists(cgroup) {
+			return cgroup
+		}
+	}
+	return ""
+}
+
+// CheckContainer checks that a cgroup can be that of a container in its pod's: it
+// lies right in that, and its name is the container's identifier, which a prefix
+// with a "-" and the suffix ".scope" may surround. Any other path is a
+// *[CgroupError].
+func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
+	e := &ClaimError{Pod: pod, Container: container, Claimed: cgroup}
+	if isIdentifier(container.ID) {
+		e.Want = []string{l.Container(parent, container.ID)}
+		name, ok := strings.CutPrefix(cgroup, parent+"/")
+		name = strings.TrimSuffix(name, ".scope")
+		prefix, ends := strings.CutSuffix(name, container.ID)
+		if ok && ends && (prefix == "" || isIdentifier(prefix) && strings.HasSuffix(prefix, "-")) {
+			return nil
+		}
+	}
+	return e
+}

@@ -1,0 +1,103 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// oomScoreAdj plans the processes of the cgroup. Those that are born meanwhile
+// inherit it from their parents.
+func (p *plan) oomScoreAdj(want *int64) {
+	if want == nil {
+		return
+	}
+	s, pids := p.processes("cgroup.procs")
+	if s == nil {
+		return
+	}
+	to := strconv.FormatInt(*want, 10)
+	for _, pid := range pids {
+		path := filepath.Join(p.applier.proc, pid, "oom_score_adj")
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // It has ended.
+		}
+		if err != nil {
+			p.fail(&FileError{Op: "read", File: path, Err: cause(err)})
+			continue
+		}
+		if from := strings.TrimSpace(string(b)); from != to {
+			p.outside(s, path, from, to, func() error { return writeOOMScoreAdj(path, to) })
+		}
+	}
+}
+
+// threadsFile is the file that lists the threads of a cgroup.
+func (p *plan) threadsFile() string {
+	if p.applier.version == V2 {
+		return "cgroup.threads"
+	}
+	return "tasks"
+}
+
+// processes returns the setting of a file that lists processes or threads, and what it
+// lists; the setting is nil if it is left alone or cannot be read, which is noted.
+func (p *plan) processes(file string) (*setting, []string) {
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return nil, nil
+	}
+	// Whichever hierarchy there is: a container's processes are in the same
+	// cgroup of each.
+	controller := ""
+	if p.applier.controllers != nil {
+		for _, name := range v1Controllers {
+			if p.applier.controllers[name] != nil {
+				controller = name
+				break
+			}
+		}
+	}
+	dir := p.directory(controller)
+	if dir == nil {
+		return nil, nil
+	}
+	raw, err := dir.readAll(file, maxThreads)
+	if err != nil {
+		p.fail(err)
+		return nil, nil
+	}
+	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
+	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
+	numbers := strings.Fields(raw)
+	if slices.Contains(numbers, "0") {
+		p.fail(fmt.Errorf("apply %s to cgroup %q: its processes are in another PID namespace: %w", p.field, p.cgroup, ErrUnsupported))
+		return nil, nil
+	}
+	for _, n := range numbers {
+		if _, err := strconv.ParseInt(n, 10, 32); err != nil {
+			p.fail(&FileError{Op: "read", File: dir.path(file), Err: fmt.Errorf("%q is no process", n)})
+			return nil, nil
+		}
+	}
+	return s, numbers
+}
+
+// writeOOMScoreAdj writes a process's score. One that has ended needs none.
+func writeOOMScoreAdj(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(value)
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return &FileError{Op: "write", File: path, Value: value, Err: cause(err)}
+}

@@ -1,0 +1,568 @@
+package cgroup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// plan is what has to be written to bring some cgroups to their resources.
+type plan struct {
+	applier *Applier
+	// keep keeps directories open, nil to close them with the plan. skip says
+	// which files are left alone; nil is none.
+	keep *directories
+	skip func(cgroup string, field hookmsg.Fields, file string) bool
+
+	steps []step
+	errs  []error
+	dirs  []*directory
+	reads []reading
+
+	// The target that is planned, and the field of it.
+	cgroup string
+	depth  int
+	field  hookmsg.Fields
+	open   map[string]*directory // By controller; nil if it cannot be opened.
+	files  map[string]bool       // Those that a field stands for.
+}
+
+// reading is what a file had when it was planned for.
+type reading struct {
+	cgroup, file string
+	setting      *setting
+	raw          string
+}
+
+// step is one write.
+type step struct {
+	setting  *setting
+	file     string
+	from, to string
+	// widens says that the write allows the cgroup more, or what does not bound
+	// its children.
+	widens bool
+	depth  int
+	// do writes, nil for a file of the cgroup.
+	do func() error
+}
+
+// setting is what one field, or a few that belong together, make of a cgroup.
+// Its later steps build on its earlier ones: after one that failed they are left
+// out.
+type setting struct {
+	dir    *directory
+	cgroup string
+	field  hookmsg.Fields
+	// planned says that it has steps, failed that one of them did.
+	planned, failed bool
+}
+
+func (s *step) change() Change {
+	file := s.setting.dir.path(s.file)
+	if s.do != nil {
+		file = s.file
+	}
+	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
+}
+
+func (s *step) write() error {
+	if s.do != nil {
+		return s.do()
+	}
+	return s.setting.dir.write(s.file, s.to)
+}
+
+// run does the steps and returns those that it did.
+func (p *plan) run(ctx context.Context) (done []Change, err error) {
+	for _, s := range p.ordered() {
+		if err := ctx.Err(); err != nil {
+			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
+			s.setting.failed = true
+			break
+		}
+		if s.setting.failed {
+			continue
+		}
+		if err := s.write(); err != nil {
+			s.setting.failed = true
+			p.failField(err, s.setting.cgroup, s.setting.field)
+			continue
+		}
+		done = append(done, s.change())
+	}
+	return done, errors.Join(p.errs...)
+}
+
+// changes returns what run would do.
+func (p *plan) changes() (changes []Change) {
+	for _, s := range p.ordered() {
+		changes = append(changes, s.change())
+	}
+	return changes
+}
+
+// ordered returns the steps in the order in which the kernel takes them: what
+// widens from the top down, then what tightens from the bottom up.
+func (p *plan) ordered() []step {
+	slices.SortStableFunc(p.steps, func(a, b step) int {
+		switch {
+		case a.widens && b.widens:
+			return cmp.Compare(a.depth, b.depth)
+		case a.widens:
+			return -1
+		case b.widens:
+			return 1
+		}
+		return cmp.Compare(b.depth, a.depth)
+	})
+	return p.steps
+}
+
+func (p *plan) close() {
+	for _, d := range p.dirs {
+		d.close()
+	}
+}
+
+// fail notes an error of the target and the field that are planned.
+func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
+
+func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
+	if file, ok := err.(*FileError); ok {
+		file.Cgroup, file.Field = cgroup, field
+	} else {
+		err = &fieldError{cgroup: cgroup, field: field, err: err}
+	}
+	p.errs = append(p.errs, err)
+}
+
+func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
+	p := &plan{applier: a, keep: keep, skip: skip}
+	for _, t := range targets {
+		if err := checkCgroup(t.Cgroup); err != nil {
+			p.fail(err)
+			continue
+		}
+		if t.Resources == nil {
+			continue
+		}
+		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
+		p.open, p.files = map[string]*directory{}, map[string]bool{}
+		p.add(t.Resources)
+	}
+	return p
+}
+
+// add plans the resources of one cgroup.
+func (p *plan) add(r *hookmsg.Resources) {
+	v2 := p.applier.version == V2
+	name := func(v1Name, v2Name string) string {
+		if v2 {
+			return v2Name
+		}
+		return v1Name
+	}
+	// Before the shares: an idle cgroup takes none.
+	p.field = hookmsg.FieldCPUIdle
+	p.number("cpu.idle", r.CPUIdle, false)
+	if r.CPUShares != nil && (r.CPUIdle == nil || *r.CPUIdle == 0) {
+		shares := r.CPUShares
+		if v2 {
+			weight := p.applier.weight.Weight(*shares)
+			shares = &weight
+		}
+		p.field = hookmsg.FieldCPUShares
+		p.number(name("cpu.shares", "cpu.weight"), shares, true)
+	}
+	p.field = hookmsg.FieldCPUBvt
+	p.number("cpu.bvt_warp_ns", r.CPUBvt, true)
+	limit := len(p.steps)
+	if r.CFSQuotaUS != nil || r.CFSPeriodUS != nil {
+		p.field = 0
+		if r.CFSQuotaUS != nil {
+			p.field = hookmsg.FieldCFSQuota
+		}
+		if r.CFSPeriodUS != nil {
+			p.field |= hookmsg.FieldCFSPeriod
+		}
+		if v2 {
+			p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
+		} else {
+			p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
+		}
+	}
+	p.field = hookmsg.FieldCPUBurst
+	p.burst(name("cpu.cfs_burst_us", "cpu.max.burst"), r.CPUBurstUS, limit)
+	p.field = hookmsg.FieldCPUSetMems
+	p.list("cpuset.mems", r.CPUSetMems)
+	p.field = hookmsg.FieldCPUSetCPUs
+	p.list("cpuset.cpus", r.CPUSetCPUs)
+	p.field = hookmsg.FieldMemoryLimit
+	p.bytes(name("memory.limit_in_bytes", "memory.max"), r.MemoryLimitBytes)
+	p.field = hookmsg.FieldMemoryHigh
+	p.bytes("memory.high", r.MemoryHighBytes)
+	p.field = hookmsg.FieldMemoryLow
+	p.bytes("memory.low", r.MemoryLowBytes)
+	p.field = hookmsg.FieldMemoryMin
+	p.bytes("memory.min", r.MemoryMinBytes)
+	p.field = hookmsg.FieldNetClsClassID
+	p.number("net_cls.classid", r.NetClsClassID, true)
+	p.field = hookmsg.FieldOOMScoreAdj
+	p.oomScoreAdj(r.OOMScoreAdj)
+	p.field = hookmsg.FieldCoreSchedGroup
+	p.coreSchedGroup(r.CoreSchedGroup)
+	p.resctrl(r)
+	p.field = hookmsg.FieldUnified
+	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
+		p.unified(file, r.Unified[file])
+	}
+}
+
+// directory returns the directory with a controller's files of the cgroup, or
+// nil when it cannot be opened, which is noted once.
+func (p *plan) directory(controller string) *directory {
+	dir, ok := p.open[controller]
+	if ok {
+		return dir
+	}
+	var err error
+	if p.keep != nil {
+		dir, err = p.keep.directory(controller, p.cgroup)
+	} else if dir, err = p.applier.openDirectory(controller, p.cgroup); err == nil {
+		p.dirs = append(p.dirs, dir)
+	}
+	if err != nil {
+		p.fail(err)
+	}
+	p.open[controller] = dir
+	return dir
+}
+
+// read returns the setting of a file and what the file has, or nil when it
+// cannot be read, which is noted.
+func (p *plan) read(file string) (*setting, string) {
+	p.files[file] = true
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return nil, ""
+	}
+	controller, _, _ := strings.Cut(file, ".")
+	dir := p.directory(controller)
+	if dir == nil {
+		return nil, ""
+	}
+	raw, err := dir.read(file)
+	if err != nil && gone(err) && dir.left(p.cgroup) {
+		// If the cgroup was kept open, there may be another of its name.
+		if p.keep != nil {
+			p.keep.forget(p.cgroup)
+			clear(p.open)
+			if dir = p.directory(controller); dir == nil {
+				return nil, ""
+			}
+			raw, err = dir.read(file)
+		}
+		if err != nil && gone(err) && dir.left(p.cgroup) {
+			err = &FileError{Op: "open", File: dir.name, Err: cause(err)}
+		}
+	}
+	if err != nil {
+		p.fail(err)
+		return nil, ""
+	}
+	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
+	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
+	return s, strings.TrimSpace(raw)
+}
+
+func (p *plan) step(s *setting, file, from, to string, widens bool) {
+	s.planned = true
+	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
+}
+
+// outside plans what is no file of the cgroup.
+func (p *plan) outside(s *setting, file, from, to string, do func() error) {
+	p.step(s, file, from, to, true)
+	p.steps[len(p.steps)-1].do = do
+}
+
+// number plans a file that holds one number. moreWidens says that a larger one
+// allows the cgroup more.
+func (p *plan) number(file string, want *int64, moreWidens bool) {
+	if want == nil {
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	have, err := strconv.ParseInt(from, 10, 64)
+	if err == nil && have == *want {
+		return
+	}
+	widens := err != nil || (*want > have) == moreWidens
+	p.step(s, file, from, strconv.FormatInt(*want, 10), widens)
+}
+
+// bytes plans a file that holds an amount of memory.
+func (p *plan) bytes(file string, want *int64) {
+	if want == nil {
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	have, ok := parseBytes(from)
+	if ok && have == wholePages(*want) {
+		return
+	}
+	to := strconv.FormatInt(*want, 10)
+	if *want == unlimited && p.applier.version == V2 {
+		to = "max"
+	}
+	widens := !ok || orInf(*want) > orInf(have)
+	p.step(s, file, from, to, widens)
+}
+
+// parseBytes parses an amount of memory as the kernel writes it: "max" is
+// unlimited, and so is what cgroup v1 shows of it, the largest number of pages.
+func parseBytes(s string) (n int64, ok bool) {
+	if s == "max" {
+		return unlimited, true
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n > maxBytes {
+		n = unlimited
+	}
+	return n, err == nil
+}
+
+// wholePages rounds down as the kernel does before it keeps an amount.
+func wholePages(bytes int64) int64 {
+	if bytes == unlimited {
+		return unlimited
+	}
+	return bytes - bytes%int64(os.Getpagesize())
+}
+
+func orInf(n int64) float64 {
+	if n == unlimited {
+		return math.Inf(1)
+	}
+	return float64(n)
+}
+
+// list plans a file that holds CPUs or nodes. On v1 a list must lie within the
+// parent's and hold the children's, so one that moves has to hold both the old
+// and the new for a while.
+func (p *plan) list(file string, want *string) {
+	if want == nil {
+		return
+	}
+	if *want == "" {
+		p.parentsList(file)
+		return
+	}
+	wanted, err := parseList(*want)
+	if err != nil {
+		p.fail(fmt.Errorf("apply %s to cgroup %q: %w", file, p.cgroup, err))
+		return
+	}
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	had, err := parseList(from)
+	if err != nil {
+		had = new(list)
+	}
+	switch to := wanted.String(); {
+	case err == nil && *had == *wanted:
+	case wanted.contains(had):
+		p.step(s, file, from, to, true)
+	case had.contains(wanted) || p.applier.version == V2:
+		p.step(s, file, from, to, false)
+	default:
+		both := had.union(wanted).String()
+		p.step(s, file, from, both, true)
+		p.step(s, file, both, to, false)
+	}
+}
+
+// parentsList plans a file that holds CPUs or nodes to have the parent's. On v2 that is
+// what a file has that is empty; but one that is not cannot be emptied again as long as
+// there are processes in the cgroup.
+func (p *plan) parentsList(file string) {
+	parents := file
+	if p.applier.version == V2 {
+		if s, from := p.read(file); s == nil || from == "" {
+			return
+		}
+		parents = file + ".effective"
+	}
+	list, err := p.parents(parents)
+	if err != nil {
+		p.fail(err)
+	} else if list != "" {
+		p.list(file, &list)
+	}
+}
+
+// parents returns what a file of the parent cgroup has.
+func (p *plan) parents(file string) (string, error) {
+	controller, _, _ := strings.Cut(file, ".")
+	parent := path.Dir(p.cgroup)
+	root, name := p.applier.root, parent
+	if p.applier.controllers != nil {
+		if root, name = p.applier.controllers[controller], controller+"/"+parent; root == nil {
+			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+		}
+	}
+	dir, err := root.OpenRoot(parent)
+	if err != nil {
+		return "", &FileError{Op: "open", File: name, Err: cause(err)}
+	}
+	d := &directory{root: dir, hierarchy: root, name: name}
+	defer d.close()
+	text, err := d.read(file)
+	return strings.TrimSpace(text), err
+}
+
+// cpuMax plans cpu.max of cgroup v2, "quota period". What is not wanted stays as
+// it is.
+func (p *plan) cpuMax(quota, period *int64) {
+	const file = "cpu.max"
+	s, from := p.read(file)
+	if s == nil {
+		return
+	}
+	haveQuota, havePeriod, ok := parseCPUMax(from)
+	if !ok {
+		p.fail(&FileError{Op: "read", File: s.dir.path(file), Err: fmt.Errorf("%q is not a quota and a period", from)})
+		return
+	}
+	wantQuota, wantPeriod := *cmp.Or(quota, &haveQuota), *cmp.Or(period, &havePeriod)
+	if wantQuota == haveQuota && wantPeriod == havePeriod {
+		return
+	}
+	to := "max"
+	if wantQuota != unlimited {
+		to = strconv.FormatInt(wantQuota, 10)
+	}
+	to += " " + strconv.FormatInt(wantPeriod, 10)
+	p.step(s, file, from, to, orInf(wantQuota)/float64(wantPeriod) > orInf(haveQuota)/float64(havePeriod))
+}
+
+func parseCPUMax(s string) (quota, period int64, ok bool) {
+	q, per, _ := strings.Cut(s, " ")
+	quota = unlimited
+	var err, err2 error
+	if q != "max" {
+		quota, err = strconv.ParseInt(q, 10, 64)
+	}
+	period, err2 = strconv.ParseInt(per, 10, 64)
+	return quota, period, err == nil && err2 == nil && period > 0
+}
+
+// quotaAndPeriod plans the two files of cgroup v1 whose quotient is the limit.
+// On the way from the old limit to the new one it must not leave the range
+// between them, or the parent's or a child's limit may be in the way.
+func (p *plan) quotaAndPeriod(quota, period *int64) {
+	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+	s, fromQuota := p.read(quotaFile)
+	if s == nil {
+		return
+	}
+	other, fromPeriod := p.read(periodFile)
+	if other == nil {
+		return
+	}
+	p.reads[len(p.reads)-1].setting = s // They stand and fall together.
+	haveQuota, err := strconv.ParseInt(fromQuota, 10, 64)
+	havePeriod, err2 := strconv.ParseInt(fromPeriod, 10, 64)
+	if err = errors.Join(err, err2); err != nil || havePeriod <= 0 {
+		p.fail(&FileError{Op: "read", File: s.dir.path(quotaFile), Err: fmt.Errorf("%q and %q are not a quota and a period", fromQuota, fromPeriod)})
+		return
+	}
+	wantQuota, wantPeriod := *cmp.Or(quota, &haveQuota), *cmp.Or(period, &havePeriod)
+	limit := func(quota, period int64) float64 { return orInf(quota) / float64(period) }
+	have, want := limit(haveQuota, havePeriod), limit(wantQuota, wantPeriod)
+	between := func(l float64) bool { return min(have, want) <= l && l <= max(have, want) }
+
+	toQuota, toPeriod := strconv.FormatInt(wantQuota, 10), strconv.FormatInt(wantPeriod, 10)
+	widens := want > have
+	setQuota := func() { p.step(s, quotaFile, fromQuota, toQuota, widens) }
+	setPeriod := func() { p.step(s, periodFile, fromPeriod, toPeriod, widens) }
+	switch {
+	case wantQuota == haveQuota && wantPeriod == havePeriod:
+	case wantPeriod == havePeriod:
+		setQuota()
+	case wantQuota == haveQuota:
+		setPeriod()
+	case between(limit(wantQuota, havePeriod)):
+		setQuota()
+		setPeriod()
+	case between(limit(haveQuota, wantPeriod)):
+		setPeriod()
+		setQuota()
+	default:
+		const lifted = "-1"
+		p.step(s, quotaFile, fromQuota, lifted, widens)
+		setPeriod()
+		fromQuota = lifted
+		setQuota()
+	}
+}
+
+// burst plans the burst, which the kernel wants to be no more than the quota at
+// any time: it shrinks before and grows after it. The steps of the quota are
+// those from the index limit on.
+func (p *plan) burst(file string, want *int64, limit int) {
+	end := len(p.steps)
+	p.number(file, want, true)
+	if limit == end || len(p.steps) == end {
+		return
+	}
+	s := p.steps[end]
+	shrinks := !s.widens
+	s.widens = p.steps[limit].widens
+	p.steps = p.steps[:end]
+	if shrinks {
+		end = limit
+	}
+	p.steps = slices.Insert(p.steps, end, s)
+}
+
+// unified plans a file that a decision names itself.
+func (p *plan) unified(file, value string) {
+	fail := func(err error) {
+		p.errs = append(p.errs, &fieldError{cgroup: p.cgroup, field: p.field, file: file, err: fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err)})
+	}
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+		return
+	}
+	// The engine has checked it; another caller may not have.
+	if err := checkUnified(file, value); err != nil {
+		fail(err)
+		return
+	}
+	if p.files[file] {
+		fail(errors.New("another field writes the file"))
+		return
+	}
+	if s, from := p.read(file); s != nil && from != strings.TrimSpace(value) {
+		p.step(s, file, from, value, true)
+	}
+}

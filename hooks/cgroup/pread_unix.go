@@ -1,0 +1,28 @@
+//go:build unix
+
+package cgroup
+
+import (
+	"os"
+	"syscall"
+)
+
+// pread reads from the beginning of a file in one system call, which
+// [os.File.ReadAt] takes two for to find the end.
+func pread(f *os.File, buf []byte) (int, error) {
+	for {
+		n, err := syscall.Pread(int(f.Fd()), buf, 0)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// openFiles returns how many files the process may open.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(limit.Cur, 1<<20))
+}

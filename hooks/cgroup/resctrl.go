@@ -1,0 +1,239 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// maxGroup is the longest name of a group of processes.
+const maxGroup = 128
+
+// checkResctrlGroup refuses what is no directory's name, and the kernel's own
+// directories.
+func checkResctrlGroup(group string) error {
+	switch {
+	case group == "" || len(group) > maxGroup:
+		return fmt.Errorf("the name has %d bytes, want 1 to %d", len(group), maxGroup)
+	case group[0] == '.' || strings.ContainsFunc(group, notFileName):
+		return fmt.Errorf(`%.200q is not a name of letters, digits, "_", "-" and "."`, group)
+	case group == "info" || group == "mon_groups" || group == "mon_data":
+		return fmt.Errorf("%q is the kernel's", group)
+	}
+	return nil
+}
+
+// schema is the allocation of a resource, "L3" or "MB", by the domains' numbers.
+type schema struct {
+	resource string
+	domains  []domain
+}
+
+type domain struct {
+	id    uint64
+	value string
+}
+
+// parseSchemata parses an allocation as the kernel writes and takes it, but for the
+// spaces with which it lines up the names.
+func parseSchemata(s string) (schemata []schema, err error) {
+	for line := range strings.Lines(s) {
+		line = strings.TrimRight(line, "\n")
+		resource, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || resource == "" || strings.ContainsFunc(resource, func(r rune) bool { return notFileName(r) || r == '.' || r == '-' }) {
+			return nil, fmt.Errorf("%.100q is not a line like \"L3:0=ff;1=ff\"", line)
+		}
+		r := schema{resource: resource}
+		for item := range strings.SplitSeq(rest, ";") {
+			number, value, _ := strings.Cut(item, "=")
+			id, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
+			// A mask or a percentage: the kernel knows which.
+			if _, err2 := strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil || err2 != nil {
+				return nil, fmt.Errorf("%.100q is not a line like \"L3:0=ff;1=ff\"", line)
+			}
+			r.domains = append(r.domains, domain{id, canonicalMask(value)})
+		}
+		schemata = append(schemata, r)
+	}
+	return schemata, nil
+}
+
+// canonicalMask returns a number without the notation that does not matter.
+func canonicalMask(value string) string {
+	if value = strings.ToLower(strings.TrimLeft(strings.TrimSpace(value), "0")); value == "" {
+		return "0"
+	}
+	return value
+}
+
+func checkSchemata(s string) error {
+	if s == "" || len(s) > maxValue {
+		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(s), maxValue)
+	}
+	_, err := parseSchemata(s)
+	return err
+}
+
+// allocated reports whether a group has all of what is wanted.
+func allocated(have, want []schema) bool {
+	for _, w := range want {
+		i := slices.IndexFunc(have, func(h schema) bool { return h.resource == w.resource })
+		if i < 0 {
+			return false
+		}
+		for _, d := range w.domains {
+			if !slices.Contains(have[i].domains, d) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// resctrl plans the group of the cgroup's processes. Those that are born meanwhile
+// are in their parents'.
+func (p *plan) resctrl(r *hookmsg.Resources) {
+	if r.ResctrlGroup == nil {
+		return
+	}
+	p.field = hookmsg.FieldResctrlGroup
+	if r.ResctrlSchemata != nil {
+		p.field |= hookmsg.FieldResctrlSchemata
+	}
+	for _, file := range [...]string{"", "schemata", "tasks"} {
+		if p.skip != nil && p.skip(p.cgroup, p.field, file) {
+			return
+		}
+	}
+	s, threads := p.processes(p.threadsFile())
+	if s == nil {
+		return
+	}
+	// The engine has checked it; another caller may not have.
+	group := *r.ResctrlGroup
+	if err := checkResctrlGroup(group); err != nil {
+		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %w", p.cgroup, err))
+		return
+	}
+	root, err := os.OpenRoot(p.applier.resctrl)
+	if err == nil {
+		defer root.Close()
+		_, err = root.Lstat("schemata") // Without it, it is an empty directory.
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %s is not mounted: %w", p.cgroup, p.applier.resctrl, ErrUnsupported))
+		return
+	}
+	path := func(file string) string { return filepath.Join(p.applier.resctrl, group, file) }
+	fail := func(op, file string, err error) {
+		p.fail(&FileError{Op: op, File: path(file), Err: cause(err)})
+	}
+	if err != nil {
+		fail("open", "", err)
+		return
+	}
+	info, err := root.Lstat(group)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case fresh:
+		p.outside(s, path(""), "", group, func() error {
+			return p.applier.inResctrl("", func(root *os.Root) error { return root.Mkdir(group, 0o755) })
+		})
+	case err != nil:
+		fail("open", "", err)
+		return
+	case !info.IsDir():
+		fail("open", "", fmt.Errorf("not a directory: %w", ErrEscapes))
+		return
+	}
+	if r.ResctrlSchemata != nil {
+		want, err := parseSchemata(*r.ResctrlSchemata)
+		if err != nil {
+			p.fail(fmt.Errorf("apply resctrl_schemata to cgroup %q: %w", p.cgroup, err))
+			return
+		}
+		from := ""
+		if !fresh {
+			if from, err = readIn(root, group+"/schemata"); err != nil {
+				fail("read", "schemata", err)
+				return
+			}
+		}
+		if have, err := parseSchemata(from); err != nil || !allocated(have, want) {
+			to := strings.TrimRight(*r.ResctrlSchemata, "\n")
+			p.outside(s, path("schemata"), strings.TrimSpace(from), to, func() error { return p.applier.writeResctrl(group, "schemata", to+"\n", os.O_TRUNC) })
+		}
+	}
+	in := map[string]bool{}
+	if !fresh {
+		tasks, err := readIn(root, group+"/tasks")
+		if err != nil {
+			fail("read", "tasks", err)
+			return
+		}
+		for task := range strings.FieldsSeq(tasks) {
+			in[task] = true
+		}
+	}
+	for _, thread := range threads {
+		if !in[thread] {
+			p.outside(s, path("tasks"), "", thread, func() error {
+				err := p.applier.writeResctrl(group, "tasks", thread+"\n", os.O_APPEND)
+				if errors.Is(err, syscall.ESRCH) {
+					return nil // It has ended.
+				}
+				return err
+			})
+		}
+	}
+}
+
+// readIn reads a file below a directory; what a cgroup's threads are counts more than
+// what the bounds of a value are.
+func readIn(root *os.Root, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxThreads))
+	return string(b), err
+}
+
+// maxThreads is the most that is read of a list of threads, in bytes.
+const maxThreads = 16 << 20
+
+// inResctrl calls f with the directory of a group, or with that of all.
+func (a *Applier) inResctrl(group string, f func(*os.Root) error) error {
+	root, err := os.OpenRoot(filepath.Join(a.resctrl, group))
+	if err != nil {
+		return &FileError{Op: "open", File: filepath.Join(a.resctrl, group), Err: cause(err)}
+	}
+	defer root.Close()
+	return f(root)
+}
+
+// writeResctrl writes to a file of a group in one call, as the kernel takes it. The
+// flag says what the kernel does of itself: it replaces an allocation, and adds a task.
+func (a *Applier) writeResctrl(group, file, value string, flag int) error {
+	return a.inResctrl(group, func(root *os.Root) error {
+		f, err := root.OpenFile(file, os.O_WRONLY|flag, 0)
+		if err == nil {
+			_, err = f.WriteString(value)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return &FileError{Op: "write", File: filepath.Join(a.resctrl, group, file), Value: value, Err: cause(err)}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,133 @@
+package cgroup
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
+)
+
+// State is the desired state of a node: what was decided last on each cgroup. The
+// running modes put their decisions there and an [Enforcer] applies them, so the modes
+// agree by construction.
+//
+// It lives in memory. After a restart the plugins are asked about what runs; they
+// decide by the request alone, so they decide the same.
+//
+// The zero value is empty and ready to use. A State is safe for use by several
+// goroutines.
+type State struct {
+	facts facts.Store
+
+	mu      sync.Mutex
+	cgroups map[string]Target
+	// version is the number of changes so far.
+	version uint64
+}
+
+// Facts returns what the running modes know of pods and containers beside what was
+// decided, so that each asks the plugins what the other would ask.
+func (s *State) Facts() *facts.Store { return &s.facts }
+
+// Put replaces the desired state of the target's cgroup, and reports whether that
+// changes it. Resources that set nothing take the cgroup out of the state: its files
+// stay as they are. The resources must not change afterwards.
+func (s *State) Put(t Target) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, has := s.cgroups[t.Cgroup]
+	switch {
+	case t.Resources.Fields() == 0:
+		if !has {
+			return false
+		}
+		delete(s.cgroups, t.Cgroup)
+	case has && old.PodUID == t.PodUID && old.Resources.Equal(t.Resources):
+		return false
+	default:
+		if s.cgroups == nil {
+			s.cgroups = map[string]Target{}
+		}
+		s.cgroups[t.Cgroup] = t
+	}
+	s.version++
+	return true
+}
+
+// Get returns the desired state of a cgroup; ok is false if there is none.
+func (s *State) Get(cgroup string) (t Target, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok = s.cgroups[cgroup]
+	return t, ok
+}
+
+// All returns the desired state of every cgroup, sorted by path: a cgroup comes
+// before those in it.
+func (s *State) All() []Target {
+	all, _ := s.snapshot()
+	return all
+}
+
+// snapshot returns what All returns, with its version.
+func (s *State) snapshot() (all []Target, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all = make([]Target, 0, len(s.cgroups))
+	for _, t := range s.cgroups {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Cgroup, b.Cgroup) })
+	return all, s.version
+}
+
+// moved reports whether the state has another version.
+func (s *State) moved(version uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version != version
+}
+
+// Pod returns the cgroups of a pod, sorted by path.
+func (s *State) Pod(uid string) (cgroups []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cgroup, t := range s.cgroups {
+		if uid != "" && t.PodUID == uid {
+			cgroups = append(cgroups, cgroup)
+		}
+	}
+	slices.Sort(cgroups)
+	return cgroups
+}
+
+// Len returns the number of cgroups.
+func (s *State) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.cgroups)
+}
+
+// Remove drops a cgroup and those in it.
+func (s *State) Remove(cgroup string) {
+	s.remove(func(t Target) bool { return t.Cgroup == cgroup || strings.HasPrefix(t.Cgroup, cgroup+"/") })
+}
+
+// RemovePod drops the cgroups of a pod, and what is known of it.
+func (s *State) RemovePod(uid string) {
+	s.facts.Forget(facts.Subject{PodUID: uid})
+	s.remove(func(t Target) bool { return uid != "" && t.PodUID == uid })
+}
+
+// remove drops the cgroups for which drop returns true.
+func (s *State) remove(drop func(Target) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cgroup, t := range s.cgroups {
+		if drop(t) {
+			delete(s.cgroups, cgroup)
+			s.version++
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// unlimited stands for no limit where a number is a limit.
+const unlimited = -1
+
+// valueRange is what the kernel takes for a number.
+type valueRange struct {
+	min, max int64
+	// orUnlimited is set if -1 is allowed too.
+	orUnlimited bool
+}
+
+// ranges are those of the number fields.
+var ranges = map[hookmsg.Fields]valueRange{
+	// kernel/sched/sched.h: MIN_SHARES, MAX_SHARES.
+	hookmsg.FieldCPUShares: {2, 1 << 18, false},
+	// kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period,
+	// max_cfs_runtime.
+	hookmsg.FieldCFSQuota:    {1000, maxRuntime, true},
+	hookmsg.FieldCFSPeriod:   {1000, 1_000_000, false},
+	hookmsg.FieldCPUBvt:      {-2, 2, false},
+	hookmsg.FieldCPUIdle:     {0, 1, false},
+	hookmsg.FieldCPUBurst:    {0, maxRuntime, false},
+	hookmsg.FieldMemoryLimit: {1, maxBytes, true},
+	hookmsg.FieldMemoryMin:   {0, maxBytes, true},
+	hookmsg.FieldMemoryLow:   {0, maxBytes, true},
+	hookmsg.FieldMemoryHigh:  {0, maxBytes, true},
+	// include/uapi/linux/oom.h has -1000, which exempts a process. Below the score of
+	// a guaranteed pod (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj) are
+	// the kubelet and the runtime.
+	hookmsg.FieldOOMScoreAdj:   {-997, 1000, false},
+	hookmsg.FieldNetClsClassID: {0, math.MaxUint32, false},
+}
+
+const (
+	maxRuntime = 1<<44 - 1 // Microseconds.
+	maxBytes   = 1<<62 - 1
+)
+
+// textChecks return what is wrong with a text field.
+var textChecks = map[hookmsg.Fields]func(string) error{
+	hookmsg.FieldCPUSetCPUs:      checkList,
+	hookmsg.FieldCPUSetMems:      checkList,
+	hookmsg.FieldCoreSchedGroup:  checkCoreSchedGroup,
+	hookmsg.FieldResctrlGroup:    checkResctrlGroup,
+	hookmsg.FieldResctrlSchemata: checkSchemata,
+}
+
+func checkList(s string) error {
+	_, err := parseList(s)
+	return err
+}
+
+// maxUnified is the most files that Unified may have: each costs a file to look at for
+// as long as the cgroup is there.
+const maxUnified = 64
+
+// Validate returns every value of resources that the kernel takes in no cgroup at a
+// level, or that the kubelet could not live with; nil if there is none. Whether a
+// certain cgroup takes a value depends on those above and below it, and is seen when it
+// is written.
+func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
+	fields := r.Fields()
+	if fields == 0 {
+		return nil
+	}
+	for field := range (fields & hookmsg.NumberFields).All() {
+		v, of := **r.Number(field), ranges[field]
+		if of.min <= v && v <= of.max || of.orUnlimited && v == unlimited {
+			continue
+		}
+		want := fmt.Sprintf("%d to %d", of.min, of.max)
+		if of.orUnlimited {
+			want += ", or -1"
+		}
+		errs = append(errs, fmt.Errorf("%s is %d, want %s", field, v, want))
+	}
+	if r.CPUIdle != nil && level == hookmsg.LevelQOS {
+		errs = append(errs, errors.New("cpu_idle is set for a QoS class, where the kubelet could no longer set cpu.weight"))
+	}
+	if r.OOMScoreAdj != nil && level != hookmsg.LevelContainer {
+		errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
+	}
+	if level != hookmsg.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
+		errs = append(errs, errors.New("core_sched_group or resctrl_group is set above a container, where there are no processes"))
+	}
+	if r.ResctrlSchemata != nil && r.ResctrlGroup == nil {
+		errs = append(errs, errors.New("resctrl_schemata is set without the resctrl_group that it is for"))
+	}
+	for field := range (fields & hookmsg.TextFields).All() {
+		if err := textChecks[field](**r.Text(field)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+		}
+	}
+	if n := len(r.Unified); n > maxUnified {
+		return append(errs, fmt.Errorf("%s has %d entries, want at most %d", hookmsg.FieldUnified, n, maxUnified))
+	} else if n == 0 {
+		return errs
+	}
+	for file, value := range r.Unified {
+		err := checkUnified(file, value)
+		if field := fieldOfFile[file]; err == nil && field != 0 {
+			// Its range, its owner and its levels would not count.
+			err = fmt.Errorf("%s writes the file", field)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("unified[%.200q]: %w", file, err))
+		}
+	}
+	return errs
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// maxValue is the longest value that fits into the one write of a page that
+// kernfs takes.
+const maxValue = 4095
+
+// unifiedControllers are the controllers whose files may be in unified: those of
+// cgroup v2 (Documentation/admin-guide/cgroup-v2.rst), and those of v1 that do no more
+// than to limit or to weigh (cgroup-v1). Devices and the freezer are not among them.
+var unifiedControllers = [...]string{"blkio", "cpu", "cpuset", "dmem", "hugetlb", "io", "memory", "misc", "net_prio", "pids", "rdma"}
+
+// fieldOfFile are the fields that stand for files, of either version.
+var fieldOfFile = map[string]hookmsg.Fields{
+	"cpu.shares": hookmsg.FieldCPUShares, "cpu.cfs_quota_us": hookmsg.FieldCFSQuota, "cpu.cfs_period_us": hookmsg.FieldCFSPeriod, "cpu.cfs_burst_us": hookmsg.FieldCPUBurst,
+	"memory.limit_in_bytes": hookmsg.FieldMemoryLimit, "net_cls.classid": hookmsg.FieldNetClsClassID,
+	"cpu.weight": hookmsg.FieldCPUShares, "cpu.weight.nice": hookmsg.FieldCPUShares, "cpu.max": hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod, "cpu.max.burst": hookmsg.FieldCPUBurst,
+	"cpu.idle": hookmsg.FieldCPUIdle, "cpu.bvt_warp_ns": hookmsg.FieldCPUBvt, "cpuset.cpus": hookmsg.FieldCPUSetCPUs, "cpuset.mems": hookmsg.FieldCPUSetMems,
+	"memory.max": hookmsg.FieldMemoryLimit, "memory.high": hookmsg.FieldMemoryHigh, "memory.low": hookmsg.FieldMemoryLow, "memory.min": hookmsg.FieldMemoryMin,
+}
+
+// acting are files that do more than to configure the one cgroup: memory.reclaim and
+// memory.force_empty act, cpuset.cpus.partition and cpuset.cpu_exclusive take CPUs from
+// others, memory.oom_control stops the OOM killer, cpuset.sched_load_balance is about
+// the CPUs of all, cpu.rt_runtime_us takes them from all others.
+var acting = map[string]bool{
+	"memory.reclaim": true, "cpuset.cpus.partition": true, "cpuset.cpus.exclusive": true,
+	"memory.force_empty": true, "memory.oom_control": true, "memory.use_hierarchy": true, "memory.move_charge_at_immigrate": true,
+	"memory.pressure_level": true, "blkio.reset_stats": true, "cpu.rt_runtime_us": true, "cpu.rt_period_us": true,
+	"cpuset.cpu_exclusive": true, "cpuset.mem_exclusive": true, "cpuset.sched_load_balance": true, "cpuset.sched_relax_domain_level": true,
+	"cpuset.memory_pressure_enabled": true,
+}
+
+// actingSuffixes are what the names of other such files end with: statistics that
+// a write resets.
+var actingSuffixes = [...]string{".pressure", ".peak", ".failcnt", "max_usage_in_bytes"}
+
+// checkUnified checks a file of a cgroup and what to write to it. The files of
+// the core are not for plugins, and neither are those that are acting.
+func checkUnified(file, value string) error {
+	controller, name, dotted := strings.Cut(file, ".")
+	switch {
+	case !dotted || controller == "" || name == "" || strings.ContainsFunc(file, notFileName) || strings.Contains(file, "..") || strings.HasSuffix(file, "."):
+		return errors.New(`not a cgroup file's name like "io.weight"`)
+	case controller == "cgroup":
+		return errors.New("a file of the cgroup core, not of a controller")
+	case !slices.Contains(unifiedControllers[:], controller):
+		return fmt.Errorf("%q is not a controller: there are %s", controller, strings.Join(unifiedControllers[:], ", "))
+	case acting[file], slices.ContainsFunc(actingSuffixes[:], func(end string) bool { return strings.HasSuffix(file, end) }):
+		return errors.New("a file that does more than to configure the cgroup")
+	case value == "" || len(value) > maxValue:
+		return fmt.Errorf("the value has %d bytes, want 1 to %d", len(value), maxValue)
+	case strings.ContainsFunc(value, isControl):
+		return fmt.Errorf("the value %.200q has a control character", value)
+	}
+	return nil
+}
+
+func notFileName(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-', r == '.':
+		return false
+	}
+	return true
+}
+
+// checkCgroup refuses paths that are not plainly below the root.
+func checkCgroup(cgroup string) error {
+	if cgroup == "" || cgroup == "." || path.IsAbs(cgroup) || path.Clean(cgroup) != cgroup || cgroup == ".." || strings.HasPrefix(cgroup, "../") {
+		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+// Package bindgen generates typed views of messages, for kubewasm gen: from .proto
+// files, see [Proto], and from CustomResourceDefinitions, see [CRD]. [Write] writes
+// the Go source.
+package bindgen
+
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/crontab testdata/crontab/crontabs.yaml
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/kinds -I testdata/kinds kinds.proto

@@ -1,0 +1,62 @@
+package readme
+
+import (
+	"context"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
+)
+
+// TestOperatingListsEveryMetric holds that docs/operating.md has a row for each metric, with
+// its labels and its help, and names no other.
+func TestOperatingListsEveryMetric(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	description := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "([^"]*)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
+	text, known := read(t, "docs/operating.md"), map[string]bool{}
+	for _, c := range []prometheus.Collector{hostmetrics.New(rt), admissionmetrics.New(), hookmetrics.New(new(cgroup.State))} {
+		descriptions := make(chan *prometheus.Desc, 100)
+		c.Describe(descriptions)
+		close(descriptions)
+		for d := range descriptions {
+			m := description.FindStringSubmatch(d.String())
+			if m == nil {
+				t.Fatalf("cannot read %s", d)
+			}
+			name, help, labels := m[1], m[2], strings.ReplaceAll(m[3], ",", ", ")
+			known[name] = true
+			if row := "| `" + name + "` | " + labels + " | " + strings.TrimSuffix(help, ".") + " |"; !strings.Contains(text, row+"\n") {
+				t.Errorf("docs/operating.md has no row\n%s", row)
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile(`\bkubewasm_[a-z_]+\b`).FindAllString(text, -1) {
+		if !known[name] {
+			t.Errorf("docs/operating.md names %s, which is no metric", name)
+		}
+	}
+}
+
+// TestOperatingListsEveryLimit holds that docs/operating.md has a row for each limit.
+func TestOperatingListsEveryLimit(t *testing.T) {
+	text := read(t, "docs/operating.md")
+	for limit := range reflect.TypeFor[host.Limits]().Fields() {
+		name := strings.ToLower(limit.Name[:1]) + limit.Name[1:]
+		if !strings.Contains(text, "\n| `"+name+"` | ") {
+			t.Errorf("docs/operating.md has no row for %s", name)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package wasmbin
+
+// TestPass is the pass that the tests run modules with, beside running them without: that
+// of package gowasm, which imports this one.
+var TestPass Pass

@@ -1,0 +1,8 @@
+package wasmbin_test
+
+import (
+	"github.com/kubewasm/kubewasm/internal/gowasm"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+func init() { wasmbin.TestPass = gowasm.Optimize }
