@@ -47,18 +47,10 @@ func heartbeat(node *corev1.Node, second int64) *corev1.Node {
 // TestNothingIsFetchedTwice holds that a guest fetches of an object what it reads, once for
 // each version on each instance: a call that fetches takes more fuel than one that does not.
 func TestNothingIsFetchedTwice(t *testing.T) {
-	tests := map[string]struct {
-		module []byte
-		// labels reports whether all labels are in the read set, not only the zone.
-		labels bool
-	}{
-		"with what is read":     {declaring(t), false},
-		"with what is declared": {declaring(t, zonePaths...), true},
-	}
-	for name, test := range tests {
+	for name, module := range map[string][]byte{"nothing is declared": declaring(t), "all is declared": declaring(t, zonePaths...)} {
 		t.Run(name, func(t *testing.T) {
 			m := &meter{}
-			p := load(t, host.Config{Name: "zone", Source: host.Bytes(test.module), Limits: host.Limits{Instances: 1}, Observer: m})
+			p := load(t, host.Config{Name: "zone", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Observer: m})
 			sched.DisableResultSharing(p)
 			nodes := make([]*corev1.Node, 100)
 			for i := range nodes {
@@ -94,8 +86,8 @@ func TestNothingIsFetchedTwice(t *testing.T) {
 			before := fuel(begin(t, p, web), one)
 			nodes[7] = nodes[7].DeepCopy()
 			nodes[7].Labels["example.com/rack"] = "7"
-			if got, fetched := fuel(begin(t, p, web), one), test.labels; (got >= before+100) != fetched {
-				t.Errorf("with another label Filter takes %d, before %d", got, before)
+			if got := fuel(begin(t, p, web), one); got > before+before/10 {
+				t.Errorf("with a label that it does not read Filter takes %d, before %d", got, before)
 			}
 			nodes[7] = nodes[7].DeepCopy()
 			nodes[7].Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectPreferNoSchedule}}
