@@ -2,6 +2,8 @@ package sched_test
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -121,7 +123,7 @@ func TestFieldsAreFetchedWhenTheyAreRead(t *testing.T) {
 		{"cordon", "taints"}, {"taints", "cordon"}, {"cidr", "taints"}, {"taints", "cidr"},
 		{"kernel", "images"}, {"images", "kernel"}, {"name", "labels"}, {"labels", "name"},
 	} {
-		p, _ := mustLoadPicky(t, `, "instances": 1`)
+		p, _ := mustLoadPicky(t, `, "limits": {"instances": 1}`)
 		web := loud("web")
 		c := begin(t, p, web)
 		for i, what := range [][]string{read[:1], read[:], {read[1], read[0]}} {
@@ -189,7 +191,7 @@ func TestAlikeNodesGetTheGuestsAnswers(t *testing.T) {
 	for name, test := range map[string]struct{ projection, args string }{
 		"whole Nodes":     {"", ""},
 		"projected Nodes": {`, "projection": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
-		"on one instance": {`, "instances": 1`, ""},
+		"on one instance": {`, "limits": {"instances": 1}`, ""},
 		"all declared":    {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) { compareAlike(t, test.projection, test.args) })
@@ -276,12 +278,23 @@ func compareAlike(t *testing.T, projection, args string) {
 // TestAnswersOfOneNode holds that a guest is called about each Node of which it reads the name,
 // or about which it logs or prints something.
 func TestAnswersOfOneNode(t *testing.T) {
-	for what, want := range map[string]int{"cordon": 1, "name": 20, "log": 20, "print": 20} {
-		t.Run(what, func(t *testing.T) {
-			p, calls := mustLoadPicky(t, "")
+	debug := &slog.HandlerOptions{Level: slog.LevelDebug}
+	for name, test := range map[string]struct {
+		what    string
+		options *slog.HandlerOptions
+		want    int
+	}{
+		"one that is like the others":         {"cordon", debug, 1},
+		"one whose name is read":              {"name", debug, 20},
+		"one about which the guest logs":      {"log", debug, 20},
+		"one about which no log takes a line": {"log", nil, 1},
+		"one about which the guest prints":    {"print", nil, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(io.Discard, test.options))))
 			nodes := make([]*corev1.Node, 20)
 			for i := range nodes {
-				nodes[i] = reading(fmt.Sprint("n", i), what)
+				nodes[i] = reading(fmt.Sprint("n", i), test.what)
 			}
 			for range 2 { // What is read first counts from the second cycle on.
 				calls.take("filter")
@@ -292,8 +305,8 @@ func TestAnswersOfOneNode(t *testing.T) {
 					}
 				}
 			}
-			if got := calls.take("filter"); got != want {
-				t.Errorf("%d calls for 20 Nodes, want %d", got, want)
+			if got := calls.take("filter"); got != test.want {
+				t.Errorf("%d calls for 20 Nodes, want %d", got, test.want)
 			}
 		})
 	}
@@ -302,7 +315,7 @@ func TestAnswersOfOneNode(t *testing.T) {
 // TestAlikeInParallel filters on several goroutines while Nodes change, and while the guest
 // begins to read more. Run it with -race.
 func TestAlikeInParallel(t *testing.T) {
-	p, _ := mustLoadPicky(t, `, "instances": 4`)
+	p, _ := mustLoadPicky(t, `, "limits": {"instances": 4}`)
 	what := []string{"label", "taints", "note"}
 	nodes := make([]*corev1.Node, 60)
 	for round := range 40 {
@@ -353,7 +366,7 @@ func TestWhoNeverAsksForParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := &counter{calls: map[string]int{}}
-	p := load(t, host.Config{Name: "conformance", Source: host.File(file), Guest: []byte(`{"label":"zone"}`), Observer: calls})
+	p := load(t, host.Config{Name: "conformance", Source: host.File(file), GuestConfig: []byte(`{"label":"zone"}`), Observer: calls})
 	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "a")}
 	web := pod("web", "a")
 	web.Labels = map[string]string{"zone": "a"}

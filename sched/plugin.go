@@ -39,39 +39,28 @@ type Plugin interface {
 	Close(ctx context.Context) error
 }
 
-// Load makes a scheduler plugin of a module. cfg.Kind, cfg.Imports, cfg.Probe
-// and cfg.NewState are set by Load. Of Pods and Nodes the guest gets the fields
-// that its module declares in its metadata.
+// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source. Of
+// Pods and Nodes the guest gets the fields that its module declares in its metadata.
 //
-// Errors are those of [host.Runtime.Load].
-func Load(ctx context.Context, rt *host.Runtime, cfg host.Config) (Plugin, error) {
-	return load(ctx, rt, cfg, nil, options{})
-}
-
-// options are what a plugin has beside the configuration of its module.
-type options struct {
-	failurePolicy FailurePolicy
-	objects       []string
-	// projection takes the place of the module's, unless it is empty.
-	projection []string
-	// disableResultSharing is Args.DisableResultSharing.
-	disableResultSharing bool
-	// severity is Args.LogSeverity.
-	severity int32
+// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once.
+func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (Plugin, error) {
+	return load(ctx, rt, cfg, host.Limits{}, nil)
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
 func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
 
-func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
+// load is Load with defaults of the limits. mistakes are those that were found before in
+// the configuration.
+func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host.Limits, mistakes error) (Plugin, error) {
 	p := &plugin{
 		key:      fwk.StateKey("kubewasm/" + cfg.Name),
-		handle:   handle,
-		policy:   opts.failurePolicy,
+		handle:   cfg.Handle,
+		policy:   cfg.FailurePolicy,
 		objects:  objects.NewStore(),
 		logger:   cfg.Logger,
 		observer: cfg.Observer,
-		config:   cfg.Guest,
+		config:   cfg.GuestConfig,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -81,17 +70,24 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.cache.store, p.cache.logger = p.objects, p.logger.With("plugin", cfg.Name)
-	p.cache.disabled.Store(opts.disableResultSharing || slices.ContainsFunc(cfg.Grants, varies))
-	p.peers.logger, p.peers.severity = p.cache.logger, max(opts.severity, severityOf(p.logger))
-	if err := p.inform(opts.objects); err != nil {
+	p.cache.disabled.Store(cfg.DisableResultSharing || slices.ContainsFunc(cfg.Grants, varies))
+	p.peers.logger, p.peers.severity = p.cache.logger, max(cfg.LogSeverity, severityOf(p.logger))
+	adapter := host.Adapter{
+		Kind:     abi.KindScheduler,
+		Imports:  p.imports(),
+		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
+		Defaults: defaults,
+		Probe:    p.declaring(cfg.Projection, p.probe),
+		NewState: func() any { return &instance{} },
+	}
+	guestCfg, err := cfg.guest()
+	if err = errors.Join(mistakes, err); err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg))
+	}
+	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
-	cfg.Kind = abi.KindScheduler
-	cfg.Imports = p.imports()
-	cfg.Dialects = wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
-	cfg.NewState = func() any { return &instance{} }
-	cfg.Probe = p.declaring(opts.projection, p.probe)
-	guest, err := rt.Load(ctx, cfg)
+	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +96,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
 		p.functions, offered, err = p.peerFunctions()
-	} else if opts.severity != 0 {
+	} else if cfg.LogSeverity != 0 {
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
 	if err != nil {
@@ -127,7 +123,7 @@ type plugin struct {
 	handle    fwk.Handle
 	ctx       context.Context
 	key       fwk.StateKey
-	policy    FailurePolicy
+	policy    host.FailurePolicy
 	cache     resultCache
 	logger    *slog.Logger
 	observer  host.Observer
@@ -213,7 +209,7 @@ func (p *plugin) leave(inst *host.Instance, i *instance) {
 // failed decides what becomes of a request whose guest did not answer. neutral
 // is the status of a plugin that has nothing to say.
 func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
-	if p.policy == Ignore {
+	if p.policy == host.Ignore {
 		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
 		return neutral
 	}

@@ -29,8 +29,8 @@ func TestCrossings(t *testing.T) {
 
 func crossings(t *testing.T, rt *host.Runtime, guest string) {
 	byRef, crossed := map[abi.Ref]*objects.Object{}, map[question]int{}
-	plugin, err := rt.Load(t.Context(), host.Config{
-		Name: "guest", Source: host.File(guest), Kind: abi.KindScheduler, Guest: []byte(`{"label":"zone"}`),
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{
+		Kind:    abi.KindScheduler,
 		Imports: countingImports(byRef, crossed),
 	})
 	if err != nil {
@@ -132,13 +132,13 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
 	} {
-		list = append(list, host.GuestReads(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
+		list = append(list, host.ToGuest(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
 	}
 	for _, name := range []string{
 		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
 		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
 	} {
-		list = append(list, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}
 	return list
 }
