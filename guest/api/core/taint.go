@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
-
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // String returns the taint as kubectl writes it: key=value:effect.
@@ -35,14 +33,14 @@ func termsOf(t Toleration) terms { return terms{t.Key(), t.Operator(), t.Value()
 
 // match reports whether a toleration matches a taint with a key and an effect.
 func (t *terms) match(taint Taint, key, effect string) bool {
-	if t.effect != "" && !wire.Equal(t.effect, effect) || t.key != "" && !wire.Equal(t.key, key) {
+	if t.effect != "" && t.effect != effect || t.key != "" && t.key != key {
 		return false
 	}
 	switch t.operator {
 	case TolerationOpExists:
 		return true
 	case "", TolerationOpEqual:
-		return wire.Equal(t.value, taint.Value())
+		return t.value == taint.Value()
 	}
 	return compares(t.operator, taint.Value(), t.value)
 }
