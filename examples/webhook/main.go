@@ -152,15 +152,15 @@ func run(ctx context.Context, args []string) error {
 	if o.stateDir == "" && (o.tokenFile != "" || len(o.clients) != 0) {
 		logger.Warn("without -state-dir, what the management API loads is gone when the server ends")
 	}
-	cfg := o.server
-	cfg.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
-	cfg.Engine, cfg.Ready, cfg.Logger = engine, manager.Ready, logger
-	cfg.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	cfg.Counter = verdicts
+	serving := o.server
+	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
+	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
+	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	serving.Counter = verdicts
 	if o.tokenFile != "" || len(o.clients) != 0 {
-		cfg.Manage = manager.API(o.auth())
+		serving.Manage = manager.API(o.auth())
 	}
-	server, err := webhook.New(cfg)
+	server, err := webhook.New(serving)
 	if err != nil {
 		return err
 	}
