@@ -44,7 +44,7 @@ type Config struct {
 	// Logger receives the failures that a policy ignores; nil drops them.
 	Logger *slog.Logger
 	// Observer is told of decisions, nil for none. Calls of guests are for the
-	// Observer of a plugin's Module.
+	// Observer of a plugin's Config.
 	Observer Observer
 	// DryRun is told what plugins with DryRun decide. It must not keep the
 	// request. nil writes it to Logger.
@@ -61,11 +61,10 @@ type Config struct {
 
 // PluginConfig says which module a plugin is and when it is asked.
 type PluginConfig struct {
-	// Module is the plugin's module, name and limits. Its Kind, Imports and
-	// NewState belong to the engine and must be empty. The default of
+	// Config is the plugin's module, name and limits. The default of
 	// Limits.ResultBytes is DefaultDecisionBytes, that of Limits.Timeout is
 	// DefaultTimeout.
-	Module host.Config
+	host.Config `json:",inline"`
 	// Order is the plugin's place: lower ones are asked first, those of the
 	// same order by their names.
 	Order int
@@ -80,9 +79,9 @@ type PluginConfig struct {
 	// mistake of the configuration. Once any are given, a decision that sets
 	// another field is an error; so is one that sets a field of another plugin's.
 	Owns []string
-	// Grants are what the plugin may decide beyond the resources of a cgroup: none by
+	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
-	Grants Grants
+	DecisionGrants Grants
 	// Projection are the fields of the request that the plugin reads, see
 	// [hookmsg.ParseProjection]; none means what its module declares, or all. What
 	// it does not read costs time.
@@ -90,8 +89,11 @@ type PluginConfig struct {
 	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
 	// does nothing else with it.
 	DryRun bool
-	// FailurePolicy says what becomes of a request on which the plugin fails.
-	FailurePolicy FailurePolicy
+	// FailurePolicy says what becomes of a request on which the plugin fails: by an
+	// error, a trap, or a decision that is malformed, out of range, not granted or in
+	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
+	// class, the pod or the container.
+	FailurePolicy host.FailurePolicy
 }
 
 // DefaultDecisionBytes is the length of the longest decision that a guest may
@@ -104,38 +106,13 @@ const DefaultDecisionBytes = 256 << 10
 // up (NRI's default).
 const DefaultTimeout = 500 * time.Millisecond
 
-// FailurePolicy says what becomes of a request on which a plugin fails: by an
-// error, a trap, or a decision that is malformed, out of range, not granted or in
-// conflict with an earlier plugin's.
-type FailurePolicy uint8
-
-const (
-	// Fail fails the request. The default.
-	Fail FailurePolicy = iota
-	// Ignore goes on as if the plugin had decided nothing, and logs why.
-	Ignore
-	// KeepLast goes on with what the plugin decided last on the same QoS class,
-	// pod or container, and logs why; with nothing if it never did.
-	KeepLast
-)
-
-var policyNames = [...]string{"Fail", "Ignore", "KeepLast"}
-
-// String returns the name of the policy.
-func (p FailurePolicy) String() string {
-	if int(p) < len(policyNames) {
-		return policyNames[p]
-	}
-	return fmt.Sprintf("failurePolicy(%d)", uint8(p))
-}
-
 // plugin is a loaded plugin with what the engine knows of it.
 type plugin struct {
 	*host.Plugin
 	order  int
 	stages set[hookmsg.Stage]
 	levels set[hookmsg.Level]
-	policy FailurePolicy
+	policy host.FailurePolicy
 
 	selector selector
 	// projection is the configuration's, nil if it has none.
@@ -213,7 +190,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	e.requests.New = func() any { return new(encoding) }
 	var errs []error
 	for i, p := range plugins {
-		if err := p.load(ctx, rt, cfg.Plugins[i].Module); err != nil {
+		if err := p.load(ctx, rt, cfg.Plugins[i].Config); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -242,15 +219,12 @@ func (c *Config) parse() ([]*plugin, error) {
 	for i := range c.Plugins {
 		cfg := &c.Plugins[i]
 		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{cfg.Module.Name}, args...)...))
+			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{cfg.Name}, args...)...))
 		}
-		if names[cfg.Module.Name] {
+		if names[cfg.Name] {
 			fail("the name is used twice")
 		}
-		names[cfg.Module.Name] = true
-		if cfg.Module.Kind != 0 || cfg.Module.Imports != nil || cfg.Module.NewState != nil {
-			fail("kind, imports and newState of the module are the engine's")
-		}
+		names[cfg.Name] = true
 		for _, s := range cfg.Stages {
 			if !s.Known() {
 				fail("stage %d is not known", int32(s))
@@ -261,10 +235,10 @@ func (c *Config) parse() ([]*plugin, error) {
 				fail("level %d is not known", int32(l))
 			}
 		}
-		if int(cfg.FailurePolicy) >= len(policyNames) {
-			fail("failure policy %d is not known", cfg.FailurePolicy)
+		if err := cfg.FailurePolicy.Check(host.KeepLast); err != nil {
+			fail("%w", err)
 		}
-		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cfg.FailurePolicy, dryRun: cfg.DryRun}
+		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), dryRun: cfg.DryRun}
 		var err error
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
@@ -281,10 +255,10 @@ func (c *Config) parse() ([]*plugin, error) {
 		for _, err := range ownErrs {
 			fail("owns: %w", err)
 		}
-		for _, err := range cfg.Grants.validate() {
+		for _, err := range cfg.DecisionGrants.validate() {
 			fail("%w", err)
 		}
-		p.grants, p.audit = &cfg.Grants, c.Audit
+		p.grants, p.audit = &cfg.DecisionGrants, c.Audit
 		if c.Audit == nil {
 			p.node = &node{root: root}
 			for _, err := range p.grants.owned(&p.owns) {
@@ -295,11 +269,11 @@ func (c *Config) parse() ([]*plugin, error) {
 			if p.dryRun || q.dryRun || !p.overlaps(q) {
 				continue
 			}
-			other := c.Plugins[j].Module.Name
+			other := c.Plugins[j].Name
 			if fields := p.owns.overlap(&q.owns); len(fields) != 0 {
 				slices.Sort(fields)
 				for _, field := range slices.Compact(fields) {
-					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Module.Name}})
+					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Name}})
 				}
 			}
 			p.foreign, q.foreign = append(p.foreign, q), append(q.foreign, p)
@@ -323,51 +297,46 @@ type exchange struct {
 }
 
 var imports = []host.Import{
-	host.GuestReads(abi.ModuleHooks, abi.ImportRequest, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleHooks, abi.ImportRequest, func(inst *host.Instance) []byte {
 		return inst.State().(*exchange).request
 	}),
-	host.GuestWrites(abi.ModuleHooks, abi.ImportDecision, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleHooks, abi.ImportDecision, func(inst *host.Instance, data []byte) {
 		x := inst.State().(*exchange)
 		x.decision = append(x.decision[:0], data...)
 	}),
 }
 
-func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config) (err error) {
-	module.Kind = abi.KindHook
-	module.Imports = imports
-	module.NewState = func() any { return new(exchange) }
-	if module.Limits.ResultBytes == 0 {
-		module.Limits.ResultBytes = DefaultDecisionBytes
-	}
-	if module.Limits.Timeout == 0 {
-		module.Limits.Timeout = DefaultTimeout
-	}
-	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
-	probe := module.Probe
-	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		reads, decides, err := declared(inst)
-		if err != nil {
-			return err
-		}
-		if err := p.checkLacks(&reads); err != nil {
-			return err
-		}
-		if p.audit == nil {
-			var errs []error
-			for _, err := range p.grants.owned(&decides) {
-				errs = append(errs, err)
-			}
-			if errs != nil {
-				return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
-			}
-		}
-		if probe == nil {
-			return nil
-		}
-		return probe(ctx, inst)
-	}
-	p.Plugin, err = rt.Load(ctx, module)
+func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
+	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
+	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
+		Kind:     abi.KindHook,
+		Imports:  imports,
+		Defaults: host.Limits{ResultBytes: DefaultDecisionBytes, Timeout: DefaultTimeout},
+		NewState: func() any { return new(exchange) },
+		Probe:    p.probe,
+	})
 	return err
+}
+
+// probe checks what a version of the module declares.
+func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
+	reads, decides, err := declared(inst)
+	if err != nil {
+		return err
+	}
+	if err := p.checkLacks(&reads); err != nil {
+		return err
+	}
+	if p.audit == nil {
+		var errs []error
+		for _, err := range p.grants.owned(&decides) {
+			errs = append(errs, err)
+		}
+		if errs != nil {
+			return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
+		}
+	}
+	return nil
 }
 
 // declared returns what a module says in its metadata that it reads, and that it
@@ -517,7 +486,7 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 			continue
 		}
 		d, err := p.decide(ctx, encoded, req, parts)
-		if err != nil && p.policy == KeepLast && ctx.Err() == nil {
+		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
 			d, err = p.keep(ctx, req, parts), nil
 		}
@@ -527,7 +496,7 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 		case err == nil && d != nil:
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
-		case (p.policy == Fail && !p.dryRun) || ctx.Err() != nil:
+		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
 			return nil, fmt.Errorf("decide %s: %w", describe(req), err)
 		default:
 			e.ignored(ctx, p, req, err)
@@ -576,7 +545,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
 	d, err := p.accept(ctx, x.decision, req, earlier, &x.cache)
-	if err == nil && p.policy == KeepLast && !forgets(req.Stage) {
+	if err == nil && p.policy == host.KeepLast && !forgets(req.Stage) {
 		p.last.put(req, x.decision)
 	}
 	return d, err

@@ -13,12 +13,12 @@ type fuelCounter struct {
 	mu    sync.Mutex
 	total int64
 	took  time.Duration
-	// failure is why the last call did not return, nil if it did.
+	// failure is the error of the last call, nil if it returned.
 	failure error
 }
 
 // Called implements host.Observer.
-func (c *fuelCounter) Called(_ context.Context, call host.Call) {
+func (c *fuelCounter) Called(_ context.Context, call host.CallEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total += call.Fuel
@@ -27,7 +27,7 @@ func (c *fuelCounter) Called(_ context.Context, call host.Call) {
 }
 
 // Built implements host.Observer.
-func (*fuelCounter) Built(context.Context, host.Build) {}
+func (*fuelCounter) Built(context.Context, host.BuildEvent) {}
 
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}
@@ -44,7 +44,7 @@ func (c *fuelCounter) take() (fuel int64, took time.Duration) {
 	return fuel, took
 }
 
-// failed returns why the last call since the last take did not return, nil if it did.
+// failed returns the error of the last call since the last take, nil if it returned.
 func (c *fuelCounter) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,6 @@ package schedtest
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -11,12 +10,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
-	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
@@ -114,19 +111,13 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 	if s.native != nil {
 		return r, nil
 	}
-	args, err := stdjson.Marshal(&adapter.Args{
-		Config: s.config, Instances: 1, Objects: r.world.Resources,
-		Grants: []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := adapter.New(s.module.Name, s.module.Runtime, adapter.WithSource(host.File(s.module.File)))
-	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.Handle)
+	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: r.world.Resources, Handle: r.world.Handle}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects}
+	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg)
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
-	r.loaded = p.(adapter.Plugin)
+	r.loaded = p
 	s.owner.Cleanup(func() { r.loaded.Close(context.Background()) })
 	return r, nil
 }
@@ -146,9 +137,9 @@ func (s *Plugin) run(t testing.TB) *running {
 	return s.started
 }
 
-// enter begins a call of the plugin. binding says that other Pods may be scheduled
-// meanwhile, so that the snapshot is not to be looked at; names are the nodes that
-// the call is about, all of the snapshot if there are none.
+// enter begins a call of the plugin. binding is set for calls during which other Pods may
+// be scheduled, so that the snapshot may not be read. names are the nodes that the call is
+// about; none means all of the snapshot.
 func (r *running) enter(binding bool, names ...string) (leave func()) {
 	return r.world.enter(r.native != nil, binding, names...)
 }
@@ -166,8 +157,8 @@ func (s *Plugin) Events() []Event {
 
 // Cycle is the scheduling of one Pod.
 type Cycle struct {
-	// Status is what PreFilter said, nil if the plugin has none; NodeNames are the
-	// nodes that it narrowed the cycle down to, nil for all.
+	// Status is that of PreFilter, nil if the plugin has none. NodeNames are the nodes to
+	// which PreFilter limited the cycle, nil for all.
 	Status    *sched.Status
 	NodeNames []string
 
