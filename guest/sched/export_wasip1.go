@@ -157,10 +157,10 @@ func eventObject(n int, resource EventResource, ref uint64) EventObject {
 	switch o := &eventObjects[n]; resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
 		o.pod = core.PodFromRef(o.pod, abi.Ref(ref))
-		return EventObjectOfPod(o.pod)
+		return NewEventObject(o.pod)
 	case abi.EventNode:
 		o.node = core.NodeFromRef(o.node, abi.Ref(ref))
-		return EventObjectOfNode(o.node)
+		return NewEventObject(o.node)
 	}
 	return EventObject{present: true}
 }
