@@ -150,7 +150,7 @@ var eventObjects [2]struct {
 	node core.Node
 }
 
-func eventObject(n int, resource EventResource, ref uint64) EventObject {
+func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
 	if ref == 0 {
 		return EventObject{}
 	}
