@@ -148,10 +148,10 @@ func (p *plugin) wants(req *hookmsg.Request) bool {
 	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
 }
 
-// meets reports whether there may be a request that both plugins are asked
+// overlaps reports whether there may be a request that both plugins are asked
 // about.
-func (p *plugin) meets(q *plugin) bool {
-	return p.stages.meets(q.stages) && p.levels.meets(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
+func (p *plugin) overlaps(q *plugin) bool {
+	return p.stages.overlaps(q.stages) && p.levels.overlaps(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
 }
 
 // set is a set of enum values below 64; the empty one holds everything.
@@ -159,9 +159,9 @@ type set[E ~int32] uint64
 
 func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
 
-func (s set[E]) meets(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
+func (s set[E]) overlaps(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
 
-// and returns what both hold; the sets must meet.
+// and returns what both hold; the sets must overlap.
 func (s set[E]) and(t set[E]) set[E] {
 	if s == 0 || t == 0 {
 		return s | t
@@ -266,7 +266,7 @@ func (c *Config) parse() ([]*plugin, error) {
 			}
 		}
 		for j, q := range plugins {
-			if p.dryRun || q.dryRun || !p.meets(q) {
+			if p.dryRun || q.dryRun || !p.overlaps(q) {
 				continue
 			}
 			other := c.Plugins[j].Name
@@ -293,8 +293,7 @@ type exchange struct {
 	// projection is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
 	projection *hookmsg.Projection
-	// accepted is what the instance decided before.
-	accepted accepted
+	cache      decisionCache
 }
 
 var imports = []host.Import{
@@ -545,29 +544,27 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
-	d, err := p.accept(ctx, x.decision, req, earlier, &x.accepted)
+	d, err := p.accept(ctx, x.decision, req, earlier, &x.cache)
 	if err == nil && p.policy == host.KeepLast && !forgets(req.Stage) {
 		p.last.put(req, x.decision)
 	}
 	return d, err
 }
 
-// accept returns a decision that is right, in itself and beside those of earlier
-// plugins. It is parsed unless the instance has decided the same before.
-func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, before *accepted) (*hookmsg.Decision, error) {
-	same := before.at(encoded)
-	d := same.get(encoded, req.Level)
+// accept returns a decision that is valid, in itself and beside those of earlier plugins.
+func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, cache *decisionCache) (*hookmsg.Decision, error) {
+	d := cache.get(encoded, req.Level)
 	if d == nil {
 		var err error
 		if d, err = p.parse(encoded, req.Level); err != nil {
 			return nil, err
 		}
-		same.put(encoded, req.Level, d)
+		cache.put(encoded, req.Level, d)
 	}
 	if err := p.checkGrants(ctx, req, d); err != nil {
 		return nil, err
 	}
-	if err := p.goesWith(d, earlier); err != nil {
+	if err := p.compatible(d, earlier); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -605,15 +602,6 @@ func (p *plugin) parse(encoded []byte, level hookmsg.Level) (*hookmsg.Decision, 
 	return d, nil
 }
 
-// goesWith reports what is wrong with a decision beside those of earlier plugins, which
-// a dry run does not look at.
-func (p *plugin) goesWith(d *hookmsg.Decision, earlier []part) error {
-	if p.dryRun {
-		earlier = nil
-	}
-	return goesWith(p.Name(), d, earlier)
-}
-
 // checkOwners reports a field that is not the plugin's to set.
 func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	if !p.owns.none() {
@@ -638,7 +626,7 @@ func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part)
 		return nil
 	}
 	d, err := p.parse(encoded, req.Level)
-	if err != nil || p.checkGrants(ctx, req, d) != nil || p.goesWith(d, earlier) != nil {
+	if err != nil || p.checkGrants(ctx, req, d) != nil || p.compatible(d, earlier) != nil {
 		return nil
 	}
 	return d

@@ -48,7 +48,7 @@ func Example() {
 
 	handler, err := proxy.New(proxy.Config{
 		Engine: engine, State: state, Enforcer: enforcer,
-		Carries: hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod,
+		Supports: hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -71,7 +71,7 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 	})
 	a.handler, err = proxy.New(proxy.Config{
 		Engine: engine, State: a.state, Enforcer: e, Timeout: timeout,
-		Carries: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,
+		Supports: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -159,7 +159,7 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 	return nil
 }
 
-// ErrNothingRegistered says that a program has no part of the SDK.
+// ErrNothingRegistered is returned for a program that imports no package for plugins.
 var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks")
 
 // metadata returns what the source says about the module that was made of it.

@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		errs = append(errs, fmt.Errorf("runtimehook: configuration: %w", err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { served <- server.Serve(listener) }()
 	defer s.handler.Wait()
 	defer server.GracefulStop()
-	s.handler.Review(ctx)
+	s.handler.Resync(ctx)
 	if s.cfg.Registration != "" {
 		if err := s.register(); err != nil {
 			return fmt.Errorf("runtimehook: register: %w", err)
