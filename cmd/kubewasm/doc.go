@@ -62,8 +62,9 @@
 //
 // The directive reads names the fields of Pods and Nodes that a scheduler plugin reads,
 // or those of a hook's request, such as pod_annotations[example.com/cpu]. The host
-// encodes these fields only, and every other field reads as empty, also in tests by
-// package guesttest. A plugin without the directive reads every field.
+// encodes these fields only: of a kind of which a field is named, every other field reads
+// as empty, also in tests by package guesttest. A plugin that names no field of a kind
+// gets every field that it reads.
 //
 // The directive decides names the fields that a hook's decisions set. A node agent whose
 // operator does not grant them refuses the hook when it is loaded.

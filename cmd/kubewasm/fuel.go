@@ -29,6 +29,9 @@ func (c *fuelCounter) Called(_ context.Context, call host.CallEvent) {
 // Built implements host.Observer.
 func (*fuelCounter) Built(context.Context, host.BuildEvent) {}
 
+// CacheHits implements host.Observer.
+func (*fuelCounter) CacheHits(string, string, uint64) {}
+
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}
 

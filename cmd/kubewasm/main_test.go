@@ -57,7 +57,7 @@ func TestBuild(t *testing.T) {
 	got.SDK, _, _ = strings.Cut(got.SDK, " ")
 	want := &metadata.Metadata{
 		Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
-		Projection: []string{"-node.metadata", "node.metadata.labels", "pod.spec.priority"},
+		Projection: []string{"node.metadata.labels", "pod.spec.priority"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
@@ -159,7 +159,7 @@ func TestInspect(t *testing.T) {
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
-	for _, want := range []string{"name zone", "version 1.2.0", "reads -node.metadata, node.metadata.labels, pod.spec.priority", "functions filter, configure", "k8s.io/api.object (i64, i32, i32) -> i32", "wasi_snapshot_preview1.clock_time_get (i32, i64, i32) -> i32 clock (a fake without it)", "filter (i64, i64, i64) -> i32"} {
+	for _, want := range []string{"name zone", "version 1.2.0", "reads node.metadata.labels, pod.spec.priority", "functions filter, configure", "k8s.io/api.object (i64, i32, i32) -> i32", "wasi_snapshot_preview1.clock_time_get (i32, i64, i32) -> i32 clock (a fake without it)", "filter (i64, i64, i64) -> i32"} {
 		if code != 0 || !slices.Contains(lines, want) {
 			t.Errorf("exit code %d, not printed: %s\n%s", code, want, out)
 		}

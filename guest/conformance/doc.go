@@ -62,10 +62,9 @@
 // normalizescore gives 100 to the node whose name is the value that prefilter
 // remembered, and 100 minus its score to each other.
 //
-// It may ask for whole objects or for their parts and entries. The one in C asks for
-// the metadata of Nodes as by_parts says, and for all else by parts and entries; the
-// one by the SDK for everything as by_parts says; the one in text for whole objects
-// and for the entry "closed". Those in C and in text also ask for the entry of a
+// It may ask for whole objects or for their parts and entries. The one in C and the one
+// by the SDK ask for parts and entries, the one in text for whole objects and for the
+// entry "closed". Those in C and in text also ask for the entry of a
 // field that is no map, and the one in C for a part that no Node has: they trap if
 // there is any.
 //

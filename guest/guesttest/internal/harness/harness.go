@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/internal/objects"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
@@ -169,7 +169,7 @@ func ReadPod(t testing.TB, manifest string) *corev1.Pod {
 // PodView returns a view of a Pod.
 func PodView(t testing.TB, pod *corev1.Pod) core.Pod {
 	t.Helper()
-	raw, err := objects.Pod(pod)
+	raw, err := codec.Encode(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
