@@ -276,8 +276,8 @@ func checkSettings(answer []byte) error {
 type response struct {
 	Accepted         policy.Field[bool] `json:"accepted"`
 	Message          *policy.Text       `json:"message"`
-	Code             *uint16             `json:"code"`
-	MutatedObject    json.RawMessage     `json:"mutated_object"`
+	Code             *uint16            `json:"code"`
+	MutatedObject    json.RawMessage    `json:"mutated_object"`
 	AuditAnnotations policy.TextMap     `json:"audit_annotations"`
 	Warnings         []policy.Text      `json:"warnings"`
 }

@@ -20,8 +20,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -468,10 +468,10 @@ func response(req *policy.Request, review json.Value) (policy.Verdict, error) {
 			Status  struct {
 				Message policy.Text `json:"message"`
 				Reason  policy.Text `json:"reason"`
-				Code    uint16       `json:"code"`
+				Code    uint16      `json:"code"`
 			} `json:"status"`
-			PatchType        string          `json:"patchType"`
-			Patch            string          `json:"patch"`
+			PatchType        string         `json:"patchType"`
+			Patch            string         `json:"patch"`
 			Warnings         []policy.Text  `json:"warnings"`
 			AuditAnnotations policy.TextMap `json:"auditAnnotations"`
 		} `json:"response"`

@@ -143,10 +143,10 @@ func input(req *policy.Request) []byte {
 // output is the verdict of a plugin. What is optional there may be null, what has a
 // default may not.
 type output struct {
-	Allowed          policy.Field[bool]            `json:"allowed"`
-	Message          *policy.Text                  `json:"message"`
-	Reason           *policy.Text                  `json:"reason"`
-	Errors           policy.Field[[]outputError]   `json:"errors"`
+	Allowed          policy.Field[bool]           `json:"allowed"`
+	Message          *policy.Text                 `json:"message"`
+	Reason           *policy.Text                 `json:"reason"`
+	Errors           policy.Field[[]outputError]  `json:"errors"`
 	Warnings         policy.Field[[]policy.Text]  `json:"warnings"`
 	AuditAnnotations policy.Field[policy.TextMap] `json:"auditAnnotations"`
 }
@@ -154,8 +154,8 @@ type output struct {
 type outputError struct {
 	Field        policy.Field[policy.Text] `json:"field"`
 	Message      policy.Field[policy.Text] `json:"message"`
-	ErrorType    *policy.Text               `json:"errorType"`
-	InvalidValue json.RawMessage             `json:"invalidValue"`
+	ErrorType    *policy.Text              `json:"errorType"`
+	InvalidValue json.RawMessage           `json:"invalidValue"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
