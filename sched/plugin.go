@@ -113,11 +113,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	if p.sign {
 		offered |= abi.MaskOf(abi.SignPod)
 	}
-	v, err := p.as(offered)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
-	}
-	return v, nil
+	return p.as(offered), nil
 }
 
 // plugin is what all extension points share.
