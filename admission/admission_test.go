@@ -60,7 +60,7 @@ func config(t testing.TB, name, guest string) admission.PluginConfig {
 			t.Fatal(err)
 		}
 	}
-	return admission.PluginConfig{Module: host.Config{Name: name, Source: host.File(guest)}}
+	return admission.PluginConfig{Config: host.Config{Name: name, Source: host.File(guest)}}
 }
 
 // load loads a plugin and closes it with the test.
@@ -245,7 +245,7 @@ func TestGuestSeesTheRequestAsItCameIn(t *testing.T) {
 
 func TestLargeObjectsCrossWhole(t *testing.T) {
 	cfg := config(t, "scripted", scripted)
-	cfg.Module.Limits.Instances = 1
+	cfg.Limits.Instances = 1
 	e := admission.NewEngine(load(t, cfg))
 	sum := func(b []byte) string {
 		hash := fnv.New64a()
@@ -279,14 +279,14 @@ func TestGuestsThatBreakTheRules(t *testing.T) {
 		{"8", denied(400, "Teapot", "no reason given")},
 		{"9", failed("validate trapped: out of stack: 16777216 bytes")},
 	}
-	for _, policy := range []admission.FailurePolicy{admission.Fail, admission.Ignore} {
+	for _, policy := range []host.FailurePolicy{host.Fail, host.Ignore} {
 		cfg := config(t, "rulebreaker", rulebreaker)
 		cfg.FailurePolicy = policy
 		e := admission.NewEngine(load(t, cfg))
 		for _, test := range tests {
-			t.Run(policy.String()+" "+test.object, func(t *testing.T) {
+			t.Run(string(policy)+" "+test.object, func(t *testing.T) {
 				got, want := e.Validate(t.Context(), requestOf(test.object)), test.want
-				if policy == admission.Ignore && want.Result != nil && want.Result.Code == 500 {
+				if policy == host.Ignore && want.Result != nil && want.Result.Code == 500 {
 					want = &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{want.Result.Message + " (ignored)"}}
 				}
 				compare(t, want, got)
@@ -299,9 +299,9 @@ func TestGuestsThatBreakTheRules(t *testing.T) {
 
 func TestSeveralPluginsMakeOneAnswer(t *testing.T) {
 	labels := config(t, "labels", requiredLabels)
-	labels.Module.Guest = []byte(`{"labels":["owner"]}`)
+	labels.GuestConfig = []byte(`{"labels":["owner"]}`)
 	ignored := config(t, "ignored", rulebreaker)
-	ignored.FailurePolicy = admission.Ignore
+	ignored.FailurePolicy = host.Ignore
 	plugins := func(cfgs ...admission.PluginConfig) *admission.Engine {
 		var list []admission.Policy
 		for _, cfg := range cfgs {
@@ -310,7 +310,7 @@ func TestSeveralPluginsMakeOneAnswer(t *testing.T) {
 		return admission.NewEngine(list...)
 	}
 	first, second := config(t, "first", scripted), config(t, "second", scripted)
-	second.Module.Guest = []byte(`{"warning":"second is here"}`)
+	second.GuestConfig = []byte(`{"warning":"second is here"}`)
 
 	t.Run("none allows", func(t *testing.T) {
 		compare(t, allowed(), plugins().Validate(t.Context(), request(t)))
@@ -368,12 +368,11 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 		name, want string
 		change     func(*admission.PluginConfig)
 	}{
-		{"a kind of its own", `plugin "p": configuration: module.kind, module.imports, module.newState, module.dialects and module.probe must be empty`, func(c *admission.PluginConfig) { c.Module.Kind = 1 }},
-		{"an unknown policy", `plugin "p": configuration: failurePolicy is FailurePolicy(2), want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = 2 }},
+		{"an unknown policy", `plugin "p": configuration: failurePolicy is "Panic", want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = "Panic" }},
 		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none`, func(c *admission.PluginConfig) {
 			c.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}}
 		}},
-		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field, did you mean "labels"?; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.Module.Guest = []byte(`{"labls":[],"labels":["a",1]}`) }},
+		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field, did you mean "labels"?; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.GuestConfig = []byte(`{"labls":[],"labels":["a",1]}`) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -389,7 +388,7 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 
 func TestAllowAllocatesTheAnswerOnly(t *testing.T) {
 	cfg := config(t, "labels", requiredLabels)
-	cfg.Module.Guest = []byte(`{"labels":["app"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["app"]}`)
 	e := admission.NewEngine(load(t, cfg))
 	r := requestOf(string(podJSON(t)))
 	ctx := t.Context()
@@ -415,7 +414,7 @@ func podJSON(t testing.TB) []byte {
 func BenchmarkValidate(b *testing.B) {
 	pod := podJSON(b)
 	cfg := config(b, "labels", requiredLabels)
-	cfg.Module.Guest = []byte(`{"labels":["app","owner"],"registries":["registry.example.com/"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["app","owner"],"registries":["registry.example.com/"]}`)
 	e := admission.NewEngine(load(b, cfg))
 	r := requestOf(string(pod))
 	ctx := b.Context()

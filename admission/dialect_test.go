@@ -70,7 +70,7 @@ func mode(text string) *admissionv1.AdmissionRequest {
 func TestStellar(t *testing.T) {
 	log := guarded.NewLog()
 	cfg := config(t, "stellar", buildC(t, "testdata/stellar/validator.c"))
-	cfg.Module.Logger = slog.New(log)
+	cfg.Logger = slog.New(log)
 	p := load(t, cfg)
 	if p.Dialect() != "stellar" {
 		t.Fatalf("dialect is %q", p.Dialect())
@@ -114,7 +114,7 @@ func TestStellar(t *testing.T) {
 	t.Run("mode-grow", func(t *testing.T) {
 		// To grow costs fuel, so that much of it is not to be had for the usual.
 		cfg := cfg
-		cfg.Module.Limits.Fuel = 10_000_000
+		cfg.Limits.Fuel = 10_000_000
 		compare(t, allowed(), admission.NewEngine(load(t, cfg)).Validate(t.Context(), mode("mode-grow")))
 	})
 	if !strings.Contains(log.String(), "level=DEBUG msg=asked plugin=stellar") {
@@ -203,8 +203,8 @@ func TestKubewarden(t *testing.T) {
 	file := buildC(t, "testdata/kubewarden/policy.c")
 	policy := func(name string, change func(*admission.PluginConfig)) *admission.Engine {
 		cfg := config(t, name, file)
-		cfg.Module.Guest = []byte(`{"labels":["team"]}`)
-		cfg.Module.Logger = slog.New(log)
+		cfg.GuestConfig = []byte(`{"labels":["team"]}`)
+		cfg.Logger = slog.New(log)
 		cfg.Cluster = cluster{
 			"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`,
 			"Deployment shop/db": `{"kind":"Deployment","metadata":{"name":"db","labels":{}},"spec":{"replicas":1,"containers":[{"name":"a","image":"db:1"}]}}`,
@@ -273,7 +273,7 @@ func TestKubewarden(t *testing.T) {
 	})
 	t.Run("settings that are wrong", func(t *testing.T) {
 		cfg := config(t, "p", file)
-		cfg.Module.Guest = []byte(`{"labels":[]}`)
+		cfg.GuestConfig = []byte(`{"labels":[]}`)
 		if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != `plugin "p": probe: settings are not valid: labels is empty` {
 			t.Errorf("error is %v", err)
 		}
@@ -289,7 +289,7 @@ func TestKubewarden(t *testing.T) {
 // A policy in Go is a reactor, and has a garbage collector.
 func TestKubewardenInGo(t *testing.T) {
 	cfg := config(t, "policy", buildGo(t, "testdata/kubewardengo", "c-shared"))
-	cfg.Module.Guest = []byte(`{"labels":["team"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["team"]}`)
 	e := admission.NewEngine(load(t, cfg))
 	filler := strings.Repeat("x", 100<<10)
 	for range 300 {
@@ -300,7 +300,7 @@ func TestKubewardenInGo(t *testing.T) {
 	compare(t, denied(400, "BadRequest", "label team is missing"), e.Validate(t.Context(), requestOf(`{"metadata":{}}`)))
 	compare(t, denied(500, "InternalError", `plugin "policy": validate: guest call failed: json: cannot unmarshal array into Go struct field .request.object.metadata of type struct { Labels map[string]string "json:\"labels\"" }`),
 		e.Validate(t.Context(), requestOf(`{"metadata":[]}`)))
-	cfg.Module.Guest = nil
+	cfg.GuestConfig = nil
 	if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != `plugin "policy": probe: settings are not valid` {
 		t.Errorf("error is %v", err)
 	}
@@ -310,7 +310,7 @@ func TestKubewardenWASI(t *testing.T) {
 	file := buildGo(t, "testdata/kubewardenwasi", "exe")
 	policy := func(settings string, mutate bool) (*admission.Plugin, error) {
 		cfg := config(t, "program", file)
-		cfg.Module.Guest, cfg.AllowedToMutate = []byte(settings), mutate
+		cfg.GuestConfig, cfg.AllowedToMutate = []byte(settings), mutate
 		return admission.Load(t.Context(), shared, cfg)
 	}
 	p, err := policy(`{"deny":"no"}`, false)
@@ -332,15 +332,15 @@ func TestKubewardenWASI(t *testing.T) {
 	}
 	t.Run("asks the host", func(t *testing.T) {
 		cfg := config(t, "program", file)
-		cfg.Module.Guest = []byte(`{"ask":"get_resource"}`)
+		cfg.GuestConfig = []byte(`{"ask":"get_resource"}`)
 		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace","data":"` + strings.Repeat("x", 100<<10) + `"}`}
 		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
 		compare(t, denied(403, "Forbidden", `Namespace of 102430 bytes, then get_resource: there is no Namespace none in namespace ""`), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.ContextAwareResources = nil
 		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
 		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
-		cfg.Module.Guest = []byte(`{"flood":true}`)
-		cfg.Module.Limits.MemoryBytes = 32 << 20
+		cfg.GuestConfig = []byte(`{"flood":true}`)
+		cfg.Limits.MemoryBytes = 32 << 20
 		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
 		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: standard input has ") {
@@ -383,7 +383,7 @@ func rego(t testing.TB, entrypoint, file string) string {
 func TestRego(t *testing.T) {
 	policy := func(name, entrypoint, settings string, mutate bool) *admission.Engine {
 		cfg := config(t, name, rego(t, entrypoint, name+".rego"))
-		cfg.Module.Guest, cfg.AllowedToMutate = []byte(settings), mutate
+		cfg.GuestConfig, cfg.AllowedToMutate = []byte(settings), mutate
 		p := load(t, cfg)
 		if p.Dialect() != "opa" {
 			t.Fatalf("dialect is %q", p.Dialect())
@@ -457,7 +457,7 @@ violation[{"msg": msg, "details": {"missing": key}}] if {
 	msg := sprintf("label \"%s\" is missing", [key])
 }
 `))
-	cfg.Module.Guest = []byte(`{"labels":["team","tier"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["team","tier"]}`)
 	e := admission.NewEngine(load(t, cfg))
 	compare(t, allowed(), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"team":"a","tier":"b"}}}`)))
 	compare(t, denied(403, "Forbidden", `label "team" is missing, label "tier" is missing`), e.Validate(t.Context(), requestOf(`{"metadata":{}}`)))
@@ -467,7 +467,7 @@ violation[{"msg": msg, "details": {"missing": key}}] if {
 func TestWhatAPolicyPrints(t *testing.T) {
 	log := guarded.NewLog()
 	cfg := config(t, "prints", "testdata/opa/prints.wasm")
-	cfg.Module.Logger = slog.New(log)
+	cfg.Logger = slog.New(log)
 	e := admission.NewEngine(load(t, cfg))
 	compare(t, denied(403, "Forbidden", "what it denies with"), e.Validate(t.Context(), requestOf(`{}`)))
 	compare(t, denied(500, "InternalError", `plugin "prints": opa_eval trapped: call env.opa_abort: the policy gave up: what it gives up with`),
@@ -532,13 +532,13 @@ id := uuid.rfc4122("a")
 		{[]string{host.GrantClock}, `rand.intn, by the grant "random"; uuid.rfc4122, by the grant "random"`},
 		{[]string{host.GrantRandom}, `time.now_ns, by the grant "clock"`},
 	} {
-		cfg.Module.Grants = test.grants
+		cfg.Grants = test.grants
 		_, err := admission.Load(t.Context(), shared, cfg)
 		if want := `plugin "p": probe: the policy needs builtins that grants of its configuration must allow: ` + test.want; err == nil || err.Error() != want {
 			t.Errorf("error is %v\nwant %s", err, want)
 		}
 	}
-	cfg.Module.Grants = []string{host.GrantClock, host.GrantRandom}
+	cfg.Grants = []string{host.GrantClock, host.GrantRandom}
 	e := admission.NewEngine(load(t, cfg))
 	said := map[string]bool{}
 	for range 5 {
@@ -565,7 +565,7 @@ func TestRegoOfAnOlderCompiler(t *testing.T) {
 		}
 		return host.Bytes(bytes.ReplaceAll(module, []byte(name), []byte(name[:1]+strings.Repeat("x", len(export)))))
 	}
-	cfg := admission.PluginConfig{Module: host.Config{Name: "labels", Source: without(module, "opa_eval"), Guest: []byte(`{"labels":[{"key":"team"}]}`)}}
+	cfg := admission.PluginConfig{Config: host.Config{Name: "labels", Source: without(module, "opa_eval"), GuestConfig: []byte(`{"labels":[{"key":"team"}]}`)}}
 	e := admission.NewEngine(load(t, cfg))
 	for range 50 {
 		compare(t, denied(403, "Forbidden", `you must provide labels: {"team"}`), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"x":"y"}}}`)))
@@ -575,7 +575,7 @@ func TestRegoOfAnOlderCompiler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Module.Source = without(neither, "opa_eval_ctx_get_result")
+	cfg.Source = without(neither, "opa_eval_ctx_get_result")
 	const want = `plugin "labels": probe: the module exports neither opa_eval nor opa_eval_ctx_get_result: it is of no ABI that this host knows`
 	if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
@@ -596,10 +596,10 @@ main contains {"msg": msg} if { msg := concat(" ", [input.parameters.greeting, i
 	section := string(rune(len(name))) + name + metadata
 	described := string(module) + "\x00" + string(rune(len(section))) + section
 	for what, cfg := range map[string]admission.PluginConfig{
-		"configured": {Module: host.Config{Source: host.File(file)}, Gatekeeper: true},
-		"described":  {Module: host.Config{Source: host.Bytes([]byte(described))}},
+		"configured": {Config: host.Config{Source: host.File(file)}, Gatekeeper: true},
+		"described":  {Config: host.Config{Source: host.Bytes([]byte(described))}},
 	} {
-		cfg.Module.Name, cfg.Module.Guest = "p", []byte(`{"greeting":"hello"}`)
+		cfg.Name, cfg.GuestConfig = "p", []byte(`{"greeting":"hello"}`)
 		compare(t, denied(403, "Forbidden", "hello web"), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		t.Log(what)
 	}
@@ -660,7 +660,7 @@ other := {"inventory": {"kubernetes": input.request.object.labels.inventory}}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := config(t, "p", regoSource(t, test.entrypoint, test.source))
-			cfg.Module.Guest = []byte(test.settings)
+			cfg.GuestConfig = []byte(test.settings)
 			_, err := admission.Load(t.Context(), shared, cfg)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %s", err, test.want)
@@ -695,7 +695,7 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 			module := saying(t, test.guest, `{"valid":true}`)
 			section := append([]byte{byte(len(name))}, name+test.metadata...)
 			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
-			cfg := admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
+			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
 			_, err := admission.Load(t.Context(), shared, cfg)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %s", err, test.want)

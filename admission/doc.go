@@ -9,10 +9,10 @@
 //	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: dir})
 //	…
 //	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
-//		Module: host.Config{
+//		Config: host.Config{
 //			Name:   "required-labels",
 //			Source: host.File("required-labels.wasm"),
-//			Guest:  []byte(`{"labels":["owner"]}`),
+//			GuestConfig:  []byte(`{"labels":["owner"]}`),
 //		},
 //	})
 //	…

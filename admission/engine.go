@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Validator decides whether a request is admitted.
@@ -322,7 +323,7 @@ func answer(request *admissionv1.AdmissionRequest, verdicts []said) *admissionv1
 	for i := range verdicts {
 		v, name := &verdicts[i].verdict, verdicts[i].policy.Name()
 		switch {
-		case v.failure != nil && verdicts[i].policy.rules().FailurePolicy == Ignore:
+		case v.failure != nil && verdicts[i].policy.rules().FailurePolicy == host.Ignore:
 			warnings.add(v.failure.Error() + " (ignored)")
 		case v.failure != nil:
 			// The failure names the plugin already.

@@ -26,10 +26,10 @@ func Example() {
 	}
 	defer rt.Close(ctx)
 	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
-		Module: host.Config{
-			Name:   "required-labels",
-			Source: host.File(module),
-			Guest:  []byte(`{"labels":["owner"]}`),
+		Config: host.Config{
+			Name:        "required-labels",
+			Source:      host.File(module),
+			GuestConfig: []byte(`{"labels":["owner"]}`),
 		},
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 			continue
 		case !p.validates():
 			errs = append(errs, fmt.Errorf("member %s does not validate", name))
-		case p.match != nil || p.cfg.Mode != Protect:
+		case p.match != nil || p.cfg.Mode == Monitor:
 			errs = append(errs, fmt.Errorf("member %s has rules of its own", name))
 		}
 		g.members = append(g.members, p)

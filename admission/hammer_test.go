@@ -103,14 +103,14 @@ func TestHammer(t *testing.T) {
 		return p
 	}
 	main := config(t, "scripted", scripted)
-	main.Module.Limits.Instances = 4
-	slow := admission.PluginConfig{Module: host.Config{Name: "slow", Source: looping, Limits: host.Limits{Timeout: 5 * time.Millisecond}}, PolicyRules: labelled("slow")}
-	slow.FailurePolicy = admission.Ignore
+	main.Limits.Instances = 4
+	slow := admission.PluginConfig{Config: host.Config{Name: "slow", Source: looping, Limits: host.Limits{Timeout: 5 * time.Millisecond}}, PolicyRules: labelled("slow")}
+	slow.FailurePolicy = host.Ignore
 	first, second := plugin(main), plugin(slow)
 	// The version that is in service is one of oldest to newest.
 	var oldest, newest atomic.Int64
 	swapped := func(version int64) *admission.Plugin {
-		return plugin(admission.PluginConfig{Module: host.Config{Name: "swapped", Source: versioned(version)}, PolicyRules: labelled("swapped")})
+		return plugin(admission.PluginConfig{Config: host.Config{Name: "swapped", Source: versioned(version)}, PolicyRules: labelled("swapped")})
 	}
 	current := swapped(0)
 	engine := admission.NewEngine(first, second, current)

@@ -83,7 +83,7 @@ func serve(t testing.TB, h http.Handler) string {
 
 func TestHandlerServesAGuest(t *testing.T) {
 	cfg := config(t, "labels", requiredLabels)
-	cfg.Module.Guest = []byte(`{"labels":["owner"],"registries":["registry.example.com/"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["owner"],"registries":["registry.example.com/"]}`)
 	url := serve(t, &admission.Handler{Validator: admission.NewEngine(load(t, cfg))})
 
 	got := postReview(t, url+"/validate?timeout=5s", review("uid-1", `{"metadata":{"labels":{"owner":"shop"}},"spec":{"containers":[{"name":"web","image":"registry.example.com/web:latest"}]}}`))
@@ -297,7 +297,7 @@ func TestHandlerEndsWithTheClient(t *testing.T) {
 // traps on some of them.
 func TestHandlerHammer(t *testing.T) {
 	cfg := config(t, "scripted", scripted)
-	cfg.Module.Limits.Instances = 3
+	cfg.Limits.Instances = 3
 	other := config(t, "other", rulebreaker)
 	url := serve(t, &admission.Handler{Validator: admission.NewEngine(load(t, cfg), load(t, other))})
 	const requests = 60
@@ -376,7 +376,7 @@ func FuzzWebhook(f *testing.F) {
 	f.Add(strings.Repeat("[", 9000)+strings.Repeat("]", 9000), `1`, "DELETE", "\x00")
 	cfg := config(f, "scripted", scripted)
 	cfg.AllowedToMutate = true
-	cfg.Module.Guest = []byte(`{"mark":"m"}`)
+	cfg.GuestConfig = []byte(`{"mark":"m"}`)
 	engine := admission.NewEngine(load(f, cfg))
 	handlers := []*admission.Handler{{Validator: engine}, {Mutator: engine}}
 	f.Fuzz(func(t *testing.T, object, old, operation, uid string) {

@@ -85,6 +85,6 @@ func TestHostileObjectsAsProtobuf(t *testing.T) {
 // A verdict of field errors is short.
 func TestHostileStellarPlugin(t *testing.T) {
 	cfg := config(t, "stellar", "testdata/hostile/stellar.wasm")
-	cfg.Module.Limits.Fuel = 1 << 30
+	cfg.Limits.Fuel = 1 << 30
 	compare(t, denied(403, "Forbidden", "Plugin returned error code: -1"), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 }

@@ -55,8 +55,8 @@ func TestHostileRego(t *testing.T) {
 	}
 	cfg := config(t, "hostile", regoSource(t, "p/main", source.String()))
 	// The fuel ends a call, also where all takes ten times as long.
-	cfg.Module.Limits.Instances, cfg.Module.Limits.Timeout = 1, 5*time.Minute
-	cfg.Module.Limits.ResultBytes = 8 << 20
+	cfg.Limits.Instances, cfg.Limits.Timeout = 1, 5*time.Minute
+	cfg.Limits.ResultBytes = 8 << 20
 	e := admission.NewEngine(load(t, cfg))
 	ask := func(i int) string {
 		r := e.Validate(t.Context(), requestOf(fmt.Sprintf(`{"case":%d,"one":1,"text":%q}`, i, strings.Repeat("a", 1<<20))))
@@ -103,8 +103,8 @@ func TestHostileModulesOfOPA(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var log syncBuilder
 			cfg := config(t, "hostile", "testdata/hostile/opa.wasm")
-			cfg.Module.Guest = []byte(`{"n":"` + test.lie + `"}`)
-			cfg.Module.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			cfg.GuestConfig = []byte(`{"n":"` + test.lie + `"}`)
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			e := admission.NewEngine(load(t, cfg))
 			for range 2 {
 				switch got := e.Validate(t.Context(), requestOf(`{}`)); {

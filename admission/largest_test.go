@@ -66,7 +66,7 @@ func largestReview(t testing.TB) []byte {
 // handler, of all bodies together, and of a guest.
 func TestAnyObjectThatCanBeStoredFits(t *testing.T) {
 	cfg := config(t, "labels", requiredLabels)
-	cfg.Module.Guest = []byte(`{"labels":["owner"],"registries":["registry.example.com/"]}`)
+	cfg.GuestConfig = []byte(`{"labels":["owner"],"registries":["registry.example.com/"]}`)
 	engine := admission.NewEngine(load(t, cfg))
 	body := largestReview(t)
 	if n := len(body); n > admission.DefaultMaxBodyBytes || n < admission.DefaultMaxBodyBytes*95/100 {

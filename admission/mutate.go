@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
@@ -50,7 +51,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			}
 		}
 		verdicts = append(verdicts, said{p, v})
-		if v.failure != nil && p.rules().FailurePolicy == Fail || v.failure == nil && !v.Allowed {
+		if v.failure != nil && p.rules().FailurePolicy != host.Ignore || v.failure == nil && !v.Allowed {
 			break
 		}
 	}

@@ -90,7 +90,7 @@ func message(r *admissionv1.AdmissionResponse) string {
 func TestVerdictsFollowWhatWasLookedUp(t *testing.T) {
 	ingresses := &objects{}
 	cfg := config(t, "unique", uniqueHosts)
-	cfg.Module.Limits.Instances = 1
+	cfg.Limits.Instances = 1
 	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
 	engine := admission.NewEngine(load(t, cfg))
 	request := hostRequest("a.example.com")
@@ -121,11 +121,11 @@ func TestVerdictsFollowWhatWasLookedUp(t *testing.T) {
 // TestObjectsThatAreNotKnown holds that a plugin whose objects are not there yet fails as
 // its policy says, and not before it looks one up.
 func TestObjectsThatAreNotKnown(t *testing.T) {
-	for policy, want := range map[admission.FailurePolicy]string{
-		admission.Fail:   `500 plugin "unique": validate trapped: `,
-		admission.Ignore: `allowed: plugin "unique": validate trapped: `,
+	for policy, want := range map[host.FailurePolicy]string{
+		host.Fail:   `500 plugin "unique": validate trapped: `,
+		host.Ignore: `allowed: plugin "unique": validate trapped: `,
 	} {
-		t.Run(policy.String(), func(t *testing.T) {
+		t.Run(string(policy), func(t *testing.T) {
 			ingresses := &objects{err: errors.New("list them: forbidden")}
 			kept := &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}
 			cfg := config(t, "unique", uniqueHosts)
@@ -199,7 +199,7 @@ func TestObjectsThatAreGranted(t *testing.T) {
 		return o
 	}
 	cfg := config(t, "asker", asker)
-	cfg.Module.Limits = host.Limits{Instances: 1, Fuel: 20_000_000}
+	cfg.Limits = host.Limits{Instances: 1, Fuel: 20_000_000}
 	cfg.Cluster = &keeper{kept: map[string]*objects{
 		"v1/pods":         some("bank/a", "shop/a", "shop/b"),
 		"v1/secrets bank": some("bank/a", "bank/b"), "v1/secrets shop": some("shop/s"),
@@ -310,7 +310,7 @@ func TestLongLists(t *testing.T) {
 	}
 	cfg := config(t, "unique", uniqueHosts)
 	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
-	cfg.Module.Limits = host.Limits{Instances: 1, MemoryBytes: 32 << 20, Timeout: 5 * time.Minute}
+	cfg.Limits = host.Limits{Instances: 1, MemoryBytes: 32 << 20, Timeout: 5 * time.Minute}
 	engine := admission.NewEngine(load(t, cfg))
 	last := fmt.Sprintf("h%05d.%s.example.com", n-1, strings.Repeat("x", 200))
 	for range 2 {
@@ -321,7 +321,7 @@ func TestLongLists(t *testing.T) {
 	if ingresses.snapshots != 2 {
 		t.Errorf("%d snapshots, want 2", ingresses.snapshots)
 	}
-	cfg.Module.Limits.Fuel = 10_000_000
+	cfg.Limits.Fuel = 10_000_000
 	poor := admission.NewEngine(load(t, cfg))
 	if got := message(poor.Validate(t.Context(), hostRequest(last))); !strings.Contains(got, "fuel") {
 		t.Error(got)

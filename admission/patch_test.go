@@ -19,7 +19,7 @@ import (
 func says(t *testing.T, name, answer string) *admission.Plugin {
 	t.Helper()
 	cfg := config(t, name, "testdata/hostile/says.wasm")
-	cfg.AllowedToMutate, cfg.Module.Guest = true, []byte(answer)
+	cfg.AllowedToMutate, cfg.GuestConfig = true, []byte(answer)
 	return load(t, cfg)
 }
 
@@ -149,10 +149,10 @@ func TestMutationsEndWithTheRequest(t *testing.T) {
 		return strings.Repeat(`{"a":`, 500) + bottom + strings.Repeat("}", 500)
 	}
 	cfg := config(t, "p", "testdata/hostile/says.wasm")
-	cfg.AllowedToMutate, cfg.Module.Guest = true, []byte("m"+ordinary(deep(numbers(1<<16, "1"))))
+	cfg.AllowedToMutate, cfg.GuestConfig = true, []byte("m"+ordinary(deep(numbers(1<<16, "1"))))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cfg.Observer = endsRequest(cancel) // After the guest, and before the comparison.
+	cfg.PolicyRules.Observer = endsRequest(cancel) // After the guest, and before the comparison.
 	got := admission.NewEngine(load(t, cfg)).Mutate(ctx, requestOf(ordinary(deep(numbers(1<<16, "0")))))
 	if got.Allowed || got.Patch != nil || !strings.Contains(got.Result.Message, "compare the mutated object: context canceled") {
 		t.Errorf("answer is %t, %d bytes of patch, %+v", got.Allowed, len(got.Patch), got.Result)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,31 +37,30 @@ type Plugin struct {
 // PluginConfig says which module a plugin is, when it is asked, and what its
 // failures mean.
 type PluginConfig struct {
-	// Module is the plugin's module, name, configuration and limits. The default
-	// of Limits.ResultBytes is DefaultResultBytes. Its Kind, Imports, NewState,
-	// Dialects and Probe belong to this package and must be empty.
-	Module host.Config
+	// Config is the plugin's module, name, configuration and limits. The default
+	// of Limits.ResultBytes is DefaultResultBytes.
+	host.Config `json:",inline"`
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
-	PolicyRules
+	PolicyRules `json:",inline"`
 	// AllowedToMutate says that the plugin may change objects. A plugin that does
 	// so all the same fails. A guest of another ABI is asked as a mutator if it
 	// is allowed to be one, and as a validator otherwise.
-	AllowedToMutate bool
+	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
 	// Gatekeeper says that a policy in Rego is written for Gatekeeper, which is
 	// known without it if the entrypoint of the module is called violation, or if
 	// Kubewarden's metadata in the module say so.
-	Gatekeeper bool
+	Gatekeeper bool `json:"gatekeeper,omitempty"`
 	// Cluster is where a guest looks objects up; nil if it cannot.
-	Cluster Cluster
+	Cluster Cluster `json:"-"`
 	// Objects are what a guest of package abi may look up; nothing if there are none.
 	// Load waits a few seconds for the cluster to know them. As long as it does not,
 	// the plugin fails when it looks one up. For a guest of another ABI they are a
 	// mistake.
-	Objects []ObjectGrant
+	Objects []ObjectGrant `json:"objects,omitempty"`
 	// ContextAwareResources are the kinds that a Kubewarden policy may see: at least
 	// those that its metadata name. A guest of another ABI sees none: to give it some is
 	// a mistake.
-	ContextAwareResources []schema.GroupVersionKind
+	ContextAwareResources []schema.GroupVersionKind `json:"-"`
 }
 
 // Cluster is what policies may look up: informers, or a client. It is safe for use
@@ -100,9 +98,6 @@ const DefaultResultBytes = expansion*storedBytes + 4<<20
 // configuration joined.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, error) {
 	var errs []error
-	if m := &cfg.Module; m.Kind != 0 || m.Imports != nil || m.NewState != nil || m.Dialects != nil || m.Probe != nil {
-		errs = append(errs, errors.New("module.kind, module.imports, module.newState, module.dialects and module.probe must be empty"))
-	}
 	match, err := cfg.PolicyRules.compile()
 	if err != nil {
 		errs = append(errs, err)
@@ -114,28 +109,30 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Module.Name, err)
+		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
 	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects)}
 	dialects := dialectsFor(&cfg)
-	module := cfg.Module
-	module.Kind = abi.KindAdmission
-	module.Imports = p.imports()
-	if len(cfg.Objects) != 0 && !slices.Contains(module.Grants, GrantObjects) {
-		module.Grants = append(slices.Clone(module.Grants), GrantObjects)
+	adapter := host.Adapter{
+		Kind:     abi.KindAdmission,
+		Imports:  p.imports(),
+		Defaults: host.Limits{ResultBytes: DefaultResultBytes},
+		NewState: func() any { return new(dialect.Call) },
+		Probe: func(ctx context.Context, inst *host.Instance) error {
+			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
+				return d.Check(ctx, inst.Dialect(), cfg.GuestConfig)
+			}
+			return nil
+		},
 	}
-	module.NewState = func() any { return new(dialect.Call) }
-	module.Limits.ResultBytes = cmp.Or(module.Limits.ResultBytes, DefaultResultBytes)
 	for _, d := range dialects {
-		module.Dialects = append(module.Dialects, d.Host)
+		adapter.Dialects = append(adapter.Dialects, d.Host)
 	}
-	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
-			return d.Check(ctx, inst, cfg.Module.Guest)
-		}
-		return nil
+	guestCfg := cfg.Config
+	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
+		guestCfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
 	}
-	guest, err := rt.Load(ctx, module)
+	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		p.kept.close()
 		return nil, err
@@ -160,11 +157,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 // dialectsFor returns the dialects that the modules of a plugin may be of. What
 // tells them apart is told in their order.
 func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
-	name, logger := cfg.Module.Name, cfg.Module.Logger
+	name, logger := cfg.Name, cfg.Logger
 	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
 	return []*dialect.Dialect{
 		kubewarden.New(name, capabilities, logger),
-		opa.New(name, cfg.Gatekeeper, cfg.Module.Grants, logger),
+		opa.New(name, cfg.Gatekeeper, cfg.Grants, logger),
 		stellar.New(name, logger),
 		kubewarden.NewWASI(capabilities),
 	}
@@ -210,7 +207,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
 func (p *Plugin) matcher() *matcher    { return p.match }
-func (p *Plugin) logger() *slog.Logger { return p.cfg.Module.Logger }
+func (p *Plugin) logger() *slog.Logger { return p.cfg.Logger }
 
 func (p *Plugin) validates() bool {
 	if p.dialect != nil {
@@ -233,29 +230,29 @@ var imports = []host.Import{
 	reads(abi.ImportAdmissionObject, func(r *dialect.Request) []byte { return r.Object.Raw }),
 	reads(abi.ImportOldObject, func(r *dialect.Request) []byte { return r.OldObject.Raw }),
 	reads(abi.ImportOptions, func(r *dialect.Request) []byte { return r.Options.Raw }),
-	host.GuestReads(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
 		return object
 	}),
-	host.GuestReads(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
 		_, old := protoOf(inst)
 		return old
 	}),
-	host.GuestWrites(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
 		if len(data) > maxResultBytes {
-			inst.Violate(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
+			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
 		result, err := admissionmsg.ParseResult(data)
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		dialect.CallOf(inst).Result = result // The last one counts.
 	}),
-	host.GuestWrites(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = append([]byte{}, data...), nil
 	}),
-	host.GuestWrites(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),
@@ -263,7 +260,7 @@ var imports = []host.Import{
 
 // reads returns the import of a function that hands a part of the request over.
 func reads(name string, part func(r *dialect.Request) []byte) host.Import {
-	return host.GuestReads(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
+	return host.ToGuest(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
 		if r := dialect.CallOf(inst).Request; r != nil {
 			return part(r)
 		}
@@ -277,7 +274,7 @@ func protoOf(inst *host.Instance) (object, old []byte) {
 	if !c.Fetched && c.Request != nil {
 		var err error
 		if c.Object, c.OldObject, err = c.Request.Proto(); err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		c.Fetched = true
 	}
@@ -288,7 +285,7 @@ func protoOf(inst *host.Instance) (object, old []byte) {
 func mutation(inst *host.Instance) *dialect.Call {
 	c := dialect.CallOf(inst)
 	if !c.Mutating {
-		inst.Violate(fmt.Errorf("only %s changes the object", abi.Mutate))
+		inst.Abort(fmt.Errorf("only %s changes the object", abi.Mutate))
 	}
 	return c
 }
@@ -325,7 +322,7 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 // foreign asks a guest of another ABI.
 func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *dialect.Request) (verdict, error) {
 	defer dialect.CallOf(inst).Reset()
-	v, err := p.dialect.Ask(ctx, inst, p.cfg.Module.Guest, req)
+	v, err := p.dialect.Ask(ctx, inst.Dialect(), p.cfg.GuestConfig, req)
 	if n := resultBytes(&v); err == nil && n > maxResultBytes {
 		return verdict{}, fmt.Errorf("plugin %q: its message, warnings and annotations have %d bytes, more than %d", p.Name(), n, maxResultBytes)
 	}

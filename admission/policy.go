@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Policy is what an [Engine] asks: a [Plugin] or a [Group].
@@ -31,19 +33,22 @@ type Policy interface {
 // value is a policy that is asked about every request and denies it if it fails.
 type PolicyRules struct {
 	// Match says which requests the policy is asked about.
-	Match Match
+	Match Match `json:"match,omitempty"`
 	// Namespaces knows the labels of namespaces, for Match.NamespaceSelector.
-	Namespaces NamespaceLabels
+	Namespaces NamespaceLabels `json:"-"`
 	// Order decides who comes first: policies with lower numbers, and of equal
 	// ones those that the engine was given first. Mutators see the objects as
 	// those before them left them; messages are in this order.
-	Order int
+	Order int `json:"order,omitempty"`
 	// Mode says whether verdicts count.
-	Mode Mode
-	// FailurePolicy says what becomes of a request on which the policy fails.
-	FailurePolicy FailurePolicy
+	Mode Mode `json:"mode,omitempty"`
+	// FailurePolicy says what becomes of a request on which the policy fails: it
+	// trapped, was not done in time, answered by no rule of the ABI, or reported itself
+	// that it could not decide. A denial is not a failure. With [host.Fail] the request
+	// is denied with 500 and the reason, with [host.Ignore] allowed with a warning.
+	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Observer is told of every verdict; nil costs nothing.
-	Observer Observer
+	Observer Observer `json:"-"`
 }
 
 // Check returns everything that is wrong with the rules, nil if a policy can have
@@ -56,11 +61,11 @@ func (r *PolicyRules) Check() error {
 // compile checks the rules.
 func (r *PolicyRules) compile() (*matcher, error) {
 	var errs []error
-	if r.FailurePolicy > Ignore {
-		errs = append(errs, fmt.Errorf("failurePolicy is %s, want Fail or Ignore", r.FailurePolicy))
+	if r.Mode != "" && r.Mode != Protect && r.Mode != Monitor {
+		errs = append(errs, fmt.Errorf("mode is %q, want Protect or Monitor", string(r.Mode)))
 	}
-	if r.Mode > Monitor {
-		errs = append(errs, fmt.Errorf("mode is %s, want Protect or Monitor", r.Mode))
+	if err := r.FailurePolicy.Check(); err != nil {
+		errs = append(errs, err)
 	}
 	m, err := r.Match.compile(r.Namespaces)
 	if err != nil {
@@ -69,51 +74,17 @@ func (r *PolicyRules) compile() (*matcher, error) {
 	return m, errors.Join(errs...)
 }
 
-// FailurePolicy says what becomes of a request on which a plugin fails: it
-// trapped, was not done in time, answered by no rule of the ABI, or said itself
-// that it could not decide. A denial is not a failure.
-type FailurePolicy uint8
-
-const (
-	// Fail denies the request with 500 and the reason.
-	Fail FailurePolicy = iota
-	// Ignore goes on as if the plugin had allowed the request, with a warning.
-	Ignore
-)
-
-// String returns the name that the policy has in Kubernetes.
-func (p FailurePolicy) String() string {
-	switch p {
-	case Fail:
-		return "Fail"
-	case Ignore:
-		return "Ignore"
-	}
-	return fmt.Sprintf("FailurePolicy(%d)", uint8(p))
-}
-
-// Mode says whether the verdicts of a policy count.
-type Mode uint8
+// Mode says whether the verdicts of a policy count. Empty means Protect.
+type Mode string
 
 const (
 	// Protect is the mode in which they do.
-	Protect Mode = iota
+	Protect Mode = "Protect"
 	// Monitor is the mode in which the policy is asked, logged and counted, and
 	// every request is allowed unchanged: for a policy that is to be tried out.
 	// Its warnings and audit annotations are kept.
-	Monitor
+	Monitor Mode = "Monitor"
 )
-
-// String returns "Protect" or "Monitor".
-func (m Mode) String() string {
-	switch m {
-	case Protect:
-		return "Protect"
-	case Monitor:
-		return "Monitor"
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
-}
 
 // Observer is told what policies decide.
 //
@@ -166,7 +137,7 @@ func failed(err error) verdict { return verdict{failure: err} }
 
 // ask asks a policy within its rules.
 func ask(ctx context.Context, p Policy, req *dialect.Request, mutating bool) verdict {
-	if rules := p.rules(); rules.Observer == nil && rules.Mode == Protect {
+	if rules := p.rules(); rules.Observer == nil && rules.Mode != Monitor {
 		return p.decide(ctx, req, mutating) // Without a closure: 0 allocs.
 	}
 	return within(ctx, p, req, mutating, func() verdict { return p.decide(ctx, req, mutating) })
@@ -180,7 +151,7 @@ func within(ctx context.Context, p Policy, req *dialect.Request, mutating bool, 
 	v := decide()
 	if rules.Observer != nil {
 		d := Decision{
-			Policy: p.Name(), Mutating: mutating, Mode: rules.Mode, Verdict: Denied,
+			Policy: p.Name(), Mutating: mutating, Mode: cmp.Or(rules.Mode, Protect), Verdict: Denied,
 			Patched: v.failure == nil && v.Allowed && v.Mutates(), Duration: time.Since(start), Err: v.failure,
 		}
 		switch {

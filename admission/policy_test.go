@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
 
@@ -24,7 +25,7 @@ func script(t testing.TB, name, guestConfig string, change func(*admission.Plugi
 	t.Helper()
 	cfg := config(t, name, scripted)
 	cfg.AllowedToMutate = true
-	cfg.Module.Guest = []byte(guestConfig)
+	cfg.GuestConfig = []byte(guestConfig)
 	if change != nil {
 		change(&cfg)
 	}
@@ -84,7 +85,7 @@ func TestMutation(t *testing.T) {
 		{"a patch that cannot be made", []string{"bad-patch", ""}, nil, denied(500, "InternalError", `plugin "p": could not decide: patch: metadata.name: is string, want object`), ""},
 		{"a plugin that may not mutate", []string{"label", "a=b"}, func(c *admission.PluginConfig) { c.AllowedToMutate = false }, denied(500, "InternalError", `plugin "p": changes the object, which allowedToMutate does not allow`), ""},
 		{"a plugin that only monitors", []string{"label", "a=b", "deny", "no", "warn", "careful"}, func(c *admission.PluginConfig) { c.Mode = admission.Monitor }, &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{"careful"}}, ""},
-		{"a failure that is ignored", []string{"panic", "oops"}, func(c *admission.PluginConfig) { c.FailurePolicy = admission.Ignore }, allowed(), ""},
+		{"a failure that is ignored", []string{"panic", "oops"}, func(c *admission.PluginConfig) { c.FailurePolicy = host.Ignore }, allowed(), ""},
 		{"an object as protobuf", []string{"proto", ""}, nil, allowed(), `[{"op":"replace","path":"/metadata/annotations/proto","value":"name web, old 0"}]`},
 	}
 	for _, test := range tests {
@@ -239,7 +240,7 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 	var log strings.Builder
 	seen := &decisions{}
 	e := admission.NewEngine(script(t, "trial", "", func(c *admission.PluginConfig) {
-		c.Mode, c.Observer, c.Module.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
+		c.Mode, c.PolicyRules.Observer, c.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
 	}))
 	want := allowed()
 	want.Warnings = []string{"w"}
@@ -269,7 +270,7 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 		log.Reset()
 		seen := &decisions{}
 		e := admission.NewEngine(script(t, "trial", "", func(c *admission.PluginConfig) {
-			c.Mode, c.Observer, c.Module.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
+			c.Mode, c.PolicyRules.Observer, c.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
 			c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 			c.Namespaces = func(context.Context, string) (map[string]string, error) { return nil, errors.New("no cache") }
 		}))
@@ -281,7 +282,7 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 	t.Run("a group", func(t *testing.T) {
 		log.Reset()
 		member := config(t, "m", memberGuest)
-		member.Module.Guest, member.Module.Logger = []byte(`{"name":"m"}`), slog.New(slog.NewTextHandler(&log, nil))
+		member.GuestConfig, member.Logger = []byte(`{"name":"m"}`), slog.New(slog.NewTextHandler(&log, nil))
 		g, err := admission.NewGroup(admission.GroupConfig{
 			Name: "release", Message: "not fit for release", Expression: "m()", Members: map[string]*admission.Plugin{"m": load(t, member)},
 			PolicyRules: admission.PolicyRules{Mode: admission.Monitor},
@@ -336,7 +337,7 @@ func TestPanicsAreFailuresOfTheirPolicy(t *testing.T) {
 	var log syncBuilder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	faulty := func(name string) admission.Policy {
-		return script(t, name, "", func(c *admission.PluginConfig) { c.Observer, c.Module.Logger = panics{}, logger })
+		return script(t, name, "", func(c *admission.PluginConfig) { c.PolicyRules.Observer, c.Logger = panics{}, logger })
 	}
 	unmatched := script(t, "unmatched", "", func(c *admission.PluginConfig) {
 		c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -369,7 +370,7 @@ func TestUnavailable(t *testing.T) {
 		}
 		compare(t, want, e.Mutate(t.Context(), requestOf(`{"metadata":{"labels":{"guarded":"yes"}}}`)))
 	}
-	if _, err := admission.Unavailable("gone", admission.PolicyRules{Mode: 7}, false, errors.New("no module")); err == nil {
+	if _, err := admission.Unavailable("gone", admission.PolicyRules{Mode: "Guess"}, false, errors.New("no module")); err == nil {
 		t.Error("rules that are wrong are taken")
 	}
 }
@@ -379,7 +380,7 @@ func TestGroup(t *testing.T) {
 		cfg := admission.GroupConfig{Name: "release", Message: "not fit for release", Expression: expression, Members: map[string]*admission.Plugin{}}
 		for _, name := range members {
 			guest := config(t, name, memberGuest)
-			guest.Module.Guest = []byte(`{"name":"` + name + `"}`)
+			guest.GuestConfig = []byte(`{"name":"` + name + `"}`)
 			cfg.Members[name] = load(t, guest)
 		}
 		g, err := admission.NewGroup(cfg)
@@ -499,7 +500,7 @@ func TestOneOfSeveralPolicies(t *testing.T) {
 func TestRulesThatAreWrong(t *testing.T) {
 	cluster := arv1.ScopeType("Everywhere")
 	cfg := config(t, "p", rulebreaker)
-	cfg.Mode = 7
+	cfg.Mode = "Guess"
 	cfg.Match = admission.Match{
 		Rules:             []arv1.RuleWithOperations{{Operations: []arv1.OperationType{"PATCH"}, Rule: arv1.Rule{Scope: &cluster}}},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
@@ -507,7 +508,7 @@ func TestRulesThatAreWrong(t *testing.T) {
 	}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	want := []string{
-		`plugin "p": configuration: mode is Mode(7), want Protect or Monitor`,
+		`plugin "p": configuration: mode is "Guess", want Protect or Monitor`,
 		"match.rules[0].apiGroups is empty", "match.rules[0].apiVersions is empty", "match.rules[0].resources is empty",
 		`match.rules[0].operations has "PATCH", want CREATE, UPDATE, DELETE, CONNECT or *`,
 		`match.rules[0].scope is "Everywhere", want Cluster, Namespaced or *`,

@@ -16,7 +16,7 @@ import (
 func TestDenialsNameTheirPolicy(t *testing.T) {
 	script := load(t, config(t, "scripted", scripted))
 	labels := config(t, "labels", requiredLabels)
-	labels.Module.Guest = []byte(`{"labels":["owner"]}`)
+	labels.GuestConfig = []byte(`{"labels":["owner"]}`)
 	owners := load(t, labels)
 	stellar := load(t, config(t, "stellar", buildC(t, "testdata/stellar/validator.c")))
 	group := func(name, message string, members map[string]*admission.Plugin, expression string) admission.Policy {

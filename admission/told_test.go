@@ -63,8 +63,8 @@ func TestEveryRequestIsToldItsOwnMessage(t *testing.T) {
 func hammerMessages(t *testing.T, rt *host.Runtime, rego string) {
 	load := func(name, file, settings string, edit func(*admission.PluginConfig)) *admission.Plugin {
 		cfg := config(t, name, file)
-		cfg.Module.Guest = []byte(settings)
-		cfg.Module.Limits.Instances = 2
+		cfg.GuestConfig = []byte(settings)
+		cfg.Limits.Instances = 2
 		edit(&cfg)
 		p, err := admission.Load(t.Context(), rt, cfg)
 		if err != nil {

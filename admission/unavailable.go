@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Unavailable returns a policy that fails on every request that rules match, for
@@ -29,7 +30,7 @@ func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (P
 		return nil, err
 	}
 	old := serving.rules()
-	if old.Mode == Monitor || old.FailurePolicy > rules.FailurePolicy || mutates && !serving.mutates() {
+	if old.Mode == Monitor || old.FailurePolicy == host.Ignore && rules.FailurePolicy != host.Ignore || mutates && !serving.mutates() {
 		return p, nil // What only monitors, or may fail, guards nothing.
 	}
 	covered := serving.matcher()

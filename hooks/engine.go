@@ -44,7 +44,7 @@ type Config struct {
 	// Logger receives the failures that a policy ignores; nil drops them.
 	Logger *slog.Logger
 	// Observer is told of decisions, nil for none. Calls of guests are for the
-	// Observer of a plugin's Module.
+	// Observer of a plugin's Config.
 	Observer Observer
 	// DryRun is told what plugins with DryRun decide. It must not keep the
 	// request. nil writes it to Logger.
@@ -61,11 +61,10 @@ type Config struct {
 
 // PluginConfig says which module a plugin is and when it is asked.
 type PluginConfig struct {
-	// Module is the plugin's module, name and limits. Its Kind, Imports and
-	// NewState belong to the engine and must be empty. The default of
+	// Config is the plugin's module, name and limits. The default of
 	// Limits.ResultBytes is DefaultDecisionBytes, that of Limits.Timeout is
 	// DefaultTimeout.
-	Module host.Config
+	host.Config `json:",inline"`
 	// Order is the plugin's place: lower ones are asked first, those of the
 	// same order by their names.
 	Order int
@@ -80,9 +79,9 @@ type PluginConfig struct {
 	// mistake of the configuration. Once any are given, a decision that sets
 	// another field is an error; so is one that sets a field of another plugin's.
 	Owns []string
-	// Grants are what the plugin may decide beyond the resources of a cgroup: none by
+	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
-	Grants Grants
+	DecisionGrants Grants
 	// Projection are the fields of the request that the plugin reads, see
 	// [hookmsg.ParseProjection]; none means what its module declares, or all. What
 	// it does not read costs time.
@@ -90,8 +89,11 @@ type PluginConfig struct {
 	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
 	// does nothing else with it.
 	DryRun bool
-	// FailurePolicy says what becomes of a request on which the plugin fails.
-	FailurePolicy FailurePolicy
+	// FailurePolicy says what becomes of a request on which the plugin fails: by an
+	// error, a trap, or a decision that is malformed, out of range, not granted or in
+	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
+	// class, the pod or the container.
+	FailurePolicy host.FailurePolicy
 }
 
 // DefaultDecisionBytes is the length of the longest decision that a guest may
@@ -104,38 +106,13 @@ const DefaultDecisionBytes = 256 << 10
 // up (NRI's default).
 const DefaultTimeout = 500 * time.Millisecond
 
-// FailurePolicy says what becomes of a request on which a plugin fails: by an
-// error, a trap, or a decision that is malformed, out of range, not granted or in
-// conflict with an earlier plugin's.
-type FailurePolicy uint8
-
-const (
-	// Fail fails the request. The default.
-	Fail FailurePolicy = iota
-	// Ignore goes on as if the plugin had decided nothing, and logs why.
-	Ignore
-	// KeepLast goes on with what the plugin decided last on the same QoS class,
-	// pod or container, and logs why; with nothing if it never did.
-	KeepLast
-)
-
-var policyNames = [...]string{"Fail", "Ignore", "KeepLast"}
-
-// String returns the name of the policy.
-func (p FailurePolicy) String() string {
-	if int(p) < len(policyNames) {
-		return policyNames[p]
-	}
-	return fmt.Sprintf("failurePolicy(%d)", uint8(p))
-}
-
 // plugin is a loaded plugin with what the engine knows of it.
 type plugin struct {
 	*host.Plugin
 	order  int
 	stages set[hookmsg.Stage]
 	levels set[hookmsg.Level]
-	policy FailurePolicy
+	policy host.FailurePolicy
 
 	selector selector
 	// projection is the configuration's, nil if it has none.
@@ -171,10 +148,10 @@ func (p *plugin) wants(req *hookmsg.Request) bool {
 	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
 }
 
-// meets reports whether there may be a request that both plugins are asked
+// overlaps reports whether there may be a request that both plugins are asked
 // about.
-func (p *plugin) meets(q *plugin) bool {
-	return p.stages.meets(q.stages) && p.levels.meets(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
+func (p *plugin) overlaps(q *plugin) bool {
+	return p.stages.overlaps(q.stages) && p.levels.overlaps(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
 }
 
 // set is a set of enum values below 64; the empty one holds everything.
@@ -182,9 +159,9 @@ type set[E ~int32] uint64
 
 func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
 
-func (s set[E]) meets(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
+func (s set[E]) overlaps(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
 
-// and returns what both hold; the sets must meet.
+// and returns what both hold; the sets must overlap.
 func (s set[E]) and(t set[E]) set[E] {
 	if s == 0 || t == 0 {
 		return s | t
@@ -213,7 +190,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	e.requests.New = func() any { return new(encoding) }
 	var errs []error
 	for i, p := range plugins {
-		if err := p.load(ctx, rt, cfg.Plugins[i].Module); err != nil {
+		if err := p.load(ctx, rt, cfg.Plugins[i].Config); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -242,15 +219,12 @@ func (c *Config) parse() ([]*plugin, error) {
 	for i := range c.Plugins {
 		cfg := &c.Plugins[i]
 		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{cfg.Module.Name}, args...)...))
+			errs = append(errs, fmt.Errorf("plugin %q: "+format, append([]any{cfg.Name}, args...)...))
 		}
-		if names[cfg.Module.Name] {
+		if names[cfg.Name] {
 			fail("the name is used twice")
 		}
-		names[cfg.Module.Name] = true
-		if cfg.Module.Kind != 0 || cfg.Module.Imports != nil || cfg.Module.NewState != nil {
-			fail("kind, imports and newState of the module are the engine's")
-		}
+		names[cfg.Name] = true
 		for _, s := range cfg.Stages {
 			if !s.Known() {
 				fail("stage %d is not known", int32(s))
@@ -261,10 +235,10 @@ func (c *Config) parse() ([]*plugin, error) {
 				fail("level %d is not known", int32(l))
 			}
 		}
-		if int(cfg.FailurePolicy) >= len(policyNames) {
-			fail("failure policy %d is not known", cfg.FailurePolicy)
+		if err := cfg.FailurePolicy.Check(host.KeepLast); err != nil {
+			fail("%w", err)
 		}
-		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cfg.FailurePolicy, dryRun: cfg.DryRun}
+		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), dryRun: cfg.DryRun}
 		var err error
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
@@ -281,10 +255,10 @@ func (c *Config) parse() ([]*plugin, error) {
 		for _, err := range ownErrs {
 			fail("owns: %w", err)
 		}
-		for _, err := range cfg.Grants.validate() {
+		for _, err := range cfg.DecisionGrants.validate() {
 			fail("%w", err)
 		}
-		p.grants, p.audit = &cfg.Grants, c.Audit
+		p.grants, p.audit = &cfg.DecisionGrants, c.Audit
 		if c.Audit == nil {
 			p.node = &node{root: root}
 			for _, err := range p.grants.owned(&p.owns) {
@@ -292,14 +266,14 @@ func (c *Config) parse() ([]*plugin, error) {
 			}
 		}
 		for j, q := range plugins {
-			if p.dryRun || q.dryRun || !p.meets(q) {
+			if p.dryRun || q.dryRun || !p.overlaps(q) {
 				continue
 			}
-			other := c.Plugins[j].Module.Name
+			other := c.Plugins[j].Name
 			if fields := p.owns.overlap(&q.owns); len(fields) != 0 {
 				slices.Sort(fields)
 				for _, field := range slices.Compact(fields) {
-					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Module.Name}})
+					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Name}})
 				}
 			}
 			p.foreign, q.foreign = append(p.foreign, q), append(q.foreign, p)
@@ -319,56 +293,50 @@ type exchange struct {
 	// projection is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
 	projection *hookmsg.Projection
-	// accepted is what the instance decided before.
-	accepted accepted
+	cache      decisionCache
 }
 
 var imports = []host.Import{
-	host.GuestReads(abi.ModuleHooks, abi.ImportRequest, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleHooks, abi.ImportRequest, func(inst *host.Instance) []byte {
 		return inst.State().(*exchange).request
 	}),
-	host.GuestWrites(abi.ModuleHooks, abi.ImportDecision, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleHooks, abi.ImportDecision, func(inst *host.Instance, data []byte) {
 		x := inst.State().(*exchange)
 		x.decision = append(x.decision[:0], data...)
 	}),
 }
 
-func (p *plugin) load(ctx context.Context, rt *host.Runtime, module host.Config) (err error) {
-	module.Kind = abi.KindHook
-	module.Imports = imports
-	module.NewState = func() any { return new(exchange) }
-	if module.Limits.ResultBytes == 0 {
-		module.Limits.ResultBytes = DefaultDecisionBytes
-	}
-	if module.Limits.Timeout == 0 {
-		module.Limits.Timeout = DefaultTimeout
-	}
-	p.instances, p.source, p.pinned = module.Limits.Instances, module.Source, module.SHA256 != ""
-	probe := module.Probe
-	module.Probe = func(ctx context.Context, inst *host.Instance) error {
-		reads, decides, err := declared(inst)
-		if err != nil {
-			return err
-		}
-		if err := p.checkLacks(&reads); err != nil {
-			return err
-		}
-		if p.audit == nil {
-			var errs []error
-			for _, err := range p.grants.owned(&decides) {
-				errs = append(errs, err)
-			}
-			if errs != nil {
-				return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
-			}
-		}
-		if probe == nil {
-			return nil
-		}
-		return probe(ctx, inst)
-	}
-	p.Plugin, err = rt.Load(ctx, module)
+func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
+	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
+	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
+		Kind:     abi.KindHook,
+		Imports:  imports,
+		Defaults: host.Limits{ResultBytes: DefaultDecisionBytes, Timeout: DefaultTimeout},
+		NewState: func() any { return new(exchange) },
+		Probe:    p.probe,
+	})
 	return err
+}
+
+// probe checks what a version of the module declares.
+func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
+	reads, decides, err := declared(inst)
+	if err != nil {
+		return err
+	}
+	if err := p.checkLacks(&reads); err != nil {
+		return err
+	}
+	if p.audit == nil {
+		var errs []error
+		for _, err := range p.grants.owned(&decides) {
+			errs = append(errs, err)
+		}
+		if errs != nil {
+			return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
+		}
+	}
+	return nil
 }
 
 // declared returns what a module says in its metadata that it reads, and that it
@@ -468,15 +436,14 @@ func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
 
 // encoding is a request as it travels.
 type encoding struct {
-	encoder hookmsg.Encoder
-	bytes   []byte
+	bytes []byte
 	// of is the projection that the bytes are of, nil if there are none.
 	of *hookmsg.Projection
 }
 
 func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
 	if e.of == nil || e.of != p && !e.of.Equal(p) {
-		e.bytes, e.of = e.encoder.AppendProjected(e.bytes[:0], req, p), p
+		e.bytes, e.of = p.AppendRequest(e.bytes[:0], req), p
 	}
 	return e.bytes
 }
@@ -519,7 +486,7 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 			continue
 		}
 		d, err := p.decide(ctx, encoded, req, parts)
-		if err != nil && p.policy == KeepLast && ctx.Err() == nil {
+		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
 			d, err = p.keep(ctx, req, parts), nil
 		}
@@ -529,7 +496,7 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 		case err == nil && d != nil:
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
-		case (p.policy == Fail && !p.dryRun) || ctx.Err() != nil:
+		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
 			return nil, fmt.Errorf("decide %s: %w", describe(req), err)
 		default:
 			e.ignored(ctx, p, req, err)
@@ -577,29 +544,27 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
-	d, err := p.accept(ctx, x.decision, req, earlier, &x.accepted)
-	if err == nil && p.policy == KeepLast && !forgets(req.Stage) {
+	d, err := p.accept(ctx, x.decision, req, earlier, &x.cache)
+	if err == nil && p.policy == host.KeepLast && !forgets(req.Stage) {
 		p.last.put(req, x.decision)
 	}
 	return d, err
 }
 
-// accept returns a decision that is right, in itself and beside those of earlier
-// plugins. It is parsed unless the instance has decided the same before.
-func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, before *accepted) (*hookmsg.Decision, error) {
-	same := before.at(encoded)
-	d := same.get(encoded, req.Level)
+// accept returns a decision that is valid, in itself and beside those of earlier plugins.
+func (p *plugin) accept(ctx context.Context, encoded []byte, req *hookmsg.Request, earlier []part, cache *decisionCache) (*hookmsg.Decision, error) {
+	d := cache.get(encoded, req.Level)
 	if d == nil {
 		var err error
 		if d, err = p.parse(encoded, req.Level); err != nil {
 			return nil, err
 		}
-		same.put(encoded, req.Level, d)
+		cache.put(encoded, req.Level, d)
 	}
 	if err := p.checkGrants(ctx, req, d); err != nil {
 		return nil, err
 	}
-	if err := p.goesWith(d, earlier); err != nil {
+	if err := p.compatible(d, earlier); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -637,15 +602,6 @@ func (p *plugin) parse(encoded []byte, level hookmsg.Level) (*hookmsg.Decision, 
 	return d, nil
 }
 
-// goesWith reports what is wrong with a decision beside those of earlier plugins, which
-// a dry run does not look at.
-func (p *plugin) goesWith(d *hookmsg.Decision, earlier []part) error {
-	if p.dryRun {
-		earlier = nil
-	}
-	return goesWith(p.Name(), d, earlier)
-}
-
 // checkOwners reports a field that is not the plugin's to set.
 func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	if !p.owns.none() {
@@ -670,7 +626,7 @@ func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part)
 		return nil
 	}
 	d, err := p.parse(encoded, req.Level)
-	if err != nil || p.checkGrants(ctx, req, d) != nil || p.goesWith(d, earlier) != nil {
+	if err != nil || p.checkGrants(ctx, req, d) != nil || p.compatible(d, earlier) != nil {
 		return nil
 	}
 	return d

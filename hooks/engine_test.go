@@ -53,7 +53,7 @@ func TestDecideRunsTheExample(t *testing.T) {
 func TestDecide(t *testing.T) {
 	first, second, third := plugin(t, "first", scripted), plugin(t, "second", scripted), plugin(t, "third", scripted)
 	first.Order, second.Order, third.Order = 1, 2, 2
-	third.FailurePolicy = hooks.Ignore
+	third.FailurePolicy = host.Ignore
 	var log bytes.Buffer
 	e := engine(t, hooks.Config{
 		Plugins: []hooks.PluginConfig{third, second, first},
@@ -212,7 +212,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "resctrl_group a\nresctrl_schemata L3:0=-1", want: `resctrl_schemata: "L3:0=-1" is not a line`},
 		{decide: "resctrl_group a\nresctrl_schemata ../x:0=1", want: `resctrl_schemata: "../x:0=1" is not a line`},
 		{decide: "resctrl_group a\nresctrl_schemata " + strings.Repeat("L3:0=ff;", 600), want: `resctrl_schemata: the value has`},
-		{decide: "resctrl_group a", want: `resctrl_group = "a" is not granted: resctrl does not name it; grants {"resctrl":["a"]} would allow it`},
+		{decide: "resctrl_group a", want: `resctrl_group = "a" is not granted: resctrl does not name it; decisionGrants {"resctrl":["a"]} would allow it`},
 		{decide: `unified io.max "8:0 rbps=1\n8:1 rbps=1"`, want: `unified["io.max"]: the value "8:0 rbps=1\n8:1 rbps=1" has a control character`},
 		{decide: `unified io.max ""`, want: `unified["io.max"]: the value has 0 bytes`},
 		{decide: "annotation", want: `container_annotations[""]: not an annotation`},
@@ -307,7 +307,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 // A request that is given up is not one that nobody decided on.
 func TestDecideDoesNotIgnoreTheEndOfTheContext(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.FailurePolicy = hooks.Ignore
+	p.FailurePolicy = host.Ignore
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -322,7 +322,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := func(name string, change func(*hooks.PluginConfig), owns ...string) hooks.PluginConfig {
-		c := hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Owns: owns, Grants: grants()}
+		c := hooks.PluginConfig{Config: host.Config{Name: name, Source: source}, Owns: owns, DecisionGrants: grants()}
 		if change != nil {
 			change(&c)
 		}
@@ -471,7 +471,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hooks.PluginConfig{Module: host.Config{Name: name, Source: host.Bytes(b)}, Grants: grants()}
+		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(b)}, DecisionGrants: grants()}
 	}
 	declares, configured := declaring("declares", "pod_annotations[declares]", "container"), declaring("configured", "pod_annotations[configured]", "container")
 	configured.Projection = []string{"pod_annotations", "pod"}
@@ -495,7 +495,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 
 func TestKeepLast(t *testing.T) {
 	first, keeps := plugin(t, "first", scripted), plugin(t, "keeps", scripted)
-	keeps.Order, keeps.FailurePolicy = 1, hooks.KeepLast
+	keeps.Order, keeps.FailurePolicy = 1, host.KeepLast
 	var log bytes.Buffer
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, keeps}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	decide := func(stage hookmsg.Stage, level hookmsg.Level, container, first, keeps string) *hookmsg.Decision {
@@ -559,8 +559,8 @@ func TestKeepLast(t *testing.T) {
 // without a UID is no QoS class, a container without a name is no pod.
 func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.FailurePolicy = hooks.KeepLast
-	p.Module.Guest = []byte(`{"qos": {"Burstable": "cpu_shares 3", "broken": "panic x"}}`)
+	p.FailurePolicy = host.KeepLast
+	p.GuestConfig = []byte(`{"qos": {"Burstable": "cpu_shares 3", "broken": "panic x"}}`)
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
 	decide := func(req *hookmsg.Request) *hookmsg.Resources {
 		t.Helper()
@@ -596,7 +596,7 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 
 func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
-	p.DryRun, p.FailurePolicy, real.Order = true, hooks.Fail, 1
+	p.DryRun, p.FailurePolicy, real.Order = true, host.Fail, 1
 	var told []string
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
 		told = append(told, plugin+" "+d.Fields().String())
@@ -676,8 +676,8 @@ func TestEngineFollow(t *testing.T) {
 	replace(scripted)
 	sum := sha256.Sum256(modules[scripted])
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{
-		{Module: host.Config{Name: "p", Source: host.File(file)}},
-		{Module: host.Config{Name: "pinned", Source: host.File(file), SHA256: hex.EncodeToString(sum[:])}},
+		{Config: host.Config{Name: "p", Source: host.File(file)}},
+		{Config: host.Config{Name: "pinned", Source: host.File(file), SHA256: hex.EncodeToString(sum[:])}},
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed, ended := make(chan error, 10), make(chan error)
@@ -704,8 +704,8 @@ func TestEngineFollow(t *testing.T) {
 // A guest that does not come back, or takes all memory, costs its own decision.
 func TestAGuestThatLoopsOrHogsIsStopped(t *testing.T) {
 	p, other := plugin(t, "p", scripted), plugin(t, "other", scripted)
-	p.FailurePolicy = hooks.Ignore
-	p.Module.Limits = host.Limits{Timeout: 50 * time.Millisecond, MemoryBytes: 16 << 20}
+	p.FailurePolicy = host.Ignore
+	p.Limits = host.Limits{Timeout: 50 * time.Millisecond, MemoryBytes: 16 << 20}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, other}})
 	for _, command := range []string{"loop", "hog", "panic x"} {
 		d, err := e.Decide(t.Context(), script(map[string]string{"p": command, "other": "cpu_shares 2"}))
@@ -727,7 +727,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := hooks.PluginConfig{Module: host.Config{Name: "good", Source: source}}
+	good := hooks.PluginConfig{Config: host.Config{Name: "good", Source: source}}
 	for _, c := range []struct {
 		name    string
 		plugins []hooks.PluginConfig
@@ -735,13 +735,13 @@ func TestNewEngineRefuses(t *testing.T) {
 	}{
 		{"every mistake at once", []hooks.PluginConfig{
 			good, good,
-			{Module: host.Config{Name: "b", Kind: abi.KindScheduler}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{hookmsg.LevelUnspecified}, FailurePolicy: 9},
+			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{hookmsg.LevelUnspecified}, FailurePolicy: "Panic"},
 		}, []string{
-			`plugin "good": the name is used twice`, `plugin "b": kind, imports and newState`, `plugin "b": stage 77 is not known`,
-			`plugin "b": level 0 is not known`, `plugin "b": failure policy 9 is not known`,
+			`plugin "good": the name is used twice`, `plugin "b": stage 77 is not known`,
+			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
 		}},
-		{"a module that is none", []hooks.PluginConfig{good, {Module: host.Config{Name: "b", Source: host.Bytes([]byte("no"))}}}, []string{`plugin "b": load module: `}},
-		{"a plugin without a source", []hooks.PluginConfig{{Module: host.Config{Name: "b"}}}, []string{`plugin "b": configuration: source is missing`}},
+		{"a module that is none", []hooks.PluginConfig{good, {Config: host.Config{Name: "b", Source: host.Bytes([]byte("no"))}}}, []string{`plugin "b": load module: `}},
+		{"a plugin without a source", []hooks.PluginConfig{{Config: host.Config{Name: "b"}}}, []string{`plugin "b": configuration: source is missing`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: c.plugins})
@@ -849,7 +849,7 @@ func TestDecideAgain(t *testing.T) {
 // its own.
 func TestADecisionOutlivesItsCall(t *testing.T) {
 	cfg := plugin(t, "first", scripted)
-	cfg.Module.Limits.Instances = 1
+	cfg.Limits.Instances = 1
 	e := engine(t, hooks.Config{Audit: func(context.Context, *hookmsg.Request, string, *hooks.GrantError) {}, Plugins: []hooks.PluginConfig{cfg}})
 	decide := func(n int) *hookmsg.Decision {
 		text := fmt.Sprintf("%03d", n)
@@ -876,7 +876,7 @@ func TestADecisionOutlivesItsCall(t *testing.T) {
 // Several goroutines get their own answers, while guests trap and are replaced.
 func TestDecideHammer(t *testing.T) {
 	a, b := plugin(t, "a", scripted), plugin(t, "b", scripted)
-	a.Module.Limits.Instances, b.Module.Limits.Instances = 2, 3
+	a.Limits.Instances, b.Limits.Instances = 2, 3
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{a, b}})
 	var all sync.WaitGroup
 	for g := range 6 {

@@ -42,7 +42,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Module: host.Config{Name: "cpu", Source: source},
+		Config: host.Config{Name: "cpu", Source: source},
 		Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {

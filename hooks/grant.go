@@ -20,7 +20,7 @@ import (
 //
 // The configuration is the same in YAML:
 //
-//	grants:
+//	decisionGrants:
 //	  env: ["NVIDIA_*"]
 //	  annotations: ["example.com/*"]
 //	  cdi: ["nvidia.com/gpu=*"]
@@ -112,7 +112,7 @@ func (e *GrantError) Error() string {
 	s += " is not granted: " + e.Reason
 	if e.Grants != nil {
 		if b, err := json.Marshal(e.Grants); err == nil {
-			s += fmt.Sprintf("; grants %s would allow it", b)
+			s += fmt.Sprintf("; decisionGrants %s would allow it", b)
 		}
 	}
 	return s
@@ -127,7 +127,7 @@ const cdiPrefix = "cdi.k8s.io/"
 
 // validate returns every mistake of the patterns.
 func (g *Grants) validate() (errs []error) {
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("grants: "+format, args...)) }
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("decisionGrants: "+format, args...)) }
 	for _, pattern := range g.Env {
 		beginning, wild := strings.CutSuffix(pattern, "*")
 		switch {

@@ -69,8 +69,8 @@ func modest() hooks.Grants {
 // Whatever a guest decides, a container gets nothing that its operator did not name.
 func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 	none, some, here := plugin(t, "none", scripted), plugin(t, "some", scripted), plugin(t, "p", scripted)
-	none.Grants, some.Grants = hooks.Grants{}, modest()
-	here.Grants = hooks.Grants{Devices: []string{"/dev/nul*", "/dev/ze*", "/dev/tty", "/dev/f*"}}
+	none.DecisionGrants, some.DecisionGrants = hooks.Grants{}, modest()
+	here.DecisionGrants = hooks.Grants{Devices: []string{"/dev/nul*", "/dev/ze*", "/dev/tty", "/dev/f*"}}
 	root := hostRoot(t)
 	e := engine(t, hooks.Config{HostRoot: root, Plugins: []hooks.PluginConfig{none, some}})
 	node := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{here}})
@@ -82,12 +82,12 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 		want             string
 	}{
 		// Nothing is granted by default.
-		{name: "a variable", none: "env A 1", want: `container_envs[A] = "1" is not granted: env does not name it; grants {"env":["A"]} would allow it`},
-		{name: "an annotation", none: "annotation example.com/a 1", want: `container_annotations[example.com/a] = "1" is not granted: annotations does not name it; grants {"annotations":["example.com/a"]} would allow it`},
-		{name: "the host's root", none: "mount /host /proc/1/root rbind,rw", want: `container_mounts[/host] = bind "/proc/1/root" (rbind,rw) is not granted: mounts does not name the source and the destination; grants {"mounts":[{"source":"/proc/1/root","destination":"/host","readWrite":true}]} would allow it`},
-		{name: "a disk", none: "device /dev/sda b 8:0", want: `container_devices[/dev/sda] = b 8:0 is not granted: devices does not name it; grants {"devices":["/dev/sda"]} would allow it`},
-		{name: "a CDI device", none: "annotation cdi.k8s.io/x nvidia.com/gpu=all", want: `grants {"cdi":["nvidia.com/gpu=all"]} would allow it`},
-		{name: "all that is refused is said", none: "env A 1\nenv B 2\nmount /a /b", want: "container_envs[A] = \"1\" is not granted: env does not name it; grants {\"env\":[\"A\"]} would allow it\ncontainer_envs[B]"},
+		{name: "a variable", none: "env A 1", want: `container_envs[A] = "1" is not granted: env does not name it; decisionGrants {"env":["A"]} would allow it`},
+		{name: "an annotation", none: "annotation example.com/a 1", want: `container_annotations[example.com/a] = "1" is not granted: annotations does not name it; decisionGrants {"annotations":["example.com/a"]} would allow it`},
+		{name: "the host's root", none: "mount /host /proc/1/root rbind,rw", want: `container_mounts[/host] = bind "/proc/1/root" (rbind,rw) is not granted: mounts does not name the source and the destination; decisionGrants {"mounts":[{"source":"/proc/1/root","destination":"/host","readWrite":true}]} would allow it`},
+		{name: "a disk", none: "device /dev/sda b 8:0", want: `container_devices[/dev/sda] = b 8:0 is not granted: devices does not name it; decisionGrants {"devices":["/dev/sda"]} would allow it`},
+		{name: "a CDI device", none: "annotation cdi.k8s.io/x nvidia.com/gpu=all", want: `decisionGrants {"cdi":["nvidia.com/gpu=all"]} would allow it`},
+		{name: "all that is refused is said", none: "env A 1\nenv B 2\nmount /a /b", want: "container_envs[A] = \"1\" is not granted: env does not name it; decisionGrants {\"env\":[\"A\"]} would allow it\ncontainer_envs[B]"},
 
 		{name: "a variable of the loader within a pattern", some: "env LD_PRELOAD /models/x.so", want: "a loader or an interpreter acts upon it, so env has to name it itself"},
 		{name: "the search path within a pattern", some: "env PATH /models", want: "a loader or an interpreter acts upon it"},
@@ -107,7 +107,7 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 		{name: "a plugin of NRI", some: "annotation devices.nri.io/container.nginx x", want: "a runtime may act upon it"},
 		{name: "a balloon", some: "annotation prefer-closest-hint.resource-policy.nri.io/x y", want: "a runtime may act upon it"},
 
-		{name: "a CDI device of another kind", some: "annotation cdi.k8s.io/x vendor.com/disk=0", want: `cdi does not name vendor.com/disk=0; grants {"cdi":["vendor.com/disk=0"]} would allow it`},
+		{name: "a CDI device of another kind", some: "annotation cdi.k8s.io/x vendor.com/disk=0", want: `cdi does not name vendor.com/disk=0; decisionGrants {"cdi":["vendor.com/disk=0"]} would allow it`},
 		{name: "one CDI device too many", some: "annotation cdi.k8s.io/x nvidia.com/gpu=0,vendor.com/nic=1", want: "cdi does not name vendor.com/nic=1"},
 		{name: "a CDI pattern", some: "annotation cdi.k8s.io/x nvidia.com/gpu=*", want: `"nvidia.com/gpu=*" is not the name of a CDI device`},
 		{name: "no CDI device", some: "annotation cdi.k8s.io/x ,", want: `"" is not the name of a CDI device`},
@@ -126,7 +126,7 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 		{name: "a link to nothing", some: "mount /models/a /var/lib/models/nowhere", want: "the source is not found on the node: no such file or directory"},
 		{name: "a source that is not there yet", some: "mount /models/a /var/lib/models/new", want: "the source is not found on the node: no such file or directory"},
 		{name: "a magic link that is granted by its name", some: "mount /host /proc/1/root", want: `the source leads to "/"`},
-		{name: "writable where it should not be", some: "mount /models/a /var/lib/models/llama rw", want: `the grant is read-only: it takes the option ro; grants {"mounts":[{"source":"/var/lib/models/llama","destination":"/models/a","readWrite":true}]} would allow it`},
+		{name: "writable where it should not be", some: "mount /models/a /var/lib/models/llama rw", want: `the grant is read-only: it takes the option ro; decisionGrants {"mounts":[{"source":"/var/lib/models/llama","destination":"/models/a","readWrite":true}]} would allow it`},
 		{name: "writable by default", some: "mount /models/a /var/lib/models/llama bind", want: "the grant is read-only: it takes the option ro"},
 		{name: "both ro and rw", some: "mount /models/a /var/lib/models/llama ro,rw", want: "it has both ro and rw"},
 		{name: "read-only but for what is mounted below", some: "mount /models/a /var/lib/models/llama rbind,ro", want: "ro with rbind leaves the mounts below the source writable"},
@@ -181,8 +181,8 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 
 func TestDecideTakesWhatIsGranted(t *testing.T) {
 	some, here := plugin(t, "some", scripted), plugin(t, "p", scripted)
-	some.Grants = modest()
-	here.Grants = hooks.Grants{Devices: []string{"/dev/null", "/dev/tt*"}}
+	some.DecisionGrants = modest()
+	here.DecisionGrants = hooks.Grants{Devices: []string{"/dev/null", "/dev/tt*"}}
 	e := engine(t, hooks.Config{HostRoot: hostRoot(t), Plugins: []hooks.PluginConfig{some}})
 	node := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{here}})
 	for _, c := range []struct{ some, here string }{
@@ -216,7 +216,7 @@ func TestDecideTakesWhatIsGranted(t *testing.T) {
 func TestMountsAreLookedUpEachTime(t *testing.T) {
 	root := hostRoot(t)
 	p := plugin(t, "some", scripted)
-	p.Grants = modest()
+	p.DecisionGrants = modest()
 	e := engine(t, hooks.Config{HostRoot: root, Plugins: []hooks.PluginConfig{p}})
 	req := script(map[string]string{"some": "mount /models/a /var/lib/models/llama"})
 	if _, err := e.Decide(t.Context(), req); err != nil {
@@ -250,7 +250,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 			"container_envs[NVIDIA_VISIBLE_DEVICES]", "container_annotations", "container_annotations[cdi.k8s.io/x]", "container_mounts[/models/x]", "container_devices[/dev/nvidia0]", "cpu_shares",
 		}},
 
-		{name: "any variable", grants: hooks.Grants{Env: []string{"*"}}, want: `grants: env "*" is not a name, or a beginning of names and a *`},
+		{name: "any variable", grants: hooks.Grants{Env: []string{"*"}}, want: `decisionGrants: env "*" is not a name, or a beginning of names and a *`},
 		{name: "no variable", grants: hooks.Grants{Env: []string{""}}, want: `env "" is not a name`},
 		{name: "a variable with its value", grants: hooks.Grants{Env: []string{"A=1"}}, want: `env "A=1" is not a name`},
 		{name: "two stars", grants: hooks.Grants{Env: []string{"A*B*"}}, want: `env "A*B*" is not a name`},
@@ -277,17 +277,17 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 		{name: "everything below /dev", grants: hooks.Grants{Devices: []string{"/dev/**"}}, want: `device "/dev/**" is not a path below /dev`},
 		{name: "a device elsewhere", grants: hooks.Grants{Devices: []string{"/tmp/sda"}}, want: `device "/tmp/sda" is not a path below /dev`},
 
-		{name: "it owns a variable", owns: []string{"container_envs[A]"}, want: `plugin "p": owns: container_envs[A] is not granted: env does not name it; grants {"env":["A"]} would allow it`},
+		{name: "it owns a variable", owns: []string{"container_envs[A]"}, want: `plugin "p": owns: container_envs[A] is not granted: env does not name it; decisionGrants {"env":["A"]} would allow it`},
 		{name: "it owns a variable of the loader", grants: modest(), owns: []string{"container_envs[LD_PRELOAD]"}, want: `owns: container_envs[LD_PRELOAD] is not granted: a loader`},
 		{name: "it owns all variables", owns: []string{"container_envs"}, want: `owns: container_envs is not granted: the plugin may set none of it`},
 		{name: "it owns all mounts", owns: []string{"container_mounts"}, want: `owns: container_mounts is not granted`},
 		{name: "it owns a mount", grants: modest(), owns: []string{"container_mounts[/etc]"}, want: `owns: container_mounts[/etc] is not granted: mounts does not name the destination`},
-		{name: "it owns a device", grants: modest(), owns: []string{"container_devices[/dev/kvm]"}, want: `owns: container_devices[/dev/kvm] is not granted: devices does not name it; grants {"devices":["/dev/kvm"]} would allow it`},
+		{name: "it owns a device", grants: modest(), owns: []string{"container_devices[/dev/kvm]"}, want: `owns: container_devices[/dev/kvm] is not granted: devices does not name it; decisionGrants {"devices":["/dev/kvm"]} would allow it`},
 		{name: "it owns a CDI annotation", owns: []string{"container_annotations[cdi.k8s.io/x]"}, want: `owns: container_annotations[cdi.k8s.io/x] is not granted: cdi names no device`},
 		{name: "it owns an annotation", owns: []string{"container_annotations[a]"}, want: `owns: container_annotations[a] is not granted`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source}, Grants: c.grants, Owns: c.owns}}})
+			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, DecisionGrants: c.grants, Owns: c.owns}}})
 			if err == nil {
 				defer e.Close(context.Background())
 			}
@@ -312,7 +312,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		}
 		return host.Bytes(b)
 	}
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: declaring("cpu_shares", "container_envs[NVIDIA_X]")}, Grants: modest()}}})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: declaring("cpu_shares", "container_envs[NVIDIA_X]")}, DecisionGrants: modest()}}})
 	for _, c := range []struct {
 		fields []string
 		want   string
@@ -323,7 +323,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		{[]string{"memory_limit_bytes", "container_annotations"}, ""},
 	} {
 		source := declaring(c.fields...)
-		fresh, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source}, Grants: modest()}}})
+		fresh, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, DecisionGrants: modest()}}})
 		if err == nil {
 			fresh.Close(context.Background())
 		}
@@ -342,7 +342,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	var log bytes.Buffer
 	ignores, keeps, dry := plugin(t, "ignores", scripted), plugin(t, "keeps", scripted), plugin(t, "dry", scripted)
-	ignores.FailurePolicy, keeps.FailurePolicy, dry.DryRun = hooks.Ignore, hooks.KeepLast, true
+	ignores.FailurePolicy, keeps.FailurePolicy, dry.DryRun = host.Ignore, host.KeepLast, true
 	var told []string
 	e := engine(t, hooks.Config{
 		Plugins: []hooks.PluginConfig{ignores, keeps, dry}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -378,7 +378,7 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 // An audit reports what would be refused, and what it reports would allow it.
 func TestAudit(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.Grants = hooks.Grants{Env: []string{"A"}}
+	p.DecisionGrants = hooks.Grants{Env: []string{"A"}}
 	p.Owns = []string{"container_envs", "container_mounts", "container_devices", "container_annotations"}
 	var needs []hooks.Grants
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}, Audit: func(_ context.Context, req *hookmsg.Request, plugin string, err *hooks.GrantError) {
@@ -414,7 +414,7 @@ func TestAudit(t *testing.T) {
 
 func BenchmarkDecideGranted(b *testing.B) {
 	p := plugin(b, "some", scripted)
-	p.Grants = modest()
+	p.DecisionGrants = modest()
 	e := engine(b, hooks.Config{HostRoot: hostRoot(b), Plugins: []hooks.PluginConfig{p}})
 	for _, c := range []struct{ name, script string }{
 		{"a number", "cpu_shares 2"}, {"a variable", "env NVIDIA_X 1"}, {"a mount", "mount /models/a /var/lib/models/llama"},
@@ -435,8 +435,8 @@ func BenchmarkDecideGranted(b *testing.B) {
 // length, and no files are looked at for it.
 func TestALotIsRefused(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.Grants = modest()
-	p.Module.Limits.Timeout = time.Minute // The guest has a lot to write.
+	p.DecisionGrants = modest()
+	p.Limits.Timeout = time.Minute // The guest has a lot to write.
 	e := engine(t, hooks.Config{HostRoot: hostRoot(t), Plugins: []hooks.PluginConfig{p}})
 	long := strings.Repeat("A", 50_000)
 	for _, c := range []struct{ name, script, want string }{

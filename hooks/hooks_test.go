@@ -55,7 +55,7 @@ func plugin(t testing.TB, name, pkg string) hooks.PluginConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hooks.PluginConfig{Module: host.Config{Name: name, Source: source}, Grants: grants()}
+	return hooks.PluginConfig{Config: host.Config{Name: name, Source: source}, DecisionGrants: grants()}
 }
 
 // grants are what the scripts of the tests take.

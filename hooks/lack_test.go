@@ -55,7 +55,7 @@ func TestLack(t *testing.T) {
 				source = declaring(c.module...)
 			}
 			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Module: host.Config{Name: "gpu", Source: source}, Projection: c.configured, Levels: c.levels, Stages: c.stages,
+				Config: host.Config{Name: "gpu", Source: source}, Projection: c.configured, Levels: c.levels, Stages: c.stages,
 			}}})
 			err := e.Lack(t.Context(), mode, fields...)
 			if c.want == "" && err != nil {
@@ -68,7 +68,7 @@ func TestLack(t *testing.T) {
 	}
 
 	log := new(strings.Builder)
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: host.Bytes(module)}, Grants: grants()}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: host.Bytes(module)}, DecisionGrants: grants()}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	sees := func() string {
 		t.Helper()
 		req := script(map[string]string{"p": "sees"})

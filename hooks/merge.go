@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -58,14 +59,28 @@ func mergeMap(into, m map[string]string) map[string]string {
 	return into
 }
 
-// findConflict returns the first field that d and an earlier decision both set
-// to different values, or nil.
-func findConflict(plugin string, d *hookmsg.Decision, earlier []part) error {
+// compatible returns what is wrong with a decision of the plugin beside those of earlier
+// plugins: a field that both set to different values, or a burst above the quota, which
+// the kernel does not take. A dry run is compared with none of them.
+func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
+	if p.dryRun {
+		earlier = nil
+	}
+	r := new(hookmsg.Resources)
+	if d.Resources != nil {
+		r = d.Resources
+	}
+	burst, quota := r.CPUBurstUS, r.CFSQuotaUS
 	for _, e := range earlier {
-		field, values, ok := difference(e.decision, d)
-		if !ok {
-			return &ConflictError{Field: field, Plugins: [2]string{e.plugin, plugin}, Values: values}
+		if field, values, ok := difference(e.decision, d); !ok {
+			return &ConflictError{Field: field, Plugins: [2]string{e.plugin, p.Name()}, Values: values}
 		}
+		if e := e.decision.Resources; e != nil {
+			burst, quota = cmp.Or(burst, e.CPUBurstUS), cmp.Or(quota, e.CFSQuotaUS)
+		}
+	}
+	if (r.CPUBurstUS != nil || r.CFSQuotaUS != nil) && burst != nil && quota != nil && *quota >= 0 && *burst > *quota {
+		return &DecisionError{Plugin: p.Name(), Err: fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *burst, *quota)}
 	}
 	return nil
 }

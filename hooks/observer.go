@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Observer receives what an [Engine] decides. Several goroutines call its methods, in
@@ -14,5 +15,5 @@ type Observer interface {
 	Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error)
 	// Ignored is called with the failure of a plugin that did not fail the request:
 	// its policy is Ignore or KeepLast, or it is a dry run.
-	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy FailurePolicy, err error)
+	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy host.FailurePolicy, err error)
 }

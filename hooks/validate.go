@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,30 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
-
-// unlimited stands for no limit where a number is a limit.
-const unlimited = -1
-
-// goesWith reports what is wrong with a plugin's decision beside those of earlier
-// plugins.
-func goesWith(plugin string, d *hookmsg.Decision, earlier []part) error {
-	if err := findConflict(plugin, d, earlier); err != nil {
-		return err
-	}
-	if r := d.Resources; r != nil && (r.CPUBurstUS != nil || r.CFSQuotaUS != nil) {
-		// The kernel takes no burst above the quota; they may be two plugins'.
-		burst, quota := r.CPUBurstUS, r.CFSQuotaUS
-		for _, e := range earlier {
-			if e := e.decision.Resources; e != nil {
-				burst, quota = cmp.Or(burst, e.CPUBurstUS), cmp.Or(quota, e.CFSQuotaUS)
-			}
-		}
-		if burst != nil && quota != nil && *quota != unlimited && *burst > *quota {
-			return &DecisionError{Plugin: plugin, Err: fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *burst, *quota)}
-		}
-	}
-	return nil
-}
 
 // maxMistakes is how many mistakes a message names.
 const maxMistakes = 20

@@ -11,23 +11,23 @@ import (
 // ErrDisabled says that a plugin is out of service since it failed too often.
 var ErrDisabled = errors.New("plugin is disabled")
 
-// Disable says when a plugin that keeps failing is taken out of service, so that
+// CircuitBreaker says when a plugin that keeps failing is taken out of service, so that
 // it does not cost every request its timeout. The zero value is never.
-type Disable struct {
+type CircuitBreaker struct {
 	// After is how many calls in a row must trap or be stopped; 0 means that a
 	// plugin is never disabled.
-	After int
+	After int `json:"after,omitempty"`
 	// Ratio is the share of calls that may fail for ever. Beyond it failures are
 	// counted even if calls succeed in between, until they are After: so a
 	// plugin that fails every other call is disabled, too. 0 <= Ratio < 1;
 	// default 0, by which a call that succeeds begins the count anew.
-	Ratio float64
+	Ratio float64 `json:"ratio,omitempty"`
 	// Backoff is how long the plugin is disabled at first. Then one call is let
 	// through: if it succeeds the plugin is back, otherwise it is disabled for
 	// twice as long. Default 1 s.
-	Backoff time.Duration
+	Backoff time.Duration `json:"backoff,omitempty"`
 	// MaxBackoff is the longest that it is disabled. Default 5 min.
-	MaxBackoff time.Duration
+	MaxBackoff time.Duration `json:"maxBackoff,omitempty"`
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 // breaker counts the failures of a plugin. A plugin that works costs one load of
 // level for each call.
 type breaker struct {
-	cfg Disable
+	cfg CircuitBreaker
 	// level is the failures that count, each as much as failure: those in a row
 	// or, with a ratio, those beyond it.
 	level atomic.Int64

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -36,13 +35,14 @@ func TestBuildTimeout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := host.Config{Name: "slow", Source: slow(), Kind: abi.KindScheduler, Limits: host.Limits{BuildTimeout: test.timeout}}
-			_, err = rt.Load(test.ctx, cfg)
+			cfg := config("slow")
+			cfg.Source, cfg.Limits.BuildTimeout = slow(), test.timeout
+			_, err = cfg.load(test.ctx, rt)
 			if !errors.Is(err, test.want) || !errors.As(err, new(*host.ModuleError)) || !strings.Contains(err.Error(), "compile: ") {
 				t.Errorf("got %v, want a compilation that ended with %v", err, test.want)
 			}
 			// Others are served meanwhile, and Close waits for what goes on.
-			if _, err := rt.Load(t.Context(), config("noop")); err != nil {
+			if _, err := config("noop").load(t.Context(), rt); err != nil {
 				t.Error(err)
 			}
 			if err := rt.Close(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestCloseOfARuntimeMayBeRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.Load(t.Context(), config("noop"))
+	p, err := config("noop").load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestCloseOfARuntimeMayBeRepeated(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := rt.Load(t.Context(), config("noop")); err == nil {
+	if _, err := config("noop").load(t.Context(), rt); err == nil {
 		t.Error("a closed runtime loads")
 	}
 }

@@ -35,7 +35,7 @@ func TestHostIsInControlDuringALongBulkOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	p, err := rt.Load(t.Context(), cfg)
+	p, err := cfg.load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}

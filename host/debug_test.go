@@ -36,7 +36,7 @@ func lend(t *testing.T, p *host.Plugin) (*host.Instance, []byte) {
 	if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got>>16 != got&0xffff {
 		t.Fatalf("the guest counts %#x, error %v", got, err)
 	}
-	lent := inst.Memory()[:64]
+	lent := inst.Dialect().Memory()[:64]
 	if !readable(lent) || lent[0] == 0 {
 		t.Fatalf("memory is %v while it is lent", lent)
 	}
@@ -59,7 +59,7 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 		}
 	}
 	tests := map[string]struct {
-		edit func(*host.Config)
+		edit func(*guest)
 		// end gives the instance back, the only one that is in use; the plugin serves
 		// on unless closed.
 		end    func(t *testing.T, p *host.Plugin, inst *host.Instance)
@@ -67,7 +67,7 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 	}{
 		"released": {end: func(_ *testing.T, _ *host.Plugin, inst *host.Instance) { inst.Release() }},
 		"reset after a call": {
-			edit: func(c *host.Config) { c.Reset = host.ResetPerCall },
+			edit: func(c *guest) { c.Reset = host.ResetPerCall },
 			end:  func(_ *testing.T, _ *host.Plugin, inst *host.Instance) { inst.Release() },
 		},
 		"reset after a trap": {end: func(t *testing.T, _ *host.Plugin, inst *host.Instance) {
@@ -79,14 +79,14 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 			inst.Release()
 		}},
 		"discarded after a trap": {
-			edit: func(c *host.Config) { c.Reset = host.ResetNever },
+			edit: func(c *guest) { c.Reset = host.ResetNever },
 			end: func(t *testing.T, _ *host.Plugin, inst *host.Instance) {
 				trap(t, inst, 9)
 				inst.Release()
 			},
 		},
 		"discarded since it has reached its limit": {
-			edit: func(c *host.Config) { c.Limits.MemoryBytes = 2 * page },
+			edit: func(c *guest) { c.Limits.MemoryBytes = 2 * page },
 			end: func(t *testing.T, _ *host.Plugin, inst *host.Instance) {
 				trap(t, inst, 8)
 				inst.Release()
@@ -108,7 +108,7 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !readable(again.Memory()) {
+			if !readable(again.Dialect().Memory()) {
 				t.Error("the memory of an instance in use is unreadable")
 			}
 			again.Release()
@@ -165,7 +165,7 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 						if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
 							t.Error(err)
 						}
-						if !readable(inst.Memory()) {
+						if !readable(inst.Dialect().Memory()) {
 							t.Error("the memory of an instance in use is unreadable")
 						}
 						all = append(all, inst)

@@ -35,14 +35,13 @@ type Dialect struct {
 	// none, _start.
 	Start []string
 	// Command says that guests are programs, which are not started once and then
-	// called, but run from beginning to end for each call of [Instance.Run].
+	// called, but run from beginning to end for each call of [DialectInstance.Run].
 	Command bool
 	// DefineMemory says that guests import their memory from elsewhere. They get
 	// one of their own instead, exported as [abi.Memory].
 	DefineMemory bool
-	// Limits are the defaults of the dialect: they count where Config.Limits is
-	// zero.
-	Limits Limits
+	// Defaults are the limits of the dialect that count where Config.Limits is zero.
+	Defaults Limits
 }
 
 // Export is a function that guests of a [Dialect] export. It has at most 8
@@ -82,19 +81,6 @@ func (d *Dialect) check() error {
 	return fmt.Errorf("dialect %q: %w", d.Name, errors.Join(errs...))
 }
 
-// dialectOf finds the dialect of a module, nil for our own ABI.
-func (c *Config) dialectOf(m *Module) *Dialect {
-	if m.Export(abi.Marker) != "" {
-		return nil
-	}
-	for i := range c.Dialects {
-		if d := &c.Dialects[i]; d.Detect(m) {
-			return d
-		}
-	}
-	return nil
-}
-
 // Dialect returns the name of the dialect of the module that serves new calls,
 // empty for a guest of package abi. It is the same for every version.
 func (p *Plugin) Dialect() string {
@@ -106,7 +92,7 @@ func (p *Plugin) Dialect() string {
 
 // Exports reports whether the guest has the function of Dialect.Exports with that
 // index. It is the same for every version.
-func (p *Plugin) Exports(export int) bool {
+func (p *Plugin) Exports(export ExportIndex) bool {
 	return p.current.Load().exports&(1<<export) != 0
 }
 
@@ -120,9 +106,23 @@ func (p *Plugin) Metadata() []byte { return p.Module().Custom(abi.MetadataSectio
 // Module returns what the module of the instance says of itself.
 func (i *Instance) Module() *Module { return i.version.about }
 
+// DialectInstance is an [Instance] with the methods that only the guests of a [Dialect]
+// need: their exports are called by an index, and their host functions write to the guest's
+// memory.
+type DialectInstance struct{ *Instance }
+
+// ExportIndex is the index of a function in Dialect.Exports.
+type ExportIndex int
+
+// Dialect returns the instance with the methods for guests of a [Dialect].
+func (i *Instance) Dialect() DialectInstance { return DialectInstance{i} }
+
+// Context returns the caller's context of the call that runs.
+func (i DialectInstance) Context() context.Context { return i.ctx.parent }
+
 // CallExport calls the function of Dialect.Exports with that index. It is as
 // [Instance.Call] otherwise.
-func (i *Instance) CallExport(ctx context.Context, export int, args ...uint64) (uint64, error) {
+func (i DialectInstance) CallExport(ctx context.Context, export ExportIndex, args ...uint64) (uint64, error) {
 	fn, sig, err := i.export(export, args)
 	if err != nil {
 		return 0, err
@@ -135,9 +135,9 @@ func (i *Instance) CallExport(ctx context.Context, export int, args ...uint64) (
 }
 
 // export returns the handle of a function for arguments.
-func (i *Instance) export(export int, args []uint64) (*api.Function, *Export, error) {
+func (i *Instance) export(export ExportIndex, args []uint64) (*api.Function, *Export, error) {
 	d := i.version.dialect
-	if d == nil || export < 0 || export >= len(d.Exports) {
+	if d == nil || export < 0 || int(export) >= len(d.Exports) {
 		return nil, nil, fmt.Errorf("plugin %q: call export %d: the guest's dialect has none", i.plugin.cfg.Name, export)
 	}
 	e := &d.Exports[export]
@@ -150,13 +150,13 @@ func (i *Instance) export(export int, args []uint64) (*api.Function, *Export, er
 	return &i.exports[export], e, nil
 }
 
-// Session runs f as one call of the guest, which name stands for in messages and
-// metrics: whatever f calls by [Instance.Invoke] shares the fuel and the time of
+// Do runs f as one call of the guest, which name stands for in messages and
+// metrics: whatever f calls by [DialectInstance.Invoke] shares the fuel and the time of
 // one call. f may use everything that a host function may.
 //
 // The error is that of f, or a *[TrapError] if the guest trapped, was stopped or
 // broke a rule.
-func (i *Instance) Session(ctx context.Context, name string, f func() error) error {
+func (i DialectInstance) Do(ctx context.Context, name string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, name, err)
 	}
@@ -189,8 +189,8 @@ const maxNested = 16
 
 // Invoke calls the function of Dialect.Exports with that index within the call
 // that runs: it may be used in host functions, and in the function that
-// [Instance.Session] runs, only. It does not return if the guest does not.
-func (i *Instance) Invoke(export int, args ...uint64) uint64 {
+// [DialectInstance.Do] runs, only. It does not return if the guest does not.
+func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	if i.calling == "" {
 		panic(fmt.Sprintf("plugin %q: Invoke outside of a call", i.plugin.cfg.Name))
 	}
@@ -200,7 +200,7 @@ func (i *Instance) Invoke(export int, args ...uint64) uint64 {
 	}
 	level := i.nested
 	if level > maxNested {
-		i.Violate(fmt.Errorf("%s: the guest and the host call each other more than %d times in turn", e.Name, maxNested))
+		i.Abort(fmt.Errorf("%s: the guest and the host call each other more than %d times in turn", e.Name, maxNested))
 	}
 	// A function that runs already cannot be entered again, another handle of it
 	// can.
@@ -222,7 +222,7 @@ func (i *Instance) Invoke(export int, args ...uint64) uint64 {
 }
 
 // handle returns an export for a call within level others.
-func (i *Instance) handle(level, export int) *api.Function {
+func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 	for len(i.handles) < level {
 		i.handles = append(i.handles, make([]api.Function, len(i.exports)))
 	}
@@ -233,17 +233,22 @@ func (i *Instance) handle(level, export int) *api.Function {
 	return fn
 }
 
-// Memory returns the guest's memory, for host functions, Session and the time
+// Memory returns the guest's memory, for host functions, Do and the time
 // between calls. It is lent: it is valid until the guest runs again, no longer than to
 // Release, and may be written to.
-// Whoever copies much of it on the guest's behalf pays with [Instance.Charge].
-func (i *Instance) Memory() []byte {
+// Whoever copies much of it on the guest's behalf pays with [DialectInstance.Charge].
+func (i DialectInstance) Memory() []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	return memory
 }
 
+// MayLog reports whether the host may write n bytes more to its log for the guest: in
+// one call they are Limits.OutputBytes at most. A host function that logs calls it, and
+// drops what it may not write; the log tells once that lines were dropped.
+func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
+
 // Charge takes the price of moving n bytes from the fuel of the call that runs.
-func (i *Instance) Charge(n int) { i.meter.chargeBytes(n) }
+func (i DialectInstance) Charge(n int) { i.meter.chargeBytes(n) }
 
 // Spend takes fuel for work that the host does on behalf of the guest: two units are
 // about a nanosecond. It does not return if the call has not as much, if its time is
@@ -268,7 +273,7 @@ func (i *Instance) Limits() Limits { return i.version.limits }
 //
 // The error is a *[TrapError] as for [Instance.Call], also if the program exits
 // with another code than 0 or writes more than Limits.ResultBytes.
-func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
+func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
 	if i.command == nil {
 		return nil, fmt.Errorf("plugin %q: run: the guest is no command", i.plugin.cfg.Name)
 	}
@@ -286,17 +291,17 @@ func (i *Instance) Run(ctx context.Context, args []string, stdin []byte) (stdout
 	return stdout, err
 }
 
-// Feed puts data behind what the program that runs has not read yet of its
+// WriteStdin puts data behind what the program that runs has not read yet of its
 // standard input: for host functions that answer there. data is copied, which the
 // guest pays for. A program that lets more pile up than its memory may have breaks
 // a rule.
-func (i *Instance) Feed(data []byte) {
+func (i DialectInstance) WriteStdin(data []byte) {
 	if !i.program.running {
 		return
 	}
 	n := len(i.program.stdin) + len(data)
 	if uint64(n) > i.version.limits.MemoryBytes {
-		i.Violate(fmt.Errorf("standard input has %d bytes that were not read, more than %d", n, i.version.limits.MemoryBytes))
+		i.Abort(fmt.Errorf("standard input has %d bytes that were not read, more than %d", n, i.version.limits.MemoryBytes))
 	}
 	if !i.program.fed { // What Run was given is not ours to write behind.
 		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true

@@ -54,15 +54,15 @@ func exampleDialect() host.Dialect {
 			Func: func(inst *host.Instance, stack []uint64) {
 				switch stack[0] {
 				case 1: // Put the number into new memory, and return it from there.
-					at := uint32(inst.Invoke(alloc, 4))
-					data, err := abi.Read(inst.Memory(), at, 4)
+					at := uint32(inst.Dialect().Invoke(alloc, 4))
+					data, err := abi.Read(inst.Dialect().Memory(), at, 4)
 					if err != nil {
-						inst.Violate(err)
+						inst.Abort(err)
 					}
 					binary.LittleEndian.PutUint32(data, uint32(stack[1]))
-					stack[0] = uint64(binary.LittleEndian.Uint32(inst.Memory()[at:]))
+					stack[0] = uint64(binary.LittleEndian.Uint32(inst.Dialect().Memory()[at:]))
 				case 2:
-					stack[0] = inst.Invoke(again, stack[1])
+					stack[0] = inst.Dialect().Invoke(again, stack[1])
 				case 3: // Work that costs as much fuel as the number, in parts.
 					for n := range stack[1] {
 						inst.Spend(1)
@@ -73,11 +73,11 @@ func exampleDialect() host.Dialect {
 				}
 			},
 		}},
-		Limits: host.Limits{MemoryBytes: 1 << 20, Fuel: 1_000_000, Timeout: time.Second},
+		Defaults: host.Limits{MemoryBytes: 1 << 20, Fuel: 1_000_000, Timeout: time.Second},
 	}
 }
 
-func dialectConfig() host.Config {
+func dialectConfig() guest {
 	cfg := config("dialect")
 	cfg.Grants = []string{"builtins"}
 	cfg.Dialects = []host.Dialect{exampleDialect()}
@@ -89,15 +89,15 @@ func TestDialect(t *testing.T) {
 	if got := p.Dialect(); got != "example" {
 		t.Errorf("the dialect is %q", got)
 	}
-	if !p.Exports(eval) || p.Exports(missing) || p.Functions() != 0 {
-		t.Errorf("eval: %t, missing: %t, functions %s", p.Exports(eval), p.Exports(missing), p.Functions())
+	if got := p.Functions(); got != 0 {
+		t.Errorf("functions %s", got)
 	}
 	inst := acquire(t, p)
 	defer inst.Release()
-	if got, err := inst.CallExport(t.Context(), started); err != nil || got != 10 {
+	if got, err := inst.Dialect().CallExport(t.Context(), started); err != nil || got != 10 {
 		t.Errorf("started with %d, error %v, want 10", got, err)
 	}
-	if got, err := inst.CallExport(t.Context(), eval, 1, 2, 3, 4, 5, 6, 7); err != nil || got != 12 {
+	if got, err := inst.Dialect().CallExport(t.Context(), eval, 1, 2, 3, 4, 5, 6, 7); err != nil || got != 12 {
 		t.Errorf("eval: got %d, error %v, want 12", got, err)
 	}
 	want := host.Limits{MemoryBytes: 1 << 20, Fuel: 1_000_000, Timeout: time.Second, Instances: 2}
@@ -107,11 +107,11 @@ func TestDialect(t *testing.T) {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	for name, call := range map[string]func() (uint64, error){
-		"an export that is not there": func() (uint64, error) { return inst.CallExport(t.Context(), missing) },
-		"an export beyond the last":   func() (uint64, error) { return inst.CallExport(t.Context(), missing+1) },
-		"too few arguments":           func() (uint64, error) { return inst.CallExport(t.Context(), alloc) },
+		"an export that is not there": func() (uint64, error) { return inst.Dialect().CallExport(t.Context(), missing) },
+		"an export beyond the last":   func() (uint64, error) { return inst.Dialect().CallExport(t.Context(), missing+1) },
+		"too few arguments":           func() (uint64, error) { return inst.Dialect().CallExport(t.Context(), alloc) },
 		"a function of our ABI":       func() (uint64, error) { return inst.Call(t.Context(), abi.Filter, 0, 0, 0) },
-		"a program that it is not":    func() (uint64, error) { _, err := inst.Run(t.Context(), nil, nil); return 0, err },
+		"a program that it is not":    func() (uint64, error) { _, err := inst.Dialect().Run(t.Context(), nil, nil); return 0, err },
 	} {
 		if _, err := call(); err == nil {
 			t.Errorf("%s: no error", name)
@@ -120,12 +120,12 @@ func TestDialect(t *testing.T) {
 }
 
 // recorder is an observer that keeps the calls.
-type recorder struct{ calls []host.Call }
+type recorder struct{ calls []host.CallEvent }
 
-func (r *recorder) Called(_ context.Context, c host.Call)  { r.calls = append(r.calls, c) }
-func (r *recorder) Refused(context.Context, string, error) {}
-func (r *recorder) Built(context.Context, host.Build)      {}
-func (r *recorder) Restarted(plugin string, replaced bool) {}
+func (r *recorder) Called(_ context.Context, c host.CallEvent) { r.calls = append(r.calls, c) }
+func (r *recorder) Refused(context.Context, string, error)     {}
+func (r *recorder) Built(context.Context, host.BuildEvent)     {}
+func (r *recorder) Restarted(plugin string, replaced bool)     {}
 
 func TestSessionIsOneCall(t *testing.T) {
 	cfg := dialectConfig()
@@ -136,10 +136,10 @@ func TestSessionIsOneCall(t *testing.T) {
 	defer inst.Release()
 	observer.calls = nil
 	var sum uint64
-	err := inst.Session(t.Context(), "evaluate", func() error {
+	err := inst.Dialect().Do(t.Context(), "evaluate", func() error {
 		for range 3 {
-			at := inst.Invoke(alloc, 8)
-			sum += inst.Invoke(eval, at, 0, 0, 1, 0, 0, 1) - at
+			at := inst.Dialect().Invoke(alloc, 8)
+			sum += inst.Dialect().Invoke(eval, at, 0, 0, 1, 0, 0, 1) - at
 		}
 		return nil
 	})
@@ -150,14 +150,14 @@ func TestSessionIsOneCall(t *testing.T) {
 		t.Errorf("observed %+v, want one call of evaluate", observer.calls)
 	}
 	mine := errors.New("not the guest's fault")
-	if err := inst.Session(t.Context(), "evaluate", func() error { return mine }); err != mine {
+	if err := inst.Dialect().Do(t.Context(), "evaluate", func() error { return mine }); err != mine {
 		t.Errorf("got %v, want %v", err, mine)
 	}
 	// All invocations share one budget.
 	limit := inst.Limits().Fuel
-	err = inst.Session(t.Context(), "evaluate", func() error {
+	err = inst.Dialect().Do(t.Context(), "evaluate", func() error {
 		for {
-			inst.Invoke(eval, 0, 0, 0, 0, 0, 0, 0)
+			inst.Dialect().Invoke(eval, 0, 0, 0, 0, 0, 0, 0)
 		}
 	})
 	if !errors.Is(err, host.ErrFuel) || inst.FuelUsed() > limit+limit/100 {
@@ -172,24 +172,24 @@ func TestDialectGuestsThatFail(t *testing.T) {
 		want string
 	}{
 		"a trap": {func(inst *host.Instance) error {
-			_, err := inst.CallExport(t.Context(), trap)
+			_, err := inst.Dialect().CallExport(t.Context(), trap)
 			return err
 		}, "trap trapped: wasm error: unreachable"},
 		"a trap in a session": {func(inst *host.Instance) error {
-			return inst.Session(t.Context(), "s", func() error { inst.Invoke(trap); return nil })
+			return inst.Dialect().Do(t.Context(), "s", func() error { inst.Dialect().Invoke(trap); return nil })
 		}, "s trapped: wasm error: unreachable"},
 		"a rule broken in a session": {func(inst *host.Instance) error {
-			return inst.Session(t.Context(), "s", func() error { inst.Violate(errors.New("a lie")); return nil })
+			return inst.Dialect().Do(t.Context(), "s", func() error { inst.Abort(errors.New("a lie")); return nil })
 		}, "a lie"},
 		"a panic in a session": {func(inst *host.Instance) error {
-			return inst.Session(t.Context(), "s", func() error { panic("oh") })
+			return inst.Dialect().Do(t.Context(), "s", func() error { panic("oh") })
 		}, "panic: oh"},
 		"a loop": {func(inst *host.Instance) error {
-			_, err := inst.CallExport(t.Context(), spin)
+			_, err := inst.Dialect().CallExport(t.Context(), spin)
 			return err
 		}, "out of fuel: 1000000 instructions"},
 		"guest and host that call each other without end": {func(inst *host.Instance) error {
-			_, err := inst.CallExport(t.Context(), again, 0)
+			_, err := inst.Dialect().CallExport(t.Context(), again, 0)
 			return err
 		}, "call each other more than 16 times in turn"},
 	} {
@@ -202,7 +202,7 @@ func TestDialectGuestsThatFail(t *testing.T) {
 			inst.Release()
 			inst = acquire(t, p)
 			defer inst.Release()
-			if got, err := inst.CallExport(t.Context(), eval, 1, 0, 0, 1, 0, 0, 1); err != nil || got != 3 {
+			if got, err := inst.Dialect().CallExport(t.Context(), eval, 1, 0, 0, 1, 0, 0, 1); err != nil || got != 3 {
 				t.Errorf("afterwards: got %d, error %v", got, err)
 			}
 		})
@@ -233,7 +233,7 @@ func TestSpendEndsACall(t *testing.T) {
 			defer inst.Release()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := inst.Session(ctx, "work", func() error {
+			err := inst.Dialect().Do(ctx, "work", func() error {
 				if test.cancel {
 					cancel()
 				}
@@ -263,13 +263,13 @@ func TestMayLogBoundsTheLinesOfACall(t *testing.T) {
 	for range 2 {
 		log.Reset()
 		lines := 0
-		err := inst.Session(t.Context(), "log", func() error {
+		err := inst.Dialect().Do(t.Context(), "log", func() error {
 			for range 100 {
-				if inst.MayLog(99) {
+				if inst.Dialect().MayLog(99) {
 					lines++
 				}
 			}
-			if inst.MayLog(1<<62) || inst.MayLog(0) {
+			if inst.Dialect().MayLog(1<<62) || inst.Dialect().MayLog(0) {
 				lines++
 			}
 			return nil
@@ -282,25 +282,25 @@ func TestMayLogBoundsTheLinesOfACall(t *testing.T) {
 
 func TestLoadOfDialects(t *testing.T) {
 	for name, test := range map[string]struct {
-		edit func(*host.Config)
+		edit func(*guest)
 		want []string
 	}{
-		"an export is missing and one wrong": {func(c *host.Config) {
+		"an export is missing and one wrong": {func(c *guest) {
 			c.Dialects[0].Exports[missing].Optional = false
 			c.Dialects[0].Exports[eval].Results = nil
 		}, []string{`export "missing" is missing, want () -> ()`, `export "eval" is (i32, i32, i32, i32, i32, i32, i32) -> i32, want (i32, i32, i32, i32, i32, i32, i32) -> ()`}},
-		"no dialect fits": {func(c *host.Config) {
+		"no dialect fits": {func(c *guest) {
 			c.Dialects[0].Detect = func(*host.Module) bool { return false }
 		}, []string{`export "kubewasm_abi_v1" is missing`, "import env.builtin is not provided by this host", "import env.memory is not provided"}},
-		"an import is not granted": {func(c *host.Config) { c.Grants = nil }, []string{`needs the grant "builtins"`}},
-		"mistakes in the dialect": {func(c *host.Config) {
-			c.Dialects = append(c.Dialects, host.Dialect{Name: "x", Command: true, Start: []string{"a"}, Limits: host.Limits{Fuel: -1}})
-		}, []string{`dialect "x": has no name or no Detect`, "is one of commands", "dialect x: limits.fuel is -1"}},
+		"an import is not granted": {func(c *guest) { c.Grants = nil }, []string{`needs the grant "builtins"`}},
+		"mistakes in the dialect": {func(c *guest) {
+			c.Dialects = append(c.Dialects, host.Dialect{Name: "x", Command: true, Start: []string{"a"}, Defaults: host.Limits{Fuel: -1}})
+		}, []string{`dialect "x": has no name or no Detect`, "is one of commands", "dialect x: defaults.fuel is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := dialectConfig()
 			test.edit(&cfg)
-			_, err := newRuntime(t).Load(t.Context(), cfg)
+			_, err := cfg.load(t.Context(), newRuntime(t))
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q", err, want)
@@ -341,27 +341,25 @@ func buildProgram(t *testing.T) host.Source {
 }
 
 func TestProgram(t *testing.T) {
-	cfg := host.Config{
-		Name: "program", Source: buildProgram(t), Kind: abi.KindAdmission,
-		Limits: host.Limits{Instances: 1, ResultBytes: 64 << 10},
-		Dialects: []host.Dialect{{
-			Name: "wasi", Command: true,
-			Detect: func(m *host.Module) bool { return m.Export("_start") != "" },
-		}},
-	}
+	cfg := config("program")
+	cfg.Source, cfg.Limits = buildProgram(t), host.Limits{Instances: 1, ResultBytes: 64 << 10}
+	cfg.Dialects = []host.Dialect{{
+		Name: "wasi", Command: true,
+		Detect: func(m *host.Module) bool { return m.Export("_start") != "" },
+	}}
 	run := func(ctx context.Context, p *host.Plugin, stdin string, args ...string) (string, error) {
 		inst, err := p.Acquire(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer inst.Release()
-		stdout, err := inst.Run(ctx, append([]string{"policy.wasm"}, args...), []byte(stdin))
-		if _, err := inst.Run(ctx, nil, nil); err == nil {
+		stdout, err := inst.Dialect().Run(ctx, append([]string{"policy.wasm"}, args...), []byte(stdin))
+		if _, err := inst.Dialect().Run(ctx, nil, nil); err == nil {
 			t.Error("an instance runs twice")
 		}
 		return string(stdout), err
 	}
-	for _, reset := range []host.Reset{host.ResetOnError, host.ResetNever} {
+	for _, reset := range []host.ResetPolicy{host.ResetOnError, host.ResetNever} {
 		cfg.Reset = reset
 		p := load(t, cfg)
 		long := strings.Repeat("x", 30_000)
@@ -382,7 +380,7 @@ func TestProgram(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		inst := acquire(t, p)
-		if _, err := inst.Run(ctx, []string{"p", "loop"}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := inst.Dialect().Run(ctx, []string{"p", "loop"}, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("loop: got %v", err)
 		}
 		inst.Release()

@@ -25,14 +25,14 @@
 // # Whose the bytes are
 //
 // What a guest hands over lies in its memory and is lent: the bytes of [Instance.Read]
-// and [Instance.Memory], and those that [GuestWrites] passes on. They are valid until
+// and [DialectInstance.Memory], and those that [FromGuest] passes on. They are valid until
 // the guest runs again, and no longer than to [Instance.Release]: the instance then
 // serves another caller, or its memory is unmapped. Whoever keeps them copies them, and
 // a string made of them in place is these bytes. Everything else that the package
 // returns or tells an [Observer] is a copy, and stays valid: reasons, output, errors
 // with all that they wrap. What a caller hands in remains the caller's: Config.Guest and
 // the module of [Bytes] must not change until the plugin is closed, standard input not
-// before [Instance.Run] returns.
+// before [DialectInstance.Run] returns.
 //
 // # Debugging
 //

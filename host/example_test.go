@@ -22,8 +22,7 @@ func Example() {
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
 		Source: host.File("testdata/good.wasm"),
-		Kind:   abi.KindScheduler,
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,8 +55,7 @@ func ExampleRuntime_Load() {
 	_, err = rt.Load(context.Background(), host.Config{
 		Name:   "zone",
 		Source: host.File("testdata/wrongexports.wasm"),
-		Kind:   abi.KindScheduler,
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	fmt.Println(err)
 	var export *host.ExportError
 	fmt.Println(errors.As(err, &export))

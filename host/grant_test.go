@@ -10,7 +10,7 @@ import (
 )
 
 // wants configures testdata/wants.wat with grants.
-func wants(grants ...string) host.Config {
+func wants(grants ...string) guest {
 	cfg := config("wants")
 	cfg.Grants = grants
 	cfg.Imports = []host.Import{{
@@ -65,7 +65,7 @@ func TestImportsThatAreNotGranted(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := newRuntime(t).Load(t.Context(), wants(test.grants...))
+			_, err := wants(test.grants...).load(t.Context(), newRuntime(t))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // loadFile loads a guest of testdata.
-func loadFile(t *testing.T, name string, limits Limits, reset Reset) *Plugin {
+func loadFile(t *testing.T, name string, limits Limits, reset ResetPolicy) *Plugin {
 	t.Helper()
 	rt, err := NewRuntime(RuntimeConfig{})
 	if err != nil {
@@ -22,7 +22,7 @@ func loadFile(t *testing.T, name string, limits Limits, reset Reset) *Plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.Load(t.Context(), Config{Name: name, Source: Bytes(module), Kind: abi.KindScheduler, Limits: limits, Reset: reset})
+	p, err := rt.Load(t.Context(), Config{Name: name, Source: Bytes(module), Limits: limits, Reset: reset}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestStackIsGivenBackAfterADeepCall(t *testing.T) {
 // call from the snapshot, with a Release in between or without, whatever the trap; and that
 // one without a snapshot answers none before it is released.
 func TestInstanceAfterATrapBeginsAnew(t *testing.T) {
-	for _, reset := range []Reset{ResetOnError, ResetPerCall, ResetNever} {
+	for _, reset := range []ResetPolicy{ResetOnError, ResetPerCall, ResetNever} {
 		p := loadFile(t, "deep", Limits{Instances: 1, MemoryBytes: 1 << 20, StackBytes: 1 << 20}, reset)
 		for _, depth := range []uint64{1 << 30, 1<<32 - 1, 1 << 30} {
 			inst, err := p.Acquire(t.Context())
@@ -103,18 +103,18 @@ func TestInstanceAfterATrapBeginsAnew(t *testing.T) {
 				// The guest counts its calls in memory and in a global.
 				for want := range uint64(3) {
 					if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got != 101*(want+1) {
-						t.Errorf("reset %d: call %d returns %d, error %v", reset, want, got, err)
+						t.Errorf("reset %q: call %d returns %d, error %v", reset, want, got, err)
 					}
 				}
 				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, depth); !errors.As(err, new(*TrapError)) {
-					t.Errorf("reset %d: got error %v", reset, err)
+					t.Errorf("reset %q: got error %v", reset, err)
 				}
 				if reset == ResetNever {
 					break
 				}
 			}
 			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); (err == nil) != (reset != ResetNever) {
-				t.Errorf("reset %d: the next call of the same instance: %v", reset, err)
+				t.Errorf("reset %q: the next call of the same instance: %v", reset, err)
 			}
 			_, _ = inst.Call(t.Context(), abi.Filter, 0, 0, depth) // It is released as it trapped.
 			inst.Release()
@@ -137,7 +137,9 @@ func TestTrapWithinASessionCounts(t *testing.T) {
 	// The guest without its marker, whose name becomes another.
 	module = bytes.Replace(module, []byte(abi.Marker), bytes.Repeat([]byte{'x'}, len(abi.Marker)), 1)
 	p, err := rt.Load(t.Context(), Config{
-		Name: "deep", Source: Bytes(module), Kind: abi.KindScheduler, Limits: Limits{Instances: 1, StackBytes: 1 << 20},
+		Name: "deep", Source: Bytes(module), Limits: Limits{Instances: 1, StackBytes: 1 << 20},
+	}, Adapter{
+		Kind: abi.KindScheduler,
 		Dialects: []Dialect{{
 			Name: "test", Detect: func(*Module) bool { return true },
 			Exports: []Export{{Name: "filter", Params: i64, Results: []abi.ValueType{abi.I32}}},
@@ -151,12 +153,12 @@ func TestTrapWithinASessionCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = inst.Session(t.Context(), "session", func() error {
+		err = inst.Dialect().Do(t.Context(), "session", func() error {
 			defer func() { _ = recover() }()
-			if got := inst.Invoke(0, 0, 0, 5); got != 101 {
+			if got := inst.Dialect().Invoke(0, 0, 0, 5); got != 101 {
 				t.Errorf("the first call returns %d", got)
 			}
-			inst.Invoke(0, 0, 0, 1<<30)
+			inst.Dialect().Invoke(0, 0, 0, 1<<30)
 			return nil
 		})
 		if !errors.Is(err, ErrStack) {

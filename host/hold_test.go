@@ -154,7 +154,7 @@ func TestHoldsAreLimited(t *testing.T) {
 	hold(t, p)
 
 	cfg.Limits.HeldInstances = -1
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "limits.heldInstances is -1") {
+	if err := cfg.Validate(&cfg.Config); err == nil || !strings.Contains(err.Error(), "limits.heldInstances is -1") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestHoldsAreLimited(t *testing.T) {
 // TestHeldInstanceThatTraps holds that the next call of a hold finds a guest that has
 // begun anew, or another instance where none can.
 func TestHeldInstanceThatTraps(t *testing.T) {
-	for name, reset := range map[string]host.Reset{"reset": host.ResetOnError, "replaced": host.ResetNever} {
+	for name, reset := range map[string]host.ResetPolicy{"reset": host.ResetOnError, "replaced": host.ResetNever} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config("traps")
 			cfg.Reset = reset

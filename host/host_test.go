@@ -36,16 +36,26 @@ func newRuntime(t testing.TB) *host.Runtime {
 
 func testdata(name string) host.Source { return host.File(filepath.Join("testdata", name+".wasm")) }
 
-func config(name string) host.Config {
-	return host.Config{
-		Name: name, Source: testdata(name), Kind: abi.KindScheduler,
-		Limits: host.Limits{Instances: 2},
+// guest is a plugin with the adapter that a test is to it.
+type guest struct {
+	host.Config
+	host.Adapter
+}
+
+func (g guest) load(ctx context.Context, rt *host.Runtime) (*host.Plugin, error) {
+	return rt.Load(ctx, g.Config, g.Adapter)
+}
+
+func config(name string) guest {
+	return guest{
+		host.Config{Name: name, Source: testdata(name), Limits: host.Limits{Instances: 2}},
+		host.Adapter{Kind: abi.KindScheduler},
 	}
 }
 
-func load(t testing.TB, cfg host.Config) *host.Plugin {
+func load(t testing.TB, cfg guest) *host.Plugin {
 	t.Helper()
-	p, err := newRuntime(t).Load(t.Context(), cfg)
+	p, err := cfg.load(t.Context(), newRuntime(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +74,7 @@ func acquire(t testing.TB, p *host.Plugin) *host.Instance {
 func TestCall(t *testing.T) {
 	var log strings.Builder
 	cfg := config("good")
-	cfg.Guest = []byte(`{"zone": "a"}`)
+	cfg.GuestConfig = []byte(`{"zone": "a"}`)
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
@@ -115,15 +125,15 @@ func TestLoad(t *testing.T) {
 	tests := map[string]struct {
 		module string
 		bytes  []byte
-		edit   func(*host.Config)
+		edit   func(*guest)
 		want   string // A part of the error; empty means none.
 	}{
 		"command that exits with 0":        {module: "command"},
-		"guest refuses its configuration":  {module: "good", edit: func(c *host.Config) { c.Guest = []byte(strings.Repeat("x", 65)) }, want: `plugin "test": configure returned Error: ` + strings.Repeat("x", 65)},
+		"guest refuses its configuration":  {module: "good", edit: func(c *guest) { c.GuestConfig = []byte(strings.Repeat("x", 65)) }, want: `plugin "test": configure returned Error: ` + strings.Repeat("x", 65)},
 		"command that exits with 7":        {module: "startfails", want: `plugin "test": _start trapped: module closed with exit_code(7)`},
 		"start section traps":              {module: "startsection", want: `plugin "test": start trapped: start function[1] export["kubewasm_abi_v1"] failed: wasm error: unreachable`},
-		"start section that never ends":    {module: "startloops", edit: func(c *host.Config) { c.Limits.Fuel = 10_000_000 }, want: "out of fuel: 10000000 instructions"},
-		"_initialize that never ends":      {module: "initloops", edit: func(c *host.Config) { c.Limits.Timeout = 20 * time.Millisecond }, want: `plugin "test": _initialize trapped: timeout of 20ms: context deadline exceeded`},
+		"start section that never ends":    {module: "startloops", edit: func(c *guest) { c.Limits.Fuel = 10_000_000 }, want: "out of fuel: 10000000 instructions"},
+		"_initialize that never ends":      {module: "initloops", edit: func(c *guest) { c.Limits.Timeout = 20 * time.Millisecond }, want: `plugin "test": _initialize trapped: timeout of 20ms: context deadline exceeded`},
 		"name of the meter":                {module: "reserved", want: `reserved`},
 		"no module at all":                 {bytes: []byte("#!/bin/sh"), want: `plugin "test": load module: decode wasm: `},
 		"empty":                            {bytes: []byte{}, want: `plugin "test": load module: decode wasm: `},
@@ -137,10 +147,10 @@ func TestLoad(t *testing.T) {
 		"imported memory":                  {module: "importsmemory", want: `plugin "test": import env.memory is not provided by this host`},
 		"unknown WASI function":            {module: "unknownwasi", want: "launch_missiles"},
 		"more memory than the limit":       {module: "bigmemory", want: "16384"},
-		"more memory, and a higher limit":  {module: "bigmemory", edit: func(c *host.Config) { c.Limits.MemoryBytes = 1 << 30 }},
+		"more memory, and a higher limit":  {module: "bigmemory", edit: func(c *guest) { c.Limits.MemoryBytes = 1 << 30 }},
 		"file is missing":                  {module: "absent", want: "absent.wasm: no such file"},
-		"digest of another module":         {module: "noop", edit: func(c *host.Config) { c.SHA256 = strings.Repeat("0", 64) }, want: "want " + strings.Repeat("0", 64)},
-		"digest is checked before parsing": {bytes: []byte("junk"), edit: func(c *host.Config) { c.SHA256 = strings.Repeat("A", 64) }, want: "sha256 of the module is "},
+		"digest of another module":         {module: "noop", edit: func(c *guest) { c.SHA256 = strings.Repeat("0", 64) }, want: "want " + strings.Repeat("0", 64)},
+		"digest is checked before parsing": {bytes: []byte("junk"), edit: func(c *guest) { c.SHA256 = strings.Repeat("A", 64) }, want: "sha256 of the module is "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +163,7 @@ func TestLoad(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&cfg)
 			}
-			_, err := rt.Load(t.Context(), cfg)
+			_, err := cfg.load(t.Context(), rt)
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -168,25 +178,25 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadErrorsAreTyped(t *testing.T) {
-	load := func(edit func(*host.Config)) error {
+	load := func(edit func(*guest)) error {
 		cfg := config("noop")
 		edit(&cfg)
-		_, err := newRuntime(t).Load(t.Context(), cfg)
+		_, err := cfg.load(t.Context(), newRuntime(t))
 		return err
 	}
 	as := func(target any) func(error) bool { return func(err error) bool { return errors.As(err, target) } }
 	tests := map[string]struct {
-		edit func(*host.Config)
+		edit func(*guest)
 		is   func(error) bool
 	}{
-		"digest":    {func(c *host.Config) { c.SHA256 = strings.Repeat("0", 64) }, as(new(*host.DigestError))},
-		"module":    {func(c *host.Config) { c.Source = host.Bytes(nil) }, as(new(*host.ModuleError))},
-		"export":    {func(c *host.Config) { c.Source = testdata("nomarker") }, as(new(*host.ExportError))},
-		"import":    {func(c *host.Config) { c.Source = testdata("badimports") }, as(new(*host.ImportError))},
-		"trap":      {func(c *host.Config) { c.Source = testdata("startfails") }, as(new(*host.TrapError))},
-		"exit code": {func(c *host.Config) { c.Source = testdata("startfails") }, as(new(*sys.ExitError))},
-		"status":    {func(c *host.Config) { c.Source, c.Guest = testdata("good"), make([]byte, 65) }, as(new(*host.StatusError))},
-		"file":      {func(c *host.Config) { c.Source = host.File("absent") }, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		"digest":    {func(c *guest) { c.SHA256 = strings.Repeat("0", 64) }, as(new(*host.DigestError))},
+		"module":    {func(c *guest) { c.Source = host.Bytes(nil) }, as(new(*host.ModuleError))},
+		"export":    {func(c *guest) { c.Source = testdata("nomarker") }, as(new(*host.ExportError))},
+		"import":    {func(c *guest) { c.Source = testdata("badimports") }, as(new(*host.ImportError))},
+		"trap":      {func(c *guest) { c.Source = testdata("startfails") }, as(new(*host.TrapError))},
+		"exit code": {func(c *guest) { c.Source = testdata("startfails") }, as(new(*sys.ExitError))},
+		"status":    {func(c *guest) { c.Source, c.GuestConfig = testdata("good"), make([]byte, 65) }, as(new(*host.StatusError))},
+		"file":      {func(c *guest) { c.Source = host.File("absent") }, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +222,7 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 	_, err := newRuntime(t).Load(t.Context(), host.Config{
 		SHA256: "abc",
 		Limits: host.Limits{MemoryBytes: 1, Instances: -1, OutputBytes: -1, ResultBytes: -1},
-	})
+	}, host.Adapter{})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -411,7 +421,7 @@ func TestCacheDirIsFilledAndUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rt.Load(t.Context(), config("noop")); err != nil {
+		if _, err := config("noop").load(t.Context(), rt); err != nil {
 			t.Fatal(err)
 		}
 		if err := rt.Close(t.Context()); err != nil {

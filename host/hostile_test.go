@@ -160,17 +160,16 @@ func readText(file string) (g hostile, err error) {
 
 // hostileConfig offers every import of the ABI, whatever the kind of host, and
 // two that a host should not have. made counts the instances.
-func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) host.Config {
+func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	limits.MemoryBytes = 1 << 20
 	if strings.HasPrefix(g.name, "bulk-") {
 		limits.MemoryBytes = 4 << 20 // More than is moved at a time.
 	}
 	limits.ResultBytes = 64 << 10
 	limits.OutputBytes = 256
-	cfg := host.Config{
-		Name: g.name, Source: host.Bytes(g.module), Kind: abi.KindScheduler, Limits: limits,
-		Guest:    bytes.Repeat([]byte{'x'}, 64),
-		NewState: func() any { made.Add(1); return nil },
+	cfg := guest{
+		host.Config{Name: g.name, Source: host.Bytes(g.module), Limits: limits, GuestConfig: bytes.Repeat([]byte{'x'}, 64)},
+		host.Adapter{Kind: abi.KindScheduler, NewState: func() any { made.Add(1); return nil }},
 	}
 	data := make([]byte, 64)
 	for module, names := range map[string][]string{
@@ -179,7 +178,7 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) host.Confi
 		abi.ModuleHooks:     {abi.ImportRequest},
 	} {
 		for _, name := range names {
-			cfg.Imports = append(cfg.Imports, host.GuestReads(module, name, func(*host.Instance) []byte { return data }))
+			cfg.Imports = append(cfg.Imports, host.ToGuest(module, name, func(*host.Instance) []byte { return data }))
 		}
 	}
 	for module, names := range map[string][]string{
@@ -188,7 +187,7 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) host.Confi
 		abi.ModuleHooks:     {abi.ImportDecision},
 	} {
 		for _, name := range names {
-			cfg.Imports = append(cfg.Imports, host.GuestWrites(module, name, func(*host.Instance, []byte) {}))
+			cfg.Imports = append(cfg.Imports, host.FromGuest(module, name, func(*host.Instance, []byte) {}))
 		}
 	}
 	cfg.Imports = append(cfg.Imports,
@@ -197,13 +196,13 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) host.Confi
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				if stack[0] != 1 {
-					inst.Violate(fmt.Errorf("ref %#x names no object", stack[0]))
+					inst.Abort(fmt.Errorf("ref %#x names no object", stack[0]))
 				}
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), data))
 			},
 		},
 		host.Import{Module: "test", Name: "reenter", Func: func(inst *host.Instance, _ []uint64) {
-			if _, err := inst.Call(inst.Context(), abi.Filter, 0, 0, 0); err != nil {
+			if _, err := inst.Call(inst.Dialect().Context(), abi.Filter, 0, 0, 0); err != nil {
 				panic(err)
 			}
 		}},
@@ -227,7 +226,7 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wellBehaved, err := rt.Load(t.Context(), config("noop"))
+	wellBehaved, err := config("noop").load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +299,7 @@ const tolerated = 20 * time.Millisecond
 func (g hostile) run(t *testing.T, rt *host.Runtime, limits host.Limits, w want) {
 	t.Helper()
 	var made atomic.Int64
-	p, err := rt.Load(t.Context(), hostileConfig(g, limits, &made))
+	p, err := hostileConfig(g, limits, &made).load(t.Context(), rt)
 	if err != nil {
 		if err := w.match(false, 0, err); err != nil {
 			t.Errorf("%v, want %+v", err, w)
@@ -450,7 +449,7 @@ func TestHammerOfTrapsAndCloses(t *testing.T) {
 	load := func() *host.Plugin {
 		cfg := config("spins")
 		cfg.Limits = host.Limits{Instances: 3, MemoryBytes: 1 << 20, Fuel: 20_000_000, Timeout: 5 * time.Millisecond}
-		p, err := rt.Load(t.Context(), cfg)
+		p, err := cfg.load(t.Context(), rt)
 		if err != nil {
 			t.Error(err)
 			return nil
@@ -813,8 +812,8 @@ func TestCompileIsALimitOfThePlugin(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := rt.Load(t.Context(), host.Config{
-				Name: "slow", Source: host.Bytes(module), SHA256: test.sha256, Kind: abi.KindScheduler, Limits: host.Limits{Compile: test.limit},
-			})
+				Name: "slow", Source: host.Bytes(module), SHA256: test.sha256, Limits: host.Limits{Compile: test.limit},
+			}, host.Adapter{Kind: abi.KindScheduler})
 			if err == nil {
 				err = p.Close(t.Context())
 			}

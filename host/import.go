@@ -26,15 +26,15 @@ type Import struct {
 	// Func runs the function. The parameters lie in stack as WebAssembly has
 	// them, 32-bit numbers in the low half; the result goes to stack[0].
 	//
-	// Func may use inst.Write, inst.Read and inst.Violate. It runs on the
+	// Func may use inst.Write, inst.Read and inst.Abort. It runs on the
 	// goroutine that called the guest.
 	Func func(inst *Instance, stack []uint64)
 }
 
-// GuestReads returns the import of a function by the buffer-limit rule,
+// ToGuest returns the import of a function by the buffer-limit rule,
 // (buf, limit i32) -> len i32, which hands the guest a copy of what get returns. get
 // must return the same bytes for as long as one call of the guest lasts.
-func GuestReads(module, name string, get func(inst *Instance) []byte) Import {
+func ToGuest(module, name string, get func(inst *Instance) []byte) Import {
 	return Import{
 		Module: module, Name: name,
 		Params: []abi.ValueType{abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
@@ -44,10 +44,10 @@ func GuestReads(module, name string, get func(inst *Instance) []byte) Import {
 	}
 }
 
-// GuestWrites returns the import of a function (ptr, len i32) by which a guest
+// FromGuest returns the import of a function (ptr, len i32) by which a guest
 // hands bytes to the host. They are lent as those of [Instance.Read] are: put must copy
 // what it keeps. It is called with at most Limits.ResultBytes.
-func GuestWrites(module, name string, put func(inst *Instance, data []byte)) Import {
+func FromGuest(module, name string, put func(inst *Instance, data []byte)) Import {
 	return Import{
 		Module: module, Name: name,
 		Params: []abi.ValueType{abi.I32, abi.I32},
@@ -61,10 +61,10 @@ func (im *Import) String() string { return im.Module + "." + im.Name }
 
 // commonImports are the functions that every guest may import.
 var commonImports = []Import{
-	GuestReads(abi.ModuleCommon, abi.ImportConfig, func(inst *Instance) []byte {
-		return inst.plugin.cfg.Guest
+	ToGuest(abi.ModuleCommon, abi.ImportConfig, func(inst *Instance) []byte {
+		return inst.plugin.cfg.GuestConfig
 	}),
-	GuestWrites(abi.ModuleCommon, abi.ImportStatusReason, func(inst *Instance, reason []byte) {
+	FromGuest(abi.ModuleCommon, abi.ImportStatusReason, func(inst *Instance, reason []byte) {
 		inst.reason = text(reason, inst.version.limits.OutputBytes)
 	}),
 	{
@@ -90,7 +90,7 @@ func noObjects(name string, params ...abi.ValueType) Import {
 	return Import{
 		Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},
 		Func: func(inst *Instance, stack []uint64) {
-			inst.Violate(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
+			inst.Abort(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
 		},
 	}
 }

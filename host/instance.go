@@ -104,11 +104,8 @@ func (i *Instance) Plugin() *Plugin { return i.plugin }
 // Implements reports whether the guest implements f.
 func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.Has(f) }
 
-// State returns what Config.NewState made for this instance.
+// State returns what Adapter.NewState made for this instance.
 func (i *Instance) State() any { return i.state }
-
-// Context returns the caller's context of the call that runs.
-func (i *Instance) Context() context.Context { return i.ctx.parent }
 
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
 // returns its result: a status code, or two packed numbers.
@@ -207,7 +204,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		i.broken = false
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
-		observer.Called(ctx, Call{
+		observer.Called(ctx, CallEvent{
 			Plugin: i.plugin.cfg.Name, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
 		})
 	}
@@ -278,8 +275,8 @@ func (i *Instance) Release() {
 // renew forgets what the host knew of a guest that was restored: its state belongs
 // to memory that is gone.
 func (i *Instance) renew() {
-	if i.plugin.cfg.NewState != nil {
-		i.state = i.plugin.cfg.NewState()
+	if i.plugin.adapter.NewState != nil {
+		i.state = i.plugin.adapter.NewState()
 	}
 	i.broken, i.spent = false, false
 }
@@ -305,7 +302,7 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	n, err := abi.Write(memory, buf, limit, data)
 	if err != nil {
-		i.Violate(err)
+		i.Abort(err)
 	}
 	return n
 }
@@ -316,21 +313,21 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 // of the ABI.
 func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.version.limits.ResultBytes) {
-		i.Violate(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
+		i.Abort(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
 	}
 	i.meter.chargeBytes(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
 	if err != nil {
-		i.Violate(err)
+		i.Abort(err)
 	}
 	return data
 }
 
-// Violate ends the call that runs: Call returns a *[TrapError] that wraps an
+// Abort ends the call that runs: Call returns a *[TrapError] that wraps an
 // *[ABIError] with err. It does not return, and may be used in host functions
 // only.
-func (i *Instance) Violate(err error) {
+func (i *Instance) Abort(err error) {
 	name := ""
 	if i.hostCall != nil {
 		name = i.hostCall.String()
@@ -341,16 +338,16 @@ func (i *Instance) Violate(err error) {
 // log writes what a guest says to the host's log, up to Limits.OutputBytes in one
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
-	if l := i.plugin.cfg.Logger; l != nil && i.MayLog(len(msg)) {
+	if l := i.plugin.cfg.Logger; l != nil && i.mayLog(len(msg)) {
 		msg, attributes := splitLine(msg)
 		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
 }
 
-// MayLog reports whether the host may write n bytes more to its log for the guest: in
-// one call they are Limits.OutputBytes at most. Host functions that log ask it, and
-// drop what they may not write; the log says so once.
-func (i *Instance) MayLog(n int) bool {
+// mayLog reports whether the host may write n bytes more to its log for the guest, and
+// counts them: in one call they are Limits.OutputBytes at most. The log tells once that
+// more is dropped.
+func (i *Instance) mayLog(n int) bool {
 	limit := i.version.limits.OutputBytes
 	if i.logged > limit {
 		return false

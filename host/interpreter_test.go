@@ -27,7 +27,7 @@ func TestInterpreter(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer rt.Close(context.Background())
-		good, err := rt.Load(t.Context(), config("good"))
+		good, err := config("good").load(t.Context(), rt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestInterpreter(t *testing.T) {
 
 		cfg := config("spins")
 		cfg.Limits.Instances, cfg.Limits.Timeout = 1, 20*time.Millisecond
-		spins, err := rt.Load(t.Context(), cfg)
+		spins, err := cfg.load(t.Context(), rt)
 		if err != nil {
 			t.Fatal(err)
 		}

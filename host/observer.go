@@ -15,10 +15,10 @@ import (
 //   - They must not call the plugin.
 type Observer interface {
 	// Called is told of a call that has ended. ctx is the caller's.
-	Called(ctx context.Context, c Call)
+	Called(ctx context.Context, c CallEvent)
 	// Built is told of a version that was built for Load or Swap, or could not
 	// be. ctx is the caller's.
-	Built(ctx context.Context, b Build)
+	Built(ctx context.Context, b BuildEvent)
 	// Refused is told of a caller of [Plugin.Acquire] that got no instance, and
 	// why: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed], or why
 	// a new instance failed. ctx is the caller's.
@@ -48,13 +48,13 @@ func Observers(observers ...Observer) Observer {
 
 type observerList []Observer
 
-func (l observerList) Called(ctx context.Context, c Call) {
+func (l observerList) Called(ctx context.Context, c CallEvent) {
 	for _, o := range l {
 		o.Called(ctx, c)
 	}
 }
 
-func (l observerList) Built(ctx context.Context, b Build) {
+func (l observerList) Built(ctx context.Context, b BuildEvent) {
 	for _, o := range l {
 		o.Built(ctx, b)
 	}
@@ -72,8 +72,8 @@ func (l observerList) Restarted(plugin string, replaced bool) {
 	}
 }
 
-// Call is a call of a guest.
-type Call struct {
+// CallEvent is a call of a guest that has ended.
+type CallEvent struct {
 	Plugin string
 	// Digest is the SHA-256 of the module that ran, in hexadecimal.
 	Digest string
@@ -87,8 +87,8 @@ type Call struct {
 	Err error
 }
 
-// Build is the making of a version.
-type Build struct {
+// BuildEvent is the end of the making of a version.
+type BuildEvent struct {
 	Plugin string
 	// Digest is the SHA-256 of the module, in hexadecimal; empty if it could not
 	// be fetched.
@@ -112,7 +112,7 @@ type Stats struct {
 	Retired int
 	// MemoryBytes is the linear memory of a new instance, in bytes.
 	MemoryBytes uint64
-	// Disabled says whether the plugin is out of service, see [Disable].
+	// Disabled reports whether the plugin is out of service, see [CircuitBreaker].
 	Disabled bool
 }
 

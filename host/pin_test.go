@@ -149,7 +149,7 @@ func TestAcquireAgain(t *testing.T) {
 // instance, and afterwards.
 func TestAnInstanceThatIsGoneIsNotWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		reset host.Reset
+		reset host.ResetPolicy
 		same  bool
 	}{"reset": {host.ResetOnError, true}, "replaced": {host.ResetNever, false}} {
 		t.Run(name, func(t *testing.T) {

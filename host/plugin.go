@@ -16,6 +16,7 @@ import (
 // replace while it is. It is safe for use by several goroutines.
 type Plugin struct {
 	cfg     Config
+	adapter Adapter
 	runtime *Runtime
 	breaker breaker
 
@@ -31,7 +32,7 @@ type Plugin struct {
 }
 
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
-// configure.
+// configure. cfg is what the plugin's user sets, adapter what the component offers.
 //
 // Errors, for errors.As: *[DigestError]; *[ModuleError] for bytes that are no
 // module for this host; *[ExportError] and *[ImportError] for a module that is
@@ -39,12 +40,12 @@ type Plugin struct {
 // traps while it starts; *[StatusError] for a guest that refuses its
 // configuration. For errors.Is: [ErrMemory] if its memory is more than
 // RuntimeConfig.MemoryBytes leaves.
-func (rt *Runtime) Load(ctx context.Context, cfg Config) (*Plugin, error) {
-	if err := cfg.validate(); err != nil {
+func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plugin, error) {
+	if err := adapter.Validate(&cfg); err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, runtime: rt}
-	p.breaker.cfg = cfg.Disable
+	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt}
+	p.breaker.cfg = cfg.CircuitBreaker
 	// Until the plugin is registered, Close has only this to wait for.
 	if err := rt.begin(cfg.Name); err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 // already, and tells the observer. p.swapping is held, or p nobody else's yet.
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err error) {
 	old := p.current.Load()
-	b := Build{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
+	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest

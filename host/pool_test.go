@@ -191,7 +191,7 @@ func TestCloseTurnsWaitersAway(t *testing.T) {
 
 func TestRuntimeCloseClosesPlugins(t *testing.T) {
 	rt := newRuntime(t)
-	p, err := rt.Load(t.Context(), config("noop"))
+	p, err := config("noop").load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestRuntimeCloseClosesPlugins(t *testing.T) {
 	if _, err := p.Acquire(t.Context()); !errors.Is(err, host.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := rt.Load(t.Context(), config("noop")); err == nil {
+	if _, err := config("noop").load(t.Context(), rt); err == nil {
 		t.Error("a closed runtime loads")
 	}
 }

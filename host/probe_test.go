@@ -33,7 +33,7 @@ func TestStateBeginsAnewBehindAProbe(t *testing.T) {
 func TestNamesAreUTF8(t *testing.T) {
 	cfg := config("noop")
 	cfg.Name = "a\xffb"
-	if _, err := newRuntime(t).Load(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), `name "a\xffb" is not UTF-8`) {
+	if _, err := cfg.load(t.Context(), newRuntime(t)); err == nil || !strings.Contains(err.Error(), `name "a\xffb" is not UTF-8`) {
 		t.Errorf("got %v", err)
 	}
 }

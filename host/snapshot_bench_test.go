@@ -14,13 +14,13 @@ import (
 
 // zone is the configuration of a real guest, Go's, with the one thing that it asks
 // for.
-func zone(t testing.TB) host.Config {
+func zone(t testing.TB) guest {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := host.Config{Name: "zone", Source: host.File(file), Kind: abi.KindScheduler}
+	cfg := guest{host.Config{Name: "zone", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler}}
 	node := nodeBytes()
 	refuse := func(inst *host.Instance) []byte { return nil }
 	cfg.Imports = []host.Import{{
@@ -34,13 +34,13 @@ func zone(t testing.TB) host.Config {
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
 	} {
-		cfg.Imports = append(cfg.Imports, host.GuestReads(abi.ModuleScheduler, name, refuse))
+		cfg.Imports = append(cfg.Imports, host.ToGuest(abi.ModuleScheduler, name, refuse))
 	}
 	for _, name := range []string{
 		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
 		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
 	} {
-		cfg.Imports = append(cfg.Imports, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		cfg.Imports = append(cfg.Imports, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}
 	return cfg
 }
@@ -70,13 +70,13 @@ func filter(t testing.TB, inst *host.Instance, ref uint32) {
 	}
 }
 
-func loadWith(t testing.TB, cfg host.Config, plain bool) *host.Plugin {
+func loadWith(t testing.TB, cfg guest, plain bool) *host.Plugin {
 	t.Helper()
 	rt := newRuntime(t)
 	if plain {
 		rt.UsePlainMemory()
 	}
-	p, err := rt.Load(t.Context(), cfg)
+	p, err := cfg.load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func BenchmarkReset(b *testing.B) {
 				}
 			},
 		} {
-			for policy, reset := range map[string]host.Reset{"on error": host.ResetOnError, "per call": host.ResetPerCall} {
+			for policy, reset := range map[string]host.ResetPolicy{"on error": host.ResetOnError, "per call": host.ResetPerCall} {
 				b.Run(name+"/"+call+"/"+policy, func(b *testing.B) {
 					cfg := zone(b)
 					cfg.Reset = reset
@@ -121,7 +121,7 @@ func BenchmarkReset(b *testing.B) {
 // snapshot; without anything more, or with one call.
 func BenchmarkInstantiate(b *testing.B) {
 	for name, plain := range memories {
-		for from, reset := range map[string]host.Reset{"start": host.ResetNever, "snapshot": host.ResetOnError} {
+		for from, reset := range map[string]host.ResetPolicy{"start": host.ResetNever, "snapshot": host.ResetOnError} {
 			for call, run := range map[string]func(*host.Instance){
 				"no call": func(*host.Instance) {},
 				"filter":  func(inst *host.Instance) { filter(b, inst, 1) },

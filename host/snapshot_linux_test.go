@@ -100,7 +100,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	cfg := config("spins")
 	cfg.Reset = host.ResetPerCall
-	p, err := rt.Load(t.Context(), cfg)
+	p, err := cfg.load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}

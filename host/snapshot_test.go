@@ -76,9 +76,9 @@ type restarts struct {
 	reset, discarded atomic.Int64
 }
 
-func (r *restarts) Called(context.Context, host.Call)      {}
+func (r *restarts) Called(context.Context, host.CallEvent) {}
 func (r *restarts) Refused(context.Context, string, error) {}
-func (r *restarts) Built(context.Context, host.Build)      {}
+func (r *restarts) Built(context.Context, host.BuildEvent) {}
 func (r *restarts) Restarted(_ string, discarded bool) {
 	if discarded {
 		r.discarded.Add(1)
@@ -110,7 +110,7 @@ func TestResetAfterGrowth(t *testing.T) {
 				cfg.Limits.Instances = 1
 				cfg.Limits.MemoryBytes = test.pages * page
 				cfg.Observer = observer
-				p, err := rt.Load(t.Context(), cfg)
+				p, err := cfg.load(t.Context(), rt)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,8 +150,8 @@ func TestResetAfterGrowth(t *testing.T) {
 // countRefused counts callers that got no instance.
 type countRefused struct{ n atomic.Int32 }
 
-func (*countRefused) Called(context.Context, host.Call)              {}
-func (*countRefused) Built(context.Context, host.Build)              {}
+func (*countRefused) Called(context.Context, host.CallEvent)         {}
+func (*countRefused) Built(context.Context, host.BuildEvent)         {}
 func (*countRefused) Restarted(string, bool)                         {}
 func (c *countRefused) Refused(_ context.Context, _ string, _ error) { c.n.Add(1) }
 
@@ -167,7 +167,7 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 		t.Helper()
 		cfg := config(name)
 		cfg.Observer = &refused
-		p, err := rt.Load(t.Context(), cfg)
+		p, err := cfg.load(t.Context(), rt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 		}
 	}
 	first := acquire(t, small)
-	if _, err := rt.Load(t.Context(), config("good")); !errors.Is(err, host.ErrMemory) {
+	if _, err := config("good").load(t.Context(), rt); !errors.Is(err, host.ErrMemory) {
 		t.Errorf("got %v", err)
 	}
 	first.Release()
@@ -242,7 +242,7 @@ func TestFailedStartsFreeTheirMemory(t *testing.T) {
 			rt.UsePlainMemory()
 		}
 		for _, name := range []string{"startfails", "startsection", "badimports", "wrongexports", "unknownfunction"} {
-			if _, err := rt.Load(t.Context(), config(name)); err == nil {
+			if _, err := config(name).load(t.Context(), rt); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 			if used := rt.MemoryInUse(); used != 0 {
@@ -267,7 +267,7 @@ func TestMemoryHammer(t *testing.T) {
 		cfg := config("spins")
 		cfg.Reset = host.ResetPerCall
 		cfg.Limits = host.Limits{Instances: 4, Fuel: 100_000, MemoryBytes: 4 * page}
-		p, err := rt.Load(t.Context(), cfg)
+		p, err := cfg.load(t.Context(), rt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -363,7 +363,7 @@ func ExampleRuntime_MemoryInUse() {
 		return
 	}
 	defer rt.Close(ctx)
-	plugin, err := rt.Load(ctx, host.Config{Name: "odd", Source: host.File("testdata/good.wasm"), Kind: abi.KindScheduler})
+	plugin, err := rt.Load(ctx, host.Config{Name: "odd", Source: host.File("testdata/good.wasm")}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		fmt.Println(err)
 		return

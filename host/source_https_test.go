@@ -235,7 +235,7 @@ func TestHTTPSThroughLoad(t *testing.T) {
 			}
 			cfg := config("noop")
 			cfg.Source, cfg.SHA256 = source(test.path), test.sha256
-			_, err := newRuntime(t).Load(t.Context(), cfg)
+			_, err := cfg.load(t.Context(), newRuntime(t))
 			check("load", err)
 			err = load(t, config("spins")).Swap(t.Context(), source(test.path), test.sha256)
 			check("swap", err)

@@ -73,8 +73,7 @@ func ExampleConfigMapKey() {
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
 		Source: host.ConfigMapKey(configMaps{client}, "plugins", "odd", "odd.wasm"),
-		Kind:   abi.KindScheduler,
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}

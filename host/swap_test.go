@@ -219,7 +219,7 @@ func TestResetNever(t *testing.T) {
 
 func TestDisable(t *testing.T) {
 	cfg := config("spins")
-	cfg.Disable = host.Disable{After: 3, Backoff: time.Hour}
+	cfg.CircuitBreaker = host.CircuitBreaker{After: 3, Backoff: time.Hour}
 	p := load(t, cfg)
 	for i := range 3 {
 		if _, err := callFilter(t, p, 0, 9); !errors.As(err, new(*host.TrapError)) {
@@ -252,7 +252,7 @@ func TestDisableByRatio(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config("spins")
-			cfg.Disable = host.Disable{After: 3, Ratio: 0.1, Backoff: time.Hour}
+			cfg.CircuitBreaker = host.CircuitBreaker{After: 3, Ratio: 0.1, Backoff: time.Hour}
 			p := load(t, cfg)
 			var err error
 			for i := 0; i < 200 && !errors.Is(err, host.ErrDisabled); i++ {
@@ -274,7 +274,7 @@ func TestDisableByRatio(t *testing.T) {
 
 func TestDisabledPluginComesBack(t *testing.T) {
 	cfg := config("spins")
-	cfg.Disable = host.Disable{After: 2, Backoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
+	cfg.CircuitBreaker = host.CircuitBreaker{After: 2, Backoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
 	p := load(t, cfg)
 	for i, how := range []uint64{9, 0, 9, 9, 9, 0, 9, 0} {
 		// The time is up at once, so each call is let through; a success in

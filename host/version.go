@@ -96,7 +96,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	if err != nil {
 		return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
 	}
-	d := p.cfg.dialectOf(about)
+	d := p.adapter.dialectOf(about)
 	if d != nil && d.Inspect != nil {
 		if about.inspected, err = d.Inspect(module); err != nil {
 			return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
@@ -107,9 +107,9 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	}
 	v := &version{plugin: p, digest: digest, about: about, dialect: d, limits: p.cfg.Limits}
 	if v.dialect != nil {
-		v.limits = v.limits.or(v.dialect.Limits)
+		v.limits = v.limits.or(v.dialect.Defaults)
 	}
-	v.limits = v.limits.withDefaults()
+	v.limits = v.limits.or(p.adapter.Defaults).withDefaults()
 	if p.cfg.SHA256 != "" {
 		v.limits.Compile = cmp.Or(v.limits.Compile, DefaultCompile)
 	}
@@ -217,7 +217,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if v.dialect != nil {
 		imports = newImportTable(wasiImports, v.dialect.Imports)
 	} else {
-		imports = newImportTable(wasiImports, commonImports, v.plugin.cfg.Imports)
+		imports = newImportTable(wasiImports, commonImports, v.plugin.adapter.Imports)
 	}
 	errs := imports.check(v.plugin.cfg.Name, v.compiled, v.plugin.cfg.Grants)
 	errs = append(errs, v.checkModule()...)
@@ -244,7 +244,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		v.discard(inst)
 		return err
 	}
-	if probe := v.plugin.cfg.Probe; probe != nil {
+	if probe := v.plugin.adapter.Probe; probe != nil {
 		if err := probe(ctx, inst); err != nil {
 			v.discard(inst)
 			return fmt.Errorf("plugin %q: probe: %w", v.plugin.cfg.Name, err)
@@ -310,8 +310,8 @@ func (v *version) checkExport(errs []error, name string, params, results []abi.V
 func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
-	if v.plugin.cfg.NewState != nil {
-		inst.state = v.plugin.cfg.NewState()
+	if v.plugin.adapter.NewState != nil {
+		inst.state = v.plugin.adapter.NewState()
 	}
 	var err error
 	if inst.linear, err = v.newMemory(); err != nil {
@@ -444,8 +444,8 @@ func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
 	if unknown := mask.Unknown(); unknown != 0 {
 		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
 	}
-	if mask.Of(v.plugin.cfg.Kind) == 0 {
-		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.cfg.Kind, mask)}
+	if mask.Of(v.plugin.adapter.Kind) == 0 {
+		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}
 	}
 	if errs := v.checkFunctions(mask); len(errs) != 0 {
 		return 0, errors.Join(errs...)

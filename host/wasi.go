@@ -282,7 +282,7 @@ func (i *Instance) print(fd uint32, data []byte) {
 		return
 	}
 	if limit := i.version.limits.ResultBytes; len(data) > limit-len(i.program.stdout) {
-		i.Violate(fmt.Errorf("the program writes more than the limit of %d bytes", limit))
+		i.Abort(fmt.Errorf("the program writes more than the limit of %d bytes", limit))
 	}
 	i.program.stdout = append(i.program.stdout, data...)
 }

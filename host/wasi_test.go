@@ -125,10 +125,10 @@ func wasiGuest(functions []wasiFunction, straight int, pages uint64) []byte {
 }
 
 // wasiConfig serves a guest of wasiGuest.
-func wasiConfig(module []byte) host.Config {
+func wasiConfig(module []byte) guest {
 	i32 := []abi.ValueType{abi.I32}
-	return host.Config{
-		Name: "wasi", Source: host.Bytes(module), Kind: abi.KindScheduler, Limits: host.Limits{Instances: 1},
+	return guest{host.Config{Name: "wasi", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}}, host.Adapter{
+		Kind: abi.KindScheduler,
 		Dialects: []host.Dialect{{
 			Name:   "wasi",
 			Detect: func(m *host.Module) bool { return m.Export("straight") != "" },
@@ -138,7 +138,7 @@ func wasiConfig(module []byte) host.Config {
 				wasiStraight: {Name: "straight", Params: i32, Results: i32},
 			},
 		}},
-	}
+	}}
 }
 
 func putArgs(memory []byte, args []uint64) {
@@ -311,14 +311,14 @@ func TestWASIAnswersAsWazeroDoes(t *testing.T) {
 					memory, _ := theirs.Memory().Read(0, theirs.Memory().Size())
 					wasiMemory(memory)
 					putArgs(memory, args)
-					copy(inst.Memory(), memory)
+					copy(inst.Dialect().Memory(), memory)
 					var errno uint64
 					results, err := theirs.ExportedFunction("call").Call(ctx, uint64(n))
 					if err == nil {
 						errno = results[0]
 					}
 					want := answer(errno, err)
-					got, err := inst.CallExport(ctx, wasiCall, uint64(n))
+					got, err := inst.Dialect().CallExport(ctx, wasiCall, uint64(n))
 					return answer(got, err), want, memory
 				}
 				if got, want, _ := run(index("fd_close"), closed); got != want {
@@ -332,12 +332,12 @@ func TestWASIAnswersAsWazeroDoes(t *testing.T) {
 					}
 				} else if got != want {
 					t.Errorf("%s: %s, wazero %s", what, got, want)
-				} else if !call.volatile && !bytes.Equal(inst.Memory(), memory) {
+				} else if !call.volatile && !bytes.Equal(inst.Dialect().Memory(), memory) {
 					at := 0
-					for inst.Memory()[at] == memory[at] {
+					for inst.Dialect().Memory()[at] == memory[at] {
 						at++
 					}
-					t.Errorf("%s: memory differs at %#x: %x, wazero %x", what, at, inst.Memory()[at:at+32], memory[at:at+32])
+					t.Errorf("%s: memory differs at %#x: %x, wazero %x", what, at, inst.Dialect().Memory()[at:at+32], memory[at:at+32])
 				}
 				inst.Release()
 				theirs.Close(ctx)
@@ -413,9 +413,9 @@ func TestHostileCallsOfWASI(t *testing.T) {
 			defer func() { inst.Release() }()
 			calls := 0
 			call := func(n int, args []uint64) {
-				copy(inst.Memory(), start)
-				putArgs(inst.Memory(), args)
-				errno, err := inst.CallExport(t.Context(), wasiCall, uint64(n))
+				copy(inst.Dialect().Memory(), start)
+				putArgs(inst.Dialect().Memory(), args)
+				errno, err := inst.Dialect().CallExport(t.Context(), wasiCall, uint64(n))
 				if err := checkAnswer(functions[n].name, errno, err); err != nil {
 					t.Errorf("%d: %v", args, err)
 				}
@@ -532,7 +532,7 @@ func TestWorkOfWASIIsPaidFor(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, p := range plugins {
 				inst := acquire(t, p)
-				memory := inst.Memory()
+				memory := inst.Dialect().Memory()
 				if test.fill != nil {
 					test.fill(memory)
 				}
@@ -540,7 +540,7 @@ func TestWorkOfWASIIsPaidFor(t *testing.T) {
 				n := slices.IndexFunc(functions, func(f wasiFunction) bool { return f.name == test.call })
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				errno, err := inst.CallExport(t.Context(), wasiCall, uint64(n))
+				errno, err := inst.Dialect().CallExport(t.Context(), wasiCall, uint64(n))
 				runtime.ReadMemStats(&after)
 				used := inst.FuelUsed()
 				if test.fuel > limit {
@@ -578,22 +578,22 @@ func TestLoopsOverWASIAreStopped(t *testing.T) {
 		const fuel = 20_000
 		cfg.Limits.Fuel = fuel
 		p := load(t, cfg)
-		for _, export := range []int{wasiForever, wasiStraight} {
+		for _, export := range []host.ExportIndex{wasiForever, wasiStraight} {
 			for _, call := range wasiCalls {
 				if call.name != f.name {
 					continue
 				}
 				inst := acquire(t, p)
-				wasiMemory(inst.Memory())
+				wasiMemory(inst.Dialect().Memory())
 				args := slices.Clone(call.args)
 				for i := range args {
 					if args[i] == fd {
 						args[i] = 1
 					}
 				}
-				putArgs(inst.Memory(), args)
-				_, err := inst.CallExport(t.Context(), export, uint64(n))
-				made := binary.LittleEndian.Uint32(inst.Memory()[countAt:])
+				putArgs(inst.Dialect().Memory(), args)
+				_, err := inst.Dialect().CallExport(t.Context(), export, uint64(n))
+				made := binary.LittleEndian.Uint32(inst.Dialect().Memory()[countAt:])
 				// A call costs 100, and what the host is owed 4096 at most.
 				if !errors.Is(err, host.ErrFuel) || made > (fuel+4096)/100 {
 					t.Errorf("%s(%d): %d calls with %d of fuel, error %v", call.name, args, made, fuel, err)
@@ -626,16 +626,16 @@ func TestWorkOfWASIEndsWithTheCall(t *testing.T) {
 	cfg := wasiConfig(wasiGuest(functions, n, 256))
 	cfg.Limits.Fuel = math.MaxInt64
 	p := load(t, cfg)
-	for name, export := range map[string]int{"in one call": wasiCall, "in many, without a loop": wasiStraight} {
+	for name, export := range map[string]host.ExportIndex{"in one call": wasiCall, "in many, without a loop": wasiStraight} {
 		t.Run(name, func(t *testing.T) {
 			inst := acquire(t, p)
 			defer inst.Release()
-			putArgs(inst.Memory(), []uint64{page, size - page})
-			_, err := inst.CallExport(&looked{t.Context(), 4}, export, uint64(n))
+			putArgs(inst.Dialect().Memory(), []uint64{page, size - page})
+			_, err := inst.Dialect().CallExport(&looked{t.Context(), 4}, export, uint64(n))
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, want %v", err, context.Canceled)
 			}
-			if memory := inst.Memory(); memory[page] == 0 || memory[size-1] != 0 {
+			if memory := inst.Dialect().Memory(); memory[page] == 0 || memory[size-1] != 0 {
 				t.Errorf("the first byte is %d, the last %d", memory[page], memory[size-1])
 			}
 		})
@@ -649,7 +649,7 @@ type wasiCaller struct {
 	plugin    *host.Plugin
 }
 
-func newWASICaller(t *testing.T, reset host.Reset, instances int) wasiCaller {
+func newWASICaller(t *testing.T, reset host.ResetPolicy, instances int) wasiCaller {
 	functions := wasiFunctions(t)
 	cfg := wasiConfig(wasiGuest(functions, 0, 1))
 	cfg.Reset, cfg.Limits.Instances = reset, instances
@@ -659,9 +659,9 @@ func newWASICaller(t *testing.T, reset host.Reset, instances int) wasiCaller {
 // call calls a function and returns its error number; an exit is 1000 and more.
 func (c wasiCaller) call(inst *host.Instance, name string, args ...uint64) uint64 {
 	c.t.Helper()
-	putArgs(inst.Memory(), args)
+	putArgs(inst.Dialect().Memory(), args)
 	n := slices.IndexFunc(c.functions, func(f wasiFunction) bool { return f.name == name })
-	errno, err := inst.CallExport(c.t.Context(), wasiCall, uint64(n))
+	errno, err := inst.Dialect().CallExport(c.t.Context(), wasiCall, uint64(n))
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
 		return 1000 + uint64(exit.ExitCode())
@@ -686,13 +686,13 @@ func TestStateOfWASIBelongsToTheSnapshot(t *testing.T) {
 		c.call(inst, "clock_time_get", 1, 0, outAt+8)
 		c.call(inst, "random_get", outAt+16, 8)
 		for i := range 3 {
-			seen[5+i] = binary.LittleEndian.Uint64(inst.Memory()[outAt+8*i:])
+			seen[5+i] = binary.LittleEndian.Uint64(inst.Dialect().Memory()[outAt+8*i:])
 		}
 		return seen
 	}
 	// use changes all of it.
 	use := func(c wasiCaller, inst *host.Instance) {
-		wasiMemory(inst.Memory())
+		wasiMemory(inst.Dialect().Memory())
 		for stream := range uint64(3) {
 			c.call(inst, "fd_fdstat_set_flags", stream, 1)
 			c.call(inst, "fd_renumber", stream, (stream+1)%3)
@@ -701,7 +701,7 @@ func TestStateOfWASIBelongsToTheSnapshot(t *testing.T) {
 		c.call(inst, "poll_oneoff", inAt+0x100, outAt, 1, out2At) // Sleep for a second.
 	}
 	for name, test := range map[string]struct {
-		reset      host.Reset
+		reset      host.ResetPolicy
 		trap, kept bool
 	}{
 		"reset for each call":                {reset: host.ResetPerCall},
@@ -821,10 +821,10 @@ func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := load(t, host.Config{
-				Name: "program", Source: program.source, Kind: abi.KindAdmission, Limits: host.Limits{Instances: 1},
+			p := load(t, guest{host.Config{Name: "program", Source: program.source, Limits: host.Limits{Instances: 1}}, host.Adapter{
+				Kind:     abi.KindAdmission,
 				Dialects: []host.Dialect{{Name: "wasi", Command: true, Detect: func(*host.Module) bool { return true }}},
-			})
+			}})
 			const stdin = "what is typed\nin two lines\n"
 			for _, args := range program.runs {
 				args = append([]string{"program"}, args...)
@@ -836,7 +836,7 @@ func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
 					want += "\n" + wantErr.String()
 				}
 				inst := acquire(t, p)
-				out, err := inst.Run(ctx, args, []byte(stdin))
+				out, err := inst.Dialect().Run(ctx, args, []byte(stdin))
 				got := fmt.Sprintf("%sexit %d", out, exitCode(t, err))
 				var trap *host.TrapError
 				if errors.As(err, &trap) && exitCode(t, err) != 0 {
@@ -883,8 +883,8 @@ func FuzzWASI(f *testing.F) {
 		}
 		inst := acquire(t, p)
 		defer inst.Release()
-		copy(inst.Memory(), memory)
-		errno, err := inst.CallExport(t.Context(), wasiCall, uint64(function))
+		copy(inst.Dialect().Memory(), memory)
+		errno, err := inst.Dialect().CallExport(t.Context(), wasiCall, uint64(function))
 		if err := checkAnswer(functions[function].name, errno, err); err != nil {
 			t.Error(err)
 		}

@@ -374,7 +374,7 @@ func TestPluginFollow(t *testing.T) {
 	install("noop")
 	cfg := config("noop")
 	cfg.Source = host.File(file)
-	builds := make(chan host.Build, 10)
+	builds := make(chan host.BuildEvent, 10)
 	cfg.Observer = built(builds)
 	p := load(t, cfg)
 	<-builds
@@ -428,7 +428,7 @@ func TestPluginFollowConfigMap(t *testing.T) {
 	})
 	cfg := config("noop")
 	cfg.Source = host.ConfigMapKey(configMaps{client}, "plugins", "zone", "zone.wasm")
-	builds := make(chan host.Build, 10)
+	builds := make(chan host.BuildEvent, 10)
 	cfg.Observer = built(builds)
 	p := load(t, cfg)
 	<-builds
@@ -452,11 +452,11 @@ func TestPluginFollowConfigMap(t *testing.T) {
 }
 
 // built passes builds on.
-type built chan<- host.Build
+type built chan<- host.BuildEvent
 
-func (b built) Built(_ context.Context, build host.Build) { b <- build }
+func (b built) Built(_ context.Context, build host.BuildEvent) { b <- build }
 
-func (built) Called(context.Context, host.Call) {}
+func (built) Called(context.Context, host.CallEvent) {}
 
 func (built) Refused(context.Context, string, error) {}
 func (built) Restarted(string, bool)                 {}

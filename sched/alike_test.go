@@ -123,7 +123,7 @@ func TestFieldsAreFetchedWhenTheyAreRead(t *testing.T) {
 		{"cordon", "taints"}, {"taints", "cordon"}, {"cidr", "taints"}, {"taints", "cidr"},
 		{"kernel", "images"}, {"images", "kernel"}, {"name", "labels"}, {"labels", "name"},
 	} {
-		p, _ := mustLoadPicky(t, `, "instances": 1`)
+		p, _ := mustLoadPicky(t, `, "limits": {"instances": 1}`)
 		web := loud("web")
 		c := begin(t, p, web)
 		for i, what := range [][]string{read[:1], read[:], {read[1], read[0]}} {
@@ -191,7 +191,7 @@ func TestAlikeNodesGetTheGuestsAnswers(t *testing.T) {
 	for name, test := range map[string]struct{ projection, args string }{
 		"whole Nodes":     {"", ""},
 		"projected Nodes": {`, "projection": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
-		"on one instance": {`, "instances": 1`, ""},
+		"on one instance": {`, "limits": {"instances": 1}`, ""},
 		"remembered":      {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, `, "rememberByProjection": true`},
 	} {
 		t.Run(name, func(t *testing.T) { compareAlike(t, test.projection, test.args) })
@@ -343,7 +343,7 @@ func TestNodesThatAreNotAlike(t *testing.T) {
 // TestAlikeInParallel filters on several goroutines while Nodes change, and while the guest
 // begins to read more. Run it with -race.
 func TestAlikeInParallel(t *testing.T) {
-	p, _ := mustLoadPicky(t, `, "instances": 4`)
+	p, _ := mustLoadPicky(t, `, "limits": {"instances": 4}`)
 	what := []string{"label", "taints", "note"}
 	nodes := make([]*corev1.Node, 60)
 	for round := range 40 {
@@ -394,7 +394,7 @@ func TestWhoNeverAsksForParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := &counter{calls: map[string]int{}}
-	p := load(t, host.Config{Name: "conformance", Source: host.File(file), Guest: []byte(`{"label":"zone"}`), Observer: calls})
+	p := load(t, host.Config{Name: "conformance", Source: host.File(file), GuestConfig: []byte(`{"label":"zone"}`), Observer: calls})
 	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "a")}
 	web := pod("web", "a")
 	web.Labels = map[string]string{"zone": "a"}

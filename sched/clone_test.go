@@ -26,7 +26,7 @@ type callCounter struct {
 	calls map[string]int
 }
 
-func (c *callCounter) Called(_ context.Context, call host.Call) {
+func (c *callCounter) Called(_ context.Context, call host.CallEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
@@ -35,7 +35,7 @@ func (c *callCounter) Called(_ context.Context, call host.Call) {
 	c.calls[call.Function]++
 }
 
-func (*callCounter) Built(context.Context, host.Build)      {}
+func (*callCounter) Built(context.Context, host.BuildEvent) {}
 func (*callCounter) Refused(context.Context, string, error) {}
 func (*callCounter) Restarted(plugin string, replaced bool) {}
 func (c *callCounter) of(f abi.Function) int {
@@ -98,7 +98,7 @@ func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spr
 			s.nodes = append(s.nodes, framework.NewNodeInfo(n, web(fmt.Sprint("w", i))))
 		}
 	}
-	raw := fmt.Sprintf(`{"file": %q, "instances": %d}`, file, instances)
+	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}}`, file, instances)
 	p, err := sched.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)

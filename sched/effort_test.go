@@ -42,7 +42,7 @@ type meeting struct {
 	met  sync.WaitGroup
 }
 
-func (m *meeting) Called(ctx context.Context, call host.Call) {
+func (m *meeting) Called(ctx context.Context, call host.CallEvent) {
 	m.callCounter.Called(ctx, call)
 	if m.open && call.Function == abi.Filter.String() {
 		m.met.Done()
@@ -106,7 +106,7 @@ type meter struct {
 	fuel map[string]int64
 }
 
-func (m *meter) Called(_ context.Context, call host.Call) {
+func (m *meter) Called(_ context.Context, call host.CallEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fuel == nil {

@@ -29,11 +29,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	plugin, err := sched.Load(ctx, rt, host.Config{
-		Name:   "zone",
-		Source: host.File(file),
-		Guest:  []byte(`{"defaultZones": ["a"]}`),
-	})
+	plugin, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{
+		Name:        "zone",
+		Source:      host.File(file),
+		GuestConfig: []byte(`{"defaultZones": ["a"]}`),
+	}})
 	if err != nil {
 		log.Fatal(err)
 	}

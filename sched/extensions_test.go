@@ -25,6 +25,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -127,7 +128,8 @@ func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *w
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	)
 	w.handle = &framework.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
-	raw := fmt.Sprintf(`{"file": %q, "instances": %d, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, instances, args)
+	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, args)
+	opts = append(opts, sched.WithLimits(host.Limits{Instances: instances}))
 	p, err := sched.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
@@ -640,7 +642,7 @@ func TestPodGroups(t *testing.T) {
 func TestFailurePolicy(t *testing.T) {
 	for policy, want := range map[string]string{"Fail": "Error: ", "Ignore": "Success"} {
 		t.Run(policy, func(t *testing.T) {
-			w := newWorld(t, 1, `, "failurePolicy": "`+policy+`", "timeout": "50ms"`)
+			w := newWorld(t, 1, `, "failurePolicy": "`+policy+`", "limits": {"timeout": "50ms"}`)
 			for _, action := range []string{"panic", "loop"} {
 				pod := noted("p", "filter", action)
 				if got := w.filter(w.start(pod), pod, framework.NewNodeInfo(zoned("n1", "a"))); !strings.HasPrefix(got, want) {

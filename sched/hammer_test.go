@@ -24,7 +24,7 @@ import (
 // at all. Guests trap and loop now and then, and the module is swapped meanwhile.
 // Every answer must be that of its own cycle. Run it with -race.
 func TestHammerCycles(t *testing.T) {
-	w := newWorld(t, 3, `, "timeout": "30ms"`)
+	w := newWorld(t, 3, `, "limits": {"timeout": "30ms"}`)
 	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
 	if err != nil {
 		t.Fatal(err)

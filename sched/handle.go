@@ -42,7 +42,7 @@ func (p *plugin) handleImports() []host.Import {
 	granted := func(grant, name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
 		im := scheduler(name, params, results, func(inst *host.Instance, stack []uint64) {
 			if p.handle == nil {
-				inst.Violate(errNoHandle)
+				inst.Abort(errNoHandle)
 			}
 			f(inst, stack)
 		})
@@ -57,7 +57,7 @@ func (p *plugin) handleImports() []host.Import {
 		granted(GrantEvents, abi.ImportEvent, pair, nil, func(inst *host.Instance, stack []uint64) {
 			e, err := schedmsg.ParseEvent([]byte(read(inst, stack)))
 			if err != nil {
-				inst.Violate(err)
+				inst.Abort(err)
 			}
 			p.report(&inst.State().(*instance).call, e)
 		}),
@@ -80,7 +80,7 @@ func (p *plugin) handleImports() []host.Import {
 				}
 				object, err := p.objects.Pod(w.GetPod())
 				if err != nil {
-					inst.Violate(err)
+					inst.Abort(err)
 				}
 				return object.Bytes()
 			})

@@ -51,7 +51,7 @@ func (l *lastPart) get(inst *host.Instance, of *objects.Object, number uint32, f
 		l.of = nil // Should it fail.
 		b, err := of.AppendPart(l.bytes[:0], number, fields)
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		l.of, l.number, l.fields, l.bytes = of, number, fields, b
 	}
@@ -142,7 +142,7 @@ func beyond(f func(inst *host.Instance, stack []uint64)) func(inst *host.Instanc
 // reads returns an import (buf, limit) -> len that belongs to the functions of a
 // mask. get may use the buffer of the instance.
 func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *instance, buf []byte) []byte) host.Import {
-	return host.GuestReads(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
+	return host.ToGuest(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
 		i := during(inst, functions)
 		i.call.beyond = true
 		i.buffer = get(inst, i, i.buffer[:0])
@@ -153,7 +153,7 @@ func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *ins
 // writes returns an import (ptr, len) that belongs to the functions of a mask. put copies
 // what it keeps of data, which is lent.
 func writes(name string, functions abi.Mask, put func(inst *host.Instance, c *call, data []byte)) host.Import {
-	return host.GuestWrites(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) {
+	return host.FromGuest(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) {
 		put(inst, &during(inst, functions).call, data)
 	})
 }
@@ -165,7 +165,7 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 			return inst.State().(*instance)
 		}
 	}
-	inst.Violate(fmt.Errorf("it belongs to %s, the guest is in %s", functions, inst.Calling()))
+	inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", functions, inst.Calling()))
 	return nil
 }
 
@@ -267,7 +267,7 @@ func (p *plugin) imports() []host.Import {
 		writes(abi.ImportResultClusterEvents, abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.events, err = parseEvents(data); err != nil {
-				inst.Violate(err)
+				inst.Abort(err)
 			}
 		}),
 		writes(abi.ImportResultNominatedNodeName, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, c *call, data []byte) {
@@ -277,13 +277,13 @@ func (p *plugin) imports() []host.Import {
 		writes(abi.ImportResultNominations, abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.nominations, err = schedmsg.ParseNominations(data); err != nil {
-				inst.Violate(err)
+				inst.Abort(err)
 			}
 		}),
 		writes(abi.ImportResultPlacements, abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.placements, err = schedmsg.ParsePlacements(data); err != nil {
-				inst.Violate(err)
+				inst.Abort(err)
 			}
 		}),
 	}
@@ -308,7 +308,7 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 	}
 	n := slices.IndexFunc(c.pods, func(o *objects.Object) bool { return o.Ref == ref })
 	if n < 0 {
-		inst.Violate(fmt.Errorf("slot %d has no version %d: a view must be read during the call that it was passed to, or while its object stays as it is", ref.Slot(), ref.Version()))
+		inst.Abort(fmt.Errorf("slot %d has no version %d: a view must be read during the call that it was passed to, or while its object stays as it is", ref.Slot(), ref.Version()))
 	}
 	return c.pods[n]
 }
@@ -342,7 +342,7 @@ func (p *plugin) passed(inst *host.Instance, c *call) []fwk.NodeInfo {
 	}
 	all, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	return all
 }
@@ -356,7 +356,7 @@ func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 		}
 		object, err := p.objects.Node(node)
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		i.call.look(object, info)
 		b = binary.LittleEndian.AppendUint64(b, uint64(object.Ref))
@@ -367,7 +367,7 @@ func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 // resultScores takes the normalized scores.
 func resultScores(inst *host.Instance, c *call, data []byte) {
 	if len(data) != 8*len(c.scores) {
-		inst.Violate(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), len(c.scores)))
+		inst.Abort(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), len(c.scores)))
 	}
 	c.normalized = make([]int64, 0, len(c.scores))
 	for ; len(data) > 0; data = data[8:] {
@@ -381,7 +381,7 @@ func texts(inst *host.Instance, data []byte, what string) []string {
 		return []string{}
 	}
 	if data[len(data)-1] != 0 {
-		inst.Violate(errors.New("the last " + what + " does not end with a NUL"))
+		inst.Abort(errors.New("the last " + what + " does not end with a NUL"))
 	}
 	return strings.Split(string(data[:len(data)-1]), "\x00")
 }
@@ -397,13 +397,13 @@ func resultNodeNames(inst *host.Instance, c *call, data []byte) {
 func resultSignFragments(inst *host.Instance, c *call, data []byte) {
 	list := texts(inst, data, "value")
 	if len(list)%2 != 0 {
-		inst.Violate(fmt.Errorf("%d texts are not pairs of a key and a value", len(list)))
+		inst.Abort(fmt.Errorf("%d texts are not pairs of a key and a value", len(list)))
 	}
 	c.fragments = make([]fwk.SignFragment, 0, len(list)/2)
 	for ; len(list) > 0; list = list[2:] {
 		value, err := jsonValue(list[1])
 		if err != nil {
-			inst.Violate(fmt.Errorf("the fragment %q: %w", list[0], err))
+			inst.Abort(fmt.Errorf("the fragment %q: %w", list[0], err))
 		}
 		c.fragments = append(c.fragments, fwk.SignFragment{Key: list[0], Value: value})
 	}
@@ -414,11 +414,11 @@ func (p *plugin) podGroupPod(inst *host.Instance, stack []uint64) {
 	pods := during(inst, withGroup).call.group.GetUnscheduledPods()
 	n := uint32(stack[0])
 	if uint64(n) >= uint64(len(pods)) {
-		inst.Violate(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
+		inst.Abort(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
 	}
 	object, err := p.objects.Pod(pods[n])
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 }

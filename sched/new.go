@@ -1,26 +1,23 @@
 package sched
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
-// Args are the arguments of a plugin in KubeSchedulerConfiguration:
+// PluginConfig says which module a plugin is, what it is allowed, and what its failures
+// mean. It is the args of the plugin in KubeSchedulerConfiguration:
 //
 //	profiles:
 //	- plugins:
@@ -32,48 +29,30 @@ import (
 //	    args:
 //	      file: /etc/kubernetes/plugins/zone.wasm
 //	      sha256: 0123…
-//	      config:
+//	      guestConfig:
 //	        defaultZones: [eu-central-1a]
-type Args struct {
+type PluginConfig struct {
+	// Config is the module's configuration: its digest, guestConfig, args, grants, limits,
+	// reset and circuitBreaker. The name is that of the plugin and stands elsewhere in
+	// KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods and
+	// GrantObjects beside those of host. Limits.Instances is how many nodes are filtered or
+	// scored at the same time. Limits.HeldInstances is for guests of
+	// kube-scheduler-wasm-extension: how many Pods may be bound, or wait for that, at the
+	// same time, and one more that is scheduled. Each has an instance of its own from
+	// Reserve to PostBind or Unreserve. A Pod for which there is none is tried again later.
+	host.Config `json:",inline"`
 	// File is the path of the module, URL its address, which needs SHA256. One
-	// of them is required.
+	// of them is required, unless the program has set Source.
 	File string `json:"file,omitempty"`
 	URL  string `json:"url,omitempty"`
-	// SHA256 is the digest that the module must have, in hexadecimal; empty
-	// means any.
-	SHA256 string `json:"sha256,omitempty"`
 	// Follow swaps the module whenever the file holds another, between two
 	// scheduling cycles. It needs File, and no SHA256.
 	Follow bool `json:"follow,omitempty"`
-	// Config is the guest's own configuration, handed to it as JSON.
-	Config json.RawMessage `json:"config,omitempty"`
-	// GuestConfig is the same for a configuration that is no JSON: the guest gets the
-	// text as it is. Only one of the two may be set.
-	GuestConfig string `json:"guestConfig,omitempty"`
-	// Args are those of host.Config: what the guest finds in os.Args, the name first.
-	Args []string `json:"args,omitempty"`
 	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
 	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
 	// program does not take such a guest does not log either, whatever stands here; it
 	// asks once, when it starts.
 	LogSeverity int32 `json:"logSeverity,omitempty"`
-	// MemoryBytes, Fuel and Instances are those of host.Limits; 0 means what the
-	// options of New say, or the default. Instances is how many nodes are filtered
-	// or scored at the same time.
-	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	Fuel        int64  `json:"fuel,omitempty"`
-	Instances   int    `json:"instances,omitempty"`
-	// HeldInstances is that of host.Limits: how many Pods may be bound, or wait for that,
-	// at the same time, and one more that is scheduled, if the guest is one of
-	// kube-scheduler-wasm-extension. Each has an instance of its own from Reserve to
-	// PostBind or Unreserve. A Pod for which there is none is tried again later.
-	HeldInstances int `json:"heldInstances,omitempty"`
-	// Timeout and Compile are those of host.Limits, as in "100ms".
-	Timeout metav1.Duration `json:"timeout,omitempty"`
-	Compile metav1.Duration `json:"compile,omitempty"`
-	// Grants are those of host.Config, and GrantEvents, GrantWaitingPods and
-	// GrantObjects.
-	Grants []string `json:"grants,omitempty"`
 	// Objects are the resources that a guest with GrantObjects may get and list,
 	// as in "v1/persistentvolumeclaims" or "apps/v1/replicasets". The scheduler
 	// must be allowed to watch them.
@@ -105,51 +84,44 @@ type Args struct {
 	// debug.
 	AskAboutEachNode bool `json:"askAboutEachNode,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
-	// or is disabled. Default Fail.
-	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
-	// Disable is that of host.Config: when a plugin that keeps failing is taken
-	// out of service for a while.
-	Disable *DisableArgs `json:"disable,omitempty"`
+	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
+	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
+	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Handle is the scheduler's, which the factory of [New] sets. Without one, calls of
+	// host functions that need a grant fail.
+	Handle fwk.Handle `json:"-"`
 }
-
-// DisableArgs are those of host.Disable.
-type DisableArgs struct {
-	After      int             `json:"after"`
-	Ratio      float64         `json:"ratio,omitempty"`
-	Backoff    metav1.Duration `json:"backoff,omitempty"`
-	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
-}
-
-// FailurePolicy says what becomes of a request that a guest did not answer.
-type FailurePolicy string
-
-const (
-	// Fail makes it an error: the Pod is tried again later.
-	Fail FailurePolicy = "Fail"
-	// Ignore goes on as if the plugin had nothing to say: the node passes, the
-	// score is 0, the Pod may be bound. The failure is logged.
-	Ignore FailurePolicy = "Ignore"
-)
 
 // Option changes how [New] loads a plugin.
-type Option func(*host.Config)
+type Option func(*options)
+
+// options are what a program sets of a plugin beside the scheduler's configuration.
+type options struct {
+	logger   *slog.Logger
+	observer host.Observer
+	source   host.Source
+	limits   host.Limits
+}
 
 // WithLogger hands what guests log and print to logger.
-func WithLogger(logger *slog.Logger) Option { return func(c *host.Config) { c.Logger = logger } }
+func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
-// WithObserver tells o of calls, builds and resets: metrics, traces.
-func WithObserver(o host.Observer) Option { return func(c *host.Config) { c.Observer = o } }
+// WithObserver tells observer of calls, builds and resets: metrics, traces.
+func WithObserver(observer host.Observer) Option { return func(o *options) { o.observer = observer } }
 
 // WithSource takes the module from source instead of the arguments' file or URL:
 // a ConfigMap, bytes that the program embeds.
-func WithSource(source host.Source) Option { return func(c *host.Config) { c.Source = source } }
+func WithSource(source host.Source) Option { return func(o *options) { o.source = source } }
+
+// WithLimits sets the defaults of the limits that the arguments do not name.
+func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
 
 // Factory is what app.WithPlugin takes: the PluginFactory of
 // k8s.io/kubernetes/pkg/scheduler/framework/runtime.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
 // New returns the factory of the plugin name, for app.WithPlugin. The plugin's
-// module and limits come from the scheduler's configuration, see [Args]. Several
+// module and limits come from the scheduler's configuration, see [PluginConfig]. Several
 // plugins have a factory each, and share rt.
 //
 //	app.NewSchedulerCommand(app.WithPlugin("zone", sched.New("zone", rt, sched.WithLogger(slog.Default()))))
@@ -159,30 +131,28 @@ type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle)
 // factory's context ends.
 func New(name string, rt *host.Runtime, opts ...Option) Factory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		cfg := host.Config{Name: name}
+		var o options
 		for _, option := range opts {
-			option(&cfg)
+			option(&o)
 		}
-		hasSource := cfg.Source != nil
-		args, err := decodeArgs(object, hasSource)
-		if args == nil {
+		cfg, err := decodeArgs(object, o.source != nil)
+		if cfg == nil {
 			return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
 		}
-		args.configure(&cfg)
-		if err := errors.Join(err, args.validate(hasSource)); err != nil {
-			return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", name, err), complete(cfg).Validate())
+		if cfg.Name != "" && cfg.Name != name {
+			err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
 		}
-		p, err := load(ctx, rt, cfg, handle, options{failurePolicy: args.FailurePolicy, objects: args.Objects, projection: args.Projection, sign: args.SignByProjection, remember: args.RememberByProjection, each: args.AskAboutEachNode, severity: args.LogSeverity})
+		cfg.Name, cfg.Source, cfg.Logger, cfg.Observer, cfg.Handle = name, o.source, o.logger, o.observer, handle
+		p, err := load(ctx, rt, *cfg, o.limits, err)
 		if err != nil {
 			return nil, err
 		}
 		context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
-		if args.Follow {
-			logger := cfg.Logger
+		if cfg.Follow {
 			go func() {
 				_ = p.Follow(ctx, host.FollowOptions{Failed: func(err error) {
-					if logger != nil {
-						logger.Error("the module was not swapped", "plugin", name, "err", err)
+					if cfg.Logger != nil {
+						cfg.Logger.Error("the module was not swapped", "plugin", name, "err", err)
 					}
 				}})
 			}()
@@ -191,38 +161,12 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 	}
 }
 
-// configure sets what the arguments say.
-func (a *Args) configure(cfg *host.Config) {
-	if cfg.Source == nil {
-		if a.File != "" {
-			cfg.Source = host.File(a.File)
-		}
-		if a.URL != "" {
-			cfg.Source = host.HTTPS(a.URL, host.HTTPSOptions{})
-		}
-	}
-	cfg.SHA256 = a.SHA256
-	cfg.Guest, cfg.Args = a.Config, a.Args
-	if a.GuestConfig != "" {
-		cfg.Guest = []byte(a.GuestConfig)
-	}
-	cfg.Grants = a.Grants
-	l := &cfg.Limits
-	l.MemoryBytes, l.Fuel = cmp.Or(a.MemoryBytes, l.MemoryBytes), cmp.Or(a.Fuel, l.Fuel)
-	l.Compile = cmp.Or(a.Compile.Duration, l.Compile)
-	l.Timeout, l.Instances = cmp.Or(a.Timeout.Duration, l.Timeout), cmp.Or(a.Instances, l.Instances)
-	l.HeldInstances = cmp.Or(a.HeldInstances, l.HeldInstances)
-	if d := a.Disable; d != nil {
-		cfg.Disable = host.Disable{After: d.After, Ratio: d.Ratio, Backoff: d.Backoff.Duration, MaxBackoff: d.MaxBackoff.Duration}
-	}
-}
-
 // decodeArgs reads the arguments as the scheduler hands them over: the raw bytes
 // of what stands in its configuration. hasSource says that the program has the
 // module already. With an error there may be arguments all the same, so that other
 // mistakes in them are found, too.
-func decodeArgs(object runtime.Object, hasSource bool) (*Args, error) {
-	args := &Args{}
+func decodeArgs(object runtime.Object, hasSource bool) (*PluginConfig, error) {
+	args := &PluginConfig{}
 	unknown, ok := object.(*runtime.Unknown)
 	switch {
 	case ok && unknown != nil:
@@ -241,42 +185,47 @@ func decodeArgs(object runtime.Object, hasSource bool) (*Args, error) {
 	return args, nil
 }
 
-// complete sets what load sets, as far as it matters for mistakes.
-func complete(cfg host.Config) host.Config {
-	cfg.Kind, cfg.Imports = abi.KindScheduler, (&plugin{}).imports()
-	if cfg.Source == nil {
-		cfg.Source = host.Bytes(nil) // Reported already.
+// guest returns the configuration of the module, with its source, and the mistakes that are
+// of this package alone.
+func (c *PluginConfig) guest() (host.Config, error) {
+	err := c.validate()
+	cfg := c.Config
+	switch {
+	case cfg.Source != nil:
+	case c.URL != "":
+		cfg.Source = host.HTTPS(c.URL, host.HTTPSOptions{})
+	default:
+		cfg.Source = host.File(c.File)
 	}
-	return cfg
+	return cfg, err
 }
 
-// validate reports every mistake that is one of the arguments alone.
-func (args *Args) validate(hasSource bool) error {
+// validate reports every mistake that is one of this package alone.
+func (c *PluginConfig) validate() error {
 	var errs []error
 	mistake := func(wrong bool, text string, values ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(text, values...))
 		}
 	}
-	mistake(args.File == "" && args.URL == "" && !hasSource, "file is missing")
-	mistake(args.File != "" && args.URL != "", "file and url exclude one another")
-	mistake(hasSource && (args.File != "" || args.URL != ""), "the program has the module: file and url must be empty")
-	mistake(len(args.Config) > 0 && args.GuestConfig != "", "config and guestConfig exclude one another")
-	mistake(args.LogSeverity < 0 || args.LogSeverity > 3, "logSeverity is %d, want 0 to 3", args.LogSeverity)
-	mistake(args.Follow && args.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
-	mistake(args.Follow && args.SHA256 != "", "follow and sha256 exclude one another")
-	mistake(args.FailurePolicy != "" && args.FailurePolicy != Fail && args.FailurePolicy != Ignore,
-		"failurePolicy is %q, want Fail or Ignore", args.FailurePolicy)
-	for _, grant := range args.Grants {
-		mistake(varies(grant) && args.RememberByProjection, "rememberByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
-		mistake(varies(grant) && args.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
+	mistake(c.File == "" && c.URL == "" && c.Source == nil, "file is missing")
+	mistake(c.File != "" && c.URL != "", "file and url exclude one another")
+	mistake(c.Source != nil && (c.File != "" || c.URL != ""), "the program has the module: file and url must be empty")
+	mistake(c.LogSeverity < 0 || c.LogSeverity > 3, "logSeverity is %d, want 0 to 3", c.LogSeverity)
+	mistake(c.Follow && c.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
+	mistake(c.Follow && c.SHA256 != "", "follow and sha256 exclude one another")
+	if err := c.FailurePolicy.Check(); err != nil {
+		errs = append(errs, err)
 	}
-	for _, name := range args.Objects {
+	for _, grant := range c.Grants {
+		mistake(varies(grant) && c.RememberByProjection, "rememberByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
+		mistake(varies(grant) && c.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
+	}
+	for _, name := range c.Objects {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := objects.ParseProjection(args.Projection)
+	_, err := objects.ParseProjection(c.Projection)
 	mistake(err != nil, "projection: %w", err)
-	mistake(args.Disable != nil && args.Disable.After <= 0, "disable.after must be more than 0")
 	return errors.Join(errs...)
 }

@@ -59,7 +59,7 @@ func nodeOf(inst *host.Instance, ref abi.Ref) fwk.NodeInfo {
 	if l, ok := c.looked[ref]; ok {
 		return l.info
 	}
-	inst.Violate(fmt.Errorf("slot %d, version %d is neither the node of this call nor one that the guest was given in it", ref.Slot(), ref.Version()))
+	inst.Abort(fmt.Errorf("slot %d, version %d is neither the node of this call nor one that the guest was given in it", ref.Slot(), ref.Version()))
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	for _, pod := range info.GetPods() {
 		object, err := p.objects.Pod(pod.GetPod())
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		c.pods = append(c.pods, object)
 	}
@@ -134,7 +134,7 @@ func (p *plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	}
 	object, err := p.objects.Node(info.Node())
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	stack[0] = uint64(object.Ref)
 	c.look(object, info)

@@ -28,7 +28,7 @@ func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 	if c.statuses != nil {
 		i.peer.Statuses = nodeStatuses(c.statuses)
 	}
-	result, err := inst.CallExport(p.ctx, wasmextension.Export(f))
+	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +97,7 @@ func (s peerScheduler) Nodes(inst *host.Instance) []fwk.NodeInfo {
 	}
 	all, err := s.p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	return all
 }
@@ -135,7 +135,7 @@ func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, text
 		size += len(text)
 	}
 	// What a guest logs in a call is bounded, as in our own ABI.
-	if !inst.MayLog(size) {
+	if !inst.Dialect().MayLog(size) {
 		return
 	}
 	attributes := [2]slog.Attr{slog.String("function", inst.Calling())}
@@ -150,12 +150,12 @@ func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, text
 		}
 		attributes[1] = slog.Attr{Key: "guest", Value: slog.GroupValue(group...)}
 	}
-	s.p.peers.logger.LogAttrs(inst.Context(), levels[severity], msg, attributes[:]...)
+	s.p.peers.logger.LogAttrs(inst.Dialect().Context(), levels[severity], msg, attributes[:]...)
 }
 
 func (s peerScheduler) Report(inst *host.Instance, e *schedmsg.Event) {
 	if s.p.handle == nil {
-		inst.Violate(errNoHandle)
+		inst.Abort(errNoHandle)
 	}
 	s.p.report(&inst.State().(*instance).call, e)
 }

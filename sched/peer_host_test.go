@@ -96,7 +96,7 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				exports = append(exports, export{name: name})
 			}
 			out := guarded.NewLog()
-			p, err := sched.Load(t.Context(), shared, host.Config{Name: "p", Source: host.Bytes(peerGuest(exports...)), Logger: slog.New(out)})
+			p, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(peerGuest(exports...)), Logger: slog.New(out)}})
 			if err == nil {
 				t.Cleanup(func() { _ = p.Close(context.Background()) })
 			}
@@ -176,8 +176,7 @@ func TestPeerSettings(t *testing.T) {
 		want, lines string
 	}{
 		"nothing is set":                        {``, slog.LevelInfo, "0  asks", "012"},
-		"a configuration in JSON":               {`, "config": {"reverse": true}`, slog.LevelInfo, `0 {"reverse":true} asks`, "012"},
-		"a configuration that is a JSON string": {`, "config": "x: 1"`, slog.LevelInfo, `0 "x: 1" asks`, "012"},
+		"a configuration in JSON":               {`, "guestConfig": {"reverse": true}`, slog.LevelInfo, `0 {"reverse":true} asks`, "012"},
 		"a configuration that is no JSON":       {`, "guestConfig": "x: [1,"`, slog.LevelInfo, "0 x: [1, asks", "012"},
 		"arguments":                             {`, "args": ["test", "preFilter", ""]`, slog.LevelInfo, "0  test, preFilter, ", "012"},
 		"warnings":                              {`, "logSeverity": 1`, slog.LevelInfo, "1  asks", "12"},
@@ -235,11 +234,11 @@ func TestPeerSettingsThatAreWrong(t *testing.T) {
 		want []string
 	}{
 		"of every kind": {
-			`{"file": "testdata/peer/asks.wasm", "config": 1, "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "heldInstances": -1}`,
-			[]string{"config and guestConfig exclude one another", "logSeverity is 4, want 0 to 3", `args[1] is "b\x00c", which has a NUL`, "limits.heldInstances is -1"},
+			`{"file": "testdata/peer/asks.wasm", "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "limits": {"heldInstances": -1}}`,
+			[]string{"logSeverity is 4, want 0 to 3", `args[1] is "b\x00c", which has a NUL`, "limits.heldInstances is -1"},
 		},
 		"of a guest of another ABI": {
-			`{"file": "testdata/scripted.wasm", "logSeverity": 1, "config": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
+			`{"file": "testdata/scripted.wasm", "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func newPeerWorld(t *testing.T, instances int, logger *slog.Logger) *world {
 	for _, name := range []string{"a", "b", "n1"} {
 		w.handle.Nodes = append(w.handle.Nodes, framework.NewNodeInfo(zoned(name, "z")))
 	}
-	raw := fmt.Sprintf(`{"file": "testdata/peer/present.wasm", "instances": %d, "grants": ["events", "waiting-pods"], "config": {"x": 1}}`, instances)
+	raw := fmt.Sprintf(`{"file": "testdata/peer/present.wasm", "limits": {"instances": %d}, "grants": ["events", "waiting-pods"], "guestConfig": {"x": 1}}`, instances)
 	p, err := sched.New("peer", shared, sched.WithLogger(logger))(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestPeerFirstDesign(t *testing.T) {
 }
 
 func TestPeerWithWrongExports(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, host.Config{Name: "wrong", Source: host.File("testdata/peer/wrong.wasm")})
+	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "wrong", Source: host.File("testdata/peer/wrong.wasm")}})
 	for _, want := range []string{`export "score" is () -> i32, want () -> i64`, `export "permit" is (i32) -> i64, want () -> i64`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -180,7 +180,7 @@ func TestPeerWithWrongExports(t *testing.T) {
 }
 
 func TestPeerNeedsGrants(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, host.Config{Name: "peer", Source: host.File("testdata/peer/present.wasm")})
+	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "peer", Source: host.File("testdata/peer/present.wasm")}})
 	for _, want := range []string{`handle.eventrecorder.eventf needs the grant "events"`, `handle.get_waiting_pod needs the grant "waiting-pods"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

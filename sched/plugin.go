@@ -39,42 +39,30 @@ type Plugin interface {
 	Close(ctx context.Context) error
 }
 
-// Load makes a scheduler plugin of a module. cfg.Kind, cfg.Imports, cfg.Probe
-// and cfg.NewState are set by Load. Of Pods and Nodes the guest gets the fields
-// that its module declares in its metadata.
+// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source. Of
+// Pods and Nodes the guest gets the fields that its module declares in its metadata.
 //
-// Errors are those of [host.Runtime.Load].
-func Load(ctx context.Context, rt *host.Runtime, cfg host.Config) (Plugin, error) {
-	return load(ctx, rt, cfg, nil, options{})
-}
-
-// options are what a plugin has beside the configuration of its module.
-type options struct {
-	failurePolicy FailurePolicy
-	objects       []string
-	// projection takes the place of the module's, unless it is empty.
-	projection []string
-	// sign is Args.SignByProjection, remember Args.RememberByProjection, each
-	// Args.AskAboutEachNode.
-	sign, remember, each bool
-	// severity is Args.LogSeverity.
-	severity int32
+// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once.
+func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (Plugin, error) {
+	return load(ctx, rt, cfg, host.Limits{}, nil)
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
 func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
 
-func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Handle, opts options) (Plugin, error) {
+// load is Load with defaults of the limits. mistakes are those that were found before in
+// the configuration.
+func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host.Limits, mistakes error) (Plugin, error) {
 	p := &plugin{
 		key:    fwk.StateKey("kubewasm/" + cfg.Name),
-		handle: handle,
-		policy: opts.failurePolicy,
-		sign:   opts.sign,
+		handle: cfg.Handle,
+		policy: cfg.FailurePolicy,
+		sign:   cfg.SignByProjection,
 
-		remembers: opts.remember,
-		each:      opts.each || slices.ContainsFunc(cfg.Grants, varies),
+		remembers: cfg.RememberByProjection,
+		each:      cfg.AskAboutEachNode || slices.ContainsFunc(cfg.Grants, varies),
 		logger:    cfg.Logger,
-		config:    cfg.Guest,
+		config:    cfg.GuestConfig,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -84,19 +72,26 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.reads.logger = p.logger.With("plugin", cfg.Name)
-	p.peers.logger, p.peers.severity = p.reads.logger, max(opts.severity, severityOf(p.logger))
+	p.peers.logger, p.peers.severity = p.reads.logger, max(cfg.LogSeverity, severityOf(p.logger))
 	if p.each {
 		p.reads.everything()
 	}
-	if err := p.inform(opts.objects); err != nil {
+	adapter := host.Adapter{
+		Kind:     abi.KindScheduler,
+		Imports:  p.imports(),
+		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
+		Defaults: defaults,
+		Probe:    p.projecting(cfg.Projection, p.probe),
+		NewState: func() any { return &instance{} },
+	}
+	guestCfg, err := cfg.guest()
+	if err = errors.Join(mistakes, err); err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg))
+	}
+	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
-	cfg.Kind = abi.KindScheduler
-	cfg.Imports = p.imports()
-	cfg.Dialects = wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods})
-	cfg.NewState = func() any { return &instance{} }
-	cfg.Probe = p.projecting(opts.projection, p.probe)
-	guest, err := rt.Load(ctx, cfg)
+	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +99,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg host.Config, handle fwk.Han
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.functions, offered, err = p.peerFunctions()
-	} else if opts.severity != 0 {
+	} else if cfg.LogSeverity != 0 {
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
 	if err != nil {
@@ -130,7 +125,7 @@ type plugin struct {
 	handle    fwk.Handle
 	ctx       context.Context
 	key       fwk.StateKey
-	policy    FailurePolicy
+	policy    host.FailurePolicy
 	// sign says that Pods are signed by what the guest reads of them.
 	sign bool
 	// remembers says that answers are remembered for other Pods, each that not even
@@ -223,7 +218,7 @@ func (p *plugin) leave(inst *host.Instance, i *instance) {
 // failed decides what becomes of a request whose guest did not answer. neutral
 // is the status of a plugin that has nothing to say.
 func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
-	if p.policy == Ignore {
+	if p.policy == host.Ignore {
 		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
 		return neutral
 	}

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 // load loads a plugin and closes it with the test.
 func load(t testing.TB, cfg host.Config) sched.Plugin {
 	t.Helper()
-	p, err := sched.Load(t.Context(), shared, cfg)
+	p, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func buildZone(t testing.TB) string {
 func loadZone(t testing.TB, config string, instances int) sched.Plugin {
 	t.Helper()
 	return load(t, host.Config{
-		Name: "zone", Source: host.File(buildZone(t)), Guest: []byte(config),
+		Name: "zone", Source: host.File(buildZone(t)), GuestConfig: []byte(config),
 		Limits: host.Limits{Instances: instances},
 	})
 }
@@ -87,7 +87,7 @@ func script(mask abi.Mask, code abi.Code, action uint32) []byte {
 func loadScripted(t testing.TB, mask abi.Mask, code abi.Code, action uint32) sched.Plugin {
 	t.Helper()
 	return load(t, host.Config{
-		Name: "scripted", Source: host.File(filepath.Join("testdata", "scripted.wasm")), Guest: script(mask, code, action),
+		Name: "scripted", Source: host.File(filepath.Join("testdata", "scripted.wasm")), GuestConfig: script(mask, code, action),
 		Limits: host.Limits{Instances: 1},
 	})
 }
@@ -540,16 +540,16 @@ func TestNew(t *testing.T) {
 		args runtime.Object
 		want string
 	}{
-		"file and configuration": {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "config": {"defaultZones": ["a"]}}`)}},
+		"file and configuration": {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"defaultZones": ["a"]}}`)}},
 		"no arguments":           {want: `plugin "zone": arguments: got <nil>, want the args of a pluginConfig`},
 		"no file":                {args: &runtime.Unknown{Raw: []byte(`{}`)}, want: `plugin "zone": arguments: file is missing`},
 		"unknown field":          {args: &runtime.Unknown{Raw: []byte(`{"file": "x", "fil": "y"}`)}, want: `unknown field "fil"`},
 		"no such file":           {args: &runtime.Unknown{Raw: []byte(`{"file": "/absent.wasm"}`)}, want: "/absent.wasm: no such file"},
-		"limits":                 {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "config": {"defaultZones": ["a"]}, "timeout": "100ms", "fuel": 100000000, "instances": 3, "memoryBytes": 33554432, "grants": ["clock"]}`)}},
-		"too little fuel":        {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "fuel": 1000}`)}, want: "out of fuel: 1000 instructions"},
-		"no duration":            {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "timeout": "soon"}`)}, want: `invalid duration "soon"`},
+		"limits":                 {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"defaultZones": ["a"]}, "limits": {"timeout": "100ms", "fuel": 100000000, "instances": 3, "memoryBytes": 33554432}, "grants": ["clock"]}`)}},
+		"too little fuel":        {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "limits": {"fuel": 1000}}`)}, want: "out of fuel: 1000 instructions"},
+		"no duration":            {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "limits": {"timeout": "soon"}}`)}, want: `invalid duration "soon"`},
 		"unknown grant":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "grants": ["everything"]}`)}, want: `grant "everything" is unknown`},
-		"guest refuses":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "config": {"zones": []}}`)}, want: `plugin "zone": configure returned Error: `},
+		"guest refuses":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"zones": []}}`)}, want: `plugin "zone": configure returned Error: `},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestProjectionOfTheArguments(t *testing.T) {
 }
 
 func TestMetadataThatCannotBeRead(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, host.Config{Name: "zone", Source: host.Bytes(declaring(t, "node.speck"))})
+	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.Bytes(declaring(t, "node.speck"))}})
 	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: field path "node.speck": Node has no field "speck"; did you mean "spec"?`) {
 		t.Errorf("got error %v", err)
 	}

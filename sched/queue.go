@@ -169,7 +169,7 @@ func (p *plugin) probe(ctx context.Context, inst *host.Instance) error {
 	case inst.Implements(abi.EventsToRegister):
 		result, err = inst.Call(ctx, abi.EventsToRegister)
 	case inst.Module().Export(abi.Marker) == "" && inst.Module().Export("enqueue") != "":
-		_, err = inst.CallExport(ctx, n)
+		_, err = inst.Dialect().CallExport(ctx, n)
 		i.call.events = peerEvents(i.peer.Events)
 	default:
 		return nil

@@ -27,13 +27,13 @@ type counter struct {
 	calls map[string]int
 }
 
-func (c *counter) Called(_ context.Context, call host.Call) {
+func (c *counter) Called(_ context.Context, call host.CallEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[call.Function]++
 }
 
-func (c *counter) Built(context.Context, host.Build) {}
+func (c *counter) Built(context.Context, host.BuildEvent) {}
 
 func (c *counter) Restarted(string, bool) {}
 
@@ -49,7 +49,7 @@ func (c *counter) take(function string) int {
 func remembering(t *testing.T, file string, paths []string, remember bool, grants ...string) (sched.Plugin, *counter, error) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
-	raw, err := json.Marshal(sched.Args{File: file, Projection: paths, RememberByProjection: remember, Grants: grants})
+	raw, err := json.Marshal(sched.PluginConfig{File: file, Projection: paths, RememberByProjection: remember, Config: host.Config{Grants: grants}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,7 +216,7 @@ func TestGuestsThatAreNotRemembered(t *testing.T) {
 func mustLoadCrowd(t *testing.T, score int, args string) (sched.Plugin, *counter) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
-	raw := fmt.Sprintf(`{"file": "testdata/crowd.wasm", "config": %d, "instances": 1, "projection": ["node.spec.taints", "-node.metadata"]%s}`, score, args)
+	raw := fmt.Sprintf(`{"file": "testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "projection": ["node.spec.taints", "-node.metadata"]%s}`, score, args)
 	p, err := sched.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)

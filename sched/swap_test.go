@@ -86,7 +86,7 @@ func TestSideBySide(t *testing.T) {
 	var out bytes.Buffer
 	var plugins []sched.Plugin
 	for _, zone := range []string{"a", "b"} {
-		args := fmt.Sprintf(`{"file": %q, "config": {"defaultZones": [%q]}}`, file, zone)
+		args := fmt.Sprintf(`{"file": %q, "guestConfig": {"defaultZones": [%q]}}`, file, zone)
 		p, err := sched.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -121,12 +121,12 @@ func TestSideBySide(t *testing.T) {
 // one by one.
 func TestEveryMistakeOfTheArguments(t *testing.T) {
 	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope", "clock"], "rememberByProjection": true, "signByProjection": true,
-		"objects": ["pods"], "projection": ["node.metadat"], "disable": {"after": 0, "ratio": 1}, "fuel": -1, "heldInstances": -2,
+		"objects": ["pods"], "projection": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
 		"grant": ["events"], "timeOut": "1s"}`
 	_, err := sched.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
 		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
-		`field path "node.metadat"`, "disable.after must be more than 0", "disable.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
+		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
 		`rememberByProjection and the grant "clock" exclude one another`, `signByProjection and the grant "clock" exclude one another`,
 		`unknown field "grant"`, `unknown field "timeOut"`,
 	} {
@@ -144,11 +144,11 @@ func TestLimitsOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	grants := `"grants": ["events", "waiting-pods", "objects"]`
-	factory := sched.New("extensions", shared, sched.WithSource(host.File(file)), func(c *host.Config) { c.Limits.Fuel = 1 })
+	factory := sched.New("extensions", shared, sched.WithSource(host.File(file)), sched.WithLimits(host.Limits{Fuel: 1}))
 	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte("{" + grants + "}")}, nil); !errors.Is(err, host.ErrFuel) {
 		t.Errorf("with 1 instruction: error %v, want %v", err, host.ErrFuel)
 	}
-	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte(`{"fuel": 100000000, ` + grants + "}")}, nil); err != nil {
+	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte(`{"limits": {"fuel": 100000000}, ` + grants + "}")}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -158,7 +158,7 @@ func TestDisabledPluginAndSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := `{"grants": ["events", "waiting-pods", "objects"], "disable": {"after": 1, "backoff": "1h"}}`
+	args := `{"grants": ["events", "waiting-pods", "objects"], "circuitBreaker": {"after": 1, "backoff": "1h"}}`
 	p, err := sched.New("extensions", shared, sched.WithSource(host.File(file)))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {
 		t.Fatal(err)

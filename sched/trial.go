@@ -27,14 +27,14 @@ const trialWait = 5 * time.Second
 func (p *plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	i := during(inst, abi.MaskOf(abi.PodGroupPostFilter))
 	if p.handle == nil || i.call.try == nil {
-		inst.Violate(errNoHandle)
+		inst.Abort(errNoHandle)
 	}
 	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID")
 	question := fmt.Sprintf("%q", uids)
 	b := remember(inst, question, func() []byte {
 		b, err := p.try(i.call.try, uids)
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		return b
 	})

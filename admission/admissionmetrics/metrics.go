@@ -25,6 +25,7 @@
 package admissionmetrics
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -101,7 +102,7 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	if d.Mutating {
 		webhook = "mutate"
 	}
-	m.verdicts.WithLabelValues(d.Policy, webhook, d.Mode.String(), string(d.Verdict)).Inc()
+	m.verdicts.WithLabelValues(d.Policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
 	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())
 	if d.Patched {
 		m.patches.WithLabelValues(d.Policy).Inc()

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -78,7 +78,7 @@ const (
 // wasm_binary may be compressed by gzip, in base64 as well; the digest is that of the
 // module itself. A request whose own Content-Encoding is gzip gets 415.
 //
-// And, beyond what the Stellar operator's API has: settings, match, mode, order,
+// And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
 // allowedToMutate, gatekeeper and contextAwareResources as in [PluginSpec].
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
@@ -195,9 +195,9 @@ type loadRequest struct {
 	Enabled    *bool    `json:"enabled"`
 	FailOpen   bool     `json:"fail_open"`
 
-	Settings              json.RawMessage         `json:"settings"`
+	GuestConfig           host.GuestConfig        `json:"guestConfig"`
 	Match                 *admission.Match        `json:"match"`
-	Mode                  string                  `json:"mode"`
+	Mode                  admission.Mode          `json:"mode"`
 	Order                 int                     `json:"order"`
 	AllowedToMutate       bool                    `json:"allowedToMutate"`
 	Gatekeeper            bool                    `json:"gatekeeper"`
@@ -212,13 +212,19 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 	}
 	md := &body.Metadata
 	spec := PluginSpec{
-		Name: md.Name, Version: md.Version, Description: md.Description, SHA256: md.SHA256, Enabled: body.Enabled,
-		Settings: body.Settings, AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects, ContextAwareResources: body.ContextAwareResources,
-		Rules:  Rules{Mode: body.Mode, Order: body.Order},
-		Limits: Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: metav1.Duration{Duration: time.Duration(md.Limits.TimeoutMs) * time.Millisecond}},
+		Version: md.Version, Description: md.Description, Enabled: body.Enabled,
+		PluginConfig: admission.PluginConfig{
+			Config: host.Config{
+				Name: md.Name, SHA256: md.SHA256, GuestConfig: body.GuestConfig,
+				Limits: host.Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: time.Duration(md.Limits.TimeoutMs) * time.Millisecond},
+			},
+			PolicyRules:     admission.PolicyRules{Mode: body.Mode, Order: body.Order},
+			AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects,
+		},
+		ContextAwareResources: body.ContextAwareResources,
 	}
 	if body.FailOpen {
-		spec.FailurePolicy = admission.Ignore.String()
+		spec.FailurePolicy = host.Ignore
 	}
 	switch {
 	case body.Match != nil && len(body.Operations) != 0:

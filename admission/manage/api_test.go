@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Bodies of requests to the API are bounded, and none is read of a client that may not
@@ -158,7 +159,7 @@ func TestAPIRequestsAreStrict(t *testing.T) {
 	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
 	defer server.Close()
 	c := &client{t, server.URL, "secret", server.Client()}
-	if err := f.Load(context.Background(), manage.PluginSpec{Name: "p"}, says("p")); err != nil {
+	if err := f.Load(context.Background(), manage.PluginSpec{PluginConfig: admission.PluginConfig{Config: host.Config{Name: "p"}}}, says("p")); err != nil {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]string{

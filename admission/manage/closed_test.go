@@ -15,7 +15,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // inline is the source of a guest that denies everything with a text.
@@ -57,7 +59,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"a last line that was cut off", "plugins:\n- " + plugin("a", "") + "\n- name: b\n  source: {file: b.wasm}\n  mode: Monitor", "the last line has no end"},
 		{"a policy whose match was cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  match:\n", "plugins[0].match is null"},
 		{"rules that were cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  match:\n    rules:\n", "plugins[0].match.rules is null"},
-		{"settings that were cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  settings:\n", "plugins[0].settings is null"},
+		{"a guestConfig that was cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  guestConfig:\n", "plugins[0].guestConfig is null"},
 		{"a field in another case", "plugins: [" + plugin("a", ", Mode: Monitor") + "]\n", `plugins[0]: unknown field "Mode"`},
 		{"a list in another case", "Plugins: [" + plugin("a", "") + "]\n", `unknown field "Plugins"`},
 		{"a field of a rule that is misspelt", match("{operation: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}"), "unknown field"},
@@ -126,7 +128,7 @@ func TestParseFileNamesMistakesOfEveryForm(t *testing.T) {
 	_, err := manage.ParseFile([]byte(`
 plugins:
 - {name: a, order: first, limits: {fuel: much}, Mode: Monitor, match: {rules: [{operation: [CREATE]}]}}
-- {name: b, source: {sauce: x}, settings: {inner: null}, match: null}
+- {name: b, source: {sauce: x}, guestConfig: {inner: null}, match: null}
 groups:
 - {name: g, members: [x]}
 gruops: []
@@ -136,8 +138,8 @@ policies: 7`))
 	}
 	for _, want := range []string{
 		"the last line has no end", "plugins[1].match is null", `unknown field "gruops"`, `unknown field "policies"`,
-		"plugins[0]: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field Limits.limits.fuel",
-		"PluginSpec.Rules.order of type int", `plugins[0]: unknown field "Mode"`, `plugins[0]: unknown field "match.rules[0].operation"`,
+		"plugins[0]: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field PluginSpec.PluginConfig.Config.limits.limitsFields.fuel",
+		"PluginSpec.PluginConfig.PolicyRules.order of type int", `plugins[0]: unknown field "Mode"`, `plugins[0]: unknown field "match.rules[0].operation"`,
 		`plugins[1]: unknown field "source.sauce"`, "groups[0]: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -145,7 +147,7 @@ policies: 7`))
 		}
 	}
 	if strings.Contains(err.Error(), "inner") {
-		t.Errorf("settings are the guest's: %v", err)
+		t.Errorf("what is in guestConfig is the guest's: %v", err)
 	}
 }
 
@@ -267,7 +269,7 @@ func TestPinnedModuleIsFetchedAgain(t *testing.T) {
 // service then.
 func TestNameThatTheAPIHasAlready(t *testing.T) {
 	f := start(t, nil)
-	if err := f.Load(t.Context(), manage.PluginSpec{Name: "p", Rules: manage.Rules{Mode: "Monitor"}}, says("api")); err != nil {
+	if err := f.Load(t.Context(), manage.PluginSpec{PluginConfig: admission.PluginConfig{Config: host.Config{Name: "p"}, PolicyRules: admission.PolicyRules{Mode: "Monitor"}}}, says("api")); err != nil {
 		t.Fatal(err)
 	}
 	file := f.write(t, "policies.yaml", "plugins: ["+plugin("p", "")+", "+plugin("q", "")+"]\n")
@@ -410,7 +412,7 @@ func FuzzParseFile(f *testing.F) {
 	for _, seed := range []string{
 		"plugins: []", "plugins: [{name: a, source: {file: x}}]", "groups: [{name: g, expression: m(), message: no, members: {m: {name: m, source: {file: x}}}}]",
 		"---\n&a [*a]", "plugins: &x [{name: a, source: {file: x}, match: {rules: []}}]\ngroups: *x", "plugins:\n- name: a\n  source:\n", "? [a]\n: b\n", "<<: {plugins: []}\n",
-		"{\"plugins\":[{\"name\":\"a\",\"settings\":null}]}", "plugins: !!binary aGk=\n", "plugins: [{name: 2026-01-01, source: {file: 0x7}}]",
+		"{\"plugins\":[{\"name\":\"a\",\"guestConfig\":null}]}", "plugins: !!binary aGk=\n", "plugins: [{name: 2026-01-01, source: {file: 0x7}}]",
 	} {
 		f.Add(seed)
 	}

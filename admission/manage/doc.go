@@ -10,7 +10,7 @@
 //	plugins:
 //	- name: required-labels
 //	  source: {file: /plugins/required-labels.wasm}
-//	  settings: {labels: [team]}
+//	  guestConfig: {labels: [team]}
 //	  match:
 //	    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers]}]
 //	- name: defaults

@@ -203,11 +203,7 @@ func (m *Manager) Ready() error {
 
 // loadPlugin makes a plugin of a module.
 func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) (admission.Policy, error) {
-	cfg, err := m.pluginConfig(s, module)
-	if err != nil {
-		return nil, err
-	}
-	plugin, err := admission.Load(ctx, m.cfg.Runtime, cfg)
+	plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(s, module))
 	if err != nil {
 		return nil, err // And not a policy that is a nil plugin.
 	}
@@ -247,10 +243,9 @@ func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, err error) {
 	switch {
 	case e.plugin != nil:
-		rules, err = e.plugin.policyRules()
-		mutates = e.plugin.AllowedToMutate
+		rules, mutates = e.plugin.PolicyRules, e.plugin.AllowedToMutate
 	case e.group != nil:
-		rules, err = e.group.policyRules()
+		rules = e.group.PolicyRules
 	default:
 		err = errors.New("there are no rules")
 	}
@@ -278,10 +273,6 @@ func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, er
 }
 
 func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err error) {
-	rules, err := g.policyRules()
-	if err != nil {
-		return b, err
-	}
 	b.fetched = map[string]string{}
 	members := map[string]*admission.Plugin{}
 	var errs []error
@@ -303,7 +294,7 @@ func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err er
 	}
 	if err = errors.Join(errs...); err == nil {
 		b.policy, err = admission.NewGroup(admission.GroupConfig{
-			Name: g.Name, Members: members, Expression: g.Expression, Message: g.Message, PolicyRules: m.complete(rules),
+			Name: g.Name, Members: members, Expression: g.Expression, Message: g.Message, PolicyRules: m.complete(g.PolicyRules),
 		})
 	}
 	if err != nil {

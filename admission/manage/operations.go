@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Info is what there is to know of a policy.
@@ -27,10 +28,10 @@ type Info struct {
 	// Dialect is the ABI of the guest, empty for that of package abi.
 	Dialect string `json:"dialect,omitempty"`
 	// Digest is the SHA-256 of the module in service.
-	Digest        string    `json:"digest,omitempty"`
-	Mode          string    `json:"mode"`
-	FailurePolicy string    `json:"failurePolicy"`
-	LoadedAt      time.Time `json:"loadedAt"`
+	Digest        string             `json:"digest,omitempty"`
+	Mode          admission.Mode     `json:"mode"`
+	FailurePolicy host.FailurePolicy `json:"failurePolicy"`
+	LoadedAt      time.Time          `json:"loadedAt"`
 	// Warnings are what is odd about match, see admission.MatchWarnings.
 	Warnings []string `json:"warnings,omitempty"`
 	// Error is why what was asked for last is not in service.
@@ -56,16 +57,15 @@ func (m *Manager) List() []Info {
 func (e *entry) info() Info {
 	i := Info{
 		Name: e.name, Enabled: !e.disabled, Origin: e.origin, Digest: e.digest, LoadedAt: e.loadedAt, Group: e.group != nil,
-		Mode: admission.Protect.String(), FailurePolicy: admission.Fail.String(),
 	}
-	var rules Rules
+	var rules admission.PolicyRules
 	switch {
 	case e.plugin != nil:
-		i.Version, i.Description, rules = e.plugin.Version, e.plugin.Description, e.plugin.Rules
+		i.Version, i.Description, rules = e.plugin.Version, e.plugin.Description, e.plugin.PolicyRules
 	case e.group != nil:
-		rules = e.group.Rules
+		rules = e.group.PolicyRules
 	}
-	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, i.Mode), cmp.Or(rules.FailurePolicy, i.FailurePolicy)
+	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, admission.Protect), cmp.Or(rules.FailurePolicy, host.Fail)
 	for _, rule := range rules.Match.Rules {
 		for _, operation := range rule.Operations {
 			if !slices.Contains(i.Operations, string(operation)) {

@@ -75,7 +75,7 @@ func decodeYAML(data []byte) (document map[string]any, errs []error) {
 		return nil, append(errs, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(asJSON))
-	d.UseNumber() // Settings keep their digits.
+	d.UseNumber() // A guestConfig keeps its digits.
 	if err := d.Decode(&document); err != nil || document == nil {
 		return nil, append(errs, errors.New("it is no mapping with plugins and groups"))
 	}
@@ -83,7 +83,7 @@ func decodeYAML(data []byte) (document map[string]any, errs []error) {
 }
 
 // nulls returns an error for each field that is null: it is what is left of a field
-// whose value was lost, and would mean the default. Settings are the guest's.
+// whose value was lost, and would mean the default. What is in a guestConfig is the guest's.
 func nulls(path string, value any) (errs []error) {
 	switch value := value.(type) {
 	case nil:
@@ -94,7 +94,7 @@ func nulls(path string, value any) (errs []error) {
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if item := value[key]; key != "settings" || item == nil {
+			if item := value[key]; key != "guestConfig" || item == nil {
 				errs = append(errs, nulls(join(path, key), item)...)
 			}
 		}

@@ -2,19 +2,18 @@ package manage
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -32,11 +31,8 @@ type File struct {
 }
 
 // PluginSpec says which module a plugin is, what it is allowed and when it is
-// asked.
+// asked. Its name is lower-case letters, digits, '-' and '.', at most 63.
 type PluginSpec struct {
-	// Name is the plugin's name: lower-case letters, digits, '-' and '.', at most
-	// 63.
-	Name string `json:"name"`
 	// Version and Description are for people.
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
@@ -45,23 +41,13 @@ type PluginSpec struct {
 	// Source is where the module comes from. What is sent to the management API
 	// has none.
 	Source *Source `json:"source,omitempty"`
-	// SHA256 is the digest that the module must have, uncompressed, in
-	// hexadecimal; required for https. A module without one is followed: when the source changes, the
+	// PluginConfig is the rest: guestConfig, grants, limits, when the plugin is asked, what
+	// it may change and look up. SHA256 is the digest of the module, uncompressed, and
+	// required for https. A module without one is followed: when the source changes, the
 	// plugin does.
-	SHA256 string `json:"sha256,omitempty"`
-	// Settings are the configuration of the guest.
-	Settings json.RawMessage `json:"settings,omitempty"`
-	Rules    `json:",inline"`
-	// AllowedToMutate, Gatekeeper, Objects and ContextAwareResources are those of
-	// admission.PluginConfig.
-	AllowedToMutate       bool                    `json:"allowedToMutate,omitempty"`
-	Gatekeeper            bool                    `json:"gatekeeper,omitempty"`
-	Objects               []admission.ObjectGrant `json:"objects,omitempty"`
-	ContextAwareResources []Resource              `json:"contextAwareResources,omitempty"`
-	// Limits bound what the guest may use.
-	Limits Limits `json:"limits,omitempty"`
-	// Grants are those of host.Config.
-	Grants []string `json:"grants,omitempty"`
+	admission.PluginConfig `json:",inline"`
+	// ContextAwareResources are those of admission.PluginConfig.
+	ContextAwareResources []Resource `json:"contextAwareResources,omitempty"`
 }
 
 // GroupSpec is a group of plugins under an expression.
@@ -73,36 +59,14 @@ type GroupSpec struct {
 	Members    map[string]PluginSpec `json:"members"`
 	Expression string                `json:"expression"`
 	Message    string                `json:"message"`
-	Rules      `json:",inline"`
-}
-
-// Rules say when a policy is asked and what its verdict counts for, as
-// admission.PolicyRules.
-type Rules struct {
-	Match admission.Match `json:"match,omitempty"`
-	Order int             `json:"order,omitempty"`
-	// Mode is Protect or Monitor. Default Protect.
-	Mode string `json:"mode,omitempty"`
-	// FailurePolicy is Fail or Ignore. Default Fail.
-	FailurePolicy string `json:"failurePolicy,omitempty"`
+	// PolicyRules say when the group is asked and what its verdict counts for.
+	admission.PolicyRules `json:",inline"`
 }
 
 // Resource is a kind of objects.
 type Resource struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-}
-
-// Limits are those of host.Limits; what is 0 has its default.
-type Limits struct {
-	MemoryBytes uint64          `json:"memoryBytes,omitempty"`
-	StackBytes  int             `json:"stackBytes,omitempty"`
-	Fuel        int64           `json:"fuel,omitempty"`
-	Timeout     metav1.Duration `json:"timeout,omitempty"`
-	Instances   int             `json:"instances,omitempty"`
-	OutputBytes int             `json:"outputBytes,omitempty"`
-	ResultBytes int             `json:"resultBytes,omitempty"`
-	Compile     metav1.Duration `json:"compile,omitempty"`
 }
 
 // Source is where a module comes from: one of these. It may be compressed by gzip,
@@ -176,7 +140,7 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if s.SHA256 != "" && !sha256RE.MatchString(s.SHA256) {
 		fail("sha256 is %.80q, want 64 hexadecimal digits", s.SHA256)
 	}
-	if err := s.Rules.check(namespaces); err != nil {
+	if err := checkRules(s.PolicyRules, namespaces); err != nil {
 		fail("%v", err)
 	}
 	if err := admission.CheckObjects(s.Objects); err != nil {
@@ -202,7 +166,7 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 		member := g.Members[alias]
 		errs = append(errs, member.check("group "+g.Name+": member "+alias, namespaces)...)
 		// They would be ignored.
-		if rules, err := json.Marshal(member.Rules); err != nil || string(rules) != `{"match":{}}` || member.Enabled != nil {
+		if !reflect.ValueOf(member.PolicyRules).IsZero() || member.Enabled != nil {
 			fail("member %s has match, order, mode, failurePolicy or enabled, which are the group's", alias)
 		}
 	}
@@ -216,7 +180,7 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 			fail("message is empty")
 		}
 	}
-	if err := g.Rules.check(namespaces); err != nil {
+	if err := checkRules(g.PolicyRules, namespaces); err != nil {
 		fail("%w", err)
 	}
 	return errs
@@ -232,32 +196,10 @@ func (s *Source) count() int {
 	return n
 }
 
-// check returns everything that is wrong with the rules.
-func (r *Rules) check(namespaces admission.NamespaceLabels) error {
-	rules, err := r.policyRules()
+// checkRules returns everything that is wrong with the rules.
+func checkRules(rules admission.PolicyRules, namespaces admission.NamespaceLabels) error {
 	rules.Namespaces = namespaces
-	return errors.Join(err, rules.Check())
-}
-
-// policyRules returns the rules without what the manager adds.
-func (r *Rules) policyRules() (admission.PolicyRules, error) {
-	rules := admission.PolicyRules{Match: r.Match, Order: r.Order}
-	var errs []error
-	switch r.Mode {
-	case "", admission.Protect.String():
-	case admission.Monitor.String():
-		rules.Mode = admission.Monitor
-	default:
-		errs = append(errs, fmt.Errorf("mode is %q, want Protect or Monitor", r.Mode))
-	}
-	switch r.FailurePolicy {
-	case "", admission.Fail.String():
-	case admission.Ignore.String():
-		rules.FailurePolicy = admission.Ignore
-	default:
-		errs = append(errs, fmt.Errorf("failurePolicy is %q, want Fail or Ignore", r.FailurePolicy))
-	}
-	return rules, errors.Join(errs...)
+	return rules.Check()
 }
 
 // source returns the source of a module.
@@ -276,32 +218,20 @@ func (m *Manager) source(s *Source) host.Source {
 }
 
 // pluginConfig returns what a plugin is loaded with.
-func (m *Manager) pluginConfig(s *PluginSpec, module []byte) (admission.PluginConfig, error) {
-	rules, err := s.policyRules()
-	if err != nil {
-		return admission.PluginConfig{}, fmt.Errorf("plugin %q: %w", s.Name, err)
-	}
-	cfg := admission.PluginConfig{
-		Module: host.Config{
-			Name: s.Name, Source: host.Bytes(module), SHA256: s.SHA256, Guest: s.Settings, Grants: s.Grants,
-			Logger: m.cfg.Logger, Observer: m.cfg.HostObserver,
-			Limits: host.Limits{
-				MemoryBytes: s.Limits.MemoryBytes, StackBytes: s.Limits.StackBytes, Fuel: s.Limits.Fuel, Timeout: s.Limits.Timeout.Duration,
-				Instances: s.Limits.Instances, OutputBytes: s.Limits.OutputBytes, ResultBytes: s.Limits.ResultBytes,
-				Compile: s.Limits.Compile.Duration,
-			},
-		},
-		PolicyRules: m.complete(rules), AllowedToMutate: s.AllowedToMutate, Gatekeeper: s.Gatekeeper, Cluster: m.cfg.Cluster, Objects: s.Objects,
-	}
+func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
+	cfg := s.PluginConfig
+	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
+	cfg.PolicyRules, cfg.Cluster = m.complete(s.PolicyRules), m.cfg.Cluster
 	for _, r := range s.ContextAwareResources {
 		cfg.ContextAwareResources = append(cfg.ContextAwareResources, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind))
 	}
-	return cfg, nil
+	return cfg
 }
 
 // complete adds what all policies of a manager have.
 func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
 	rules.Namespaces = m.cfg.Namespaces
+	rules.Mode, rules.FailurePolicy = cmp.Or(rules.Mode, admission.Protect), cmp.Or(rules.FailurePolicy, host.Fail)
 	if m.cfg.Observer != nil {
 		rules.Observer = m.cfg.Observer
 	}

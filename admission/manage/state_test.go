@@ -27,7 +27,7 @@ func state(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "state")
 	restarted(t, dir, func(m *manage.Manager, _ func() string) {
 		for _, name := range []string{"p", "q"} {
-			if err := m.Load(t.Context(), manage.PluginSpec{Name: name, Version: "1", Settings: []byte(`{"a": 1}`)}, says(name)); err != nil {
+			if err := m.Load(t.Context(), manage.PluginSpec{Version: "1", PluginConfig: admission.PluginConfig{Config: host.Config{Name: name, GuestConfig: []byte(`{"a": 1}`)}}}, says(name)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,7 +304,7 @@ func TestLoadUntilKilled(t *testing.T) {
 	restarted(t, dir, func(m *manage.Manager, _ func() string) {
 		for i := first; ; i++ {
 			version := strconv.Itoa(i)
-			if err := m.Load(t.Context(), manage.PluginSpec{Name: "p", Version: version}, says(version)); err != nil {
+			if err := m.Load(t.Context(), manage.PluginSpec{Version: version, PluginConfig: admission.PluginConfig{Config: host.Config{Name: "p"}}}, says(version)); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Println("loaded", version)

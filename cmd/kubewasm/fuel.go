@@ -18,7 +18,7 @@ type fuelCounter struct {
 }
 
 // Called implements host.Observer.
-func (c *fuelCounter) Called(_ context.Context, call host.Call) {
+func (c *fuelCounter) Called(_ context.Context, call host.CallEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total += call.Fuel
@@ -27,7 +27,7 @@ func (c *fuelCounter) Called(_ context.Context, call host.Call) {
 }
 
 // Built implements host.Observer.
-func (*fuelCounter) Built(context.Context, host.Build) {}
+func (*fuelCounter) Built(context.Context, host.BuildEvent) {}
 
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}

@@ -396,7 +396,7 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 		offered = append(offered, host.Import{
 			Module: i.Module, Name: i.Name, Params: codes(types[i.Type].Params), Results: codes(types[i.Type].Results),
 			Func: func(inst *host.Instance, _ []uint64) {
-				inst.Violate(errors.New("a guest that starts must not ask for what its calls are about"))
+				inst.Abort(errors.New("a guest that starts must not ask for what its calls are about"))
 			},
 		})
 	}
@@ -405,9 +405,9 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 	for _, kind := range extensionKinds {
 		*fuel = fuelCounter{}
 		p, err := rt.Load(ctx, host.Config{
-			Name: pluginName, Source: host.Bytes(try.module), Guest: try.config, Kind: kind, Imports: offered, Observer: fuel,
+			Name: pluginName, Source: host.Bytes(try.module), GuestConfig: try.config, Observer: fuel,
 			Limits: host.Limits{Instances: 1},
-		})
+		}, host.Adapter{Kind: kind, Imports: offered})
 		if err == nil {
 			r.implements(p.Functions())
 			r.Memory.Started, r.StartFuel = p.Stats().MemoryBytes, fuel.total
@@ -475,7 +475,7 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 	for {
 		fuel := &fuelCounter{}
 		mask, memory, err := load(ctx, rt, kind, try, host.Config{
-			Name: pluginName, Source: host.Bytes(try.module), Guest: try.config, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1},
+			Name: pluginName, Source: host.Bytes(try.module), GuestConfig: try.config, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1},
 		})
 		wanted := len(grants)
 		for _, missing := range importErrors(err) {
@@ -519,7 +519,7 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	switch kind {
 	case abi.KindScheduler:
 		var loaded sched.Plugin
-		if loaded, err = sched.Load(ctx, rt, cfg); err == nil {
+		if loaded, err = sched.Load(ctx, rt, sched.PluginConfig{Config: cfg}); err == nil {
 			p, mask = loaded, loaded.Functions()
 		}
 	case abi.KindAdmission:
@@ -532,7 +532,7 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 		}
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
-			Plugins: []hooks.PluginConfig{{Module: cfg}},
+			Plugins: []hooks.PluginConfig{{Config: cfg}},
 			// What it declares is printed, and granted or not where it runs.
 			Audit: func(context.Context, *hookmsg.Request, string, *hooks.GrantError) {},
 		})
@@ -573,7 +573,7 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 		}
 	}
 	c := admission.PluginConfig{
-		Module: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper,
+		Config: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper,
 		Cluster: cluster, ContextAwareResources: append(kinds, try.sees...),
 	}
 	if granted {

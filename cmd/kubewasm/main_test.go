@@ -275,7 +275,7 @@ func TestRun(t *testing.T) {
 		for _, want := range []string{
 			"envs=map[GOGC:50] mount=bind:/var/lib/models:/models(ro) device=/dev/nvidia0(c 195:0)",
 			`container_annotations[cdi.k8s.io/] = "x" is not granted: it is no key of CDI`,
-			"\nOn a node these decisions need:\n  grants: {\"env\":[\"GOGC\"],\"mounts\":[{\"source\":\"/var/lib/models\",\"destination\":\"/models\"}],\"devices\":[\"/dev/nvidia0\"]}\n",
+			"\nOn a node these decisions need:\n  decisionGrants: {\"env\":[\"GOGC\"],\"mounts\":[{\"source\":\"/var/lib/models\",\"destination\":\"/models\"}],\"devices\":[\"/dev/nvidia0\"]}\n",
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("not printed: %s\n%s", want, out)

@@ -136,7 +136,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
 	}
 	trial.cfg = host.Config{
-		Name: name, Source: host.Bytes(bytes), Guest: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
+		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
 	if *logged {
 		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -249,20 +249,11 @@ func (t *trial) schedule(ctx context.Context) error {
 
 // loadScheduler loads the plugin into a scheduler.
 func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (sched.Plugin, error) {
-	args := sched.Args{Config: t.cfg.Guest, Grants: t.cfg.Grants, Instances: t.cfg.Limits.Instances}
-	if slices.Contains(args.Grants, sched.GrantObjects) {
-		args.Objects = cluster.Resources
+	cfg := sched.PluginConfig{Config: t.cfg, Handle: cluster.Handle}
+	if slices.Contains(cfg.Grants, sched.GrantObjects) {
+		cfg.Objects = cluster.Resources
 	}
-	raw, err := json.Marshal(&args)
-	if err != nil {
-		return nil, err
-	}
-	factory := sched.New(t.cfg.Name, t.rt, sched.WithSource(t.cfg.Source), sched.WithObserver(t.cfg.Observer), sched.WithLogger(t.cfg.Logger))
-	p, err := factory(ctx, &runtime.Unknown{Raw: raw}, cluster.Handle)
-	if err != nil {
-		return nil, err
-	}
-	return p.(sched.Plugin), nil
+	return sched.Load(ctx, t.rt, cfg)
 }
 
 // recorder prints the events that the plugin reports.
@@ -538,7 +529,7 @@ func (t *trial) hook(ctx context.Context) error {
 	// Nothing comes of the decisions, so they are shown, with what they would need.
 	var needs hooks.Grants
 	var never []*hooks.GrantError
-	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: t.cfg}}, Audit: func(_ context.Context, _ *hookmsg.Request, _ string, err *hooks.GrantError) {
+	engine, err := hooks.NewEngine(ctx, t.rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: t.cfg}}, Audit: func(_ context.Context, _ *hookmsg.Request, _ string, err *hooks.GrantError) {
 		if err.Grants == nil {
 			never = append(never, err)
 			return
@@ -575,7 +566,7 @@ func (t *trial) hook(ctx context.Context) error {
 	}
 	b, err := json.Marshal(needs)
 	if err == nil && string(b) != "{}" {
-		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  grants: %s\n", b)
+		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  decisionGrants: %s\n", b)
 	}
 	return err
 }

@@ -300,7 +300,7 @@ func TestProjection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := new(Encoder).AppendProjected(nil, r, &p), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
+			if got, want := p.AppendRequest(nil, r), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
 				t.Errorf("got %q\nwant %q", got, want)
 			}
 		})
@@ -331,7 +331,7 @@ func TestAppendRequestWhateverCameBefore(t *testing.T) {
 		{"one key more", map[string]string{"app": "web", "tier": "front", "zone": "a", "zzz": ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var e Encoder
+			var e encoder
 			e.appendMap(nil, 5, 5, c.before)
 			want := field(5, field(1, "app")+field(2, "web")) + field(5, field(1, "tier")+field(2, "front")) + field(5, field(1, "zone")+field(2, "a"))
 			for range 2 {
@@ -343,32 +343,6 @@ func TestAppendRequestWhateverCameBefore(t *testing.T) {
 	}
 }
 
-// Texts of every length are copied whole, beside others, and nothing is written where
-// it was not asked for.
-func TestAppendEntriesOfEveryLength(t *testing.T) {
-	lengths := []int{126, 127, 128, 129, 130, 300}
-	for n := range 70 {
-		lengths = append(lengths, n)
-	}
-	text := strings.Repeat("0123456789abcdef", 20)
-	for _, key := range lengths {
-		for _, value := range lengths {
-			entries := []Env{{text[:key], text[1 : 1+value]}, {"a", ""}, {text[2 : 2+value], text[:key]}}
-			want := "before"
-			for _, e := range entries {
-				want += field(8, field(1, e.Name)+field(2, e.Value))
-			}
-			for _, room := range []int{0, len(want), 2 * len(want)} {
-				dst := append(make([]byte, 0, room), "before"...)
-				if got := appendEntries(dst, 8, entries); string(got) != want {
-					t.Fatalf("key of %d bytes, value of %d, room %d: got %q\nwant %q", key, value, room, got, want)
-				}
-			}
-		}
-	}
-}
-
-// More keys than lie on the stack are sorted as well.
 func TestAppendRequestSortsManyKeys(t *testing.T) {
 	r := &Request{PodLabels: map[string]string{}}
 	for i := range 500 {

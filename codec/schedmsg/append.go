@@ -1,12 +1,16 @@
 package schedmsg
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
 // AppendNodeInfo appends the encoding of the message NodeInfo. Maps are written
@@ -17,59 +21,53 @@ func AppendNodeInfo(dst []byte, n fwk.NodeInfo) []byte {
 	dst = appendResource(dst, 3, n.GetAllocatable())
 	ports := n.GetUsedPorts()
 	for _, ip := range slices.Sorted(maps.Keys(ports)) {
-		sorted := slices.SortedFunc(maps.Keys(ports[ip]), func(a, b fwk.ProtocolPort) int {
-			if a.Port != b.Port {
-				return int(a.Port) - int(b.Port)
-			}
-			return compare(a.Protocol, b.Protocol)
-		})
-		for _, p := range sorted {
-			dst = appendMessage(dst, 4, func(b []byte) []byte {
-				b = appendString(b, 1, ip)
-				b = appendString(b, 2, p.Protocol)
-				return appendNumber(b, 3, int64(p.Port))
-			})
+		for _, p := range slices.SortedFunc(maps.Keys(ports[ip]), func(a, b fwk.ProtocolPort) int {
+			return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol))
+		}) {
+			var start int
+			dst, start = wire.BeginMessage(dst, 4)
+			dst = wire.AppendString(dst, 1, ip)
+			dst = wire.AppendString(dst, 2, p.Protocol)
+			dst = wire.AppendNumber(dst, 3, int64(p.Port))
+			dst = wire.EndMessage(dst, start)
 		}
 	}
 	counts := n.GetPVCRefCounts()
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		dst = appendEntry(dst, 5, name, int64(counts[name]))
+		dst = appendCount(dst, 5, name, int64(counts[name]))
 	}
-	return appendNumber(dst, 6, int64(len(n.GetPods())))
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return wire.AppendNumber(dst, 6, int64(len(n.GetPods())))
 }
 
 func appendResource(dst []byte, field protowire.Number, r fwk.Resource) []byte {
-	return appendMessage(dst, field, func(b []byte) []byte {
-		b = appendNumber(b, 1, r.GetMilliCPU())
-		b = appendNumber(b, 2, r.GetMemory())
-		b = appendNumber(b, 3, r.GetEphemeralStorage())
-		b = appendNumber(b, 4, int64(r.GetAllowedPodNumber()))
-		scalars := r.GetScalarResources()
-		for _, name := range slices.Sorted(maps.Keys(scalars)) {
-			b = appendEntry(b, 5, string(name), scalars[name])
-		}
-		return b
-	})
+	dst, start := wire.BeginMessage(dst, field)
+	dst = wire.AppendNumber(dst, 1, r.GetMilliCPU())
+	dst = wire.AppendNumber(dst, 2, r.GetMemory())
+	dst = wire.AppendNumber(dst, 3, r.GetEphemeralStorage())
+	dst = wire.AppendNumber(dst, 4, int64(r.GetAllowedPodNumber()))
+	scalars := r.GetScalarResources()
+	for _, name := range slices.Sorted(maps.Keys(scalars)) {
+		dst = appendCount(dst, 5, string(name), scalars[name])
+	}
+	return wire.EndMessage(dst, start)
+}
+
+// appendCount appends an entry of a map<string, int64>.
+func appendCount(dst []byte, field protowire.Number, key string, v int64) []byte {
+	dst, start := wire.BeginMessage(dst, field)
+	dst = wire.AppendNumber(wire.AppendString(dst, 1, key), 2, v)
+	return wire.EndMessage(dst, start)
 }
 
 // AppendNodeImages appends the encoding of the message NodeImages.
 func AppendNodeImages(dst []byte, images map[string]*fwk.ImageStateSummary) []byte {
 	for _, name := range slices.Sorted(maps.Keys(images)) {
-		dst = appendMessage(dst, 1, func(b []byte) []byte {
-			b = appendString(b, 1, name)
-			b = appendNumber(b, 2, images[name].Size)
-			return appendNumber(b, 3, int64(images[name].NumNodes))
-		})
+		var start int
+		dst, start = wire.BeginMessage(dst, 1)
+		dst = wire.AppendString(dst, 1, name)
+		dst = wire.AppendNumber(dst, 2, images[name].Size)
+		dst = wire.AppendNumber(dst, 3, int64(images[name].NumNodes))
+		dst = wire.EndMessage(dst, start)
 	}
 	return dst
 }
@@ -83,29 +81,30 @@ type NodeStatus struct {
 // AppendNodeStatuses appends the encoding of the message NodeStatuses.
 func AppendNodeStatuses(dst []byte, statuses []NodeStatus) []byte {
 	for _, s := range statuses {
-		dst = appendMessage(dst, 1, func(b []byte) []byte {
-			b = appendString(b, 1, s.NodeName)
-			b = appendNumber(b, 2, int64(s.Status.Code()))
-			return appendString(b, 3, s.Status.Message())
-		})
+		var start int
+		dst, start = wire.BeginMessage(dst, 1)
+		dst = wire.AppendString(dst, 1, s.NodeName)
+		dst = wire.AppendNumber(dst, 2, int64(s.Status.Code()))
+		dst = wire.AppendString(dst, 3, s.Status.Message())
+		dst = wire.EndMessage(dst, start)
 	}
 	return dst
 }
 
 // AppendPodGroup appends the encoding of the message PodGroup.
 func AppendPodGroup(dst []byte, g fwk.PodGroupInfo) []byte {
-	dst = appendString(dst, 1, string(g.GetType()))
-	dst = appendString(dst, 2, g.GetNamespace())
-	dst = appendString(dst, 3, g.GetName())
-	return appendNumber(dst, 4, int64(len(g.GetUnscheduledPods())))
+	dst = wire.AppendString(dst, 1, string(g.GetType()))
+	dst = wire.AppendString(dst, 2, g.GetNamespace())
+	dst = wire.AppendString(dst, 3, g.GetName())
+	return wire.AppendNumber(dst, 4, int64(len(g.GetUnscheduledPods())))
 }
 
 // AppendPlacement appends the encoding of the message Placement.
 func AppendPlacement(dst []byte, p *fwk.PodGroupAssignments) []byte {
 	if p.Placement != nil {
-		dst = appendString(dst, 1, p.Name)
+		dst = wire.AppendString(dst, 1, p.Name)
 		for _, n := range p.Nodes {
-			dst = appendBytes(dst, 2, []byte(n.Node().Name))
+			dst = wire.AppendItem(dst, 2, n.Node().Name)
 		}
 	}
 	for _, a := range p.ProposedAssignments {
@@ -116,8 +115,8 @@ func AppendPlacement(dst []byte, p *fwk.PodGroupAssignments) []byte {
 
 // AppendTrial appends the encoding of the message Trial. p may be nil.
 func AppendTrial(dst []byte, p *fwk.PodGroupAssignments, status *fwk.Status) []byte {
-	dst = appendNumber(dst, 1, int64(status.Code()))
-	dst = appendString(dst, 2, status.Message())
+	dst = wire.AppendNumber(dst, 1, int64(status.Code()))
+	dst = wire.AppendString(dst, 2, status.Message())
 	if p == nil {
 		return dst
 	}
@@ -130,56 +129,21 @@ func AppendTrial(dst []byte, p *fwk.PodGroupAssignments, status *fwk.Status) []b
 }
 
 func appendAssignment(dst []byte, field protowire.Number, a fwk.ProposedAssignment) []byte {
-	return appendMessage(dst, field, func(b []byte) []byte {
-		b = appendString(b, 1, a.GetPod().Namespace)
-		b = appendString(b, 2, a.GetPod().Name)
-		return appendString(b, 3, a.GetNodeName())
-	})
+	dst, start := wire.BeginMessage(dst, field)
+	dst = wire.AppendString(dst, 1, a.GetPod().Namespace)
+	dst = wire.AppendString(dst, 2, a.GetPod().Name)
+	dst = wire.AppendString(dst, 3, a.GetNodeName())
+	return wire.EndMessage(dst, start)
 }
 
 // AppendWaitingPod appends a Pod to the encoding of the message WaitingPods.
 func AppendWaitingPod(dst []byte, pod *corev1.Pod, pending []string) []byte {
-	return appendMessage(dst, 1, func(b []byte) []byte {
-		b = appendString(b, 1, string(pod.UID))
-		b = appendString(b, 2, pod.Namespace)
-		b = appendString(b, 3, pod.Name)
-		for _, plugin := range pending {
-			b = appendBytes(b, 4, []byte(plugin))
-		}
-		return b
-	})
-}
-
-// appendMessage appends a field with the message that fill appends.
-func appendMessage(dst []byte, field protowire.Number, fill func([]byte) []byte) []byte {
-	return appendBytes(dst, field, fill(nil))
-}
-
-func appendBytes(dst []byte, field protowire.Number, b []byte) []byte {
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return protowire.AppendBytes(dst, b)
-}
-
-// appendString appends a field without presence: an empty one is left out.
-func appendString(dst []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return dst
+	dst, start := wire.BeginMessage(dst, 1)
+	dst = wire.AppendString(dst, 1, string(pod.UID))
+	dst = wire.AppendString(dst, 2, pod.Namespace)
+	dst = wire.AppendString(dst, 3, pod.Name)
+	for _, plugin := range pending {
+		dst = wire.AppendItem(dst, 4, plugin)
 	}
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return protowire.AppendString(dst, s)
-}
-
-// appendNumber appends a field without presence: zero is left out.
-func appendNumber(dst []byte, field protowire.Number, v int64) []byte {
-	if v == 0 {
-		return dst
-	}
-	dst = protowire.AppendTag(dst, field, protowire.VarintType)
-	return protowire.AppendVarint(dst, uint64(v))
-}
-
-func appendEntry(dst []byte, field protowire.Number, key string, v int64) []byte {
-	return appendMessage(dst, field, func(b []byte) []byte {
-		return appendNumber(appendString(b, 1, key), 2, v)
-	})
+	return wire.EndMessage(dst, start)
 }

@@ -75,7 +75,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(guests, decisions, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for i := range plugins {
-		plugins[i].Module.Observer = guests
+		plugins[i].Observer = guests
 	}
 	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: decisions}); err != nil {
 		return nil, err
@@ -139,12 +139,8 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		a.count("kubewasm_agent_connections_total", "Connections to the container runtime.", "nri", m.Connections)
 	}
 	if h := cfg.RuntimeHook; h != nil {
-		policy, err := parse("runtimeHook.failurePolicy", h.FailurePolicy, policies...)
-		if err != nil {
-			return err
-		}
 		m, err := runtimehook.New(runtimehook.Config{
-			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: h.Socket, Registration: h.Registration, FailurePolicy: policy, Logger: logger,
+			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: layout, Socket: h.Socket, Registration: h.Registration, FailurePolicy: h.FailurePolicy, Logger: logger,
 		})
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -63,9 +62,9 @@ type config struct {
 	} `json:"nri"`
 	// RuntimeHook answers Koordinator's runtime proxy.
 	RuntimeHook *struct {
-		Socket        string `json:"socket"`
-		Registration  string `json:"registration"`
-		FailurePolicy string `json:"failurePolicy"`
+		Socket        string             `json:"socket"`
+		Registration  string             `json:"registration"`
+		FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	} `json:"runtimeHook"`
 	// HTTP serves /metrics, /healthz and /readyz, without any authentication.
 	HTTP *struct {
@@ -76,20 +75,17 @@ type config struct {
 
 // pluginConfig is hooks.PluginConfig in the words of the file.
 type pluginConfig struct {
-	Name          string          `json:"name"`
-	File          string          `json:"file"`
-	SHA256        string          `json:"sha256"`
-	Config        json.RawMessage `json:"config"`
-	Order         int             `json:"order"`
-	Stages        []string        `json:"stages"`
-	Levels        []string        `json:"levels"`
-	Owns          []string        `json:"owns"`
-	Grants        hooks.Grants    `json:"grants"`
-	Projection    []string        `json:"projection"`
-	Timeout       metav1.Duration `json:"timeout"`
-	FailurePolicy string          `json:"failurePolicy"`
-	DryRun        bool            `json:"dryRun"`
-	Selector      struct {
+	host.Config    `json:",inline"`
+	File           string             `json:"file"`
+	Order          int                `json:"order"`
+	Stages         []string           `json:"stages"`
+	Levels         []string           `json:"levels"`
+	Owns           []string           `json:"owns"`
+	DecisionGrants hooks.Grants       `json:"decisionGrants"`
+	Projection     []string           `json:"projection"`
+	FailurePolicy  host.FailurePolicy `json:"failurePolicy"`
+	DryRun         bool               `json:"dryRun"`
+	Selector       struct {
 		Namespaces []string `json:"namespaces"`
 		QOSClasses []string `json:"qosClasses"`
 		Labels     string   `json:"labels"`
@@ -134,8 +130,6 @@ func known[E interface {
 	return values
 }
 
-var policies = []hooks.FailurePolicy{hooks.Fail, hooks.Ignore, hooks.KeepLast}
-
 // plugins converts the plugins and reports every mistake.
 func (c *config) plugins() ([]hooks.PluginConfig, error) {
 	var plugins []hooks.PluginConfig
@@ -148,18 +142,17 @@ func (c *config) plugins() ([]hooks.PluginConfig, error) {
 			}
 		}
 		plugin := hooks.PluginConfig{
-			Module: host.Config{
-				Name: p.Name, Source: host.File(p.File), SHA256: p.SHA256, Guest: p.Config,
-				Limits: host.Limits{Timeout: p.Timeout.Duration},
-				// One that keeps failing must not cost each container its timeout.
-				Disable: host.Disable{After: 10, MaxBackoff: time.Minute},
-			},
-			Order: p.Order, Owns: p.Owns, Grants: p.Grants, Projection: p.Projection, DryRun: p.DryRun,
-			Selector: hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
+			Config: p.Config,
+			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Projection: p.Projection, DryRun: p.DryRun,
+			FailurePolicy: p.FailurePolicy,
+			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 		}
-		var err error
-		plugin.FailurePolicy, err = parse("failure policy", p.FailurePolicy, policies...)
-		fail(err)
+		plugin.Source = host.File(p.File)
+		if plugin.CircuitBreaker == (host.CircuitBreaker{}) {
+			// One that keeps failing must not cost each container its timeout.
+			plugin.CircuitBreaker = host.CircuitBreaker{After: 10, MaxBackoff: time.Minute}
+		}
+		fail(p.FailurePolicy.Check(host.KeepLast))
 		for _, name := range p.Stages {
 			stage, err := parse("stage", name, known(hookmsg.PreRunPodSandbox)...)
 			fail(err)

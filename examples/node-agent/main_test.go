@@ -288,9 +288,9 @@ plugins:
 	for text, want := range map[string]string{
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
-		"plugins: [{name: a, file: a.wasm, grants: {mount: []}}]":                                           "unknown field",
-		"{nri: {}, plugins: [{name: a, file: a.wasm, grants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": grants: env "*" is not a name`,
-		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], grants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; grants {"env":["GOGC"]} would allow it`,
+		"plugins: [{name: a, file: a.wasm, decisionGrants: {mount: []}}]":                                           "unknown field",
+		"{nri: {}, plugins: [{name: a, file: a.wasm, decisionGrants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": decisionGrants: env "*" is not a name`,
+		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], decisionGrants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; decisionGrants {"env":["GOGC"]} would allow it`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -319,7 +319,7 @@ func TestTheGrantsOfTheExample(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte("nri: {}\nhostRoot: "+t.TempDir()+"\nplugins:\n"+plugin+text.String()), cfg); err != nil {
 		t.Fatal(err)
 	}
-	g := cfg.Plugins[0].Grants
+	g := cfg.Plugins[0].DecisionGrants
 	if len(g.Env) == 0 || len(g.Annotations) == 0 || len(g.CDI) == 0 || len(g.Mounts) == 0 || len(g.Devices) == 0 {
 		t.Errorf("the example has %+v", g)
 	}

@@ -257,7 +257,7 @@ func TestWebhook(t *testing.T) {
 	}
 	load, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"name": "owner", "version": "1.0.0"}, "wasm_binary": base64.StdEncoding.EncodeToString(module),
-		"operations": []string{"CREATE"}, "settings": map[string]any{"labels": []string{"owner"}},
+		"operations": []string{"CREATE"}, "guestConfig": map[string]any{"labels": []string{"owner"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -114,10 +114,10 @@ func TestScheduler(t *testing.T) {
 		for _, c := range conformance.Cases().Scheduler {
 			t.Run(c.Name, func(t *testing.T) {
 				var logged strings.Builder
-				p, err := sched.Load(t.Context(), rt, host.Config{
-					Name: "guest", Source: host.File(guest), Guest: []byte(c.Config), Limits: host.Limits{Instances: 1},
+				p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
+					Name: "guest", Source: host.File(guest), GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
 					Logger: slog.New(slog.NewTextHandler(&logged, nil)),
-				})
+				}})
 				schedule(t, p, err, &logged, c)
 			})
 		}
@@ -134,7 +134,7 @@ func TestProjectedScheduler(t *testing.T) {
 			}
 			t.Run(c.Name, func(t *testing.T) {
 				var logged strings.Builder
-				args := fmt.Sprintf(`{"file": %q, "instances": 1, "config": %s, "projection": [
+				args := fmt.Sprintf(`{"file": %q, "limits": {"instances": 1}, "guestConfig": %s, "projection": [
 					"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
 				factory := sched.New("guest", rt, sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 				p, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
@@ -227,7 +227,7 @@ func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c 
 
 func TestAdmission(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
-		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Module: host.Config{
+		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Config: host.Config{
 			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
 		}, Cluster: lookups(t), Objects: []admission.ObjectGrant{{Resource: "v1/configmaps"}}})
 		if err != nil {
@@ -325,7 +325,7 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 
 func TestHook(t *testing.T) {
 	run(t, "hook", func(t *testing.T, rt *host.Runtime, guest string) {
-		engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{
+		engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{
 			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
 		}}}})
 		if err != nil {

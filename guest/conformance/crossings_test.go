@@ -34,8 +34,8 @@ func TestCrossings(t *testing.T) {
 
 func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 	byRef, crossed := map[abi.Ref]*objects.Object{}, map[question]int{}
-	plugin, err := rt.Load(t.Context(), host.Config{
-		Name: "guest", Source: host.File(guest), Kind: abi.KindScheduler, Guest: []byte(`{"label":"zone"}`),
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{
+		Kind:    abi.KindScheduler,
 		Imports: countingImports(byRef, crossed, byParts),
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
 				b, err := byRef[q.ref].AppendPart(nil, q.part, q.fields)
 				if err != nil {
-					inst.Violate(err)
+					inst.Abort(err)
 				}
 				stack[0] = write(inst, q, stack[3], stack[4], b)
 			},
@@ -155,13 +155,13 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
 	} {
-		list = append(list, host.GuestReads(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
+		list = append(list, host.ToGuest(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
 	}
 	for _, name := range []string{
 		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
 		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
 	} {
-		list = append(list, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}
 	return list
 }

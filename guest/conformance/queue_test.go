@@ -24,7 +24,7 @@ import (
 // load loads a guest into a scheduler. more is added to its arguments.
 func load(t *testing.T, rt *host.Runtime, guest string, handle fwk.Handle, instances int, more string) sched.Plugin {
 	t.Helper()
-	args := fmt.Sprintf(`{"file": %q, "instances": %d%s}`, guest, instances, more)
+	args := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}%s}`, guest, instances, more)
 	p, err := sched.New("guest", rt)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package view
 
 import (
-	"unsafe"
-
 	"github.com/kubewasm/kubewasm/abi"
 )
 
@@ -116,26 +114,6 @@ func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
 		return nil
 	}
 	return m.fetchEntry(m.answerTo(version, n, key), version, n, key)
-}
-
-// entryAgain is entryByPart for the key that the first look-up of the version before was
-// for, nil if it is another one: the usual way of a plugin that looks up the same label
-// of each Node.
-func (m *message) entryAgain(at partKey, key string) *answer {
-	o := m.object
-	if o.version != at.version() || o.looked == maxLooked {
-		return nil
-	}
-	l := partOf[answers](m, at)
-	if l == nil {
-		return nil
-	}
-	a := &l.first
-	if uint64(a.version) == at.version() || len(a.Key) != len(key) || unsafe.StringData(a.Key) != unsafe.StringData(key) {
-		return nil
-	}
-	l.key = at
-	return m.fetchEntry(a, at.version(), at.field(), key)
 }
 
 // fetchEntry asks the host for the answer to a key.

@@ -158,14 +158,6 @@ func TestHostileBytesReadPlainly(t *testing.T) {
 				if len(parts) != len(want.Parts) {
 					t.Fatalf("%d, %s: %x: %d parts, want %d", i, name, raw, len(parts), len(want.Parts))
 				}
-				spans := make([]Spans, len(parts))
-				if memory, ok := ReadSpans(parts, spans); ok {
-					for j := range parts {
-						if got := memory.At(spans[j][0]) + "=" + memory.At(spans[j][1]); got != want.Parts[j] {
-							t.Fatalf("%d, %s: %x: part %d is %q, want %q", i, name, raw, j, got, want.Parts[j])
-						}
-					}
-				}
 			}
 			if diff := cmp.Diff(want, say(v), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%d, %s: %x (-want +got):\n%s", i, name, raw, diff)
@@ -223,30 +215,4 @@ func TestOneFieldInSeveralWays(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestAnswersAboutTwoListsAreOfTheirVersions remembers answers about lists of objects
-// that change.
-func TestAnswersAboutTwoListsAreOfTheirVersions(t *testing.T) {
-	a, b := FromProto(thingBytes("a", "x"), &typeOfThing), FromProto(thingBytes("b", "x"), &typeOfThing)
-	parts := func(v View) []View { return List[View](v, 4, &typeOfPart) }
-	expect := func(what string, a, b []View, want int, wantOK bool) {
-		t.Helper()
-		if got, ok := Remembered(a, b); got != want || ok != wantOK {
-			t.Errorf("%s: remembered %d, %t, want %d, %t", what, got, ok, want, wantOK)
-		}
-	}
-	expect("nothing", parts(a), parts(b), 0, false)
-	Remember(parts(a), parts(b), 7)
-	expect("the two", parts(a), parts(b), 7, true)
-	expect("the other way round", parts(b), parts(a), 0, false)
-	expect("a part of a list", parts(a)[:1], parts(b), 0, false)
-	expect("an empty list", nil, parts(b), 0, false)
-	expect("a list and itself", parts(a), parts(a), 0, false)
-	b = reuse(b, thingBytes("b", "x"))
-	expect("a later version of the second", parts(a), parts(b), 0, false)
-	Remember(parts(a), parts(b), 8)
-	expect("that one", parts(a), parts(b), 8, true)
-	a = reuse(a, thingBytes("a", "y"))
-	expect("a later version of the first", parts(a), parts(b), 0, false)
 }

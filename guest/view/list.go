@@ -12,126 +12,66 @@ import (
 // messages.
 type messages struct {
 	part
-	// What accessors return: new for each version of the object, since a plugin
-	// may hold the one before. Behind views, up to its capacity, are those of
-	// later versions, without the versions.
-	views []View
-	// id is a number of the list's own. answer is what is remembered of it and of
-	// the list with the id with, 0 if nothing is, in a version of that one.
-	id          uint64
-	with        uint64
-	withVersion uint32
-	answer      int32
+	// views is what accessors return: a new slice for each version of the object, since
+	// a plugin may hold the one before. spare is the memory of the next ones.
+	views, spare []View
 	// elements are used again for the next version.
 	elements []message
-	note     *Note
-}
-
-// Note is a place for what was worked out of a list and is asked for often.
-type Note struct {
-	// Value is of the version Made of the list.
-	Value any
-	Made  uint64
-	// Version is that of the list. If Made is another, Value is nobody's any
-	// more, and its memory may be used again.
-	Version uint64
-}
-
-// NoteOf returns the note of a slice that [List] returned; nil for any other
-// slice, be it a part of one, and for an empty one.
-func NoteOf[V Of](views []V) *Note {
-	return noteOf(*(*[]View)(unsafe.Pointer(&views)))
-}
-
-// makeNote is noteOf for a list that has none yet.
-func makeNote(views []View) *Note {
-	l := listOf(views)
-	l.note = &Note{Version: l.key.version()}
-	return l.note
-}
-
-// listOf returns the list whose views they are, nil if they are not all of one.
-func listOf(views []View) *messages {
-	if len(views) == 0 {
-		return nil
-	}
-	v := views[0]
-	if v.m == nil || v.m.in == nil {
-		return nil
-	}
-	l := v.m.in
-	if l.key.version() != v.version || len(l.views) != len(views) || unsafe.SliceData(l.views) != unsafe.SliceData(views) {
-		return nil
-	}
-	return l
-}
-
-// Remember keeps an answer about two slices that [List] returned: the last one
-// about the first of them, for as long as both stay as they are. One that has more than
-// 32 bits is not kept.
-func Remember[A, B Of](a []A, b []B, answer int) {
-	if int(int32(answer)) == answer {
-		remember(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)), int32(answer))
-	}
-}
-
-// Remembered returns what [Remember] was told of the two slices, if it still
-// holds.
-func Remembered[A, B Of](a []A, b []B) (answer int, ok bool) {
-	remembered, ok := remembered(*(*[]View)(unsafe.Pointer(&a)), *(*[]View)(unsafe.Pointer(&b)))
-	return int(remembered), ok
-}
-
-// makeList returns the messages with the key, which is of the version of the message.
-// Their views are of an earlier version.
-func (m *message) makeList(k partKey) *messages {
-	l := makePart[messages](m, k)
-	if l.id == 0 {
-		l.id = nextID()
-	}
-	l.with = 0
-	return l
 }
 
 // List returns the views of the elements of a repeated message, in their order.
 // The slice is remembered: nobody may change it.
 func List[V Of](v View, n uint32, t *Type) []V {
-	views := readViews(v, n, t)
+	views := v.list(n, t)
 	return *(*[]V)(unsafe.Pointer(&views)) // V is View by another name.
 }
 
-// slowViews is readViews for what was not read yet.
-func slowViews(v View, n uint32, t *Type) []View {
+func (v View) list(n uint32, t *Type) []View {
 	m := v.m
 	if m == nil {
 		return nil
 	}
-	m.ready(v.version, n)
+	if l := found[messages](m, keyOf(madeMessages, v.version, n)); l != nil {
+		return l.views
+	}
+	return m.makeList(v.version, n, t)
+}
+
+// makeList is list for a field that was not read in this version.
+func (m *message) makeList(version uint64, n uint32, t *Type) []View {
+	m.ready(version, n)
 	if m.bytes(n) == nil {
 		return nil
 	}
-	l := m.makeList(keyOf(madeMessages, v.version, n))
+	l := makePart[messages](m, keyOf(madeMessages, version, n))
 	count := m.placeElements(n, l.elements)
-	versions := 1
 	if count > len(l.elements) {
-		l.elements = m.object.makeMessages(count, t, l)
+		l.elements = m.object.makeMessages(count, t)
 		m.placeElements(n, l.elements)
-	} else if m.object.once == nil {
-		versions = max(1, viewsAtOnce/max(1, count)) // There was one before, and there will be more.
 	}
-	all := make([]View, count*versions)
-	for i := range all {
-		all[i].m = &l.elements[i%count]
-	}
-	l.views = all[:count]
+	l.views = l.newViews(count, m.object.once == nil)
 	for i := range l.views {
-		l.views[i].version = v.version
+		l.views[i] = View{&l.elements[i], version}
 	}
-	return l.views[:count:count]
+	return l.views
 }
 
-// viewsAtOnce is how many views of a list are made at once, for later versions, too:
-// to allocate costs as much as to read a message.
+// newViews returns a slice that no version before had. For an object of which more
+// versions come it makes several at once: to allocate costs as much as to read a message.
+func (l *messages) newViews(n int, versions bool) []View {
+	if n > len(l.spare) {
+		room := n
+		if versions {
+			room = max(n, viewsAtOnce)
+		}
+		l.spare = make([]View, room)
+	}
+	views := l.spare[:n:n]
+	l.spare = l.spare[n:]
+	return views
+}
+
+// viewsAtOnce is how many views of a list are made at once.
 const viewsAtOnce = 16
 
 // placeElements places the elements of field n, as many as there is room for, and
@@ -147,16 +87,12 @@ func (m *message) placeElements(n uint32, into []message) (count int) {
 		}
 		return count
 	}
-	i, count := readElements(m, tag, int(f.first), int(f.value>>32), into, 0)
-	for i < int(f.value>>32) { // Something else is in between.
-		start, end := wire.Find(m.object.bytes[:f.value>>32], i, tag)
-		if end < 0 {
-			break
-		}
+	b := m.object.bytes[:f.value>>32]
+	for start, end := wire.Find(b, int(f.first), tag); end >= 0; start, end = wire.Find(b, end, tag) {
 		if count < len(into) {
 			into[count].place(span(start, end))
 		}
-		i, count = readElements(m, tag, end, int(f.value>>32), into, count+1)
+		count++
 	}
 	return count
 }

@@ -134,9 +134,9 @@ func (s MessageMap[V]) all() ([]Entry, []View) {
 		return entries, l.views
 	}
 	m.ready(version, s.at.field())
-	l := m.makeList(s.at)
+	l := makePart[messages](m, s.at)
 	if len(entries) > len(l.elements) {
-		l.elements = m.object.makeMessages(len(entries), s.typ, l)
+		l.elements = m.object.makeMessages(len(entries), s.typ)
 	}
 	l.views = make([]View, 0, len(entries))
 	m.eachEntry(s.at.field(), false, func(_ string, value []byte) {

@@ -37,8 +37,9 @@ func readToTheEnd(copyOf func([]byte) []byte, raw []byte) {
 	for _, key := range []string{"", "a", "zone", "of a label of some length"} {
 		labels.Get(key)
 	}
-	var spans [4]Spans
-	ReadSpans(List[View](thing, 4, &typeOfPart), spans[:])
+	for _, part := range List[View](thing, 4, &typeOfPart) {
+		part.Text(1)
+	}
 }
 
 // TestNothingBehindTheBytesIsRead reads messages that are cut off anywhere: the

@@ -81,9 +81,8 @@ func (o *object) makeFields(n int) []field {
 	return fields
 }
 
-// makeMessages returns n messages of the type, which are elements of the list if it is
-// not nil.
-func (o *object) makeMessages(n int, t *Type, in *messages) []message {
+// makeMessages returns n messages of the type.
+func (o *object) makeMessages(n int, t *Type) []message {
 	var messages []message
 	if o.once == nil || n > spareMessages {
 		messages = make([]message, n)
@@ -96,7 +95,7 @@ func (o *object) makeMessages(n int, t *Type, in *messages) []message {
 	}
 	for i := range messages {
 		m := &messages[i]
-		m.object, m.typ, m.in = o, t, in
+		m.object, m.typ = o, t
 	}
 	return messages
 }

@@ -90,35 +90,6 @@ func TestWhatIsNotReadIsNotFetched(t *testing.T) {
 	}
 }
 
-// TestNotesAreOfAList holds that the note of a list is found by the slice that List
-// returns and by no other, and says when the list is another version's.
-func TestNotesAreOfAList(t *testing.T) {
-	one, two := abi.MakeRef(1, 1), abi.MakeRef(2, 1)
-	serve(t, map[abi.Ref][]byte{one: thingBytes("one", "x"), two: thingBytes("two", "y")})
-	v := FromRef(View{}, one, &typeOfThing)
-	parts := List[View](v, 4, &typeOfPart)
-	n := NoteOf(parts)
-	if n == nil || n != NoteOf(List[View](v, 4, &typeOfPart)) || n.Made == n.Version {
-		t.Fatalf("the note is %+v", n)
-	}
-	n.Value, n.Made = "worked out", n.Version
-	for name, other := range map[string][]View{
-		"a copy": append([]View(nil), parts...), "a part": parts[1:], "another part": parts[:1], "nothing": parts[:0],
-		"no list": {v}, "views of nothing": {{}, {}},
-	} {
-		if NoteOf(other) != nil {
-			t.Errorf("%s has a note", name)
-		}
-	}
-	again := List[View](FromRef(v, two, &typeOfThing), 4, &typeOfPart)
-	if n := NoteOf(again); n == nil || n.Value != "worked out" || n.Made == n.Version {
-		t.Errorf("the note of the next version is %+v", n)
-	}
-	if NoteOf(parts) != nil {
-		t.Error("the list of a version that has passed has a note")
-	}
-}
-
 // TestTwoObjectsInTheSameMemory holds that objects in different slots are not
 // mistaken for each other, though their versions are the same number.
 func TestTwoObjectsInTheSameMemory(t *testing.T) {

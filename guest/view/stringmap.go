@@ -50,7 +50,7 @@ type answer struct {
 var nothing answer
 
 // Get returns the value of key, empty if there is none.
-func (s StringMap) Get(key string) string { return readEntry(s, key) }
+func (s StringMap) Get(key string) string { return s.answer(key).Value }
 
 // Has reports whether the map has the key.
 func (s StringMap) Has(key string) bool { return s.answer(key).found }
@@ -82,7 +82,7 @@ func (s StringMap) answer(key string) *answer {
 	}
 	if l := partOf[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && wire.Equal(a.Key, key) {
+			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && a.Key == key {
 				return a
 			}
 		}
@@ -179,41 +179,13 @@ func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 // value returns the value of the last entry with the key in field n.
 func (m *message) value(n uint32, key string) (value []byte, found bool) {
 	f, tag := m.field(n), m.tag(n)
-	b, i := m.object.bytes[:f.value>>32], int(f.first)
-	for {
-		var last uint64
-		if i, last = readEntries(b, i, tag, key); last != 0 {
-			value, found = m.object.at(last), true
-		}
-		if i >= len(b) {
-			break
-		}
-		length, e, ok := anyEntry(b[i:], tag)
-		if length == 0 {
-			break
-		}
-		if ok && string(e.key) == key {
+	b := m.object.bytes[:f.value>>32]
+	for start, end := wire.Find(b, int(f.first), tag); end >= 0; start, end = wire.Find(b, end, tag) {
+		if e := entryOf(b[start:end]); string(e.key) == key {
 			value, found = e.value, true
 		}
-		i += length
 	}
 	return value, found
-}
-
-// anyEntry reads any field at the beginning of b, and says how long it is and
-// whether it is an entry; 0 if it does not make sense.
-//
-//go:noinline
-func anyEntry(b []byte, tag uint64) (n int, e rawEntry, ok bool) {
-	r := wire.NewReader(b)
-	if !r.Next() {
-		return 0, e, false
-	}
-	_, n = r.Span()
-	if uint64(r.Field)<<3|uint64(r.Type) != tag {
-		return n, e, false
-	}
-	return n, entryOf(r.Bytes()), true
 }
 
 type rawEntry struct{ key, value []byte }

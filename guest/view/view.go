@@ -2,7 +2,6 @@ package view
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -48,15 +47,20 @@ func (m *message) hasNow(version uint64, n uint32) bool {
 }
 
 // Text returns a string, which may be kept.
-func (v View) Text(n uint32) string { return readText(v, n) }
-
-// text is Text for what was not read yet.
-func (v View) text(n uint32) string {
+func (v View) Text(n uint32) string {
 	m := v.m
 	if m == nil {
 		return ""
 	}
-	m.ready(v.version, n)
+	if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
+		return t.string
+	}
+	return m.makeText(v.version, n)
+}
+
+// makeText is Text for a string that was not read in this version.
+func (m *message) makeText(version uint64, n uint32) string {
+	m.ready(version, n)
 	raw := m.bytes(n)
 	if raw == nil {
 		return ""
@@ -68,7 +72,7 @@ func (v View) text(n uint32) string {
 	if m.object.kept && !decoded {
 		return inPlace(raw)
 	}
-	t := makePart[text](m, keyOf(madeText, v.version, n))
+	t := makePart[text](m, keyOf(madeText, version, n))
 	if decoded {
 		t.string = inPlace(raw)
 	} else {
@@ -109,62 +113,37 @@ func (v View) Bytes(n uint32) []byte {
 }
 
 // Message returns the message in a field, an empty one if there is none.
-func (v View) Message(n uint32, t *Type) View { return readMessage(v, n, t) }
-
-// slowMessage is readMessage for what was not read yet.
-func slowMessage(v View, n uint32, t *Type) View {
+func (v View) Message(n uint32, t *Type) View {
 	m := v.m
 	if m == nil {
 		return View{}
 	}
-	if m.object.version != v.version {
-		stale()
+	if c := found[message](m, keyOf(madeMessage, v.version, n)); c != nil {
+		return View{c, v.version}
 	}
-	if m.object.byParts {
-		return m.object.messageByPart(v.version, n, t)
+	return m.makeMessage(v.version, n, t)
+}
+
+// makeMessage is Message for a message that was not read in this version.
+func (m *message) makeMessage(version uint64, n uint32, t *Type) View {
+	if m.object.byParts && m.object.version == version {
+		return m.object.messageByPart(version, n, t)
 	}
-	if m.key.version() != v.version || m.lacks(n) {
-		m.ready(v.version, n)
-		return readMessage(v, n, t)
-	}
+	m.ready(version, n)
 	f := m.field(n)
-	if f.version != uint32(v.version) || f.first&isNumber != 0 {
+	if uint64(f.version) != version || f.first&isNumber != 0 {
 		return View{}
 	}
 	k := keyOf(madeMessage, 0, n)
 	c := partOf[message](m, k)
 	if c == nil {
-		c = &m.object.makeMessages(1, t, nil)[0]
+		c = &m.object.makeMessages(1, t)[0]
 		c.key = k
 		m.add(&c.part)
 	}
 	c.place(f.value)
-	c.read(v.version)
-	return View{c, v.version}
-}
-
-// Spans are where in an object the strings lie that are the fields 1 to 4 of a
-// message; 0 of a field that is not there.
-type Spans [maxSpans]uint64
-
-const maxSpans = 4
-
-// Memory is that of an object.
-type Memory struct{ start *byte }
-
-// At returns the string at one of Spans. It is only valid as long as the version of
-// the object stands.
-func (m Memory) At(span uint64) string {
-	return unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(m.start), uint32(span))), span>>32-span&math.MaxUint32)
-}
-
-// ReadSpans notes for each of views, which are of one list, where its first strings
-// lie, and returns the memory that they lie in. It is faster than to read one after
-// the other. It fails if a view is of JSON, has other fields than these strings, or
-// has them in an unusual form: then they are read one after the other.
-func ReadSpans[V Of](views []V, into []Spans) (memory Memory, ok bool) {
-	memory.start = readSpans(*(*[]View)(unsafe.Pointer(&views)), into)
-	return memory, memory.start != nil
+	c.read(version)
+	return View{c, version}
 }
 
 // Int64 returns a number of type int32, int64 or an unsigned one, in two's

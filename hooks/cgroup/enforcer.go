@@ -173,24 +173,12 @@ func (e *Enforcer) forget(cgroup string) {
 	delete(e.cgroups, cgroup)
 }
 
-// Enforce compares some cgroups, or all, with the state and writes what differs.
-// Cgroups of which the state says nothing are left alone.
+// Enforce compares some cgroups, or all if none is named, with the state and writes what
+// differs. Cgroups that are not in the state are left alone.
 func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	start := time.Now()
-	report := e.enforce(ctx, cgroups)
-	report.DryRun = e.cfg.DryRun
-	report.LeftToOthers, report.LeftRefused = e.leftAlone()
-	report.Took = time.Since(start)
-	if e.cfg.Observer != nil {
-		e.cfg.Observer.Enforced(ctx, report)
-	}
-	return report
-}
-
-// enforce is a pass; e.mu is held.
-func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
 	var wanted []Target
 	if len(cgroups) == 0 {
 		if e.all == nil || e.state.moved(e.version) {
@@ -205,12 +193,16 @@ func (e *Enforcer) enforce(ctx context.Context, cgroups []string) Report {
 			}
 		}
 	}
-	now := time.Now()
-	report, differ := e.compare(wanted, now, len(cgroups) == 0)
-	if len(differ) == 0 {
-		return report
+	report, differ := e.compare(wanted, start, len(cgroups) == 0)
+	if len(differ) != 0 {
+		e.apply(ctx, differ, start, &report)
 	}
-	e.apply(ctx, differ, now, &report)
+	report.DryRun = e.cfg.DryRun
+	report.LeftToOthers, report.LeftRefused = e.leftAlone()
+	report.Took = time.Since(start)
+	if e.cfg.Observer != nil {
+		e.cfg.Observer.Enforced(ctx, report)
+	}
 	return report
 }
 

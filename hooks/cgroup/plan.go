@@ -77,13 +77,6 @@ func (s *step) change() Change {
 	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
 }
 
-func (s *step) write() error {
-	if s.do != nil {
-		return s.do()
-	}
-	return s.setting.dir.write(s.file, s.to)
-}
-
 // run does the steps and returns those that it did.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
 	for _, s := range p.ordered() {
@@ -95,7 +88,11 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 		if s.setting.failed {
 			continue
 		}
-		if err := s.write(); err != nil {
+		write := s.do
+		if write == nil {
+			write = func() error { return s.setting.dir.write(s.file, s.to) }
+		}
+		if err := write(); err != nil {
 			s.setting.failed = true
 			p.failField(err, s.setting.cgroup, s.setting.field)
 			continue
@@ -160,13 +157,13 @@ func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup str
 		}
 		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
 		p.open, p.files = map[string]*directory{}, map[string]bool{}
-		p.add(t.Resources)
+		p.resources(t.Resources)
 	}
 	return p
 }
 
-// add plans the resources of one cgroup.
-func (p *plan) add(r *hookmsg.Resources) {
+// resources plans the resources of one cgroup.
+func (p *plan) resources(r *hookmsg.Resources) {
 	v2 := p.applier.version == V2
 	name := func(v1Name, v2Name string) string {
 		if v2 {
@@ -286,14 +283,15 @@ func (p *plan) read(file string) (*setting, string) {
 	return s, strings.TrimSpace(raw)
 }
 
-func (p *plan) step(s *setting, file, from, to string, widens bool) {
+// write plans a write to a file of the cgroup.
+func (p *plan) write(s *setting, file, from, to string, widens bool) {
 	s.planned = true
 	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
 }
 
-// outside plans what is no file of the cgroup.
+// outside plans a write to something that is no file of the cgroup.
 func (p *plan) outside(s *setting, file, from, to string, do func() error) {
-	p.step(s, file, from, to, true)
+	p.write(s, file, from, to, true)
 	p.steps[len(p.steps)-1].do = do
 }
 
@@ -312,7 +310,7 @@ func (p *plan) number(file string, want *int64, moreWidens bool) {
 		return
 	}
 	widens := err != nil || (*want > have) == moreWidens
-	p.step(s, file, from, strconv.FormatInt(*want, 10), widens)
+	p.write(s, file, from, strconv.FormatInt(*want, 10), widens)
 }
 
 // bytes plans a file that holds an amount of memory.
@@ -333,7 +331,7 @@ func (p *plan) bytes(file string, want *int64) {
 		to = "max"
 	}
 	widens := !ok || orInf(*want) > orInf(have)
-	p.step(s, file, from, to, widens)
+	p.write(s, file, from, to, widens)
 }
 
 // parseBytes parses an amount of memory as the kernel writes it: "max" is
@@ -391,13 +389,13 @@ func (p *plan) list(file string, want *string) {
 	switch to := wanted.String(); {
 	case err == nil && *had == *wanted:
 	case wanted.contains(had):
-		p.step(s, file, from, to, true)
+		p.write(s, file, from, to, true)
 	case had.contains(wanted) || p.applier.version == V2:
-		p.step(s, file, from, to, false)
+		p.write(s, file, from, to, false)
 	default:
 		both := had.union(wanted).String()
-		p.step(s, file, from, both, true)
-		p.step(s, file, both, to, false)
+		p.write(s, file, from, both, true)
+		p.write(s, file, both, to, false)
 	}
 }
 
@@ -462,7 +460,7 @@ func (p *plan) cpuMax(quota, period *int64) {
 		to = strconv.FormatInt(wantQuota, 10)
 	}
 	to += " " + strconv.FormatInt(wantPeriod, 10)
-	p.step(s, file, from, to, orInf(wantQuota)/float64(wantPeriod) > orInf(haveQuota)/float64(havePeriod))
+	p.write(s, file, from, to, orInf(wantQuota)/float64(wantPeriod) > orInf(haveQuota)/float64(havePeriod))
 }
 
 func parseCPUMax(s string) (quota, period int64, ok bool) {
@@ -503,8 +501,8 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 
 	toQuota, toPeriod := strconv.FormatInt(wantQuota, 10), strconv.FormatInt(wantPeriod, 10)
 	widens := want > have
-	setQuota := func() { p.step(s, quotaFile, fromQuota, toQuota, widens) }
-	setPeriod := func() { p.step(s, periodFile, fromPeriod, toPeriod, widens) }
+	setQuota := func() { p.write(s, quotaFile, fromQuota, toQuota, widens) }
+	setPeriod := func() { p.write(s, periodFile, fromPeriod, toPeriod, widens) }
 	switch {
 	case wantQuota == haveQuota && wantPeriod == havePeriod:
 	case wantPeriod == havePeriod:
@@ -519,7 +517,7 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 		setQuota()
 	default:
 		const lifted = "-1"
-		p.step(s, quotaFile, fromQuota, lifted, widens)
+		p.write(s, quotaFile, fromQuota, lifted, widens)
 		setPeriod()
 		fromQuota = lifted
 		setQuota()
@@ -563,6 +561,6 @@ func (p *plan) unified(file, value string) {
 		return
 	}
 	if s, from := p.read(file); s != nil && from != strings.TrimSpace(value) {
-		p.step(s, file, from, value, true)
+		p.write(s, file, from, value, true)
 	}
 }

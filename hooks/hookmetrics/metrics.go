@@ -51,6 +51,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
@@ -150,8 +151,8 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 }
 
 // Ignored implements [hooks.Observer].
-func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, policy hooks.FailurePolicy, _ error) {
-	m.ignored.WithLabelValues(pluginLabel(plugin), policy.String()).Inc()
+func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, policy host.FailurePolicy, _ error) {
+	m.ignored.WithLabelValues(pluginLabel(plugin), string(policy)).Inc()
 }
 
 // Enforced implements [hooks.Observer].

@@ -58,11 +58,11 @@ func TestDecisions(t *testing.T) {
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
 	metrics := hookmetrics.New(nil)
-	plugin := func(name string, order int, policy hooks.FailurePolicy) hooks.PluginConfig {
-		return hooks.PluginConfig{Module: host.Config{Name: name, Source: host.File(file)}, Order: order, FailurePolicy: policy}
+	plugin := func(name string, order int, policy host.FailurePolicy) hooks.PluginConfig {
+		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.File(file)}, Order: order, FailurePolicy: policy}
 	}
 	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Observer: metrics, Plugins: []hooks.PluginConfig{
-		plugin("strict", 0, hooks.Fail), plugin("lenient", 1, hooks.Ignore),
+		plugin("strict", 0, host.Fail), plugin("lenient", 1, host.Ignore),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestPasses(t *testing.T) {
 // A name that is not UTF-8 would make Prometheus panic.
 func TestNamesOfPlugins(t *testing.T) {
 	metrics := hookmetrics.New(nil)
-	metrics.Ignored(t.Context(), &hookmsg.Request{}, "\xff", hooks.Ignore, errors.New("x"))
+	metrics.Ignored(t.Context(), &hookmsg.Request{}, "\xff", host.Ignore, errors.New("x"))
 	if got := values(t, metrics)["ignored_failures_total{\uFFFD,Ignore}"]; got != 1 {
 		t.Errorf("it was counted %v times", got)
 	}

@@ -32,7 +32,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "cpu", Source: host.File(plugin)}}}})
+	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu", Source: host.File(plugin)}}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func Example() {
 
 	handler, err := proxy.New(proxy.Config{
 		Engine: engine, State: state, Enforcer: enforcer,
-		Carries: hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod,
+		Supports: hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -26,11 +26,11 @@ type Config struct {
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Carries are the fields that the transport carries to the runtime when a
+	// Supports are the fields that the transport carries to the runtime when a
 	// container is created or updated. What is no resource of a cgroup and is not
 	// carried is lost, which is logged. On cgroup v1 FieldUnified is taken out: a
 	// runtime that is told of one does not make the container (runc).
-	Carries hookmsg.Fields
+	Supports hookmsg.Fields
 	// Echoes says that the transport's updates of a container have what the runtime
 	// was told last wherever the kubelet asks for nothing else, as those of
 	// Koordinator's runtime proxy do.
@@ -125,7 +125,7 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
-		cfg.Carries &^= hookmsg.FieldUnified
+		cfg.Supports &^= hookmsg.FieldUnified
 	}
 	h := &Handler{
 		cfg: cfg, review: make(chan struct{}, 1), ended: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]int{},
@@ -182,7 +182,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	req, cgroup = h.own(req, cgroup)
 	req, asks := h.known(req, cgroup)
 	if req.Stage == hookmsg.PreRunPodSandbox {
-		defer h.Review(ctx)
+		defer h.Resync(ctx)
 	}
 	if req.Stage == hookmsg.PreUpdateContainerResources {
 		defer h.lookAgain(req.Pod.UID) // Even after a failure: what was decided before stays.
@@ -210,7 +210,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 
 	var carries hookmsg.Fields
 	if req.Level == hookmsg.LevelContainer && carrying(req.Stage) {
-		carries = h.cfg.Carries
+		carries = h.cfg.Supports
 	}
 	carried := d.Select(carries)
 	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
@@ -626,13 +626,13 @@ func over(stage hookmsg.Stage) bool {
 	return false
 }
 
-// Review does what no event of a runtime asks for, on a goroutine of its own: it
+// Resync does what no event of a runtime asks for, on a goroutine of its own: it
 // asks about the QoS classes, forgets the pods whose cgroups are gone (containerd
 // does not tell of the end of those that it started before it was restarted
 // itself), and enforces the whole state, in which something may have had to wait
 // for something else. Handle begins one when a pod comes, a transport when it has
 // connected. One that is asked for while another waits to begin is that one.
-func (h *Handler) Review(ctx context.Context) {
+func (h *Handler) Resync(ctx context.Context) {
 	select {
 	case h.review <- struct{}{}:
 	default:

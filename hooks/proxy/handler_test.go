@@ -51,8 +51,8 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 		t.Fatal(err)
 	}
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Module: host.Config{Name: "p", Source: host.File(file), Guest: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)},
-		Grants: hooks.Grants{Env: []string{"A"}, Annotations: []string{"lost"}},
+		Config:         host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)},
+		DecisionGrants: hooks.Grants{Env: []string{"A"}, Annotations: []string{"lost"}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 	})
 	a.handler, err = proxy.New(proxy.Config{
 		Engine: engine, State: a.state, Enforcer: e, Timeout: timeout,
-		Carries: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,
+		Supports: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -330,7 +330,7 @@ func TestParity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := runtimetest.NewAgent(t, "../testdata/scripted", func(p *hooks.PluginConfig) { p.Module.Guest = config })
+	agent := runtimetest.NewAgent(t, "../testdata/scripted", func(p *hooks.PluginConfig) { p.GuestConfig = config })
 	v2 := runtimetest.NewRuntime(t).Tree.V2
 	for _, c := range cases {
 		for level, what := range map[hookmsg.Level]string{

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -44,20 +40,15 @@ type Config struct {
 	Rediscover time.Duration
 	// Logger receives what goes wrong; nil drops it.
 	Logger *slog.Logger
-	// Reported is told of each pass over the cgroups that found something; nil
-	// tells nobody.
-	Reported func(cgroup.Report)
 }
 
 // Reconciler keeps the cgroups of a node at what the plugins decide.
 type Reconciler struct {
 	cfg Config
-	// watch is that of Run.
-	watch *watch
 
 	// resync asks the goroutine that decides for another round.
 	resync chan struct{}
-	// synced tells the goroutine that enforces of the end of one.
+	// synced carries what a round found to the goroutine that enforces.
 	synced chan outcome
 
 	// refused counts the cgroups that were not what they were claimed to be.
@@ -190,7 +181,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		}
 		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: d.Resources})
 	}
-	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
 		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
 	}
@@ -273,261 +264,41 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 // Plugins are asked on a goroutine of their own: one that hangs does not keep
 // what was decided from being enforced.
 func (r *Reconciler) Run(ctx context.Context) error {
-	r.watch = newWatch(r.cfg.Enforcer.Applier().Hierarchies())
-	defer r.watch.close()
-	var all sync.WaitGroup
-	defer all.Wait()
+	l := &loop{
+		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
+		dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover,
+	}
+	defer l.watcher.close()
+	var decider sync.WaitGroup
+	defer decider.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	all.Go(func() { r.decideOnDemand(ctx) })
-
-	loop := &loop{Reconciler: r, ctx: ctx, dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover}
-	loop.run()
+	decider.Go(func() {
+		for {
+			changed := r.cfg.Engine.Changed()
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.resync:
+			case <-changed:
+			}
+			o := r.decide(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case r.synced <- o:
+			}
+		}
+	})
+	l.ctx = ctx
+	l.run()
 	return context.Cause(ctx)
 }
 
-// demand asks for a round of decisions, once however often it is called before
-// it begins.
+// demand asks for a round of decisions. Calls before it begins ask for the same round.
 func (r *Reconciler) demand() {
 	select {
 	case r.resync <- struct{}{}:
 	default:
-	}
-}
-
-func (r *Reconciler) decideOnDemand(ctx context.Context) {
-	for {
-		changed := r.cfg.Engine.Changed()
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.resync:
-		case <-changed:
-		}
-		o := r.decide(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case r.synced <- o:
-		}
-	}
-}
-
-// loop is the state of the goroutine that enforces.
-type loop struct {
-	*Reconciler
-	ctx context.Context
-
-	// dirty are the cgroups of which there was a hint.
-	dirty map[string]bool
-	// quiet is when a hint is looked at immediately again.
-	quiet time.Time
-	// known are the cgroups of what runs, unknown those that have come since.
-	known, unknown map[string]bool
-	// rediscover is how long to wait for Discovery to know the unknown, waited how
-	// long it was the last time.
-	rediscover, waited time.Duration
-}
-
-func (l *loop) run() {
-	beat := func() { l.beat.Store(time.Now().UnixNano()) }
-	beat()
-	defer l.beat.Store(0)
-	l.open()
-	l.watchAbove()
-	l.demand()
-	resync := time.NewTicker(l.cfg.Resync)
-	defer resync.Stop()
-	settle, again, retry := stopped(), stopped(), stopped()
-	for {
-		beat()
-		if next, ok := l.cfg.Enforcer.Next(); ok {
-			retry.Reset(time.Until(next))
-		}
-		events, errs := l.watch.hints()
-		select {
-		case <-l.ctx.Done():
-			return
-		case event := <-events:
-			l.note(event)
-			l.drain(events)
-			if wait := time.Until(l.quiet); wait > 0 {
-				settle.Reset(wait)
-				continue
-			}
-			l.enforceDirty()
-		case <-settle.C:
-			l.enforceDirty()
-		case err := <-errs:
-			// Of an overflow, nobody knows what was lost.
-			l.cfg.Logger.Warn("hints about cgroups were lost; looking at all of them", slog.Any("error", err))
-			l.enforce()
-			l.demand()
-		case <-resync.C:
-			l.open()
-			l.demand()
-			l.enforce()
-		case <-again.C:
-			l.demand()
-		case <-retry.C:
-			l.enforce()
-		case o := <-l.synced:
-			l.learn(o)
-			l.enforce()
-		}
-		if len(l.unknown) != 0 && l.rediscover != 0 {
-			again.Reset(l.rediscover)
-			l.rediscover = 0 // Until the next round has ended.
-		}
-	}
-}
-
-// stopped returns a timer that does not run.
-func stopped() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}
-
-// open begins to watch, or goes on without hints.
-func (l *loop) open() {
-	if err := l.watch.open(); err != nil {
-		l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("error", err))
-	}
-}
-
-// watchAbove watches the cgroups that are there before any pod is.
-func (l *loop) watchAbove() {
-	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
-		l.add(l.cfg.Layout.QOS(class))
-	}
-}
-
-// add watches a cgroup and those in it.
-func (l *loop) add(cgroup string) {
-	children, err := l.watch.add(cgroup)
-	if err != nil {
-		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("error", err))
-	}
-	for _, child := range children {
-		l.meet(child)
-	}
-}
-
-// meet notes a cgroup that is there. If nothing is known of it, Discovery is
-// asked: now, and soon again.
-func (l *loop) meet(cgroup string) {
-	if !l.ours(cgroup) {
-		return
-	}
-	l.dirty[cgroup] = true
-	if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
-		l.unknown[cgroup] = true
-		l.rediscover, l.waited = l.cfg.Rediscover, 0
-		l.demand()
-	}
-	l.add(cgroup)
-}
-
-// ours reports whether a cgroup may be a pod's or a container's: it lies right in that
-// of a QoS class, or in one that does. What a container makes in its own is not
-// decided on, and would cost watches and rounds of discovery as fast as it makes them.
-func (l *loop) ours(cgroup string) bool {
-	parent := path.Dir(cgroup)
-	for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
-		if c := l.cfg.Layout.QOS(class); parent == c || path.Dir(parent) == c {
-			return true
-		}
-	}
-	return false
-}
-
-// drain takes the hints that are there already.
-func (l *loop) drain(events <-chan fsnotify.Event) {
-	for {
-		select {
-		case event := <-events:
-			l.note(event)
-		default:
-			return
-		}
-	}
-}
-
-// note remembers what a hint is about.
-func (l *loop) note(event fsnotify.Event) {
-	cgroup, name := l.watch.cgroup(event.Name)
-	switch {
-	case cgroup == "":
-	case event.Has(fsnotify.Write) && name != "":
-		l.dirty[cgroup] = true
-	case event.Has(fsnotify.Create) && name != "":
-		// cgroupfs makes files with their directory: what is created later is a
-		// cgroup.
-		child := cgroup + "/" + name
-		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
-			return
-		}
-		l.cfg.Enforcer.Forget(child)
-		l.meet(child)
-	case event.Has(fsnotify.Remove | fsnotify.Rename):
-		l.watch.removed(event.Name)
-		child := cgroup
-		if name != "" {
-			child += "/" + name
-		}
-		l.cfg.Enforcer.Forget(child)
-		delete(l.unknown, child)
-	}
-}
-
-// learn takes what a round of discovery found.
-func (l *loop) learn(o outcome) {
-	if o.err != nil && l.ctx.Err() == nil {
-		l.cfg.Logger.Warn("reconcile", slog.Any("error", o.err))
-	}
-	l.known = make(map[string]bool, len(o.cgroups))
-	for _, cgroup := range o.cgroups {
-		l.known[cgroup] = true
-		delete(l.unknown, cgroup)
-		l.add(cgroup)
-	}
-	for cgroup := range l.unknown {
-		if !l.cfg.Enforcer.Applier().Exists(cgroup) {
-			delete(l.unknown, cgroup)
-		}
-	}
-	if len(l.unknown) == 0 {
-		l.rediscover, l.waited = l.cfg.Rediscover, 0
-		return
-	}
-	l.waited = min(max(2*l.waited, l.cfg.Rediscover), l.cfg.Resync)
-	l.rediscover = l.waited
-}
-
-// enforceDirty looks at the cgroups of which there was a hint.
-func (l *loop) enforceDirty() {
-	if len(l.dirty) == 0 {
-		return
-	}
-	cgroups := make([]string, 0, len(l.dirty))
-	for cgroup := range l.dirty {
-		cgroups = append(cgroups, cgroup)
-	}
-	clear(l.dirty)
-	l.report(l.cfg.Enforcer.Enforce(l.ctx, cgroups...))
-	l.quiet = time.Now().Add(l.cfg.Debounce)
-}
-
-// enforce looks at all cgroups.
-func (l *loop) enforce() {
-	clear(l.dirty)
-	l.report(l.cfg.Enforcer.Enforce(l.ctx))
-}
-
-func (l *loop) report(report cgroup.Report) {
-	// The enforcer has its own logger.
-	if l.cfg.Reported != nil && (len(report.Changes) != 0 || report.Err != nil || len(report.Gone) != 0) {
-		l.cfg.Reported(report)
 	}
 }

@@ -78,7 +78,7 @@ type node struct {
 func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
 	t.Helper()
 	if len(plugins) == 0 {
-		plugins = []hooks.PluginConfig{{Module: host.Config{Name: "p", Source: source(t, scripted)}}}
+		plugins = []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source(t, scripted)}}}
 	}
 	n := &node{T: t, tree: cgrouptest.New(t), pods: filepath.Join(t.TempDir(), "pods.json")}
 	n.layout = cgroup.Layout{Root: n.tree.Root}
@@ -94,6 +94,11 @@ func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
 	n.list()
 	return n
 }
+
+// observer is a function as an observer of passes.
+type observer func(cgroup.Report)
+
+func (f observer) Enforced(_ context.Context, r cgroup.Report) { f(r) }
 
 // restart begins with an empty state.
 func (n *node) restart(cfg cgroup.EnforcerConfig) {
@@ -262,7 +267,7 @@ func TestReconcilerFindsWhatComesLater(t *testing.T) {
 
 func TestReconcilerDecidesOnQOSClasses(t *testing.T) {
 	n := newNode(t, hooks.PluginConfig{
-		Module: host.Config{Name: "p", Source: source(t, scripted), Guest: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
+		Config: host.Config{Name: "p", Source: source(t, scripted), GuestConfig: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
 		Levels: []hookmsg.Level{hookmsg.LevelQOS},
 	})
 	n.run(nil)
@@ -317,16 +322,15 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 	n.list(pod("a", "cpu_shares 300"))
 	began, release := make(chan bool, 1), make(chan bool)
 	first := true
-	n.run(func(c *standalone.Config) {
-		c.Reported = func(r cgroup.Report) {
-			// The pass that repairs the first drift takes very long.
-			if first && r.Repairs != 0 {
-				first = false
-				began <- true
-				<-release
-			}
+	n.restart(cgroup.EnforcerConfig{Observer: observer(func(r cgroup.Report) {
+		// The pass that repairs the first drift takes very long.
+		if first && r.Repairs != 0 {
+			first = false
+			began <- true
+			<-release
 		}
-	})
+	})})
+	n.run(nil)
 	releaseOnce := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(releaseOnce)
 	n.within(soon, container, 300)
@@ -366,20 +370,20 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 // named. What else there is goes on being repaired.
 func TestReconcilerGivesWayToAnotherWriter(t *testing.T) {
 	n := newNode(t)
-	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 5, Period: time.Hour, Backoff: time.Hour}})
-	_, a := n.make("a")
-	_, b := n.make("b")
-	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
 	var mu sync.Mutex
 	var contended []cgroup.Contended
-	n.run(func(c *standalone.Config) {
-		c.Resync, c.Debounce = 20*time.Millisecond, time.Millisecond
-		c.Reported = func(r cgroup.Report) {
+	n.restart(cgroup.EnforcerConfig{
+		Contention: cgroup.Contention{Repairs: 5, Period: time.Hour, Backoff: time.Hour},
+		Observer: observer(func(r cgroup.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			contended = append(contended, r.Contended...)
-		}
+		}),
 	})
+	_, a := n.make("a")
+	_, b := n.make("b")
+	n.list(pod("a", "cpu_shares 300\ncfs_quota_us 20000"), pod("b", "cpu_shares 400"))
+	n.run(func(c *standalone.Config) { c.Resync, c.Debounce = 20*time.Millisecond, time.Millisecond })
 	n.within(soon, a, 300)
 	n.within(soon, b, 400)
 	file, _ := n.shares(0)
@@ -517,7 +521,7 @@ func TestSyncTakesNoInotify(t *testing.T) {
 // A pod that is gone is forgotten, also by plugins that decided nothing on its
 // cgroups.
 func TestReconcilerForgetsPods(t *testing.T) {
-	n := newNode(t, hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: hooks.KeepLast, Grants: hooks.Grants{Env: []string{"A"}}})
+	n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: host.KeepLast, DecisionGrants: hooks.Grants{Env: []string{"A"}}})
 	cgroup, _ := n.make("a")
 	n.list(pod("a", "env A 1"))
 	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
@@ -569,7 +573,7 @@ func TestReconcilerAfterASwap(t *testing.T) {
 // A plugin that hangs on one pod costs that pod, and what was decided before is
 // enforced meanwhile.
 func TestReconcilerBesideAPluginThatHangs(t *testing.T) {
-	p := hooks.PluginConfig{Module: host.Config{Name: "p", Source: source(t, scripted), Limits: host.Limits{Timeout: 300 * time.Millisecond}}}
+	p := hooks.PluginConfig{Config: host.Config{Name: "p", Source: source(t, scripted), Limits: host.Limits{Timeout: 300 * time.Millisecond}}}
 	n := newNode(t, p)
 	_, a := n.make("a")
 	_, b := n.make("b")
@@ -588,20 +592,18 @@ func TestReconcilerWhileCgroupsComeAndGo(t *testing.T) {
 	n := newNode(t)
 	var mu sync.Mutex
 	var errs []error
+	n.restart(cgroup.EnforcerConfig{Observer: observer(func(r cgroup.Report) {
+		mu.Lock()
+		defer mu.Unlock()
+		// A pod's cpuset below that of a container that has just come is busy, until
+		// the container's is written.
+		if r.Err != nil && cgroup.CauseOf(r.Err) != cgroup.CauseBusy {
+			errs = append(errs, r.Err)
+		}
+	})})
 	_, stays := n.make("stays")
 	n.list(pod("stays", "cpu_shares 300"), pod("goes", "cpu_shares 400\ncfs_quota_us 20000\ncpuset_cpus 0"))
-	n.run(func(c *standalone.Config) {
-		c.Resync, c.Debounce = 5*time.Millisecond, time.Millisecond
-		c.Reported = func(r cgroup.Report) {
-			mu.Lock()
-			defer mu.Unlock()
-			// A pod's cpuset below that of a container that has just come is busy,
-			// until the container's is written.
-			if r.Err != nil && cgroup.CauseOf(r.Err) != cgroup.CauseBusy {
-				errs = append(errs, r.Err)
-			}
-		}
-	})
+	n.run(func(c *standalone.Config) { c.Resync, c.Debounce = 5*time.Millisecond, time.Millisecond })
 	for range 100 {
 		gone, _ := n.make("goes")
 		time.Sleep(time.Millisecond)
@@ -621,10 +623,14 @@ func TestDryRunOfANode(t *testing.T) {
 	n := newNode(t)
 	_, container := n.make("a")
 	n.list(pod("a", "cpu_shares 300"))
-	n.restart(cgroup.EnforcerConfig{DryRun: true})
-	reports := make(chan cgroup.Report, 10)
+	reports := make(chan cgroup.Report, 1)
+	n.restart(cgroup.EnforcerConfig{DryRun: true, Observer: observer(func(r cgroup.Report) {
+		if len(r.Changes) != 0 && len(reports) == 0 {
+			reports <- r
+		}
+	})})
 	file, before := n.shares(1024)
-	n.run(func(c *standalone.Config) { c.Reported = func(r cgroup.Report) { reports <- r } })
+	n.run(nil)
 	report := receive(t, reports)
 	if len(report.Changes) != 2 {
 		t.Errorf("changes are %v", report.Changes)

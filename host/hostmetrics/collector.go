@@ -120,7 +120,7 @@ func New(rt *host.Runtime) *Collector {
 // Called implements [host.Observer].
 //
 // 55 ns and 0 allocs: BenchmarkCalled, TestCalledDoesNotAllocate.
-func (c *Collector) Called(_ context.Context, call host.Call) {
+func (c *Collector) Called(_ context.Context, call host.CallEvent) {
 	f := c.function(call.Plugin, call.Function)
 	f.calls[callResultOf(call.Err)].Inc()
 	f.duration.Observe(call.Duration.Seconds())
@@ -129,7 +129,7 @@ func (c *Collector) Called(_ context.Context, call host.Call) {
 }
 
 // Built implements [host.Observer].
-func (c *Collector) Built(_ context.Context, b host.Build) {
+func (c *Collector) Built(_ context.Context, b host.BuildEvent) {
 	k := kindLoad
 	if b.Swap {
 		k = kindSwap

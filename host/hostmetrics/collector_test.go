@@ -60,14 +60,17 @@ func source(module string) host.Source {
 	return host.File(filepath.Join("..", "testdata", module+".wasm"))
 }
 
+// scheduler is the adapter of all tests.
+var scheduler = host.Adapter{Kind: abi.KindScheduler}
+
 // config is that of a plugin named after its module.
 func (c *component) config(module string) host.Config {
-	return host.Config{Name: module, Source: source(module), Kind: abi.KindScheduler, Observer: c.metrics}
+	return host.Config{Name: module, Source: source(module), Observer: c.metrics}
 }
 
 func (c *component) load(t testing.TB, cfg host.Config) *host.Plugin {
 	t.Helper()
-	p, err := c.runtime.Load(t.Context(), cfg)
+	p, err := c.runtime.Load(t.Context(), cfg, scheduler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +209,7 @@ func TestCallsOfAStartAreCounted(t *testing.T) {
 func TestDurationsFallIntoBuckets(t *testing.T) {
 	c := newComponent(t)
 	for _, d := range []time.Duration{100, 101, time.Millisecond, time.Minute} {
-		c.metrics.Called(t.Context(), host.Call{Plugin: "p", Function: "filter", Duration: d})
+		c.metrics.Called(t.Context(), host.CallEvent{Plugin: "p", Function: "filter", Duration: d})
 	}
 	families, err := c.registry.Gather()
 	if err != nil {
@@ -231,7 +234,7 @@ func TestDurationsFallIntoBuckets(t *testing.T) {
 
 func TestRestartsAreCounted(t *testing.T) {
 	tests := map[string]struct {
-		reset host.Reset
+		reset host.ResetPolicy
 		pod   uint64
 		want  page
 	}{
@@ -257,10 +260,10 @@ func TestRestartsAreCounted(t *testing.T) {
 }
 
 func TestBuildsAreCountedByResult(t *testing.T) {
-	refused := errors.New("refused")
 	tests := map[string]struct {
-		cfg  host.Config
-		want string
+		cfg   host.Config
+		probe error
+		want  string
 	}{
 		"a guest":                       {cfg: host.Config{Source: source("good")}, want: "ok"},
 		"another digest":                {cfg: host.Config{Source: source("good"), SHA256: strings.Repeat("0", 64)}, want: "digest"},
@@ -269,17 +272,18 @@ func TestBuildsAreCountedByResult(t *testing.T) {
 		"exports of another type":       {cfg: host.Config{Source: source("wrongexports")}, want: "abi"},
 		"imports that are not offered":  {cfg: host.Config{Source: source("badimports")}, want: "abi"},
 		"a start that fails":            {cfg: host.Config{Source: source("startfails")}, want: "trap"},
-		"a configuration it refuses":    {cfg: host.Config{Source: source("good"), Guest: make([]byte, 65)}, want: "status"},
+		"a configuration it refuses":    {cfg: host.Config{Source: source("good"), GuestConfig: make([]byte, 65)}, want: "status"},
 		"a file that is not there":      {cfg: host.Config{Source: host.File("no.wasm")}, want: "other"},
-		"a probe that refuses": {cfg: host.Config{Source: source("good"),
-			Probe: func(context.Context, *host.Instance) error { return refused }}, want: "other"},
+		"a probe that refuses":          {cfg: host.Config{Source: source("good")}, probe: errors.New("refused"), want: "other"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newComponent(t)
 			cfg := test.cfg
-			cfg.Name, cfg.Kind, cfg.Observer = "p", abi.KindScheduler, c.metrics
-			_, err := c.runtime.Load(t.Context(), cfg)
+			cfg.Name, cfg.Observer = "p", c.metrics
+			adapter := scheduler
+			adapter.Probe = func(context.Context, *host.Instance) error { return test.probe }
+			_, err := c.runtime.Load(t.Context(), cfg, adapter)
 			if (err == nil) != (test.want == "ok") {
 				t.Errorf("got error %v", err)
 			}
@@ -326,7 +330,7 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 	c := newComponent(t)
 	cfg := c.config("spins")
 	cfg.Limits.Instances = 2
-	cfg.Disable = host.Disable{After: 1, Backoff: time.Hour}
+	cfg.CircuitBreaker = host.CircuitBreaker{After: 1, Backoff: time.Hour}
 	p := c.load(t, cfg)
 	state := func() page { return c.scrape(t).with("kubewasm_plugin_", `{plugin="spins"}`) }
 
@@ -434,7 +438,7 @@ func TestSeriesOfPluginsThatCannotBeLoadedStay(t *testing.T) {
 	const series = `kubewasm_builds_total{kind="load",plugin="startfails",result="trap"}`
 	c := newComponent(t)
 	for i := range 3 {
-		if _, err := c.runtime.Load(t.Context(), c.config("startfails")); err == nil {
+		if _, err := c.runtime.Load(t.Context(), c.config("startfails"), scheduler); err == nil {
 			t.Fatal("the plugin was loaded")
 		}
 		c.scrape(t)
@@ -468,7 +472,7 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 	// A host refuses them, and who else calls the collector must not make it
 	// panic.
 	c := newComponent(t)
-	c.metrics.Called(t.Context(), host.Call{Plugin: "a\xffb", Function: "filter"})
+	c.metrics.Called(t.Context(), host.CallEvent{Plugin: "a\xffb", Function: "filter"})
 	const series = "kubewasm_calls_total{function=\"filter\",plugin=\"a\uFFFDb\",result=\"ok\"}"
 	if got := c.scrape(t)[series]; got != 1 {
 		t.Errorf("%v calls, want 1", got)
@@ -479,7 +483,7 @@ func TestRefusedCallersAreCounted(t *testing.T) {
 	c := newComponent(t)
 	cfg := c.config("spins")
 	cfg.Limits.Instances = 1
-	cfg.Disable = host.Disable{After: 1, Backoff: time.Hour}
+	cfg.CircuitBreaker = host.CircuitBreaker{After: 1, Backoff: time.Hour}
 	p := c.load(t, cfg)
 	inst, err := p.Acquire(t.Context())
 	if err != nil {
@@ -580,10 +584,10 @@ func TestRuntimesShareARegistryByALabel(t *testing.T) {
 
 func TestCalledDoesNotAllocate(t *testing.T) {
 	c := newComponent(t)
-	record := host.Call{Plugin: "zone", Function: "filter", Duration: time.Microsecond, Fuel: 1000}
+	record := host.CallEvent{Plugin: "zone", Function: "filter", Duration: time.Microsecond, Fuel: 1000}
 	failed := record
 	failed.Err = &host.TrapError{Err: fmt.Errorf("%w: 1000 instructions", host.ErrFuel)}
-	for name, record := range map[string]host.Call{"ok": record, "fuel": failed} {
+	for name, record := range map[string]host.CallEvent{"ok": record, "fuel": failed} {
 		if n := testing.AllocsPerRun(100, func() { c.metrics.Called(t.Context(), record) }); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
@@ -638,7 +642,7 @@ func TestHammer(t *testing.T) {
 			}
 			cfg := c.config("noop")
 			cfg.Name = fmt.Sprintf("passing-%d", i%3)
-			passing, err := c.runtime.Load(t.Context(), cfg)
+			passing, err := c.runtime.Load(t.Context(), cfg, scheduler)
 			if err == nil {
 				_, _ = call(t.Context(), t, passing, 0, 0)
 				err = passing.Close(t.Context())
@@ -681,10 +685,10 @@ func BenchmarkCalled(b *testing.B) {
 	ctx := b.Context()
 	for _, name := range []string{"zone", "spread", "taints", "affinity"} {
 		for _, function := range []string{"pre_filter", "filter", "score"} {
-			c.metrics.Called(ctx, host.Call{Plugin: name, Function: function})
+			c.metrics.Called(ctx, host.CallEvent{Plugin: name, Function: function})
 		}
 	}
-	record := host.Call{Plugin: "zone", Function: "filter", Duration: 800 * time.Nanosecond, Fuel: 1000}
+	record := host.CallEvent{Plugin: "zone", Function: "filter", Duration: 800 * time.Nanosecond, Fuel: 1000}
 	b.Run("one caller", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -31,10 +31,9 @@ func Example() {
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:     "odd",
 		Source:   host.File("../testdata/good.wasm"),
-		Kind:     abi.KindScheduler,
 		Limits:   host.Limits{Instances: 4},
 		Observer: metrics,
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}

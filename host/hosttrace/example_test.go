@@ -30,9 +30,8 @@ func Example() {
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:     "odd",
 		Source:   host.File("../testdata/good.wasm"),
-		Kind:     abi.KindScheduler,
 		Observer: hosttrace.New(provider),
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,9 +70,8 @@ func Example_logr() {
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
 		Source: host.File("../testdata/good.wasm"),
-		Kind:   abi.KindScheduler,
 		Logger: slog.New(logr.ToSlogHandler(logger)),
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}

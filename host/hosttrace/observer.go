@@ -47,7 +47,7 @@ func New(provider trace.TracerProvider) *Observer {
 // Called implements [host.Observer].
 //
 // 0 allocs if the caller is not traced: TestCallsOfUntracedCallersDoNotAllocate.
-func (o *Observer) Called(ctx context.Context, c host.Call) {
+func (o *Observer) Called(ctx context.Context, c host.CallEvent) {
 	// The tracer would find the same, after it has made a span's name and
 	// options.
 	if parent := trace.SpanFromContext(ctx); !parent.IsRecording() && !parent.SpanContext().IsSampled() {
@@ -61,7 +61,7 @@ func (o *Observer) Called(ctx context.Context, c host.Call) {
 }
 
 // Built implements [host.Observer].
-func (o *Observer) Built(ctx context.Context, b host.Build) {
+func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
 	verb := "load "
 	if b.Swap {
 		verb = "swap "

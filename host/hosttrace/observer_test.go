@@ -44,8 +44,8 @@ func newRuntime(t testing.TB) *host.Runtime {
 func load(t testing.TB, module string, provider trace.TracerProvider, limits host.Limits) *host.Plugin {
 	t.Helper()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "zone", Source: source(module), Kind: abi.KindScheduler, Limits: limits, Observer: hosttrace.New(provider),
-	})
+		Name: "zone", Source: source(module), Limits: limits, Observer: hosttrace.New(provider),
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +171,8 @@ func TestTimesAreThoseOfTheRecord(t *testing.T) {
 	ctx, caller := provider.Tracer("test").Start(t.Context(), "caller")
 	defer caller.End()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	observer.Called(ctx, host.Call{Plugin: "zone", Function: "score", Start: start, Duration: time.Millisecond})
-	observer.Built(ctx, host.Build{Plugin: "zone", Start: start, Duration: time.Second, Err: errors.New("refused")})
+	observer.Called(ctx, host.CallEvent{Plugin: "zone", Function: "score", Start: start, Duration: time.Millisecond})
+	observer.Built(ctx, host.BuildEvent{Plugin: "zone", Start: start, Duration: time.Second, Err: errors.New("refused")})
 
 	for name, want := range map[string]time.Duration{"call zone/score": time.Millisecond, "load zone": time.Second} {
 		if s := only(t, exporter, name); !s.StartTime.Equal(start) || s.EndTime.Sub(s.StartTime) != want {
@@ -318,7 +318,7 @@ func BenchmarkCalled(b *testing.B) {
 	on := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(tracetest.NewSpanRecorder()))
 	sampledOut, _ := off.Tracer("test").Start(b.Context(), "caller")
 	sampled, _ := on.Tracer("test").Start(b.Context(), "caller")
-	record := host.Call{Plugin: "zone", Function: "filter", Start: time.Now(), Duration: time.Microsecond, Fuel: 1000}
+	record := host.CallEvent{Plugin: "zone", Function: "filter", Start: time.Now(), Duration: time.Microsecond, Fuel: 1000}
 	tests := []struct {
 		name     string
 		provider trace.TracerProvider

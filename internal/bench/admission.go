@@ -28,9 +28,9 @@ func benchAdmission(b *bench) error {
 		return err
 	}
 	defer rt.Close(b.ctx)
-	plugin, err := admission.Load(b.ctx, rt, admission.PluginConfig{Module: host.Config{
+	plugin, err := admission.Load(b.ctx, rt, admission.PluginConfig{Config: host.Config{
 		Name: "required-labels", Source: host.File(file),
-		Guest: []byte(`{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`),
+		GuestConfig: []byte(`{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`),
 	}})
 	if err != nil {
 		return err

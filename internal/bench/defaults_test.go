@@ -52,7 +52,7 @@ func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
 			}
 			defer rt.Close(context.WithoutCancel(t.Context()))
 			needs := &needs{}
-			test.work(t, rt, host.Config{Name: "p", Source: host.File(file), Guest: []byte(test.config), Limits: limits, Observer: needs})
+			test.work(t, rt, host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(test.config), Limits: limits, Observer: needs})
 			t.Logf("a call takes up to %d fuel, an instance %.1f MB", needs.fuel, float64(rt.MemoryInUse())/1e6)
 		})
 	}
@@ -61,15 +61,15 @@ func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
 // needs is the observer that notes the dearest call.
 type needs struct{ fuel int64 }
 
-func (n *needs) Called(_ context.Context, c host.Call) { n.fuel = max(n.fuel, c.Fuel) }
-func (*needs) Built(context.Context, host.Build)       {}
-func (*needs) Refused(context.Context, string, error)  {}
-func (*needs) Restarted(string, bool)                  {}
+func (n *needs) Called(_ context.Context, c host.CallEvent) { n.fuel = max(n.fuel, c.Fuel) }
+func (*needs) Built(context.Context, host.BuildEvent)       {}
+func (*needs) Refused(context.Context, string, error)       {}
+func (*needs) Restarted(string, bool)                       {}
 
 // schedules runs cycles of a Pod over Nodes, each of which changes every other
 // time.
 func schedules(t *testing.T, rt *host.Runtime, cfg host.Config) {
-	p, err := sched.Load(t.Context(), rt, cfg)
+	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func schedules(t *testing.T, rt *host.Runtime, cfg host.Config) {
 
 // reviews has Pods admitted that are created, small ones and some of a megabyte.
 func reviews(t *testing.T, rt *host.Runtime, cfg host.Config) {
-	p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Module: cfg})
+	p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func reviews(t *testing.T, rt *host.Runtime, cfg host.Config) {
 
 // decides asks a hook about a container.
 func decides(t *testing.T, rt *host.Runtime, cfg host.Config) {
-	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: cfg}}})
+	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: cfg}}})
 	if err != nil {
 		t.Fatal(err)
 	}

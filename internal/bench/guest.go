@@ -128,8 +128,8 @@ func what(node []byte) string {
 // given version, and fails if the guest does not let the Pod pass.
 func loadFilter(b *bench, rt *host.Runtime, module host.Source, pod, node []byte) (filter func(version uint32) error, release func(), err error) {
 	podRef := abi.MakeRef(1, 0)
-	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "filter", Source: module, Kind: abi.KindScheduler,
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "filter", Source: module}, host.Adapter{
+		Kind: abi.KindScheduler,
 		Imports: schedulerImports(func(ref abi.Ref) []byte {
 			if ref == podRef {
 				return pod
@@ -173,7 +173,7 @@ func benchColdLoad(b *bench, file string, decoder []byte) error {
 				return err
 			}
 			start := time.Now()
-			_, err = rt.Load(b.ctx, host.Config{Name: "cold", Source: host.Bytes(module), Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
+			_, err = rt.Load(b.ctx, host.Config{Name: "cold", Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
 			took[i] = append(took[i], float64(time.Since(start)))
 			if err := errors.Join(err, rt.Close(b.ctx)); err != nil {
 				return err
@@ -251,7 +251,7 @@ next:
 // than to ask for objects.
 func schedulerImports(object func(abi.Ref) []byte) []host.Import {
 	refuse := func(inst *host.Instance) []byte {
-		inst.Violate(fmt.Errorf("the benchmark does not offer it"))
+		inst.Abort(fmt.Errorf("the benchmark does not offer it"))
 		return nil
 	}
 	list := []host.Import{
@@ -266,13 +266,13 @@ func schedulerImports(object func(abi.Ref) []byte) []host.Import {
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
 	} {
-		list = append(list, host.GuestReads(abi.ModuleScheduler, name, refuse))
+		list = append(list, host.ToGuest(abi.ModuleScheduler, name, refuse))
 	}
 	for _, name := range []string{
 		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
 		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
 	} {
-		list = append(list, host.GuestWrites(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}
 	return list
 }

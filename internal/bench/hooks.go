@@ -117,7 +117,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		}
 		for _, projection := range [][]string{nil, {"pod_annotations[kubewasm.dev/cpu]"}} {
 			engine, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Module: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Projection: projection,
+				Config: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Projection: projection,
 			}}})
 			if err != nil {
 				return err
@@ -339,7 +339,7 @@ func hookEngine(b *bench, rt *host.Runtime) (*hooks.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Module: host.Config{Name: "cpu-from-annotation", Source: host.File(file)}}}})
+	return hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu-from-annotation", Source: host.File(file)}}}})
 }
 
 // benchDrift measures the time from another's write to its repair by a reconciler

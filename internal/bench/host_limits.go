@@ -38,9 +38,9 @@ func benchDeadline(b *bench, rt *host.Runtime, _ []byte) error {
 		return err
 	}
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "spins", Source: host.Bytes(spins), Kind: abi.KindScheduler,
+		Name: "spins", Source: host.Bytes(spins),
 		Limits: host.Limits{Fuel: math.MaxInt64, Timeout: deadline},
-	})
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func benchDeadline(b *bench, rt *host.Runtime, _ []byte) error {
 // giving the instance back and having one that is fresh.
 func benchReset(b *bench, rt *host.Runtime, work []byte) error {
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "work", Source: host.Bytes(work), Kind: abi.KindScheduler, Limits: host.Limits{Instances: 1},
-	})
+		Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: 1},
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,8 @@ func benchLoad(b *bench, _ *host.Runtime, work []byte) error {
 		defer rt.Close(b.ctx)
 		start := time.Now()
 		_, err = rt.Load(b.ctx, host.Config{
-			Name: "work", Source: host.Bytes(work), Kind: abi.KindScheduler, Limits: host.Limits{Instances: 1},
-		})
+			Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: 1},
+		}, host.Adapter{Kind: abi.KindScheduler})
 		return float64(time.Since(start)), err
 	}
 	var cold, warm []float64

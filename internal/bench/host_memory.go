@@ -26,8 +26,8 @@ func benchMemory(b *bench, rt *host.Runtime, work []byte) error {
 		return nil
 	}
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "work", Source: host.Bytes(work), Kind: abi.KindScheduler, Limits: host.Limits{Instances: instances},
-	})
+		Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: instances},
+	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}

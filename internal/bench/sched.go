@@ -120,7 +120,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 	if err := os.WriteFile(file, noopByParts, 0o600); err != nil {
 		return err
 	}
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Source: host.File(file), Kind: abi.KindScheduler})
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}

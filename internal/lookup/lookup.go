@@ -79,11 +79,11 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				if n := uint32(stack[1]); n > maxQuestionBytes {
-					inst.Violate(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))
+					inst.Abort(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))
 				}
 				b, err := answer(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1]))))
 				if err != nil {
-					inst.Violate(err)
+					inst.Abort(err)
 				}
 				stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 			},

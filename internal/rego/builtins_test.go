@@ -125,7 +125,7 @@ var dispatch = sync.OnceValues(func() (*dispatcher, error) {
 	}
 	cfg := host.Config{Name: "d", Source: host.Bytes(module)}
 	cfg.Limits.Timeout = time.Minute
-	plugin, err := admission.Load(context.Background(), rt, admission.PluginConfig{Module: cfg})
+	plugin, err := admission.Load(context.Background(), rt, admission.PluginConfig{Config: cfg})
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func load(t testing.TB, file, entrypoint, settings string) *policy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Module: host.Config{Name: "p", Source: host.Bytes(module), Guest: []byte(settings)}})
+	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module), GuestConfig: []byte(settings)}})
 	if err != nil {
 		t.Fatal(err)
 	}

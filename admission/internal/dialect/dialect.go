@@ -71,9 +71,9 @@ type Dialect struct {
 	// Check is called with the first instance of a plugin: it asks the guest
 	// about its settings, if it can be asked, and returns why they will not do.
 	// nil takes all settings.
-	Check func(ctx context.Context, inst *host.Instance, settings []byte) error
+	Check func(ctx context.Context, inst host.DialectInstance, settings []byte) error
 	// Ask asks a guest for its verdict, which has copies of what the guest said.
-	Ask func(ctx context.Context, inst *host.Instance, settings []byte, req *Request) (Verdict, error)
+	Ask func(ctx context.Context, inst host.DialectInstance, settings []byte, req *Request) (Verdict, error)
 	// Mutating says that guests of the dialect may change objects.
 	Mutating bool
 }

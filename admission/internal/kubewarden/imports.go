@@ -12,20 +12,20 @@ import (
 // imports are the functions of waPC. Those that hand bytes over write them
 // whole: the guest has made room for the length that it was told.
 func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []host.Import {
-	function := func(name string, params, results int, f func(inst *host.Instance, e *exchange, stack []uint64)) host.Import {
+	function := func(name string, params, results int, f func(inst host.DialectInstance, e *exchange, stack []uint64)) host.Import {
 		return host.Import{
 			Module: module, Name: name, Params: i32s(params), Results: i32s(results),
-			Func: func(inst *host.Instance, stack []uint64) { f(inst, exchangeOf(inst), stack) },
+			Func: func(inst *host.Instance, stack []uint64) { f(inst.Dialect(), exchangeOf(inst.Dialect()), stack) },
 		}
 	}
 	return []host.Import{
-		function("__guest_request", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) {
+		function("__guest_request", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) {
 			put(inst, uint32(stack[0]), e.operation)
 			put(inst, uint32(stack[1]), e.payload)
 		}),
-		function("__guest_response", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.response = read(inst, stack) }),
-		function("__guest_error", 2, 0, func(inst *host.Instance, e *exchange, stack []uint64) { e.failure = read(inst, stack) }),
-		function("__host_call", 8, 1, func(inst *host.Instance, e *exchange, stack []uint64) {
+		function("__guest_response", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { e.response = read(inst, stack) }),
+		function("__guest_error", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { e.failure = read(inst, stack) }),
+		function("__host_call", 8, 1, func(inst host.DialectInstance, e *exchange, stack []uint64) {
 			answer, err := capabilities.answer(inst, stack)
 			if err != nil {
 				e.hostResponse, e.hostError = nil, []byte(err.Error())
@@ -35,13 +35,13 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 			e.hostResponse, e.hostError = answer, nil
 			stack[0] = 1
 		}),
-		function("__host_response_len", 0, 1, func(_ *host.Instance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostResponse)) }),
-		function("__host_response", 1, 0, func(inst *host.Instance, e *exchange, stack []uint64) {
+		function("__host_response_len", 0, 1, func(_ host.DialectInstance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostResponse)) }),
+		function("__host_response", 1, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) {
 			put(inst, uint32(stack[0]), e.hostResponse)
 		}),
-		function("__host_error_len", 0, 1, func(_ *host.Instance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostError)) }),
-		function("__host_error", 1, 0, func(inst *host.Instance, e *exchange, stack []uint64) { put(inst, uint32(stack[0]), e.hostError) }),
-		function("__console_log", 2, 0, func(inst *host.Instance, _ *exchange, stack []uint64) {
+		function("__host_error_len", 0, 1, func(_ host.DialectInstance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostError)) }),
+		function("__host_error", 1, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { put(inst, uint32(stack[0]), e.hostError) }),
+		function("__console_log", 2, 0, func(inst host.DialectInstance, _ *exchange, stack []uint64) {
 			if msg := text(inst, stack); logger != nil && inst.MayLog(len(msg)) {
 				logger.Info(msg, "plugin", plugin)
 			}
@@ -54,12 +54,12 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 // returns 1 if the call failed, the other way round than waPC's.
 func programImports(capabilities *Capabilities) []host.Import {
 	call := func(inst *host.Instance, stack []uint64) {
-		answer, err := capabilities.answer(inst, stack)
+		answer, err := capabilities.answer(inst.Dialect(), stack)
 		stack[0] = 0
 		if err != nil {
 			answer, stack[0] = []byte(err.Error()), 1
 		}
-		inst.Feed(answer)
+		inst.Dialect().WriteStdin(answer)
 	}
 	var list []host.Import
 	for _, module := range []string{"host", "kubewarden:javy/host"} {
@@ -70,7 +70,7 @@ func programImports(capabilities *Capabilities) []host.Import {
 
 // answer does what a policy asks for by a binding, a namespace, an operation and a
 // payload, each a pointer and a length.
-func (c *Capabilities) answer(inst *host.Instance, stack []uint64) ([]byte, error) {
+func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) ([]byte, error) {
 	for i := 1; i < 6; i += 2 {
 		if n := uint32(stack[i]); n > maxNameBytes {
 			return nil, fmt.Errorf("a name of the call has %d bytes, more than %d", n, maxNameBytes)
@@ -89,20 +89,20 @@ func (c *Capabilities) answer(inst *host.Instance, stack []uint64) ([]byte, erro
 const maxNameBytes = 1 << 10
 
 // read copies the bytes that a pointer and a length stand for.
-func read(inst *host.Instance, stack []uint64) []byte {
+func read(inst host.DialectInstance, stack []uint64) []byte {
 	return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
 }
 
 // text is read for a string.
-func text(inst *host.Instance, stack []uint64) string {
+func text(inst host.DialectInstance, stack []uint64) string {
 	return strings.ToValidUTF8(string(inst.Read(uint32(stack[0]), uint32(stack[1]))), "\uFFFD")
 }
 
 // put copies data into the guest's memory.
-func put(inst *host.Instance, ptr uint32, data []byte) {
+func put(inst host.DialectInstance, ptr uint32, data []byte) {
 	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	inst.Charge(len(data))
 	copy(to, data)

@@ -91,8 +91,8 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 }
 
 const (
-	module    = "wapc"
-	guestCall = 0 // The index of the export.
+	module                     = "wapc"
+	guestCall host.ExportIndex = 0 // The index of the export.
 )
 
 // exchange is what an instance and the host have to say to each other in a call. What the
@@ -105,8 +105,8 @@ type exchange struct {
 	hostResponse, hostError []byte
 }
 
-func exchangeOf(inst *host.Instance) *exchange {
-	c := dialect.CallOf(inst)
+func exchangeOf(inst host.DialectInstance) *exchange {
+	c := dialect.CallOf(inst.Instance)
 	e, ok := c.Own.(*exchange)
 	if !ok {
 		e = &exchange{}
@@ -127,7 +127,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 			Start:   []string{"_initialize", "_start", "wapc_init"},
 		},
 		Mutating: true,
-		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := capabilities.CheckGrants(inst.Module()); err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 			}
 			return checkSettings(answer)
 		},
-		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
 			answer, err := call(ctx, inst, "validate", payload(req, settings))
 			if err != nil {
 				return dialect.Verdict{}, err
@@ -153,7 +153,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 // NewWASI returns the dialect of policies that are programs. They ask the host by a
 // function, too, and read the answer from standard input.
 func NewWASI(capabilities *Capabilities) *dialect.Dialect {
-	run := func(ctx context.Context, inst *host.Instance, operation string, input []byte) ([]byte, error) {
+	run := func(ctx context.Context, inst host.DialectInstance, operation string, input []byte) ([]byte, error) {
 		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
 	}
 	return &dialect.Dialect{
@@ -166,7 +166,7 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			Imports: programImports(capabilities),
 		},
 		Mutating: true,
-		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := capabilities.CheckGrants(inst.Module()); err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			}
 			return checkSettings(answer)
 		},
-		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
 			answer, err := run(ctx, inst, "validate", payload(req, settings))
 			if err != nil {
 				return dialect.Verdict{}, err
@@ -218,7 +218,7 @@ func payload(req *dialect.Request, settings []byte) []byte {
 }
 
 // call asks a waPC guest. The answer is the caller's own.
-func call(ctx context.Context, inst *host.Instance, operation string, payload []byte) ([]byte, error) {
+func call(ctx context.Context, inst host.DialectInstance, operation string, payload []byte) ([]byte, error) {
 	e := exchangeOf(inst)
 	*e = exchange{operation: []byte(operation), payload: payload}
 	ok, err := inst.CallExport(ctx, guestCall, uint64(len(operation)), uint64(len(payload)))
@@ -237,7 +237,7 @@ func call(ctx context.Context, inst *host.Instance, operation string, payload []
 	return answer, nil
 }
 
-func checkProtocol(ctx context.Context, inst *host.Instance) error {
+func checkProtocol(ctx context.Context, inst host.DialectInstance) error {
 	answer, err := call(ctx, inst, "protocol_version", []byte("{}"))
 	if err != nil {
 		return err
@@ -282,7 +282,7 @@ type response struct {
 	Warnings         []dialect.Text      `json:"warnings"`
 }
 
-func parse(inst *host.Instance, answer []byte) (dialect.Verdict, error) {
+func parse(inst host.DialectInstance, answer []byte) (dialect.Verdict, error) {
 	var r response
 	err := dialect.Decode(answer, &r)
 	if err == nil && !r.Accepted.Present {

@@ -34,7 +34,7 @@ const module = "env"
 
 // The exports, by their index in the dialect.
 const (
-	eval = iota
+	eval host.ExportIndex = iota
 	malloc
 	heapGet
 	heapSet
@@ -62,11 +62,11 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			text := cString(inst, uint32(stack[0]))
-			inst.Violate(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
+			text := cString(inst.Dialect(), uint32(stack[0]))
+			inst.Abort(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
-			if text := cString(inst, uint32(stack[0])); logger != nil && inst.MayLog(len(text)) {
+			if text := cString(inst.Dialect(), uint32(stack[0])); logger != nil && inst.Dialect().MayLog(len(text)) {
 				logger.Info(text, "plugin", plugin)
 			}
 		}},
@@ -75,7 +75,7 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 		imports = append(imports, host.Import{
 			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1),
 			Func: func(inst *host.Instance, stack []uint64) {
-				stack[0] = uint64(callBuiltin(inst, uint32(stack[0]), stack[2:2+n]))
+				stack[0] = uint64(callBuiltin(inst.Dialect(), uint32(stack[0]), stack[2:2+n]))
 			},
 		})
 	}
@@ -106,11 +106,11 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 			DefineMemory: true,
 		},
 		Mutating: true,
-		Check: func(ctx context.Context, inst *host.Instance, settings []byte) error {
+		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if len(settings) != 0 && json.Value(settings).Kind() != json.KindObject {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
-			return inst.Session(ctx, "builtins", func() error {
+			return inst.Do(ctx, "builtins", func() error {
 				p, err := policyOf(inst, gatekeeper, grants, settings)
 				if err != nil {
 					return err
@@ -118,8 +118,8 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 				return p.checkLookups(inst.Module(), settings)
 			})
 		},
-		Ask: func(ctx context.Context, inst *host.Instance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
-			err = inst.Session(ctx, "opa_eval", func() error {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
+			err = inst.Do(ctx, "opa_eval", func() error {
 				p, err := policyOf(inst, gatekeeper, grants, settings)
 				if err == nil {
 					v, err = p.ask(inst, settings, req)
@@ -154,8 +154,8 @@ type policy struct {
 
 // policyOf prepares an instance, once: it hands the settings over, as data, and
 // asks for the builtins.
-func policyOf(inst *host.Instance, gatekeeper bool, grants []string, settings []byte) (*policy, error) {
-	c := dialect.CallOf(inst)
+func policyOf(inst host.DialectInstance, gatekeeper bool, grants []string, settings []byte) (*policy, error) {
+	c := dialect.CallOf(inst.Instance)
 	if p, ok := c.Own.(*policy); ok {
 		return p, nil
 	}
@@ -245,7 +245,7 @@ func (p *policy) checkLookups(m *host.Module, settings []byte) error {
 var olderExports = []string{"opa_eval_ctx_new", "opa_eval_ctx_set_input", "opa_eval_ctx_set_data", "eval", "opa_eval_ctx_get_result", "opa_json_dump"}
 
 // dump writes a value of the policy as text and returns its address.
-func dump(inst *host.Instance, value uint32) uint32 {
+func dump(inst host.DialectInstance, value uint32) uint32 {
 	return uint32(inst.Invoke(valueDump, uint64(value)))
 }
 
@@ -263,11 +263,11 @@ func numbers(text string) (map[string]uint32, error) {
 }
 
 // put copies data into new memory of the policy.
-func put(inst *host.Instance, data []byte) uint32 {
+func put(inst host.DialectInstance, data []byte) uint32 {
 	ptr := uint32(inst.Invoke(malloc, uint64(len(data))))
 	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	inst.Charge(len(data))
 	copy(to, data)
@@ -275,31 +275,31 @@ func put(inst *host.Instance, data []byte) uint32 {
 }
 
 // cString returns a copy of the text at ptr, which ends with a NUL.
-func cString(inst *host.Instance, ptr uint32) string { return string(lent(inst, ptr)) }
+func cString(inst host.DialectInstance, ptr uint32) string { return string(lent(inst, ptr)) }
 
 // answer returns a copy of the text at ptr, for a verdict: what package json reads
 // of it shares its memory, and outlives the call.
-func answer(inst *host.Instance, ptr uint32) json.Value { return bytes.Clone(lent(inst, ptr)) }
+func answer(inst host.DialectInstance, ptr uint32) json.Value { return bytes.Clone(lent(inst, ptr)) }
 
 // lent returns the text at ptr where it lies in the policy's memory. It is the
 // policy's again when that runs, and another request's after the call: callers copy.
-func lent(inst *host.Instance, ptr uint32) []byte {
+func lent(inst host.DialectInstance, ptr uint32) []byte {
 	memory := inst.Memory()
 	if uint64(ptr) >= uint64(len(memory)) {
-		inst.Violate(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
+		inst.Abort(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
 	}
 	limit := inst.Limits().ResultBytes
 	text := memory[ptr:min(len(memory), int(ptr)+limit+1)]
 	n := bytes.IndexByte(text, 0)
 	if n < 0 {
-		inst.Violate(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
+		inst.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
 	}
 	inst.Charge(n)
 	return text[:n]
 }
 
 // ask evaluates the first entrypoint.
-func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+func (p *policy) ask(inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
 	p.evaluation = evaluation{clock: p.clock}
 	input := p.input(settings, req)
 	if p.older {
@@ -319,7 +319,7 @@ func (p *policy) ask(inst *host.Instance, settings []byte, req *dialect.Request)
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *policy) askInSteps(inst *host.Instance, req *dialect.Request, input []byte) (dialect.Verdict, error) {
+func (p *policy) askInSteps(inst host.DialectInstance, req *dialect.Request, input []byte) (dialect.Verdict, error) {
 	inst.Invoke(heapSet, uint64(p.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
@@ -509,17 +509,17 @@ const patchType = string(admissionv1.PatchTypeJSONPatch)
 
 // callBuiltin calls a builtin with the addresses of its arguments, and returns the
 // address of its result, 0 if it is undefined.
-func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
-	p, ok := dialect.CallOf(inst).Own.(*policy)
+func callBuiltin(inst host.DialectInstance, id uint32, args []uint64) uint32 {
+	p, ok := dialect.CallOf(inst.Instance).Own.(*policy)
 	if !ok {
-		inst.Violate(errors.New("builtin before the policy was asked for its builtins"))
+		inst.Abort(errors.New("builtin before the policy was asked for its builtins"))
 	}
 	f, ok := p.builtins[id]
 	if !ok {
-		inst.Violate(fmt.Errorf("there is no builtin %d", id))
+		inst.Abort(fmt.Errorf("there is no builtin %d", id))
 	}
 	if p.calling {
-		inst.Violate(fmt.Errorf("builtin %d is called by what writes the arguments of another", id))
+		inst.Abort(fmt.Errorf("builtin %d is called by what writes the arguments of another", id))
 	}
 	p.calling = true
 	c := &call{spend: inst.Spend, limit: inst.Limits().ResultBytes, evaluation: &p.evaluation}
@@ -527,11 +527,11 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	for i, arg := range args {
 		text := cString(inst, dump(inst, uint32(arg)))
 		if length += len(text); length > c.limit {
-			inst.Violate(fmt.Errorf("the arguments of builtin %d have more than %d bytes", id, c.limit))
+			inst.Abort(fmt.Errorf("the arguments of builtin %d have more than %d bytes", id, c.limit))
 		}
 		value, err := parseValue(c, text)
 		if err != nil {
-			inst.Violate(fmt.Errorf("argument %d of builtin %d: %w", i, id, err))
+			inst.Abort(fmt.Errorf("argument %d of builtin %d: %w", i, id, err))
 		}
 		values[i] = value
 	}
@@ -539,14 +539,14 @@ func callBuiltin(inst *host.Instance, id uint32, args []uint64) uint32 {
 	c.work(length * byteWork)
 	result, err := f(c, values)
 	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) || errors.Is(err, errElsewhere) {
-		inst.Violate(fmt.Errorf("builtin %d: %w", id, err))
+		inst.Abort(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {
 		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
 	}
 	text, err := encodeValue(result, c.limit)
 	if err != nil {
-		inst.Violate(fmt.Errorf("the result of builtin %d: %w", id, err))
+		inst.Abort(fmt.Errorf("the result of builtin %d: %w", id, err))
 	}
 	c.work(len(text) * byteWork)
 	return uint32(inst.Invoke(valueParse, uint64(put(inst, text)), uint64(len(text))))

@@ -44,7 +44,7 @@ const (
 const maxOutputBytes = 256 << 10
 
 // validate is the index of the export.
-const validate = 0
+const validate host.ExportIndex = 0
 
 // New returns the dialect. logger takes what plugins log; nil drops it.
 func New(plugin string, logger *slog.Logger) *dialect.Dialect {
@@ -65,34 +65,34 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 				{Module: module, Name: "read_input", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
 					input := dialect.CallOf(inst).Input
 					n := min(uint32(stack[1]), uint32(len(input)))
-					to, err := abi.Read(inst.Memory(), uint32(stack[0]), n)
+					to, err := abi.Read(inst.Dialect().Memory(), uint32(stack[0]), n)
 					if err != nil {
 						stack[0] = minusOne
 						return
 					}
-					inst.Charge(int(n))
+					inst.Dialect().Charge(int(n))
 					stack[0] = uint64(copy(to, input))
 				}},
 				{Module: module, Name: "write_output", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
-					data, err := abi.Read(inst.Memory(), uint32(stack[0]), uint32(stack[1]))
+					data, err := abi.Read(inst.Dialect().Memory(), uint32(stack[0]), uint32(stack[1]))
 					if err != nil || len(data) > min(inst.Limits().ResultBytes, maxOutputBytes) {
 						stack[0] = minusOne
 						return
 					}
-					inst.Charge(len(data))
+					inst.Dialect().Charge(len(data))
 					dialect.CallOf(inst).Output = append([]byte{}, data...)
 					stack[0] = 0
 				}},
-				host.GuestWrites(module, "log_message", func(inst *host.Instance, data []byte) {
-					if logger != nil && inst.MayLog(len(data)) {
+				host.FromGuest(module, "log_message", func(inst *host.Instance, data []byte) {
+					if logger != nil && inst.Dialect().MayLog(len(data)) {
 						logger.Debug(strings.ToValidUTF8(string(data), "\uFFFD"), "plugin", plugin)
 					}
 				}),
 			},
-			Start:  []string{"_initialize"},
-			Limits: host.Limits{MemoryBytes: memoryBytes, Fuel: fuel, Timeout: timeout},
+			Start:    []string{"_initialize"},
+			Defaults: host.Limits{MemoryBytes: memoryBytes, Fuel: fuel, Timeout: timeout},
 		},
-		Check: func(_ context.Context, _ *host.Instance, settings []byte) error {
+		Check: func(_ context.Context, _ host.DialectInstance, settings []byte) error {
 			if len(settings) != 0 {
 				return errors.New("a Stellar plugin takes no settings")
 			}
@@ -105,8 +105,8 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 // minusOne is -1 as WebAssembly has it in 32 bits.
 const minusOne = uint64(0xffffffff)
 
-func ask(ctx context.Context, inst *host.Instance, _ []byte, req *dialect.Request) (dialect.Verdict, error) {
-	c := dialect.CallOf(inst)
+func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *dialect.Request) (dialect.Verdict, error) {
+	c := dialect.CallOf(inst.Instance)
 	c.Input = req.Body(Name, func() []byte { return input(req) })
 	code, err := inst.CallExport(ctx, validate)
 	if err != nil {

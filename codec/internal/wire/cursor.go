@@ -1,5 +1,5 @@
-// Package wire reads protobuf messages that a guest wrote and nobody has
-// checked.
+// Package wire reads protobuf messages that a guest wrote, which have not been
+// checked, and writes those for guests.
 package wire
 
 import (

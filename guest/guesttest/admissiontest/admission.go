@@ -114,7 +114,7 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 		return fresh, err
 	}
 	p, err := adapter.Load(context.Background(), a.module.Runtime, adapter.PluginConfig{
-		Module: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
+		Config: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
 	})
 	if err != nil {
 		return nil, harness.Refusal(t, err)

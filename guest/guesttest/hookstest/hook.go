@@ -61,7 +61,7 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 		return &Plugin{native: n}, err
 	}
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
-		Plugins: []adapter.PluginConfig{{Module: h.module.Config(data)}},
+		Plugins: []adapter.PluginConfig{{Config: h.module.Config(data)}},
 		// A test is no node: it takes what a decision needs from Decision.
 		Audit: func(context.Context, *hookmsg.Request, string, *adapter.GrantError) {},
 	})

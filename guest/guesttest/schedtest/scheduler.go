@@ -2,7 +2,6 @@ package schedtest
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -12,12 +11,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
-	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
@@ -115,19 +112,13 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 	if s.native != nil {
 		return r, nil
 	}
-	args, err := stdjson.Marshal(&adapter.Args{
-		Config: s.config, Instances: 1, Objects: r.world.Resources,
-		Grants: []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := adapter.New(s.module.Name, s.module.Runtime, adapter.WithSource(host.File(s.module.File)))
-	p, err := factory(context.Background(), &runtime.Unknown{Raw: args}, r.world.Handle)
+	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: r.world.Resources, Handle: r.world.Handle}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects}
+	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg)
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
-	r.loaded = p.(adapter.Plugin)
+	r.loaded = p
 	s.owner.Cleanup(func() { r.loaded.Close(context.Background()) })
 	return r, nil
 }

@@ -26,7 +26,7 @@ func load(t *testing.T, rt *host.Runtime, cfg host.Config) (filter func(pod stri
 		t.Fatal(err)
 	}
 	cfg.Name, cfg.Source, cfg.Limits.Instances = "sdk", host.File(file), 1
-	p, err := sched.Load(t.Context(), rt, cfg)
+	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func TestInWebAssembly(t *testing.T) {
 
 	t.Run("a line of the log has its attributes", func(t *testing.T) {
 		var out strings.Builder
-		filter, err := load(t, rt, host.Config{Logger: slog.New(slog.NewTextHandler(&out, nil)), Guest: []byte(`{"zones": ["a", "b"]}`)})
+		filter, err := load(t, rt, host.Config{Logger: slog.New(slog.NewTextHandler(&out, nil)), GuestConfig: []byte(`{"zones": ["a", "b"]}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestInWebAssembly(t *testing.T) {
 			racks = append(racks, fmt.Sprintf(`"r%02d": {"nodes": ["n%d", "m%d"], "share": "%d%%"}`, n, n, n, n))
 			want = append(want, fmt.Sprintf("r%02d has n%d and m%d at %d", n, n, n, n))
 		}
-		filter, err := load(t, rt, host.Config{Guest: []byte(`{"share": "50%", "racks": {` + strings.Join(racks, ", ") + `},
+		filter, err := load(t, rt, host.Config{GuestConfig: []byte(`{"share": "50%", "racks": {` + strings.Join(racks, ", ") + `},
 			"weight": 0.1, "key": "a2V5", "more": {"list": ["text", true]}, "limits": {"x": [1, 65535]}}`)})
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestInWebAssembly(t *testing.T) {
 	})
 
 	t.Run("a configuration with mistakes names them by their paths", func(t *testing.T) {
-		_, err := load(t, rt, host.Config{Guest: []byte(`{"zones": ["a", 7], "zoness": 1, "racks": {"r1": {"share": 5}, "r2": {"share": "half"}}}`)})
+		_, err := load(t, rt, host.Config{GuestConfig: []byte(`{"zones": ["a", 7], "zoness": 1, "racks": {"r1": {"share": 5}, "r2": {"share": "half"}}}`)})
 		const want = `plugin "sdk": configure returned Error: zones[1]: want string, got number; zoness: unknown field, did you mean "zones"?; racks[r1].share: want string, got number; racks[r2].share: want a percentage such as 50%`
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

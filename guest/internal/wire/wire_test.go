@@ -125,35 +125,6 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzReader compares the walk with that of protowire.
-// TestEqual compares strings of all lengths around those that Equal tells apart, with
-// a difference at each place.
-func TestEqual(t *testing.T) {
-	for n := range 40 {
-		for at := range 8 { // In a word.
-			memory := bytes.Repeat([]byte("0123456789abcdef"), 8)
-			a, b := string(memory[at:at+n]), string(memory[16:16+n])
-			if got, want := wire.Equal(a, b), bytes.Equal([]byte(a), []byte(b)); got != want {
-				t.Errorf("%q and %q: %t", a, b, got)
-			}
-			b = string(append([]byte("x"), a...))[1:]
-			if !wire.Equal(a, b) || !wire.Equal(a, a) {
-				t.Errorf("%q is not what it is", a)
-			}
-			if n > 0 && wire.Equal(a, b[1:]) {
-				t.Errorf("%q is %q", a, b[1:])
-			}
-			for i := range n {
-				other := []byte(b)
-				other[i] ^= 0x40
-				if wire.Equal(a, string(other)) {
-					t.Errorf("%q is %q", a, other)
-				}
-			}
-		}
-	}
-}
-
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{0x08, 0x96, 0x01, 0x12, 2, 'h', 'i', 0x0d, 1, 2, 3, 4})
 	f.Add([]byte{0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x0b})

@@ -10,9 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Carries are the fields that NRI has for the creation of a container. Those for
+// supported are the fields that NRI has for the creation of a container. Those for
 // an update are the resources among them, but for the OOM score.
-const Carries = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+const supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs |
 	hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 

@@ -402,7 +402,7 @@ func TestPluginConnectsWithAGuestThatHangs(t *testing.T) {
 	adaptation.SetPluginRequestTimeout(timeout)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	node := runtimetest.NewRuntime(t)
-	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Module.Limits.Timeout = timeout / 3 })
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Limits.Timeout = timeout / 3 })
 	runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	defer runtime.Stop()
 	pod := node.Pod(hookmsg.QOSBurstable, "u1")

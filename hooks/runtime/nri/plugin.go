@@ -94,7 +94,7 @@ func New(cfg Config) (*Plugin, error) {
 		errs = append(errs, fmt.Errorf("nri: configuration: index %q: %w", cfg.Index, err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.Po
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
 	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
 	defer e.begin()
-	e.p.handler.Review(ctx)
+	e.p.handler.Resync(ctx)
 	// What cannot be decided now must not keep the plugin out.
 	var decide []decision
 	byID := map[string]*api.PodSandbox{}

@@ -8,6 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // serveHooks answers Koordinator's runtime proxy until the process is told to end.
@@ -19,7 +20,7 @@ func serveHooks(engine *hooks.Engine, state *cgroup.State, enforcer *cgroup.Enfo
 		Engine: engine, State: state, Enforcer: enforcer,
 		Socket:        "/var/run/kubewasm/hooks.sock",
 		Registration:  "/etc/runtime/hookserver.d/kubewasm.json",
-		FailurePolicy: hooks.Ignore,
+		FailurePolicy: host.Ignore,
 	})
 	if err != nil {
 		return err

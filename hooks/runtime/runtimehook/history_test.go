@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // koordinator is a node with Koordinator's runtime proxy between the kubelet and the
@@ -25,7 +26,7 @@ type koordinator struct {
 	*testing.T
 	node   *runtimetest.Runtime
 	agent  *runtimetest.Agent
-	policy hooks.FailurePolicy
+	policy host.FailurePolicy
 	client pb.RuntimeHookServiceClient
 	stop   func()
 	pod    string
@@ -37,7 +38,7 @@ type koordinator struct {
 	names map[string]string
 }
 
-func newKoordinator(t *testing.T, agent *runtimetest.Agent, script string, policy hooks.FailurePolicy) *koordinator {
+func newKoordinator(t *testing.T, agent *runtimetest.Agent, script string, policy host.FailurePolicy) *koordinator {
 	t.Helper()
 	agent.Restart(t)
 	k := &koordinator{
@@ -52,7 +53,7 @@ func newKoordinator(t *testing.T, agent *runtimetest.Agent, script string, polic
 func newAgent(t *testing.T) *runtimetest.Agent {
 	t.Helper()
 	return runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) {
-		p.Grants.Annotations = slices.Concat(p.Grants.Annotations, []string{"sees"})
+		p.DecisionGrants.Annotations = slices.Concat(p.DecisionGrants.Annotations, []string{"sees"})
 	})
 }
 
@@ -162,7 +163,7 @@ func (k *koordinator) update(id string, asked *pb.LinuxContainerResources) {
 	merge(req.ContainerResources, asked)
 	resp, err := k.client.PreUpdateContainerResourcesHook(k.Context(), req)
 	switch {
-	case err != nil && k.policy == hooks.Fail:
+	case err != nil && k.policy == host.Fail:
 		k.Errorf("the update of %s is refused: %v", id, err)
 		return
 	case err == nil:
@@ -267,8 +268,8 @@ func TestAQuotaIsDividedOnce(t *testing.T) {
 			k.has("c2", "45000")
 		}},
 	} {
-		for _, policy := range []hooks.FailurePolicy{hooks.Fail, hooks.Ignore} {
-			t.Run(name+", "+policy.String(), func(t *testing.T) {
+		for _, policy := range []host.FailurePolicy{host.Fail, host.Ignore} {
+			t.Run(name+", "+string(policy), func(t *testing.T) {
 				k := newKoordinator(t, agent, "divide_quota 2", policy)
 				k.create("nginx", "c1", cpu(80_000))
 				k.has("c1", "40000")
@@ -289,8 +290,8 @@ func (p pods) Pods(context.Context) ([]standalone.Pod, error) { return slices.Cl
 // otherwise than before.
 func TestAProxyThatHasForgotten(t *testing.T) {
 	agent := newAgent(t)
-	for _, policy := range []hooks.FailurePolicy{hooks.Fail, hooks.Ignore} {
-		t.Run(policy.String(), func(t *testing.T) {
+	for _, policy := range []host.FailurePolicy{host.Fail, host.Ignore} {
+		t.Run(string(policy), func(t *testing.T) {
 			k := newKoordinator(t, agent, "sees\ncpu_burst_us 500\ndivide_quota 2", policy)
 			k.create("nginx", "c1", cpu(80_000))
 			cgroup := k.node.Layout.Container(k.pod, "c1")
@@ -319,7 +320,7 @@ func TestAProxyThatHasForgotten(t *testing.T) {
 		})
 	}
 	t.Run("a pod that the node does not have", func(t *testing.T) {
-		k := newKoordinator(t, agent, "divide_quota 2", hooks.Fail)
+		k := newKoordinator(t, agent, "divide_quota 2", host.Fail)
 		k.create("nginx", "c1", cpu(80_000))
 		k.restartProxy()
 		before := maps.Clone(k.node.Files(k.pod))

@@ -1,6 +1,7 @@
 package runtimehook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Config configures a Server.
@@ -38,8 +40,8 @@ type Config struct {
 	// below /etc/runtime/hookserver.d; empty writes none.
 	Registration string
 	// FailurePolicy is what the proxy does when the server cannot be reached:
-	// hooks.Fail, or hooks.Ignore.
-	FailurePolicy hooks.FailurePolicy
+	// host.Fail, or host.Ignore.
+	FailurePolicy host.FailurePolicy
 	// Timeout is that of [proxy.Config].
 	Timeout time.Duration
 	// Logger receives what goes wrong; nil drops it.
@@ -60,11 +62,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Socket == "" {
 		errs = append(errs, errors.New("runtimehook: configuration: socket is missing"))
 	}
-	if cfg.FailurePolicy != hooks.Fail && cfg.FailurePolicy != hooks.Ignore {
-		errs = append(errs, fmt.Errorf("runtimehook: configuration: failure policy is %s, want Fail or Ignore", cfg.FailurePolicy))
+	if err := cfg.FailurePolicy.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("runtimehook: configuration: %w", err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Carries: Carries, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { served <- server.Serve(listener) }()
 	defer s.handler.Wait()
 	defer server.GracefulStop()
-	s.handler.Review(ctx)
+	s.handler.Resync(ctx)
 	if s.cfg.Registration != "" {
 		if err := s.register(); err != nil {
 			return fmt.Errorf("runtimehook: register: %w", err)
@@ -146,7 +148,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // register writes the registration at once, since the proxy watches it.
 func (s *Server) register() error {
-	r := registration{RemoteEndpoint: s.cfg.Socket, FailurePolicy: s.cfg.FailurePolicy.String()}
+	r := registration{RemoteEndpoint: s.cfg.Socket, FailurePolicy: string(cmp.Or(s.cfg.FailurePolicy, host.Fail))}
 	for _, stage := range registered {
 		r.RuntimeHooks = append(r.RuntimeHooks, stage.String())
 	}

@@ -170,7 +170,7 @@ func TestAnswersEchoAndChange(t *testing.T) {
 func TestAnswersDoNotMoveAPod(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) {
-		p.Grants = hooks.Grants{Annotations: []string{"io.kubernetes.cri-o.CgroupParent", "note"}, Env: []string{"A"}}
+		p.DecisionGrants = hooks.Grants{Annotations: []string{"io.kubernetes.cri-o.CgroupParent", "note"}, Env: []string{"A"}}
 	})
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
 	victim := node.Pod(hookmsg.QOSBurstable, "victim")
@@ -220,8 +220,8 @@ func TestAnswersDoNotMoveAPod(t *testing.T) {
 // decided on by one or the other, and none is lost.
 func TestSwapDuringCreations(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) {
-		p.Module.Guest = []byte(`{}`)
-		p.Module.Limits = host.Limits{Instances: 2}
+		p.GuestConfig = []byte(`{}`)
+		p.Limits = host.Limits{Instances: 2}
 	})
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer})
 	scripted, err := os.ReadFile(source(t, runtimetest.Scripted))
@@ -252,7 +252,7 @@ func TestSwapDuringCreations(t *testing.T) {
 func TestRegistration(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	file := filepath.Join(t.TempDir(), "kubewasm.json")
-	client, stop := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Registration: file, FailurePolicy: hooks.Ignore})
+	client, stop := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Registration: file, FailurePolicy: host.Ignore})
 	if _, err := client.PreRunPodSandboxHook(t.Context(), &pb.PodSandboxHookRequest{PodMeta: meta}); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestSocketThatIsThere(t *testing.T) {
 }
 
 func TestNewReportsEveryMistake(t *testing.T) {
-	_, err := runtimehook.New(runtimehook.Config{FailurePolicy: hooks.KeepLast, Timeout: -1})
+	_, err := runtimehook.New(runtimehook.Config{FailurePolicy: host.KeepLast, Timeout: -1})
 	for _, want := range []string{"socket is missing", "failure policy is KeepLast", "engine is missing", "state is missing", "enforcer is missing", "timeout is -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %s", err, want)

@@ -88,8 +88,8 @@ func TestAPIServer(t *testing.T) {
 		f.policies(t, `
 plugins:
 - {name: first, allowedToMutate: true, source: {file: `+scripted+`}}
-- {name: second, allowedToMutate: true, settings: {mark: b}, source: {file: `+scripted+`}, match: {objectSelector: {matchExpressions: [{key: team, operator: Exists}]}}}
-- {name: defaults, allowedToMutate: true, settings: {cpu: 100m, label: defaulted}, source: {file: `+guest(t, examples+"admission/resource-defaults")+`}}
+- {name: second, allowedToMutate: true, guestConfig: {mark: b}, source: {file: `+scripted+`}, match: {objectSelector: {matchExpressions: [{key: team, operator: Exists}]}}}
+- {name: defaults, allowedToMutate: true, guestConfig: {cpu: 100m, label: defaulted}, source: {file: `+guest(t, examples+"admission/resource-defaults")+`}}
 `)
 		// The second webhook changes what the first has seen, which is then asked
 		// once more.
@@ -131,7 +131,7 @@ plugins:
 		if _, err := exec.LookPath("kubectl"); err != nil {
 			t.Skip("kubectl is not installed")
 		}
-		f.policies(t, "plugins: [{name: labels, settings: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+		f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
 		f.validating(t, "/validate", nil)
 		const want = `admission webhook "validate.kubewasm.dev" denied the request: labels: metadata.labels[team]: Required value: every Pod must have it`
 		eventually(t, "a denial", func() bool {
@@ -229,7 +229,7 @@ plugins:
 // and whose bytes become six each on the way to the webhook; then it updates it, so that
 // there are two.
 func (f *fixture) testLargestObject(t *testing.T) {
-	f.policies(t, "plugins: [{name: labels, settings: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
 	f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) {
 		timeout := int32(30)
 		w.TimeoutSeconds = &timeout

@@ -123,7 +123,7 @@ func engineOf(t testing.TB, settings map[string]string, names ...string) *admiss
 		if err != nil {
 			t.Fatal(err)
 		}
-		plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Module: host.Config{Name: name, Source: host.File(file), Guest: []byte(settings[name])}})
+		plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: name, Source: host.File(file), GuestConfig: []byte(settings[name])}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestREADMEQuotesKubectl(t *testing.T) {
 	if err != nil || file.Plugins[0].Name != "required-labels" {
 		t.Fatalf("%+v, %v", file, err)
 	}
-	e := engineOf(t, map[string]string{"required-labels": string(file.Plugins[0].Settings)}, "required-labels")
+	e := engineOf(t, map[string]string{"required-labels": string(file.Plugins[0].GuestConfig)}, "required-labels")
 	got := printed(t, told(t, &admission.Handler{Validator: e}, reviewOf(`{"metadata":{"labels":{"run":"web"}},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`)))
 	readme, err := os.ReadFile(examples + "webhook/README.md")
 	if err != nil {

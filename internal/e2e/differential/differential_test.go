@@ -65,7 +65,7 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 			t.Fatal(err)
 		}
 		registry[name] = sched.New(name, rt)
-		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "instances": 3` + more + `}`)}
+		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "limits": {"instances": 3}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
 			Type: schedconfig.LeastAllocated, Resources: []schedconfig.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}},

@@ -113,8 +113,8 @@ func TestPaste(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Directories without commands of their own are made and built like this.
-	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get github.com/kubewasm/kubewasm@latest"}
-	last := []string{"go mod tidy", "go test .", "go run github.com/kubewasm/kubewasm/cmd/kubewasm build ."}
+	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm@latest"}
+	last := []string{"go mod tidy", "go test", "go tool kubewasm build"}
 	heavy := []string{"scheduler", "agent"}
 	scripts := map[string]string{}
 	var names []string
@@ -155,17 +155,23 @@ func TestPaste(t *testing.T) {
 			if !strings.Contains(script, "go mod tidy") {
 				script += strings.Join(last, "\n") + "\n"
 			}
-			get := regexp.MustCompile(`(?m)^go get (github\.com/kubewasm/.*)$`)
+			get := regexp.MustCompile(`(?m)^go get (-tool )?github\.com/kubewasm/.*$`)
 			if !get.MatchString(script) {
 				t.Fatal("the module is not fetched")
 			}
 			script = get.ReplaceAllStringFunc(script, func(line string) string {
-				local := ":"
+				local, tool := ":", ""
 				for _, module := range strings.Fields(line)[2:] {
 					path := strings.TrimSuffix(module, "@latest")
+					if path == "-tool" {
+						continue
+					}
+					if module, ok := strings.CutSuffix(path, "/cmd/kubewasm"); ok {
+						path, tool = module, " -tool "+path
+					}
 					local += fmt.Sprintf(" && go mod edit -require %[1]s@v0.0.0 -replace %[1]s='%[2]s'", path, root+strings.TrimPrefix(path, "github.com/kubewasm/kubewasm"))
 				}
-				return local
+				return local + tool
 			})
 			cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 			cmd.Dir = t.TempDir()

@@ -28,10 +28,10 @@ const moduleLog = "k8s.io/klog"
 // imports are the host functions of one form of the ABI.
 func (e *environment) imports(first bool) []host.Import {
 	reads := func(name string, get func(inst *host.Instance, c *Call) []byte) host.Import {
-		return host.GuestReads(abi.ModuleScheduler, name, func(inst *host.Instance) []byte { return get(inst, e.Call(inst)) })
+		return host.ToGuest(abi.ModuleScheduler, name, func(inst *host.Instance) []byte { return get(inst, e.Call(inst)) })
 	}
 	writes := func(name string, put func(inst *host.Instance, c *Call, data []byte)) host.Import {
-		return host.GuestWrites(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
+		return host.FromGuest(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
 	}
 	reason := func(_ *host.Instance, c *Call, data []byte) { c.Reason = strings.ToValidUTF8(string(data), "\uFFFD") }
 	granted := func(grant string, im host.Import) host.Import {
@@ -39,7 +39,7 @@ func (e *environment) imports(first bool) []host.Import {
 		return im
 	}
 	list := []host.Import{
-		host.GuestReads(abi.ModuleObjects, "nodeList", e.nodeList),
+		host.ToGuest(abi.ModuleObjects, "nodeList", e.nodeList),
 		{Module: moduleLog, Name: "log", Params: i32s(3), Func: e.log(false)},
 		{Module: moduleLog, Name: "logs", Params: i32s(5), Func: e.log(true)},
 		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = uint64(uint32(e.Severity())) }},
@@ -78,7 +78,7 @@ func (e *environment) imports(first bool) []host.Import {
 		writes("result.cluster_events", func(inst *host.Instance, c *Call, data []byte) {
 			var err error
 			if c.Events, err = parseEvents(data); err != nil {
-				inst.Violate(err)
+				inst.Abort(err)
 			}
 		}),
 		writes("result.node_names", func(_ *host.Instance, c *Call, data []byte) { c.NodeNames = texts(data) }),
@@ -95,8 +95,8 @@ func (e *environment) imports(first bool) []host.Import {
 	}
 	if first {
 		return append(list,
-			host.GuestReads(abi.ModuleObjects, "pod", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Pod) }),
-			host.GuestReads(abi.ModuleObjects, "node", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Node) }),
+			host.ToGuest(abi.ModuleObjects, "pod", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Pod) }),
+			host.ToGuest(abi.ModuleObjects, "node", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Node) }),
 			writes("status_reason", reason),
 		)
 	}
@@ -106,7 +106,7 @@ func (e *environment) imports(first bool) []host.Import {
 			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
 				object, err := e.EncodedNode(n.Node())
 				if err != nil {
-					inst.Violate(err)
+					inst.Abort(err)
 				}
 				b = object.Bytes()
 			}
@@ -150,7 +150,7 @@ func bytesOf(o *objects.Object) []byte {
 func marshal(inst *host.Instance, v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	return b
 }
@@ -169,7 +169,7 @@ func (e *environment) nodeList(inst *host.Instance) []byte {
 	for _, n := range e.Nodes(inst) {
 		object, err := e.EncodedNode(n.Node())
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		b = protowire.AppendTag(b, 2, protowire.BytesType)
 		b = protowire.AppendBytes(b, object.Bytes())
@@ -185,7 +185,7 @@ func normalized(inst *host.Instance, c *Call, data []byte) {
 	}
 	var scores map[string]int64
 	if err := json.Unmarshal(data, &scores); err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	if len(scores) == 0 {
 		return
@@ -194,7 +194,7 @@ func normalized(inst *host.Instance, c *Call, data []byte) {
 	for i, s := range c.Scores {
 		score, ok := scores[s.Name]
 		if !ok {
-			inst.Violate(fmt.Errorf("the node %q has no score", s.Name))
+			inst.Abort(fmt.Errorf("the node %q has no score", s.Name))
 		}
 		c.Normalized[i] = score
 	}
@@ -272,7 +272,7 @@ func (e *environment) eventf(inst *host.Instance, data []byte) {
 		Eventtype, Reason, Action, Note      string
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		inst.Violate(err)
+		inst.Abort(err)
 	}
 	object := func(r reference) *corev1.ObjectReference {
 		if r == (reference{}) {
@@ -293,7 +293,7 @@ var errNoHandle = errors.New("the plugin was loaded without a scheduler")
 // waiting returns the Pod that waits under the UID that a guest names.
 func (e *environment) waiting(inst *host.Instance, stack []uint64) fwk.WaitingPod {
 	if e.Handle() == nil {
-		inst.Violate(errNoHandle)
+		inst.Abort(errNoHandle)
 	}
 	return e.Handle().GetWaitingPod(types.UID(inst.Read(uint32(stack[0]), uint32(stack[1]))))
 }
@@ -316,7 +316,7 @@ func (e *environment) getWaitingPod(inst *host.Instance, stack []uint64) {
 	if w := e.waiting(inst, stack); w != nil {
 		object, err := e.EncodedPod(w.GetPod())
 		if err != nil {
-			inst.Violate(err)
+			inst.Abort(err)
 		}
 		b = object.Bytes()
 	}

@@ -51,9 +51,9 @@ var exports = []struct {
 }
 
 // Functions returns the functions of a guest, by whether it has the export.
-func Functions(has func(export int) bool) (mask abi.Mask) {
+func Functions(has func(export host.ExportIndex) bool) (mask abi.Mask) {
 	for n, e := range exports {
-		if has(n) {
+		if has(host.ExportIndex(n)) {
 			mask |= abi.MaskOf(e.function)
 		}
 	}
@@ -84,10 +84,10 @@ func Called(has abi.Mask) (called, missing abi.Mask) {
 }
 
 // Export returns the index of the export of a function, -1 if there is none.
-func Export(f abi.Function) int {
+func Export(f abi.Function) host.ExportIndex {
 	for n, e := range exports {
 		if e.function == f {
-			return n
+			return host.ExportIndex(n)
 		}
 	}
 	return -1

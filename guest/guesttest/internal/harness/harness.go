@@ -98,7 +98,7 @@ func compile(t testing.TB) *Module {
 
 // Config returns what loads the module.
 func (m *Module) Config(guest []byte) host.Config {
-	return host.Config{Name: m.Name, Source: host.File(m.File), Guest: guest, Limits: host.Limits{Instances: 1}}
+	return host.Config{Name: m.Name, Source: host.File(m.File), GuestConfig: guest, Limits: host.Limits{Instances: 1}}
 }
 
 // JSON returns a configuration as a host hands it to a guest. YAML that is none

@@ -5,13 +5,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // A container that is late with its end does not take the last decision of the one with
 // its name that has taken its place.
 func TestKeepLastOfAContainerThatWasReplaced(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.FailurePolicy = hooks.KeepLast
+	p.FailurePolicy = host.KeepLast
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
 	decide := func(stage hookmsg.Stage, id, lines string) int64 {
 		t.Helper()

@@ -1,0 +1,84 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Adapter is what a component offers to its guests: which kind of extension they are, which
+// functions they may import, and which other ABIs are served. The packages sched,
+// admission and hooks are adapters; a user of theirs sets a [Config] only.
+type Adapter struct {
+	// Kind is the kind of extension that the component can serve. A guest that
+	// implements no function of it is refused. Required.
+	Kind abi.Kind
+	// Imports are the functions that the component offers beside the common ones.
+	Imports []Import
+	// Dialects are the other ABIs that the component serves. A module that is of none
+	// of them, or exports [abi.Marker], is a guest of package abi.
+	Dialects []Dialect
+	// Defaults are limits that count where Config.Limits is zero. Those of a
+	// [Dialect] come before them.
+	Defaults Limits
+	// Probe is called with the first instance of each version before the version
+	// serves: an error refuses it. The instance is reset afterwards. nil probes
+	// nothing.
+	Probe func(ctx context.Context, inst *Instance) error
+	// NewState makes what [Instance.State] returns, once for each instance; nil
+	// leaves it nil.
+	NewState func() any
+}
+
+// Validate reports every mistake of a configuration at once, as [Runtime.Load] does, for
+// adapters that have mistakes of their own to report beside.
+func (a *Adapter) Validate(cfg *Config) error {
+	errs := cfg.validate(a.grants())
+	errs = append(errs, a.Defaults.check("defaults")...)
+	for i := range a.Dialects {
+		errs = append(errs, a.Dialects[i].Defaults.check("dialect "+a.Dialects[i].Name+": defaults")...)
+		if err := a.Dialects[i].check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if a.Kind == abi.KindCommon {
+		errs = append(errs, errors.New("kind is missing"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("plugin %q: configuration: %w", cfg.Name, errors.Join(errs...))
+}
+
+// grants returns the grants that a plugin may have.
+func (a *Adapter) grants() []string {
+	known := []string{GrantClock, GrantRandom}
+	add := func(imports []Import) {
+		for _, im := range imports {
+			if im.Grant != "" && !slices.Contains(known, im.Grant) {
+				known = append(known, im.Grant)
+			}
+		}
+	}
+	add(a.Imports)
+	for i := range a.Dialects {
+		add(a.Dialects[i].Imports)
+	}
+	return known
+}
+
+// dialectOf finds the dialect of a module, nil for our own ABI.
+func (a *Adapter) dialectOf(m *Module) *Dialect {
+	if m.Export(abi.Marker) != "" {
+		return nil
+	}
+	for i := range a.Dialects {
+		if d := &a.Dialects[i]; d.Detect(m) {
+			return d
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+)
+
+// FailurePolicy says what becomes of a request that a plugin fails to answer: its guest
+// trapped, was stopped or broke a rule of the ABI, or the plugin is out of service. Its
+// values are those of the API server's webhooks, and one more. Empty means Fail.
+type FailurePolicy string
+
+const (
+	// Fail fails the request.
+	Fail FailurePolicy = "Fail"
+	// Ignore goes on as if the plugin had no opinion on the request.
+	Ignore FailurePolicy = "Ignore"
+	// KeepLast goes on with the plugin's last answer about the same subject, or as Ignore
+	// does if there is none. Only package hooks has it.
+	KeepLast FailurePolicy = "KeepLast"
+)
+
+// Check returns an error unless the policy is empty, Fail, Ignore or one of others.
+func (p FailurePolicy) Check(others ...FailurePolicy) error {
+	known := append([]FailurePolicy{Fail, Ignore}, others...)
+	if p == "" || slices.Contains(known, p) {
+		return nil
+	}
+	return fmt.Errorf("failurePolicy is %q, want %s", string(p), list(known))
+}
+
+// ResetPolicy says when an instance begins anew from the snapshot that was taken after
+// the start of the first one. Empty means ResetOnError.
+type ResetPolicy string
+
+const (
+	// ResetOnError resets an instance whose guest trapped or was stopped. An
+	// instance that cannot be reset, since its memory has grown, is replaced.
+	ResetOnError ResetPolicy = "OnError"
+	// ResetPerCall resets an instance whenever it is released: no call sees what
+	// an earlier one left in memory.
+	ResetPerCall ResetPolicy = "PerCall"
+	// ResetNever replaces an instance whose guest trapped by one that is started
+	// from the beginning.
+	ResetNever ResetPolicy = "Never"
+)
+
+func (p ResetPolicy) check() error {
+	known := []ResetPolicy{ResetOnError, ResetPerCall, ResetNever}
+	if p == "" || slices.Contains(known, p) {
+		return nil
+	}
+	return fmt.Errorf("reset is %q, want %s", string(p), list(known))
+}
+
+// list returns values as "a, b or c".
+func list[S ~string](values []S) string {
+	s := string(values[0])
+	for i, v := range values[1:] {
+		if i == len(values)-2 {
+			s += " or " + string(v)
+		} else {
+			s += ", " + string(v)
+		}
+	}
+	return s
+}
