@@ -293,7 +293,7 @@ func (t *trial) schedulePod(ctx context.Context, p sched.Plugin, cluster *framew
 	}
 	var only *fwk.PreFilterResult
 	skip := false
-	if plugin, ok := p.(fwk.PreFilterPlugin); ok {
+	if plugin, ok := p.(fwk.PreFilterPlugin); ok && p.Functions()&abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod) != 0 {
 		result, status := plugin.PreFilter(ctx, state, pod, infos)
 		if !t.forPod(podName, "PreFilter", status) {
 			return
@@ -353,7 +353,7 @@ func (t *trial) forPod(pod, point string, status *fwk.Status) bool {
 // NormalizeScore once.
 func (t *trial) score(ctx context.Context, scorer fwk.ScorePlugin, state fwk.CycleState, pod *corev1.Pod, passed []*candidate, nodes []fwk.NodeInfo) {
 	podName := pod.Namespace + "/" + pod.Name
-	if plugin, ok := scorer.(fwk.PreScorePlugin); ok {
+	if plugin, ok := scorer.(fwk.PreScorePlugin); ok && scorer.(sched.Plugin).Functions().Has(abi.PreScore) {
 		status := plugin.PreScore(ctx, state, pod, nodes)
 		if !t.forPod(podName, "PreScore", status) || status.IsSkip() {
 			return
