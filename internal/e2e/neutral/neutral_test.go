@@ -135,7 +135,7 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 					factory := func(ctx context.Context, _ apiruntime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 						config := binary.LittleEndian.AppendUint64(nil, uint64(g.functions))
 						config = append(binary.LittleEndian.AppendUint32(config, uint32(code)), 0, 0, 0, 0)
-						p, err := sched.Load(ctx, rt, host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), Guest: config, Limits: host.Limits{Instances: 1}})
+						p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}})
 						if err == nil {
 							t.Cleanup(func() { p.Close(context.Background()) })
 						}
