@@ -284,8 +284,6 @@ const (
 	// ImportObjectEntry is k8s.io/api.object_entry
 	// (ref i64, field, ptr, len, buf, limit) -> len.
 	ImportObjectEntry = "object_entry"
-	// ImportByParts is k8s.io/api.by_parts (ref i64) -> i32.
-	ImportByParts = "by_parts"
 	// ImportGetObject is k8s.io/api.get_object (ptr, len, buf, limit) -> len.
 	ImportGetObject = "get_object"
 	// ImportListObjects is k8s.io/api.list_objects (ptr, len, buf, limit) -> len.

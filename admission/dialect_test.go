@@ -50,7 +50,7 @@ func buildC(t testing.TB, file string, flags ...string) string {
 // for a reactor, exe for a program.
 func buildGo(t testing.TB, dir, mode string) string {
 	t.Helper()
-	if err := guestbuild.NoteSources(dir); err != nil {
+	if err := guestbuild.TrackSources(dir); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "guest.wasm")

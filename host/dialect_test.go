@@ -494,3 +494,5 @@ func TestProbedInstanceBeginsAnew(t *testing.T) {
 		t.Errorf("state is %d", got)
 	}
 }
+
+func (*recorder) CacheHits(string, string, uint64) {}

@@ -80,10 +80,6 @@ var commonImports = []Import{
 	noObjects(abi.ImportObject, abi.I64, abi.I32, abi.I32),
 	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
 	noObjects(abi.ImportObjectEntry, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
-	{
-		Module: abi.ModuleObjects, Name: abi.ImportByParts, Params: []abi.ValueType{abi.I64}, Results: []abi.ValueType{abi.I32},
-		Func: func(_ *Instance, stack []uint64) { stack[0] = 0 },
-	},
 }
 
 func noObjects(name string, params ...abi.ValueType) Import {

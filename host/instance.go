@@ -57,7 +57,7 @@ type Instance struct {
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
 	reason   string
-	// logged counts the bytes that the call has logged.
+	// logged counts the bytes that the call has logged, and what it has printed.
 	logged int
 	output output
 	// failed is why a call within the call that runs did not return: the guest's
@@ -338,11 +338,15 @@ func (i *Instance) Abort(err error) {
 // log writes what a guest says to the host's log, up to Limits.OutputBytes in one
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
-	if l := i.plugin.cfg.Logger; l != nil && i.mayLog(len(msg)) {
+	if l := i.plugin.cfg.Logger; l != nil && l.Enabled(i.ctx.parent, level) && i.mayLog(len(msg)) {
 		msg, attributes := splitLine(msg)
 		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
 }
+
+// Logged reports whether the guest has printed anything in the call that runs, or that ended
+// last, or logged anything that the logger takes.
+func (i *Instance) Logged() bool { return i.logged != 0 }
 
 // mayLog reports whether the host may write n bytes more to its log for the guest, and
 // counts them: in one call they are Limits.OutputBytes at most. The log tells once that

@@ -19,6 +19,10 @@ type Observer interface {
 	// Built is told of a version that was built for Load or Swap, or could not
 	// be. ctx is the caller's.
 	Built(ctx context.Context, b BuildEvent)
+	// CacheHits is told of n calls of a function that did not run since an adapter had
+	// their results: the scheduler's shares results between equal Nodes. It is told of
+	// several at once.
+	CacheHits(plugin, function string, n uint64)
 	// Refused is told of a caller of [Plugin.Acquire] that got no instance, and
 	// why: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed], or why
 	// a new instance failed. ctx is the caller's.
@@ -57,6 +61,12 @@ func (l observerList) Called(ctx context.Context, c CallEvent) {
 func (l observerList) Built(ctx context.Context, b BuildEvent) {
 	for _, o := range l {
 		o.Built(ctx, b)
+	}
+}
+
+func (l observerList) CacheHits(plugin, function string, n uint64) {
+	for _, o := range l {
+		o.CacheHits(plugin, function, n)
 	}
 }
 

@@ -375,3 +375,7 @@ func ExampleRuntime_MemoryInUse() {
 	// 131072
 	// 0
 }
+
+func (*restarts) CacheHits(string, string, uint64) {}
+
+func (*countRefused) CacheHits(string, string, uint64) {}

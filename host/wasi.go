@@ -278,6 +278,7 @@ func fdWrite(inst *Instance, args []uint64) uint64 {
 // program writes to its standard output is its result.
 func (i *Instance) print(fd uint32, data []byte) {
 	if fd != 1 || !i.program.running {
+		i.logged++
 		i.output.add(data)
 		return
 	}

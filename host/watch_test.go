@@ -460,3 +460,5 @@ func (built) Called(context.Context, host.CallEvent) {}
 
 func (built) Refused(context.Context, string, error) {}
 func (built) Restarted(string, bool)                 {}
+
+func (built) CacheHits(string, string, uint64) {}

@@ -20,17 +20,11 @@ func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev
 	if !p.functions.Has(abi.Reserve) && !p.peer {
 		return nil
 	}
-	c, err := p.cycleOf(state, pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	c := p.cycleOf(state, pod)
 	if p.settle(c); !p.functions.Has(abi.Reserve) {
 		return nil
 	}
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	object := p.objects.Pod(pod)
 	return p.take(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }
 
@@ -46,20 +40,13 @@ func (p *plugin) informed(f abi.Function, state fwk.CycleState, pod *corev1.Pod,
 	if !p.functions.Has(f) {
 		return
 	}
-	c, err := p.cycleOf(state, pod)
-	if err == nil {
-		err = p.tell(c, f, pod, nodeName)
-	}
-	if err != nil {
+	if err := p.tell(p.cycleOf(state, pod), f, pod, nodeName); err != nil {
 		p.logger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 
 func (p *plugin) tell(c *cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return err
-	}
+	object := p.objects.Pod(pod)
 	inst, i, ref, err := p.enter(c, binding)
 	if err != nil {
 		return err

@@ -20,11 +20,8 @@ type cycle struct {
 	pod    *objects.Object
 	// of is the Pod that the cycle is for, nil for a group.
 	of *corev1.Pod
-	// class is that of the Pod, 0 if answers about it are not remembered.
-	class class
-	// state is what the cycle is in since its last step, 0 if answers are not remembered
-	// for the others of the same cycle.
-	state class
+	// state is that since the last step of the cycle.
+	state cycleState
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
 	// clone says that the cycle was cloned from another.
@@ -76,7 +73,7 @@ const (
 // several goroutines.
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, class: c.class, state: c.state, clone: true, effort: c.effort}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, effort: c.effort}
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -117,56 +114,46 @@ type stateStore interface {
 }
 
 // newCycle starts a cycle. pod is nil for a group.
-func (p *plugin) newCycle(pod *corev1.Pod) (*cycle, error) {
+func (p *plugin) newCycle(pod *corev1.Pod) *cycle {
 	p.objects.Advance()
-	p.reads.next()
+	p.cache.hits.report(p.guest.Name(), p.observer)
 	c := &cycle{pinned: p.pin(), of: pod}
 	if pod != nil {
-		var err error
-		if c.pod, err = p.objects.Pod(pod); err != nil {
-			return nil, err
-		}
-		if p.remembers {
-			c.class = p.memory.classOf(c.pinned, p.objects.Projection(), pod)
-		}
+		c.pod = p.objects.Pod(pod)
 	}
 	if p.functions.Has(abi.PreFilter) && pod != nil && !p.peer {
 		c.effort = &effort{}
 	}
-	c.state = p.newState()
+	c.state = p.cache.nextState()
 	if p.peer {
 		c.peer = &peerCycle{refs: &p.cycles}
 	}
 	c.history.Store(&history{ref: p.cycles.next(false), shared: new(atomic.Bool)})
-	return c, nil
+	return c
 }
 
 // cycleOf returns the cycle that PreFilter began. If the scheduler does not call
 // the plugin's PreFilter, it begins the cycle: a guest that has one has seen it
 // before anything else all the same.
-func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) (*cycle, error) {
+func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) *cycle {
 	if c := p.begun(state, pod); c != nil {
-		return c, nil
+		return c
 	}
 	if p.peer {
 		p.peers.beginning.Lock()
 		defer p.peers.beginning.Unlock()
 		if c := p.begun(state, pod); c != nil {
-			return c, nil
+			return c
 		}
 	}
-	c, err := p.newCycle(pod)
-	if err != nil {
-		return nil, err
-	}
+	c := p.newCycle(pod)
 	if pod != nil && p.functions.Has(abi.PreFilter) {
-		c.class = 0 // Nobody has seen yet what PreFilter asks for.
 		p.note(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
 	if state != nil {
 		state.Write(p.key, c) // Complete: other goroutines may read it.
 	}
-	return c, nil
+	return c
 }
 
 // begun returns the cycle of a Pod that is in a state, nil if there is none.
@@ -187,14 +174,6 @@ func samePod(a, b *corev1.Pod) bool {
 	return a == b || a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
-// newState returns the class of a state in which a cycle was never before.
-func (p *plugin) newState() class {
-	if p.each || p.peer {
-		return 0 // The same question may have two answers.
-	}
-	return p.memory.next()
-}
-
 // note adds a step to the history of a cycle.
 func (p *plugin) note(c *cycle, s step) *history {
 	old := c.history.Load()
@@ -204,7 +183,7 @@ func (p *plugin) note(c *cycle, s step) *history {
 		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
 	}
 	c.history.Store(fresh)
-	c.state = p.newState()
+	c.state = p.cache.nextState()
 	return fresh
 }
 
@@ -311,9 +290,6 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	defer p.leave(inst, i)
 	i.call = s.call()
 	result, err := s.run(p, inst, i, h.ref)
-	if err != nil || i.call.beyond {
-		c.class = 0
-	}
 	if err != nil {
 		return p.failed(s.function, err, nil)
 	}

@@ -18,7 +18,7 @@ import (
 // than one: to run PreFilter on a second takes longer than all that Filter has to say.
 func TestADearPreFilterRunsOnce(t *testing.T) {
 	s := newSpreading(t, 300, 4)
-	sched.AskAboutEachNode(s.p)
+	sched.DisableResultSharing(s.p)
 	for i := range 3 {
 		state := s.begin(t)
 		onNodes(s.nodes, func(n fwk.NodeInfo) { s.filter(t.Context(), state, n) })
@@ -55,7 +55,7 @@ func (m *meeting) Called(ctx context.Context, call host.CallEvent) {
 func TestADearPreFilterRunsAgainWhenItPaysOff(t *testing.T) {
 	m := &meeting{}
 	s := newSpreading(t, 300, 2, sched.WithObserver(m))
-	sched.AskAboutEachNode(s.p)
+	sched.DisableResultSharing(s.p)
 	state := s.begin(t)
 	for range 50 {
 		for _, n := range s.nodes {
@@ -85,7 +85,7 @@ func TestReplaysTakeNoMoreThanAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
 			m := &meter{}
 			s := newSpreading(t, 100, 4, sched.WithObserver(m))
-			sched.AskAboutEachNode(s.p)
+			sched.DisableResultSharing(s.p)
 			state := s.begin(t)
 			first := m.fuel[abi.PreFilter.String()]
 			for range rounds {

@@ -16,10 +16,7 @@ import (
 
 // inGroup runs f for a group. args is what the guest may ask about.
 func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, args call, then func(*instance, uint64) *fwk.Status) *fwk.Status {
-	c, err := p.cycleOf(state, nil)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	c := p.cycleOf(state, nil)
 	inst, i, ref, err := p.enter(c, scheduling)
 	if err != nil {
 		return p.failed(f, err, neutral)

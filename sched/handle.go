@@ -15,10 +15,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // What a guest may do with the scheduler beyond its arguments, if it is granted.
@@ -78,11 +78,7 @@ func (p *plugin) handleImports() []host.Import {
 				if w == nil {
 					return nil
 				}
-				object, err := p.objects.Pod(w.GetPod())
-				if err != nil {
-					inst.Abort(err)
-				}
-				return object.Bytes()
+				return p.objects.Pod(w.GetPod()).Bytes()
 			})
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
@@ -107,7 +103,7 @@ func (p *plugin) handleImports() []host.Import {
 	// scheduler's module.
 	for _, module := range []string{abi.ModuleObjects, abi.ModuleScheduler} {
 		for _, im := range lookup.Imports[metav1.Object](module, lookups{p}) {
-			im.Func = beyond(im.Func)
+			im.Func = ownAnswer(im.Func)
 			list = append(list, im)
 		}
 	}
@@ -249,7 +245,7 @@ func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1
 // sortWork is the price of an object that is put into a sorted list, in fuel.
 const sortWork = 1000
 
-func (lookups) Encode(object metav1.Object) ([]byte, error) { return objects.Encode(object) }
+func (lookups) Encode(object metav1.Object) ([]byte, error) { return codec.Encode(object) }
 
 func (lookups) Last(inst *host.Instance) *lookup.Last {
 	return &inst.State().(*instance).call.lastList

@@ -46,14 +46,10 @@ type lastPart struct {
 	bytes  []byte
 }
 
-func (l *lastPart) get(inst *host.Instance, of *objects.Object, number uint32, fields uint64) []byte {
+func (l *lastPart) get(of *objects.Object, number uint32, fields uint64) []byte {
 	if l.of != of || l.number != number || l.fields != fields {
-		l.of = nil // Should it fail.
-		b, err := of.AppendPart(l.bytes[:0], number, fields)
-		if err != nil {
-			inst.Abort(err)
-		}
-		l.of, l.number, l.fields, l.bytes = of, number, fields, b
+		l.of, l.number, l.fields = of, number, fields
+		l.bytes = of.AppendPart(l.bytes[:0], number, fields)
 	}
 	return l.bytes
 }
@@ -78,8 +74,9 @@ type call struct {
 	replay bool
 	// snapshot says that the scheduler's snapshot does not change meanwhile.
 	snapshot bool
-	// beyond says that the guest asked for more than its arguments.
-	beyond bool
+	// own is set when the guest asks the host for more than its arguments: then its answer
+	// is about these alone.
+	own bool
 	// looked are the nodes that the guest was given in the call, by their refs, and pods the
 	// Pods of nodes, which may have other versions by now.
 	looked map[abi.Ref]lookedUp
@@ -127,14 +124,13 @@ type listed struct {
 
 // scheduler returns an import of the module k8s.io/scheduler.
 func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
-	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: beyond(f)}
+	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: ownAnswer(f)}
 }
 
-// beyond returns a host function that notes that the guest asks for more than its
-// arguments.
-func beyond(f func(inst *host.Instance, stack []uint64)) func(inst *host.Instance, stack []uint64) {
+// ownAnswer returns a host function by which the guest asks for more than its arguments.
+func ownAnswer(f func(inst *host.Instance, stack []uint64)) func(inst *host.Instance, stack []uint64) {
 	return func(inst *host.Instance, stack []uint64) {
-		inst.State().(*instance).call.beyond = true
+		inst.State().(*instance).call.own = true
 		f(inst, stack)
 	}
 }
@@ -144,7 +140,7 @@ func beyond(f func(inst *host.Instance, stack []uint64)) func(inst *host.Instanc
 func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *instance, buf []byte) []byte) host.Import {
 	return host.ToGuest(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
 		i := during(inst, functions)
-		i.call.beyond = true
+		i.call.own = true
 		i.buffer = get(inst, i, i.buffer[:0])
 		return i.buffer
 	})
@@ -187,14 +183,7 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
-				if object.LateNode() {
-					p.reads.everything()
-				}
-				n := inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes())
-				if n <= uint32(stack[2]) { // Otherwise nothing was written.
-					p.crossings.Add(1)
-				}
-				stack[0] = uint64(n)
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 			},
 		},
 		{
@@ -203,15 +192,8 @@ func (p *plugin) imports() []host.Import {
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
-				if object.LateNode() {
-					p.reads.part(object, uint32(stack[1]), stack[2])
-				}
-				b := inst.State().(*instance).part.get(inst, object, uint32(stack[1]), stack[2])
-				n := inst.Write(uint32(stack[3]), uint32(stack[4]), b)
-				if n <= uint32(stack[4]) {
-					p.crossings.Add(1)
-				}
-				stack[0] = uint64(n)
+				b := inst.State().(*instance).part.get(object, uint32(stack[1]), stack[2])
+				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), b))
 			},
 		},
 		{
@@ -221,27 +203,12 @@ func (p *plugin) imports() []host.Import {
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.Read(uint32(stack[2]), uint32(stack[3]))
-				// The key is lent like b: who keeps it copies it.
-				key := unsafe.String(unsafe.SliceData(b), len(b))
-				if object.LateNode() {
-					p.reads.entry(uint32(stack[1]), key)
-				}
-				value, ok := object.Entry(uint32(stack[1]), key)
+				// The key is lent like b.
+				value, ok := object.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(b), len(b)))
 				// The buffer is checked in any case.
 				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))
 				if stack[0] = uint64(n); !ok {
 					stack[0] = abi.NoEntry
-				}
-			},
-		},
-		{
-			Module: abi.ModuleObjects, Name: abi.ImportByParts,
-			Params:  []abi.ValueType{i64},
-			Results: []abi.ValueType{i32},
-			Func: func(inst *host.Instance, stack []uint64) {
-				object := p.object(inst, abi.Ref(stack[0]))
-				if stack[0] = 0; object.Late() {
-					stack[0] = 1
 				}
 			},
 		},
@@ -299,7 +266,7 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 			return o
 		}
 	}
-	c.beyond = true
+	c.own = true
 	if object, ok := p.objects.Lookup(ref); ok {
 		return object
 	}
@@ -354,10 +321,7 @@ func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 		if node == nil {
 			continue // It has no name either.
 		}
-		object, err := p.objects.Node(node)
-		if err != nil {
-			inst.Abort(err)
-		}
+		object := p.objects.Node(node)
 		i.call.look(object, info)
 		b = binary.LittleEndian.AppendUint64(b, uint64(object.Ref))
 	}
@@ -416,9 +380,6 @@ func (p *plugin) podGroupPod(inst *host.Instance, stack []uint64) {
 	if uint64(n) >= uint64(len(pods)) {
 		inst.Abort(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
 	}
-	object, err := p.objects.Pod(pods[n])
-	if err != nil {
-		inst.Abort(err)
-	}
+	object := p.objects.Pod(pods[n])
 	stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 }

@@ -14,7 +14,7 @@ import (
 // TestRegisterInMain holds that a guest may be a command: its main registers the
 // plugin and returns, and the plugin serves.
 func TestRegisterInMain(t *testing.T) {
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "inmain.wasm")

@@ -10,9 +10,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -59,30 +59,14 @@ type PluginConfig struct {
 	Objects []string `json:"objects,omitempty"`
 	// Projection are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
-	// objects.ParseProjection; empty means what its module declares.
+	// codec.ParseFieldSet; empty means what its module declares.
 	Projection []string `json:"projection,omitempty"`
-	// SignByProjection signs Pods for the scheduler's batching, for a guest that
-	// has no SignPod: without one the scheduler batches no Pod at all. Two Pods
-	// have the same signature if they are equal in those fields that the
-	// projection names. So it must name what the guest reads of a Pod, its name
-	// and its namespace too, and the answers about a node must depend on this
-	// Pod and this node only. A guest that watches other Pods, looks other nodes
-	// up or gets objects is refused.
-	SignByProjection bool `json:"signByProjection,omitempty"`
-	// RememberByProjection answers Filter and Score without the guest for a node
-	// about which it was asked before, for a Pod that is equal in those fields that
-	// the projection names, as long as those that it names of the node stay. It
-	// takes the same promise as SignByProjection, of the same guests. An answer for
-	// which the guest asked for more than the Pod and the node (what runs there,
-	// other nodes), in Filter and Score or in the PreFilter or PreScore before, is
-	// not remembered, nor is a score below 0 or of more than 24 bits.
-	RememberByProjection bool `json:"rememberByProjection,omitempty"`
-	// AskAboutEachNode asks the guest about each node, also about those that are equal
-	// in all that it has ever read of Nodes, which otherwise are one question as long
-	// as nothing happens in a cycle. It is for a guest whose answers depend on more than
-	// what it reads: on how often it was asked, say. What it reads is logged at level
+	// DisableResultSharing calls the guest for each node. Otherwise its answer about a
+	// node is that about all nodes that are equal in what it has read of Nodes, in one
+	// state of a scheduling cycle. It is for a guest whose answers depend on more than
+	// what it reads: on how often it is called, say. What it reads is logged at level
 	// debug.
-	AskAboutEachNode bool `json:"askAboutEachNode,omitempty"`
+	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
@@ -217,15 +201,11 @@ func (c *PluginConfig) validate() error {
 	if err := c.FailurePolicy.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	for _, grant := range c.Grants {
-		mistake(varies(grant) && c.RememberByProjection, "rememberByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
-		mistake(varies(grant) && c.SignByProjection, "signByProjection and the grant %q exclude one another: answers would depend on more than the projection", grant)
-	}
 	for _, name := range c.Objects {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := objects.ParseProjection(c.Projection)
+	_, err := codec.ParseFieldSet(c.Projection)
 	mistake(err != nil, "projection: %w", err)
 	return errors.Join(errs...)
 }

@@ -108,11 +108,7 @@ func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	}
 	first := len(c.pods)
 	for _, pod := range info.GetPods() {
-		object, err := p.objects.Pod(pod.GetPod())
-		if err != nil {
-			inst.Abort(err)
-		}
-		c.pods = append(c.pods, object)
+		c.pods = append(c.pods, p.objects.Pod(pod.GetPod()))
 	}
 	l.pods = c.pods[first:len(c.pods):len(c.pods)]
 	if c.looked == nil {
@@ -132,10 +128,7 @@ func (p *plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	if info == nil || info.Node() == nil {
 		return
 	}
-	object, err := p.objects.Node(info.Node())
-	if err != nil {
-		inst.Abort(err)
-	}
+	object := p.objects.Node(info.Node())
 	stack[0] = uint64(object.Ref)
 	c.look(object, info)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
@@ -102,12 +101,12 @@ func (s peerScheduler) Nodes(inst *host.Instance) []fwk.NodeInfo {
 	return all
 }
 
-func (s peerScheduler) EncodedNode(node *corev1.Node) (*objects.Object, error) {
-	return s.p.objects.Node(node)
+func (s peerScheduler) EncodedNode(node *corev1.Node) []byte {
+	return s.p.objects.Node(node).Bytes()
 }
 
-func (s peerScheduler) EncodedPod(pod *corev1.Pod) (*objects.Object, error) {
-	return s.p.objects.Pod(pod)
+func (s peerScheduler) EncodedPod(pod *corev1.Pod) []byte {
+	return s.p.objects.Pod(pod).Bytes()
 }
 
 // severityOf returns the least severity of package wasmextension that a logger takes.

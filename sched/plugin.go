@@ -54,15 +54,13 @@ func varies(grant string) bool { return grant == host.GrantClock || grant == hos
 // the configuration.
 func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host.Limits, mistakes error) (Plugin, error) {
 	p := &plugin{
-		key:    fwk.StateKey("kubewasm/" + cfg.Name),
-		handle: cfg.Handle,
-		policy: cfg.FailurePolicy,
-		sign:   cfg.SignByProjection,
-
-		remembers: cfg.RememberByProjection,
-		each:      cfg.AskAboutEachNode || slices.ContainsFunc(cfg.Grants, varies),
-		logger:    cfg.Logger,
-		config:    cfg.GuestConfig,
+		key:      fwk.StateKey("kubewasm/" + cfg.Name),
+		handle:   cfg.Handle,
+		policy:   cfg.FailurePolicy,
+		objects:  objects.NewStore(),
+		logger:   cfg.Logger,
+		observer: cfg.Observer,
+		config:   cfg.GuestConfig,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -71,17 +69,15 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
 	}
-	p.reads.logger = p.logger.With("plugin", cfg.Name)
-	p.peers.logger, p.peers.severity = p.reads.logger, max(cfg.LogSeverity, severityOf(p.logger))
-	if p.each {
-		p.reads.everything()
-	}
+	p.cache.store, p.cache.logger = p.objects, p.logger.With("plugin", cfg.Name)
+	p.cache.disabled.Store(cfg.DisableResultSharing || slices.ContainsFunc(cfg.Grants, varies))
+	p.peers.logger, p.peers.severity = p.cache.logger, max(cfg.LogSeverity, severityOf(p.logger))
 	adapter := host.Adapter{
 		Kind:     abi.KindScheduler,
 		Imports:  p.imports(),
 		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		Defaults: defaults,
-		Probe:    p.projecting(cfg.Projection, p.probe),
+		Probe:    p.declaring(cfg.Projection, p.probe),
 		NewState: func() any { return &instance{} },
 	}
 	guestCfg, err := cfg.guest()
@@ -98,15 +94,13 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
+		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
 		p.functions, offered, err = p.peerFunctions()
 	} else if cfg.LogSeverity != 0 {
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
-	}
-	if p.sign {
-		offered |= abi.MaskOf(abi.SignPod)
 	}
 	v, err := p.as(offered)
 	if err != nil {
@@ -130,22 +124,15 @@ type plugin struct {
 	ctx       context.Context
 	key       fwk.StateKey
 	policy    host.FailurePolicy
-	// sign says that Pods are signed by what the guest reads of them.
-	sign bool
-	// remembers says that answers are remembered for other Pods, each that not even
-	// those about equal Nodes of one cycle are.
-	remembers, each bool
-	memory          memory
-	reads           nodeReads
-	logger          *slog.Logger
+	cache     resultCache
+	logger    *slog.Logger
+	observer  host.Observer
 
-	objects objects.Table
+	objects *objects.Store
 	infos   nodeInfos
 	cycles  cycleCounter
 	// calls counts those outside of cycles.
 	calls atomic.Uint64
-	// crossings counts the objects that guests fetched.
-	crossings atomic.Uint64
 	// trials is how many run.
 	trials atomic.Int32
 	// pinned is the version that cycles began on last.
@@ -277,10 +264,7 @@ func (p *plugin) outside() {
 // onPod runs f for a Pod outside of a cycle.
 func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, then func(*instance) *fwk.Status) *fwk.Status {
 	p.outside()
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	object := p.objects.Pod(pod)
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
 		return p.failed(f, err, neutral)

@@ -9,13 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/objects"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -47,142 +44,57 @@ func heartbeat(node *corev1.Node, second int64) *corev1.Node {
 	return node
 }
 
-// TestCrossings holds that an object crosses the boundary at most once for each
-// of its versions and instances, and that a change of what the guest does not
-// read is no version.
-func TestCrossings(t *testing.T) {
-	tests := map[string]struct {
-		module     []byte
-		heartbeats uint64 // The crossings for each of them.
-	}{
-		"everything":      {declaring(t), 1},
-		"with projection": {declaring(t, zonePaths...), 0},
-	}
-	for name, test := range tests {
+// TestNothingIsFetchedTwice holds that a guest fetches of an object what it reads, once for
+// each version on each instance: a call that fetches takes more fuel than one that does not.
+func TestNothingIsFetchedTwice(t *testing.T) {
+	for name, module := range map[string][]byte{"nothing is declared": declaring(t), "all is declared": declaring(t, zonePaths...)} {
 		t.Run(name, func(t *testing.T) {
-			p := load(t, host.Config{Name: "zone", Source: host.Bytes(test.module), Limits: host.Limits{Instances: 1}})
-			sched.AskAboutEachNode(p)
-			// Of the first Pod and the first Node two fields each cross one after the
-			// other, before the guest knows that it reads both.
-			const found = 2
-			crossed := func() uint64 {
-				t.Helper()
-				return sched.Crossings(p) - found
-			}
+			m := &meter{}
+			p := load(t, host.Config{Name: "zone", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Observer: m})
+			sched.DisableResultSharing(p)
 			nodes := make([]*corev1.Node, 100)
 			for i := range nodes {
 				nodes[i] = heartbeat(node(fmt.Sprint("n", i), "a"), 0)
 			}
-			cycleOverAll := func(pod *corev1.Pod) {
+			// fuel returns what Filter takes of each of some Nodes.
+			fuel := func(c *cycle, nodes []*corev1.Node) int64 {
 				t.Helper()
-				c := begin(t, p, pod)
+				before := m.fuel[abi.Filter.String()]
 				for _, n := range nodes {
 					if status := c.filter(n); !status.IsSuccess() {
 						t.Fatal(status.AsError())
 					}
 				}
+				return (m.fuel[abi.Filter.String()] - before) / int64(len(nodes))
 			}
 			web := pod("web", "a")
-			cycleOverAll(web)
-			if got := crossed(); got != 101 {
-				t.Errorf("the first cycle: %d objects crossed, want a Pod and 100 Nodes", got)
-			}
-			for range 3 {
-				cycleOverAll(web)
-			}
-			if got := crossed(); got != 101 {
-				t.Errorf("more cycles of the same Pod: %d objects crossed, want none more than 101", got)
-			}
-			cycleOverAll(pod("other", "a"))
-			if got := crossed(); got != 102 {
-				t.Errorf("another Pod: %d objects crossed, want 102", got)
+			first := fuel(begin(t, p, web), nodes)
+			again := fuel(begin(t, p, web), nodes)
+			// A host function takes 100.
+			if first < again+100 {
+				t.Errorf("the first Filter of a Node takes %d, the second %d", first, again)
 			}
 			for second := range int64(3) {
 				for i := range nodes {
 					nodes[i] = heartbeat(nodes[i], second+1)
 				}
-				cycleOverAll(web)
+				if got := fuel(begin(t, p, web), nodes); got > again+again/10 {
+					t.Errorf("after a heartbeat Filter takes %d, before %d", got, again)
+				}
 			}
-			if got, want := crossed(), 102+3*100*test.heartbeats; got != want {
-				t.Errorf("three heartbeats of each Node: %d objects crossed, want %d", got, want)
-			}
-			before := crossed()
+			one := nodes[7:8]
+			before := fuel(begin(t, p, web), one)
 			nodes[7] = nodes[7].DeepCopy()
 			nodes[7].Labels["example.com/rack"] = "7"
-			cycleOverAll(web)
-			if got := crossed() - before; got != 1 {
-				t.Errorf("another label of one Node: %d objects crossed, want 1", got)
+			if got := fuel(begin(t, p, web), one); got > before+before/10 {
+				t.Errorf("with a label that it does not read Filter takes %d, before %d", got, before)
+			}
+			nodes[7] = nodes[7].DeepCopy()
+			nodes[7].Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectPreferNoSchedule}}
+			if got := fuel(begin(t, p, web), one); got < before+100 {
+				t.Errorf("with another taint Filter takes %d, before %d", got, before)
 			}
 		})
-	}
-}
-
-// TestCrossingsPerInstance holds that each instance fetches an object once.
-func TestCrossingsPerInstance(t *testing.T) {
-	p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, zonePaths...)), Limits: host.Limits{Instances: 2}})
-	sched.AskAboutEachNode(p)
-	n, web := node("n", "a"), pod("web", "a")
-	c := begin(t, p, web)
-	done := make(chan struct{})
-	for range 2 {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for range 2000 {
-				p.(fwk.FilterPlugin).Filter(t.Context(), c.state, web, framework.NewNodeInfo(n))
-			}
-		}()
-	}
-	<-done
-	<-done
-	if got := sched.Crossings(p); got > 8 {
-		t.Errorf("%d objects crossed, want two fields of a Pod and of a Node for each of two instances at most", got)
-	}
-}
-
-// TestNamelessNodes holds that Nodes that are equal in what the guest reads cross once
-// for all of them, and that each has its own answer when one of them changes.
-func TestNamelessNodes(t *testing.T) {
-	paths := append([]string{objects.NamelessNodes}, zonePaths...)
-	p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, paths...)), Limits: host.Limits{Instances: 1}})
-	nodes := make([]*corev1.Node, 90)
-	for i := range nodes {
-		nodes[i] = node(fmt.Sprint("n", i), string(rune('a'+i%3)))
-	}
-	cycleOverAll := func(pod *corev1.Pod) {
-		t.Helper()
-		c := begin(t, p, pod)
-		for i, n := range nodes {
-			if got, want := c.filter(n).IsSuccess(), i%3 == 0; got != want {
-				t.Errorf("Filter of %s in zone %s: success %t, want %t", n.Name, n.Labels["topology.kubernetes.io/zone"], got, want)
-			}
-		}
-	}
-	cycleOverAll(pod("web", "a"))
-	if got := sched.Crossings(p); got != 5 {
-		t.Errorf("%d objects crossed, want two fields of a Pod, and a Node for each of 3 zones", got)
-	}
-	// A Node goes to another zone, and another one takes its place.
-	nodes[0], nodes[1] = node("n0", "b"), node("n1", "a")
-	nodes[0], nodes[1] = nodes[1], nodes[0]
-	cycleOverAll(pod("other", "a"))
-	if got := sched.Crossings(p); got != 6 {
-		t.Errorf("%d objects crossed, want another Pod and no Node", got)
-	}
-}
-
-// TestGuestsThatNeedNames holds that a guest is refused that asks about nodes which it
-// cannot tell apart.
-func TestGuestsThatNeedNames(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "projection": ["node.spec.taints", "-node.metadata"]}`, file)
-	_, err = sched.New("extensions", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
-	for _, want := range []string{"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods"} {
-		if want = "the guest imports " + want + ", which must know which Node it is"; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
 	}
 }
 

@@ -29,9 +29,6 @@ func (e *extensions) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status 
 
 // SignPod implements fwk.SignPlugin.
 func (e *extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if e.plugin.sign {
-		return e.plugin.signByProjection(pod)
-	}
 	var fragments []fwk.SignFragment
 	status := e.plugin.onPod(abi.SignPod, pod, fwk.NewStatus(fwk.Unschedulable), func(i *instance) *fwk.Status {
 		fragments = i.call.fragments
@@ -78,14 +75,7 @@ func (e *extensions) Less(a, b fwk.QueuedEntityInfo) bool {
 // compare asks the guest: a number below 0 if a comes first, above 0 if b does.
 func (p *plugin) compare(a, b fwk.QueuedEntityInfo, first, second *corev1.Pod) (int, error) {
 	p.outside()
-	x, err := p.objects.Pod(first)
-	if err != nil {
-		return 0, err
-	}
-	y, err := p.objects.Pod(second)
-	if err != nil {
-		return 0, err
-	}
+	x, y := p.objects.Pod(first), p.objects.Pod(second)
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
 		return 0, err
@@ -213,10 +203,7 @@ func (e *extensions) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 // answer the Pod is tried: it would be stuck otherwise.
 func (p *plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	p.outside()
-	object, err := p.objects.Pod(pod)
-	if err != nil {
-		return fwk.Queue, err
-	}
+	object := p.objects.Pod(pod)
 	before, err := p.eventObject(objects.OldEventObject, oldObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -254,7 +241,7 @@ func refOf(o *objects.Object) uint64 {
 }
 
 // eventObject encodes an object of a cluster event, nil if there is none.
-func (p *plugin) eventObject(place objects.Place, obj any) (*objects.Object, error) {
+func (p *plugin) eventObject(side objects.EventSide, obj any) (*objects.Object, error) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
@@ -262,7 +249,7 @@ func (p *plugin) eventObject(place objects.Place, obj any) (*objects.Object, err
 	if !ok || object == nil {
 		return nil, nil
 	}
-	return p.objects.Passing(place, object)
+	return p.objects.Transient(side, object)
 }
 
 // jsonValue is the value of a sign fragment, which the framework marshals.

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // The extension points of a scheduling cycle, as far as they choose a node.
@@ -20,10 +18,7 @@ import (
 // PreFilter implements fwk.PreFilterPlugin.
 func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p := e.plugin
-	c, err := p.newCycle(pod)
-	if err != nil {
-		return nil, fwk.AsStatus(err)
-	}
+	c := p.newCycle(pod)
 	if state != nil {
 		state.Write(p.key, c)
 	}
@@ -72,19 +67,10 @@ func (p *plugin) changePod(f abi.Function, state fwk.CycleState, pod *corev1.Pod
 	if node == nil {
 		return fwk.NewStatus(fwk.Error, "node not found")
 	}
-	c, err := p.cycleOf(state, pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
-	object, err := p.objects.Node(node)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
-	other, err := p.objects.Pod(changed.GetPod())
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
-	return p.take(c, step{function: f, pod: c.pod, of: pod, other: other, node: object, info: nodeInfo}, nil)
+	c := p.cycleOf(state, pod)
+	return p.take(c, step{
+		function: f, pod: c.pod, of: pod, other: p.objects.Pod(changed.GetPod()), node: p.objects.Node(node), info: nodeInfo,
+	}, nil)
 }
 
 // Filter implements fwk.FilterPlugin.
@@ -141,10 +127,7 @@ func nodeStatuses(r fwk.NodeToStatusReader) []schedmsg.NodeStatus {
 
 // PreScore implements fwk.PreScorePlugin.
 func (e *extensions) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	c, err := e.plugin.cycleOf(state, pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	c := e.plugin.cycleOf(state, pod)
 	return e.plugin.take(c, step{function: abi.PreScore, pod: c.pod, of: pod, nodes: nodes}, nil)
 }
 
@@ -157,79 +140,36 @@ func (e *extensions) Score(_ context.Context, state fwk.CycleState, pod *corev1.
 	return int64(n), status
 }
 
-// question is what a guest is asked about a Node, as far as its answer may be remembered.
-type question struct {
-	// class is that of the calls with the same answer, 0 if there are none.
-	class class
-	// about is the Node, or all of those that are like it if there is an alike that says
-	// so.
-	about *objects.Object
-	alike *alike
-}
-
-// question returns what is asked about a Node in a cycle.
-func (p *plugin) question(c *cycle, node *corev1.Node) (q question, err error) {
-	// A Pod whose class is known has a better memory than its own cycle.
-	q.class = cmp.Or(c.class, c.state)
-	// The framework looks at Nodes in the order of its snapshot.
-	if q.alike = p.reads.alike.Load(); q.alike != nil && q.class != 0 {
-		q.about, err = q.alike.table.NodeInTurn(node)
-		return q, err
-	}
-	q.alike = nil
-	if !p.objects.Projection().Nameless() {
-		q.class = c.class // No other Node is the same question.
-	}
-	q.about, err = p.objects.NodeInTurn(node)
-	return q, err
-}
-
-// onNode runs f for a node.
+// onNode runs f, Filter or Score, for a node, unless its result is in the cache.
 func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (uint64, *fwk.Status) {
 	node := nodeInfo.Node()
 	if node == nil {
 		return 0, fwk.NewStatus(fwk.Error, "node not found")
 	}
-	c, err := p.cycleOf(state, pod)
-	if err != nil {
-		return 0, fwk.AsStatus(err)
-	}
-	q, err := p.question(c, node)
-	if err != nil {
-		return 0, fwk.AsStatus(err)
-	}
-	if q.class != 0 {
-		if result, s, ok := p.memory.answer(f, q.class, q.about); ok {
-			return result, s
-		}
-	}
-	object := q.about
-	if q.alike != nil {
-		if object, err = p.objects.NodeInTurn(node); err != nil {
-			return 0, fwk.AsStatus(err)
-		}
+	c := p.cycleOf(state, pod)
+	object := p.objects.Node(node)
+	key := p.cache.keyOf(c.state, f, object)
+	if r := key.get(); r != nil {
+		p.cache.hits.add(f, object)
+		return r.value, r.status()
 	}
 	inst, i, ref, err := p.enter(c, scheduling)
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
 	args := &i.call
-	args.pod, args.of, args.node, args.info, args.snapshot, args.beyond = c.pod, pod, object, nodeInfo, true, false
+	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, pod, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
-	if q.class != 0 {
-		keep := err == nil && !args.beyond
-		if q.alike != nil {
-			keep = p.reads.holds(q.alike, object, keep)
-		}
-		if keep {
-			p.memory.remember(f, q.class, q.about, result, inst.Reason())
-		}
-	}
 	var s *fwk.Status
 	if err != nil {
 		result, s = 0, p.failed(f, err, nil)
-	} else if uint32(result) != 0 {
-		s = status(uint32(result), inst)
+	} else {
+		if key.class != nil {
+			p.cache.put(key, object, inst, result)
+		}
+		if uint32(result) != 0 {
+			s = status(uint32(result), inst)
+		}
 	}
 	if args.looked == nil && args.answers == nil && args.listed == nil && i.home == nil && !p.peer {
 		// To clear it all would cost a tenth of the whole call.
@@ -269,19 +209,14 @@ func (p scoreExtensions) NormalizeScore(_ context.Context, state fwk.CycleState,
 // beside it. then, if not nil, reads what the guest returned and left in the
 // instance; a status of its own counts instead of the guest's.
 func (p *plugin) inCycle(f abi.Function, phase phase, state fwk.CycleState, pod *corev1.Pod, neutral *fwk.Status, args call, then func(*instance, uint64) *fwk.Status) *fwk.Status {
-	c, err := p.cycleOf(state, pod)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	c := p.cycleOf(state, pod)
 	if settles.Has(f) {
 		p.settle(c)
 	}
 	object := c.pod
 	if pod != c.of {
 		// What is bound is a copy with the name of the node.
-		if object, err = p.objects.Pod(pod); err != nil {
-			return fwk.AsStatus(err)
-		}
+		object = p.objects.Pod(pod)
 	}
 	inst, i, ref, err := p.enter(c, phase)
 	if err != nil {

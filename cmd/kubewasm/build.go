@@ -24,7 +24,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("build %s: name the directory of a package, not a file", dir)
 	}
-	// Where it goes may depend on what it is called.
+	// The name of the file may depend on the name in the metadata.
 	staged, err := os.CreateTemp("", "kubewasm-*.wasm")
 	if err != nil {
 		return err

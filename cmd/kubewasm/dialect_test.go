@@ -48,7 +48,7 @@ func policy(t *testing.T, file, metadata string) string {
 // plain compiles a guest in Go without the SDK, in a mode of go build.
 func plain(t *testing.T, dir, mode string) string {
 	t.Helper()
-	if err := guestbuild.NoteSources(dir); err != nil {
+	if err := guestbuild.TrackSources(dir); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "program.wasm")
@@ -147,7 +147,7 @@ func TestRunForeign(t *testing.T) {
 		want []string
 	}{
 		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "-grant", "events", "-grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
-			[]string{"shop/web n1 Unschedulable", " pc n1\n"}},
+			[]string{"shop/web n1 Unschedulable", " pk n1\n", "shop/web (PostFilter) Success ", " nominates n7\n"}},
 		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"a Stellar policy", []string{"-f", objects("mode-silent"), stellar}, 0, []string{"Pod default/web allowed", "Deployment db allowed"}},
 		{"the creation of objects", []string{"-f", objects("mode-echo"), "-config", settings, wapc}, 2,

@@ -62,8 +62,9 @@
 //
 // The directive reads names the fields of Pods and Nodes that a scheduler plugin reads,
 // or those of a hook's request, such as pod_annotations[example.com/cpu]. The host
-// encodes these fields only, and every other field reads as empty, also in tests by
-// package guesttest. A plugin without the directive reads every field.
+// encodes these fields only: of a kind of which a field is named, every other field reads
+// as empty, also in tests by package guesttest. A plugin that names no field of a kind
+// gets every field that it reads.
 //
 // The directive decides names the fields that a hook's decisions set. A node agent whose
 // operator does not grant them refuses the hook when it is loaded.
@@ -181,8 +182,11 @@
 // component, and prints verdicts, time and fuel. A directory is built first.
 //
 // A scheduler plugin schedules the Pods that have no spec.nodeName to the Nodes of the
-// file, by PreFilter, Filter, PreScore, Score and NormalizeScore. The other Pods run on
-// their Nodes, and the plugin can look up every object.
+// file, one after the other, by every extension point that it implements from PreEnqueue
+// to PostBind. Of the Nodes that pass Filter, the first with the highest score is chosen.
+// A Pod that Permit lets wait goes on when the plugin allows it. The other Pods run on
+// their Nodes, and the plugin can look up every object. Nothing is changed by the verdict
+// about a Pod: for the next one, the Nodes are as in the file.
 //
 // An admission plugin reviews each object, as being created unless flags change the
 // request. An AdmissionReview in the file is reviewed as it stands, and so is a request

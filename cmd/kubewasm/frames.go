@@ -7,11 +7,11 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// maxFrames is how many functions of a stack are printed.
+// maxFrames is the number of functions of a stack that are printed.
 const maxFrames = 8
 
-// frames returns where the guest of the first trap in err was, in lines of a function and,
-// of a guest in Go, the line of its source.
+// frames returns the stack of the guest at the first trap in err, a line for each function.
+// For a guest in Go the lines have the file and the line of the source.
 func frames(err error) (lines []string) {
 	var trap *host.TrapError
 	if !errors.As(err, &trap) {
@@ -26,12 +26,12 @@ func frames(err error) (lines []string) {
 	return lines
 }
 
-// sdkPackages is where the functions are that call a plugin.
+// sdkPackages is the prefix of the functions that call a plugin.
 const sdkPackages = "github.com/kubewasm/kubewasm/guest/"
 
-// goFrames returns the functions of the goroutine that panicked, from what Go's runtime
-// prints: a function to a line, and its place in the next one. Those of the runtime are
-// left out, and those of the SDK that called the plugin.
+// goFrames returns the stack of the goroutine that panicked, from the output of Go's
+// runtime, which has a line for a function and one for its place in the source. Functions
+// of the runtime are left out, and those of the SDK that called the plugin.
 func goFrames(output string) (lines []string) {
 	_, stack, ok := strings.Cut(output, "\ngoroutine ")
 	if !ok {
@@ -39,7 +39,7 @@ func goFrames(output string) (lines []string) {
 	}
 	stack, _, _ = strings.Cut(stack, "\n\n") // The next goroutine.
 	all := strings.Split(stack, "\n")[1:]
-	own := 0 // How many lines there are up to the last of the plugin.
+	own := 0 // The number of lines up to the last function of the plugin.
 	for i := 0; i+1 < len(all) && len(lines) < maxFrames; i += 2 {
 		function, place := all[i], strings.TrimSpace(all[i+1])
 		if strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "created by ") {

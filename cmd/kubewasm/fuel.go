@@ -13,7 +13,7 @@ type fuelCounter struct {
 	mu    sync.Mutex
 	total int64
 	took  time.Duration
-	// failure is why the last call did not return, nil if it did.
+	// failure is the error of the last call, nil if it returned.
 	failure error
 }
 
@@ -28,6 +28,9 @@ func (c *fuelCounter) Called(_ context.Context, call host.CallEvent) {
 
 // Built implements host.Observer.
 func (*fuelCounter) Built(context.Context, host.BuildEvent) {}
+
+// CacheHits implements host.Observer.
+func (*fuelCounter) CacheHits(string, string, uint64) {}
 
 // Restarted implements host.Observer.
 func (*fuelCounter) Restarted(string, bool) {}
@@ -44,7 +47,7 @@ func (c *fuelCounter) take() (fuel int64, took time.Duration) {
 	return fuel, took
 }
 
-// failed returns why the last call since the last take did not return, nil if it did.
+// failed returns the error of the last call since the last take, nil if it returned.
 func (c *fuelCounter) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

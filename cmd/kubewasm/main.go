@@ -83,8 +83,8 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 	}
 }
 
-// report writes an error. What the compiler says about a package stands as it
-// came, so that editors find the lines.
+// report prints an error. The output of the compiler is printed as it is, so that editors
+// find the lines.
 func report(w io.Writer, err error) {
 	var compile *guestbuild.CompileError
 	if errors.As(err, &compile) {
@@ -94,7 +94,7 @@ func report(w io.Writer, err error) {
 	}
 	fmt.Fprintln(w, "kubewasm:", err)
 	if errors.As(err, new(*failure)) {
-		return // It has its frames.
+		return // Its text has the stack.
 	}
 	for _, line := range frames(err) {
 		fmt.Fprintln(w, line)
@@ -151,8 +151,8 @@ func flagError(flags *flag.FlagSet, err error) error {
 	return &usageError{fmt.Errorf("%s: %w%s", flags.Name(), err, hint)}
 }
 
-// module returns the file of a module: path itself or, for a directory, what is
-// built of it.
+// module returns the file of a module: path itself or, for a directory, the module that is
+// built from it.
 func (t *tool) module(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -168,8 +168,8 @@ func (t *tool) module(ctx context.Context, path string) (string, error) {
 	return file, t.check(ctx, path)
 }
 
-// check prints what build warns of about the guest in a directory that compiles, and
-// returns what it refuses.
+// check checks the guest in a directory that compiles. It prints the warnings and returns
+// the mistakes.
 func (t *tool) check(ctx context.Context, dir string) error {
 	warnings, err := guestbuild.Check(ctx, dir)
 	for _, warning := range warnings {
@@ -178,8 +178,8 @@ func (t *tool) check(ctx context.Context, dir string) error {
 	return err
 }
 
-// newRuntime keeps compiled guests in the user's cache directory, so that only
-// the first command compiles them.
+// newRuntime returns a runtime that keeps compiled modules in the user's cache directory,
+// so that only the first command compiles a module.
 func newRuntime() (*host.Runtime, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

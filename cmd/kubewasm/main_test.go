@@ -19,7 +19,7 @@ import (
 // kubewasm runs the command and returns its exit code and what it prints.
 func kubewasm(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr strings.Builder
@@ -57,7 +57,7 @@ func TestBuild(t *testing.T) {
 	got.SDK, _, _ = strings.Cut(got.SDK, " ")
 	want := &metadata.Metadata{
 		Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
-		Projection: []string{"-node.metadata", "node.metadata.labels", "pod.spec.priority"},
+		Projection: []string{"node.metadata.labels", "pod.spec.priority"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
@@ -159,15 +159,15 @@ func TestInspect(t *testing.T) {
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
-	for _, want := range []string{"name zone", "version 1.2.0", "reads -node.metadata, node.metadata.labels, pod.spec.priority", "functions filter, configure", "k8s.io/api.object (i64, i32, i32) -> i32", "wasi_snapshot_preview1.clock_time_get (i32, i64, i32) -> i32 clock (a fake without it)", "filter (i64, i64, i64) -> i32"} {
+	for _, want := range []string{"name zone", "version 1.2.0", "reads node.metadata.labels, pod.spec.priority", "functions filter, configure", "k8s.io/api.object (i64, i32, i32) -> i32", "wasi_snapshot_preview1.clock_time_get (i32, i64, i32) -> i32 clock (a fake without it)", "filter (i64, i64, i64) -> i32"} {
 		if code != 0 || !slices.Contains(lines, want) {
 			t.Errorf("exit code %d, not printed: %s\n%s", code, want, out)
 		}
 	}
 }
 
-// TestHookDeclaresWhatItReads holds that build takes a hook's directive and puts
-// it into the module.
+// TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
+// module.
 func TestHookDeclaresWhatItReads(t *testing.T) {
 	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/hook")
 	if code != 0 {
@@ -185,8 +185,8 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 	}
 }
 
-// TestInspectNamesGrants holds that a guest that wants grants is told apart from
-// one that cannot run.
+// TestInspectNamesGrants holds that a guest that needs grants is distinguished from one that
+// cannot run.
 func TestInspectNamesGrants(t *testing.T) {
 	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/grants")
 	if code != 0 {
@@ -283,7 +283,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
-		// The flags may stand behind the directory.
+		// The flags may follow the directory.
 		code, out, stderr := kubewasm(t, "run", "../../guest/guesttest/schedtest/internal/neighbour", "-f", file(t, "cluster.yaml", `
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
 ---
@@ -299,6 +299,57 @@ func TestRun(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^default/b +\(event\) +Normal +Asked: about n1$`).MatchString(out) {
 			t.Errorf("the event is not printed:\n%s", out)
 		}
+	})
+	t.Run("a scheduler plugin that binds", func(t *testing.T) {
+		binds := func(node string) string {
+			return file(t, "binds.yaml", `
+{apiVersion: v1, kind: Node, metadata: {name: `+node+`}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: gated, labels: {gated: ""}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web}}
+`)
+		}
+		for name, test := range map[string]struct {
+			node string
+			want []string
+		}{
+			"to the end": {"n1", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web n1 Success 1",
+				"default/web (Reserve on n1) Success", "default/web (Permit on n1) Success", "default/web (PreBind on n1) Success", "default/web (Bind on n1) Skip",
+			}},
+			"until Reserve": {"full", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web full Success 1",
+				"default/web (Reserve on full) Unschedulable full is taken", "default/web (Unreserve on full) Success",
+			}},
+			"until Permit": {"slow", []string{
+				"default/gated (PreEnqueue) UnschedulableAndUnresolvable gated", "default/web (PreEnqueue) Success", "default/web (PreScore) Success", "default/web slow Success 1",
+				"default/web (Reserve on slow) Success", "default/web (Permit on slow) Wait later, at most 1.5s",
+			}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), "../../guest/guesttest/schedtest/internal/binder")
+				if diff := cmp.Diff(test.want, verdicts(out)); diff != "" || stderr != "" {
+					t.Errorf("%s(-want +got):\n%s", stderr, diff)
+				}
+			})
+		}
+		t.Run("Pods that wait for each other", func(t *testing.T) {
+			pod := func(name string) string {
+				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "2"}}}`
+			}
+			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", "../../examples/sched/gang",
+				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
+			want := []string{
+				"default/a (PreFilter) Success", "default/a n1 Success", "default/a (Reserve on n1) Success",
+				"default/a (event) Normal WaitingForGang: 1 of 2 Pods of gang g have a node", "default/a (Permit on n1) Wait the gang is not complete, at most 1m0s",
+				"default/b (PreFilter) Success", "default/b n1 Success", "default/b (Reserve on n1) Success", "default/b (Permit on n1) Success",
+				"default/a (Permit on n1) allowed",
+			}
+			if diff := cmp.Diff(want, verdicts(out)); diff != "" || code != 0 {
+				t.Errorf("exit code %d: %s(-want +got):\n%s", code, stderr, diff)
+			}
+		})
 	})
 	t.Run("an admission plugin that looks objects up", func(t *testing.T) {
 		ingress := func(name, host string) string {
@@ -332,9 +383,20 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestRunTellsWhatFailed holds that what a plugin gave no answer to is told with the
-// plugin, the extension point and what it was asked about, and where it was; and that the
-// others are asked all the same.
+// costColumns are the columns of time and fuel.
+var costColumns = regexp.MustCompile(` [0-9.]+(ns|µs|ms|s) +[0-9]+ `)
+
+// verdicts returns what kubewasm run prints, without the heading, time and fuel.
+func verdicts(out string) (lines []string) {
+	for line := range strings.Lines(out) {
+		line = costColumns.ReplaceAllString(strings.ReplaceAll(line, "\n", " "), " ")
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines[1:]
+}
+
+// TestRunTellsWhatFailed holds that a failure is printed with the plugin, the extension
+// point, the object and the stack, and that the other objects are asked about after it.
 func TestRunTellsWhatFailed(t *testing.T) {
 	tests := map[string]struct {
 		args        []string
@@ -349,7 +411,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:18\n",
 			},
 		},
-		"an error in the place of a score": {
+		"an error instead of a score": {
 			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
 			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
 			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
@@ -391,7 +453,8 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWorld holds what docs/guests.md says that a guest has, and that build warns of it.
+// TestWorld holds that a guest has what docs/guests.md describes, and that build warns of
+// the differences.
 func TestWorld(t *testing.T) {
 	code, _, stderr := kubewasm(t, "build", "-o", filepath.Join(t.TempDir(), "world.wasm"), "testdata/world")
 	if code != 0 {

@@ -152,8 +152,8 @@ const (
 	commandPath = libraryPath + "/cmd/kubewasm"
 )
 
-// plan says what the author does next. around is the path of the module around the
-// plugin, empty if there is none.
+// plan sets the steps. around is the path of the module around the plugin, empty if there
+// is none.
 func (s *scaffold) plan(around string) {
 	const fetch = "fetch kubewasm"
 	command := "go tool kubewasm"
@@ -239,7 +239,7 @@ func (s *scaffold) write() error {
 	return nil
 }
 
-// print says what was written and what comes next.
+// print prints the files and the steps.
 func (s *scaffold) print(t *tool, language string) {
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s in %s:\n\n", s.Title(), language)

@@ -43,7 +43,7 @@ func paste(t *testing.T, printed string) string {
 	return string(out)
 }
 
-// TestNewPluginsWork pastes what kubewasm new says that the author does next.
+// TestNewPluginsWork runs the commands that kubewasm new prints as the next ones.
 func TestNewPluginsWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: links the command in another module")

@@ -22,7 +22,7 @@ func TestREADME(t *testing.T) {
 			t.Skip(tool + " is not installed")
 		}
 	}
-	if err := guestbuild.NoteSources("../.."); err != nil {
+	if err := guestbuild.TrackSources("../.."); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile("README.md")

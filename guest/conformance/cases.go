@@ -9,7 +9,8 @@ import (
 //go:embed cases.yaml
 var cases []byte
 
-// Suite is the calls of all cases.
+// Suite has the cases of all guests. Its members, and those of the other types, are the
+// members of cases.yaml.
 type Suite struct {
 	Scheduler []SchedulerCase `json:"scheduler"`
 	Queue     []QueueCase     `json:"queue"`
@@ -26,7 +27,7 @@ type SchedulerCase struct {
 	Name string `json:"name"`
 	// Config is the configuration, byte for byte.
 	Config string `json:"config"`
-	// Refused says that configure must fail, with the reason Reason unless that is
+	// Refused is set if configure must fail, with the reason Reason unless that is
 	// empty.
 	Refused bool   `json:"refused,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -76,7 +77,7 @@ type NodeStep struct {
 	Want   Status `json:"want,omitempty"`
 	Score  int64  `json:"score,omitempty"`
 	Repeat int    `json:"repeat,omitempty"`
-	// Traps says that the call must not return.
+	// Traps is set if the call must trap.
 	Traps bool `json:"traps,omitempty"`
 }
 
@@ -140,7 +141,7 @@ type HintStep struct {
 	Pod   Object  `json:"pod"`
 	Old   *Object `json:"old,omitempty"`
 	New   *Object `json:"new,omitempty"`
-	// Queue says that the Pod must be tried again; with Error it is, too.
+	// Queue is set if the Pod must be queued again. After an Error it is as well.
 	Queue bool   `json:"queue,omitempty"`
 	Error string `json:"error,omitempty"`
 }
@@ -202,7 +203,7 @@ type Claim struct {
 type CycleStep struct {
 	// Call is the name of the function.
 	Call string `json:"call,omitempty"`
-	// Change puts a node in the place of the one of its name, in later calls.
+	// Change replaces the node of its name for later calls.
 	Change *Node `json:"change,omitempty"`
 	// Trial is the cycle in which it is called: 0 is the Pod's own, any other number
 	// a copy of it that was made when that number was first used. What is added and
@@ -226,7 +227,7 @@ type CycleStep struct {
 	Nominated *string `json:"nominated,omitempty"`
 	// Milliseconds is how long the Pod must wait.
 	Milliseconds int64 `json:"milliseconds,omitempty"`
-	// Parallel says that prebind may run beside that of others.
+	// Parallel is set if prebind may run in parallel with that of other plugins.
 	Parallel bool `json:"parallel,omitempty"`
 	// Events must be reported about the Pod: the type, the reason, the action, a
 	// colon and the note.
@@ -307,8 +308,8 @@ type AdmissionCase struct {
 	// Old is the object before an UPDATE. Options are JSON, if there are any.
 	Old     *Object `json:"old,omitempty"`
 	Options string  `json:"options,omitempty"`
-	// Mutate says that mutate is to be called and not validate. If Changed is set,
-	// the object must be that afterwards, in JSON, and as before otherwise.
+	// Mutate is set if mutate is to be called, and not validate. Changed is the object
+	// afterwards, in JSON, empty if it must be unchanged.
 	Mutate  bool   `json:"mutate,omitempty"`
 	Changed string `json:"changed,omitempty"`
 	// Want is "allow", "deny" or "fail"; for a denial Code, Message and

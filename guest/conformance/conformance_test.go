@@ -74,7 +74,7 @@ func compileC(t *testing.T, name string) string {
 
 // run runs the cases of a guest against it in each language.
 func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, guest string)) {
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir()})
@@ -309,7 +309,7 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 			t.Fatal(err)
 		}
 		if got.Changed = string(changed); jsonpatch.Equal(changed, []byte(c.Changed)) {
-			got.Changed = c.Changed // The order of members is nobody's business.
+			got.Changed = c.Changed // The order of members is free.
 		}
 	}
 	for key, value := range response.AuditAnnotations {

@@ -22,21 +22,16 @@ type question struct {
 }
 
 // TestCrossings holds that the guest in each language asks the same about an object
-// once for each of its versions, however often and in whatever order it is called, and
-// whatever the host says about parts.
+// once for each of its versions, however often and in whatever order it is called.
 func TestCrossings(t *testing.T) {
-	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, byParts := range []bool{false, true} {
-			t.Run(fmt.Sprint("by parts ", byParts), func(t *testing.T) { crossings(t, rt, guest, byParts) })
-		}
-	})
+	run(t, "scheduler", crossings)
 }
 
-func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
+func crossings(t *testing.T, rt *host.Runtime, guest string) {
 	byRef, crossed := map[abi.Ref]*objects.Object{}, map[question]int{}
 	plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{
 		Kind:    abi.KindScheduler,
-		Imports: countingImports(byRef, crossed, byParts),
+		Imports: countingImports(byRef, crossed),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -60,14 +55,10 @@ func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 		zone := fmt.Sprint("zone-", version)
 		podRef := abi.MakeRef(version, pod)
 		p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
-		if byRef[podRef], err = new(objects.Table).Pod(p); err != nil {
-			t.Fatal(err)
-		}
+		byRef[podRef] = objects.NewStore().Pod(p)
 		for slot := uint32(1); slot <= nodes; slot++ {
 			n := nodeObject(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
-			if byRef[abi.MakeRef(version, slot)], err = new(objects.Table).Node(n); err != nil {
-				t.Fatal(err)
-			}
+			byRef[abi.MakeRef(version, slot)] = objects.NewStore().Node(n)
 		}
 		cycle := uint64(abi.MakeRef(version, 0))
 		if code := call(abi.PreFilter, cycle, uint64(podRef)); code != abi.Success {
@@ -97,7 +88,7 @@ func crossings(t *testing.T, rt *host.Runtime, guest string, byParts bool) {
 
 // countingImports are the host functions of a scheduler guest, of which those for
 // objects count how often each answer was written.
-func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int, byParts bool) []host.Import {
+func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int) []host.Import {
 	write := func(inst *host.Instance, q question, buf, limit uint64, b []byte) uint64 {
 		n := inst.Write(uint32(buf), uint32(limit), b)
 		if n <= uint32(limit) { // Otherwise nothing was written.
@@ -119,11 +110,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
-				b, err := byRef[q.ref].AppendPart(nil, q.part, q.fields)
-				if err != nil {
-					inst.Abort(err)
-				}
-				stack[0] = write(inst, q, stack[3], stack[4], b)
+				stack[0] = write(inst, q, stack[3], stack[4], byRef[q.ref].AppendPart(nil, q.part, q.fields))
 			},
 		},
 		{
@@ -139,16 +126,6 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 					return
 				}
 				stack[0] = write(inst, q, stack[4], stack[5], []byte(value))
-			},
-		},
-		{
-			Module: abi.ModuleObjects, Name: abi.ImportByParts,
-			Params:  []abi.ValueType{abi.I64},
-			Results: []abi.ValueType{abi.I32},
-			Func: func(_ *host.Instance, stack []uint64) {
-				if stack[0] = 0; byParts {
-					stack[0] = 1
-				}
 			},
 		},
 	}

@@ -1,8 +1,8 @@
-// Package conformance tells whether a host and a guest agree about abi/SPEC.md.
+// Package conformance tests hosts and guests against abi/SPEC.md: it describes six guests,
+// and has calls with the results that they must have. The calls are data, cases.yaml, so
+// that a host or an SDK in any language can be tested. [Suite] documents the file.
 //
-// It has six guests, whose behaviour is described below so that anyone can write
-// them in any language from the specification alone; and calls with the results
-// that they must have, in cases.yaml, which any host can make. The guests are:
+// The guests are described below, so that each can be written from the specification alone:
 //
 //	scheduler  configure, prefilter, filter, score, normalizescore
 //	queue      preenqueue, queuesort, eventstoregister, queueinghint, signpod
@@ -15,18 +15,27 @@
 //	hook       hook
 //
 // Together they implement all functions of the ABI, and import all that a scheduler
-// offers. Here they all are in C (c) and in Go by the SDK (guests); scheduler,
-// queue, admission and hook are in WebAssembly text (testdata), too. The test of
-// the package runs them in our host.
+// offers. The directory c has them in C, guests in Go by the SDK, and testdata has
+// scheduler, queue, admission and hook in WebAssembly text, with the modules.
 //
-// A host is tried by loading the guests, of which those in testdata are compiled
-// already, and making the calls of each case in order on a fresh plugin. An SDK is
-// tried by writing the guests in it and running them in our host: the test shows
-// how. A pad of n adds an annotation "pad" of n letters x to an object, or to the
-// pod of a hook request, so that an answer is larger than any first buffer.
+// # Testing another host
 //
-// Where it says that a label decides, a Pod without it behaves as one whose label
-// has none of the values that are named.
+// Load a guest, the modules in testdata first, since they need no compiler. For each case
+// of the guest in cases.yaml make a fresh plugin, make the calls of the case in order, and
+// compare the results. The tests of this package do so with the hosts of kubewasm: a file
+// for each guest, such as queue_test.go. A host passes if all cases of the kinds of guests
+// that it supports have the results that are wanted.
+//
+// A pad of n in a case is an annotation "pad" of n letters x, of the object or of the pod
+// in a hook's request. It makes an answer larger than a first buffer.
+//
+// # Testing another SDK
+//
+// Write the guests by it and run them in the hosts of kubewasm: add the language to the
+// table languages in conformance_test.go and run the tests of this package.
+//
+// In the following, a Pod without a label behaves as one whose label has none of the
+// values that are named.
 //
 // # The scheduler guest
 //
@@ -53,10 +62,9 @@
 // normalizescore gives 100 to the node whose name is the value that prefilter
 // remembered, and 100 minus its score to each other.
 //
-// It may ask for whole objects or for their parts and entries. The one in C asks for
-// the metadata of Nodes as by_parts says, and for all else by parts and entries; the
-// one by the SDK for everything as by_parts says; the one in text for whole objects
-// and for the entry "closed". Those in C and in text also ask for the entry of a
+// It may ask for whole objects or for their parts and entries. The one in C and the one
+// by the SDK ask for parts and entries, the one in text for whole objects and for the
+// entry "closed". Those in C and in text also ask for the entry of a
 // field that is no map, and the one in C for a part that no Node has: they trap if
 // there is any.
 //

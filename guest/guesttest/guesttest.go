@@ -3,12 +3,12 @@ package guesttest
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // Pod returns a view of the Pod in manifest, YAML or JSON. The test fails if
@@ -26,7 +26,7 @@ func Node(t testing.TB, manifest string) core.Node {
 	if err := harness.Decode(manifest, &node); err != nil {
 		t.Fatalf("read Node: %v", err)
 	}
-	raw, err := objects.Node(&node)
+	raw, err := codec.Encode(&node)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ spec: {containers: [{name: web, image: "web:1"}]}
 	}
 }
 
-func TestCreate(t *testing.T) {
-	request := admissiontest.Create(t, `
+func TestRequest(t *testing.T) {
+	request := admissiontest.Request(t, `
 apiVersion: stellar.org/v1
 kind: StellarNode
 metadata: {name: core, namespace: prod}
@@ -39,22 +39,22 @@ func TestBadManifests(t *testing.T) {
 	for name, read := range map[string]func(testing.TB){
 		"typing error in a Pod":                func(t testing.TB) { guesttest.Pod(t, `spec: {container: []}`) },
 		"wrong type in a Node":                 func(t testing.TB) { guesttest.Node(t, `spec: {taints: {}}`) },
-		"object without a kind":                func(t testing.TB) { admissiontest.Create(t, `metadata: {name: x}`) },
+		"object without a kind":                func(t testing.TB) { admissiontest.Request(t, `metadata: {name: x}`) },
 		"object without a name in a scheduler": func(t testing.TB) { (&schedtest.Plugin{}).In(t, `{apiVersion: v1, kind: Node}`) },
 		"Pod on a node that is not there": func(t testing.TB) {
 			(&schedtest.Plugin{}).In(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: n}}`)
 		},
 		"kind that a scheduler does not know": func(t testing.TB) { (&schedtest.Plugin{}).In(t, `{apiVersion: x/v1, kind: Y, metadata: {name: y}}`) },
-		"no YAML":                             func(t testing.TB) { admissiontest.Create(t, "\t: {") },
-		"a key twice in an object":            func(t testing.TB) { admissiontest.Create(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
+		"no YAML":                             func(t testing.TB) { admissiontest.Request(t, "\t: {") },
+		"a key twice in an object":            func(t testing.TB) { admissiontest.Request(t, "apiVersion: v1\nkind: Pod\nkind: Node") },
 		"a key twice in a Pod":                func(t testing.TB) { guesttest.Pod(t, "kind: Pod\nkind: Node") },
-		"an object behind an object": func(t testing.TB) {
-			admissiontest.Create(t, `{"apiVersion":"v1","kind":"Pod"}{"apiVersion":"v1","kind":"Node"}`)
+		"an object after an object": func(t testing.TB) {
+			admissiontest.Request(t, `{"apiVersion":"v1","kind":"Pod"}{"apiVersion":"v1","kind":"Node"}`)
 		},
-		"a Pod behind a Pod":               func(t testing.TB) { guesttest.Pod(t, "{kind: Pod}\n---\n{kind: Pod}") },
-		"something behind a Node":          func(t testing.TB) { guesttest.Node(t, `{"kind":"Node"} x`) },
-		"something behind a configuration": func(t testing.TB) { new(admissiontest.Plugin).Configure(t, `{"a":1}{"b":2}`) },
-		"a Pod that is a list of it":       func(t testing.TB) { guesttest.Pod(t, "[]") },
+		"a Pod after a Pod":               func(t testing.TB) { guesttest.Pod(t, "{kind: Pod}\n---\n{kind: Pod}") },
+		"something after a Node":          func(t testing.TB) { guesttest.Node(t, `{"kind":"Node"} x`) },
+		"something after a configuration": func(t testing.TB) { new(admissiontest.Plugin).Configure(t, `{"a":1}{"b":2}`) },
+		"a Pod that is a list of it":      func(t testing.TB) { guesttest.Pod(t, "[]") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails := &failing{TB: t}

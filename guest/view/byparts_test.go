@@ -73,8 +73,8 @@ func fieldsOf(mask uint64) (numbers []int) {
 
 // serveParts makes the host answer with parts, and notes what crosses.
 func serveParts(t *testing.T, objects map[abi.Ref]whole) (crossed *[]string) {
-	object, part, entry, by := hostObject, hostPart, hostEntry, hostByParts
-	t.Cleanup(func() { hostObject, hostPart, hostEntry, hostByParts = object, part, entry, by })
+	object, part, entry := hostObject, hostPart, hostEntry
+	t.Cleanup(func() { hostObject, hostPart, hostEntry = object, part, entry })
 	crossed = new([]string)
 	answer := func(what string, b, buf []byte) uint32 {
 		if len(b) <= len(buf) {
@@ -86,7 +86,6 @@ func serveParts(t *testing.T, objects map[abi.Ref]whole) (crossed *[]string) {
 		}
 		return n
 	}
-	hostByParts = func(abi.Ref) bool { return true }
 	hostPart = func(ref abi.Ref, n uint32, fields uint64, buf []byte) uint32 {
 		return answer(fmt.Sprint("part ", n, " fields ", fieldsOf(fields), " of ", ref.Version()), objects[ref].part(n, fields), buf)
 	}

@@ -44,13 +44,12 @@
 //
 // # Parts
 //
-// Of Nodes, and of Pods that travel whole, a host encodes what a guest asks for. So
-// metadata, spec and status of one that is looked at (see [FromRefByParts]) are objects of
-// their own. Of each those fields are fetched that are read: the first time one by one,
+// Of Pods and Nodes a host encodes what a guest asks for. So metadata, spec and status of
+// one that is looked at (see [FromRefByParts]) are objects of their own. Of each those fields are fetched that are read: the first time one by one,
 // each behind those before, and later on at once those that were read of any such object,
 // but for name, uid and resourceVersion. Up to four labels and annotations are looked up
-// one by one before all of them are fetched. So a host knows what an answer may depend on
-// (see the SPEC of package abi, 4.11).
+// one by one before all of them are fetched. So a host knows the read set of a plugin
+// (see the SPEC of package abi, 4.10).
 //
 // # Speed
 //

@@ -15,6 +15,5 @@ var (
 	hostPart = func(abi.Ref, uint32, uint64, []byte) uint32 {
 		panic("kubewasm: there is no host to ask for a part of an object")
 	}
-	hostEntry   = func(abi.Ref, uint32, string, []byte) uint32 { panic("kubewasm: there is no host to ask for a label") }
-	hostByParts = func(abi.Ref) bool { return false }
+	hostEntry = func(abi.Ref, uint32, string, []byte) uint32 { panic("kubewasm: there is no host to ask for a label") }
 )

@@ -31,9 +31,3 @@ func hostEntryImport(ref uint64, field uint32, ptr unsafe.Pointer, n uint32, buf
 func hostEntry(ref abi.Ref, field uint32, key string, buf []byte) uint32 {
 	return hostEntryImport(uint64(ref), field, unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
-
-//go:wasmimport k8s.io/api by_parts
-func hostByPartsImport(ref uint64) uint32
-
-// hostByParts reports whether the host encodes of an object what it is asked for.
-func hostByParts(ref abi.Ref) bool { return hostByPartsImport(uint64(ref)) != 0 }

@@ -153,9 +153,9 @@ func FromRef(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, false)
 }
 
-// FromRefByParts is FromRef for an object of which a plugin reads little, whose fields
-// are messages: if the host says that this is faster, of each those fields are fetched
-// that are read, and single labels and annotations without the others.
+// FromRefByParts is FromRef for an object whose fields are messages, such as a Pod or a
+// Node: of each message those fields are fetched that are read, and single labels and
+// annotations without the others.
 func FromRefByParts(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, true)
 }
@@ -164,7 +164,7 @@ func FromRefByParts(old View, ref abi.Ref, t *Type) View {
 func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	m := old.m
 	if m == nil {
-		o := &object{byParts: byParts && len(t.Names) <= maxParts && hostByParts(ref)}
+		o := &object{byParts: byParts && len(t.Names) <= maxParts}
 		o.root = message{object: o, typ: t}
 		m = &o.root
 	} else if m.object.ref == ref {

@@ -20,6 +20,7 @@ type Collector struct {
 	calls         *prometheus.CounterVec
 	callDuration  *prometheus.HistogramVec
 	callFuel      *prometheus.CounterVec
+	cacheHits     *prometheus.CounterVec
 	refusals      *prometheus.CounterVec
 	restarts      *prometheus.CounterVec
 	builds        *prometheus.CounterVec
@@ -58,6 +59,7 @@ type function struct {
 	calls    [len(callLabels)]prometheus.Counter
 	duration prometheus.Observer
 	fuel     prometheus.Counter
+	hits     prometheus.Counter
 }
 
 // The bounds of the histograms, in seconds: two in each power of ten, which
@@ -95,6 +97,10 @@ func New(rt *host.Runtime) *Collector {
 			Name: "kubewasm_call_fuel_total",
 			Help: "Fuel that calls of guests took: WebAssembly instructions.",
 		}, []string{"plugin", "function"}),
+		cacheHits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_cache_hits_total",
+			Help: "Results that were taken from the cache of a plugin, without a call of the guest.",
+		}, []string{"plugin", "function"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_acquire_failures_total",
 			Help: "Callers that got no instance, by the reason.",
@@ -126,6 +132,11 @@ func (c *Collector) Called(_ context.Context, call host.CallEvent) {
 	f.duration.Observe(call.Duration.Seconds())
 	// A counter panics at a negative number, and a scheduler must not.
 	f.fuel.Add(float64(max(call.Fuel, 0)))
+}
+
+// CacheHits implements [host.Observer].
+func (c *Collector) CacheHits(plugin, function string, n uint64) {
+	c.function(plugin, function).hits.Add(float64(n))
 }
 
 // Built implements [host.Observer].
@@ -201,6 +212,7 @@ func (c *Collector) function(pluginName, name string) *function {
 	f := &function{
 		duration: c.callDuration.WithLabelValues(label, name),
 		fuel:     c.callFuel.WithLabelValues(label, name),
+		hits:     c.cacheHits.WithLabelValues(label, name),
 	}
 	for r, result := range callLabels {
 		f.calls[r] = c.calls.WithLabelValues(label, name, result)
@@ -276,7 +288,7 @@ type vector interface {
 }
 
 func (c *Collector) vectors() []vector {
-	return []vector{c.calls, c.callDuration, c.callFuel, c.refusals, c.restarts, c.builds, c.buildDuration}
+	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.refusals, c.restarts, c.builds, c.buildDuration}
 }
 
 // Describe implements prometheus.Collector.

@@ -552,7 +552,7 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 			if h := m.GetHistogram(); h != nil {
 				n = len(h.GetBucket()) + 3 // The bucket of the rest, the sum and the count.
 			}
-			if strings.HasPrefix(family.GetName(), "kubewasm_call") {
+			if strings.HasPrefix(family.GetName(), "kubewasm_ca") { // Calls and cache hits.
 				ofFunction += n
 			} else {
 				ofPlugin += n

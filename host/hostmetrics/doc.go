@@ -14,6 +14,7 @@
 //	kubewasm_calls_total                   plugin, function, result   calls of guests
 //	kubewasm_call_duration_seconds         plugin, function           how long they took
 //	kubewasm_call_fuel_total               plugin, function           instructions they executed
+//	kubewasm_cache_hits_total              plugin, function           results that the scheduler adapter had, without a call
 //	kubewasm_acquire_failures_total        plugin, reason             callers that got no instance
 //	kubewasm_instance_restarts_total       plugin, how                instances that began anew
 //	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
@@ -59,7 +60,7 @@
 //
 // No label holds what a guest says. Plugins are named by the configuration,
 // functions by the ABI, and a plugin has one digest at a time. A plugin has 44
-// series, and 28 for each of its functions that was called. All results of a
+// series, and 29 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.
 //

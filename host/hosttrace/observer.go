@@ -88,6 +88,9 @@ func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
 // anew in the time of nobody's call, and the call that made it do so has a span.
 func (o *Observer) Restarted(string, bool) {}
 
+// CacheHits implements [host.Observer]: what is not called has no span.
+func (o *Observer) CacheHits(string, string, uint64) {}
+
 // end ends a span with what came of it.
 func end(span trace.Span, at time.Time, err error) {
 	if err != nil && span.IsRecording() {

@@ -141,3 +141,5 @@ func decides(t *testing.T, rt *host.Runtime, cfg host.Config) {
 		}
 	}
 }
+
+func (*needs) CacheHits(string, string, uint64) {}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -23,11 +24,11 @@ import (
 // specification alone, and with a decoder that reads the whole Node.
 func benchGuest(b *bench) error {
 	n, p := node(1, 41), pod()
-	nodeBytes, err := objects.Node(n)
+	nodeBytes, err := codec.Encode(n)
 	if err != nil {
 		return err
 	}
-	podBytes, err := objects.Pod(p)
+	podBytes, err := codec.Encode(p)
 	if err != nil {
 		return err
 	}
@@ -67,14 +68,12 @@ func benchGuest(b *bench) error {
 			}
 		}
 	}
-	projection, err := objects.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
+	fields, err := codec.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
 	if err != nil {
 		return err
 	}
-	projected, err := projection.Node(n)
-	if err != nil {
-		return err
-	}
+	nodes := fields.Node()
+	projected := nodes.Append(nil, n)
 	for _, g := range []struct {
 		name         string
 		source       host.Source
@@ -249,7 +248,8 @@ next:
 
 // schedulerImports are the host functions of a scheduler guest that does no more
 // than to ask for objects.
-func schedulerImports(object func(abi.Ref) []byte) []host.Import {
+func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
+	object := func(stack []uint64) *objects.Object { return objects.FromBytes(encoded(abi.Ref(stack[0]))) }
 	refuse := func(inst *host.Instance) []byte {
 		inst.Abort(fmt.Errorf("the benchmark does not offer it"))
 		return nil
@@ -259,7 +259,27 @@ func schedulerImports(object func(abi.Ref) []byte) []host.Import {
 			Module: abi.ModuleObjects, Name: abi.ImportObject,
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
-				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(abi.Ref(stack[0]))))
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(stack).Bytes()))
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				part := object(stack).AppendPart(nil, uint32(stack[1]), stack[2])
+				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), part))
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32},
+			Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				value, ok := object(stack).Entry(uint32(stack[1]), string(inst.Read(uint32(stack[2]), uint32(stack[3]))))
+				n := inst.Write(uint32(stack[4]), uint32(stack[5]), []byte(value))
+				if stack[0] = uint64(n); !ok {
+					stack[0] = abi.NoEntry
+				}
 			},
 		},
 	}

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // TestFilterGuestsAgree holds that what is measured is right: the guests let the
@@ -34,7 +34,7 @@ func TestFilterGuestsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(b.ctx)
-	projection, err := objects.ParseProjection([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
+	fields, err := codec.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +60,14 @@ func TestFilterGuestsAgree(t *testing.T) {
 			passed := 0
 			for i := range 2000 {
 				p, n := randomPod(r), randomNode(r)
-				encode := objects.Node
+				nodes := fields.Node()
 				if i%2 == 1 {
-					encode = projection.Node
+					nodes = (*codec.FieldSet)(nil).Node()
 				}
-				if sent[0], err = objects.Pod(p); err != nil {
+				if sent[0], err = codec.Encode(p); err != nil {
 					t.Fatal(err)
 				}
-				if sent[1], err = encode(n); err != nil {
-					t.Fatal(err)
-				}
+				sent[1] = nodes.Append(nil, n)
 				version := uint32(i + 1)
 				want := abi.Unschedulable
 				if nativeFilter(p, n) {

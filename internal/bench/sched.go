@@ -97,17 +97,6 @@ func benchSched(b *bench) error {
 	return benchNodeMemory(b, rt)
 }
 
-// noopByParts is noop with an import of object_part, by which the host knows that a guest
-// asks for parts of Nodes.
-var noopByParts = []byte("\x00asm\x01\x00\x00\x00" +
-	"\x01\x15\x03\x60\x00\x01\x7e\x60\x03\x7e\x7e\x7e\x01\x7f" +
-	"\x60\x05\x7e\x7f\x7e\x7f\x7f\x01\x7f" + // (i64, i32, i64, i32, i32) -> i32.
-	"\x02\x1a\x01\x0ak8s.io/api\x0bobject_part\x00\x02" +
-	"\x03\x03\x02\x00\x01" +
-	"\x05\x04\x01\x01\x01\x01" +
-	"\x07\x25\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x01\x06filter\x00\x02" +
-	"\x0a\x0c\x02\x05\x00\x42\x80\x01\x0b\x04\x00\x41\x00\x0b")
-
 // benchHostShare measures what the host takes of a Filter: that of a guest that
 // does nothing, and fetches nothing.
 func benchHostShare(b *bench, rt *host.Runtime) error {
@@ -117,7 +106,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "noop.wasm")
-	if err := os.WriteFile(file, noopByParts, 0o600); err != nil {
+	if err := os.WriteFile(file, noop, 0o600); err != nil {
 		return err
 	}
 	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler})
@@ -154,7 +143,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 		{"new labels", labelsAndTaints, nodeVersions(nodes, relabel), target{}},
 		{"whole and new", "", nodeVersions(nodes, renew), target{}},
 	} {
-		p, err := loadPlugin(b, rt, "noop "+c.what, file, c.fields)
+		p, err := loadPlugin(b, rt, "noop "+c.what, file, c.fields+eachNode)
 		if err != nil {
 			return err
 		}

@@ -28,16 +28,12 @@ type cyclePlugin interface {
 
 // Arguments of a plugin.
 const (
-	// eachNode is for a guest that is called for each Node, be they as alike as may be.
-	eachNode = `, "askAboutEachNode": true`
-	// labelsAndTaints declares what guests/cycle reads of a Node, zoneAndTaints the same
-	// by the one label that it reads, and nameless besides that it does not ask which
-	// Node it is.
+	// eachNode is for a guest that is called for each Node, also for those that are equal.
+	eachNode = `, "disableResultSharing": true`
+	// labelsAndTaints declares what guests/cycle reads of a Node, and zoneAndTaints the same
+	// by the one label that it reads.
 	labelsAndTaints = `, "projection": ["node.metadata.labels", "node.spec.taints"]`
 	zoneAndTaints   = `, "projection": ["node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.taints"]`
-	nameless        = `, "projection": ["node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.taints", "-node.metadata"]`
-	// remembering declares all that it reads, and has answers remembered.
-	remembering = `, "projection": ["pod.metadata.annotations", "pod.spec.tolerations", "node.metadata.labels", "node.spec.taints"], "rememberByProjection": true`
 )
 
 // cycles runs scheduling cycles over nodes: PreFilter, then Filter for each node
@@ -170,7 +166,6 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	guests := map[string]*cycles{}
 	for name, args := range map[string]string{
 		"usual": "", "each": eachNode, "each, labels": eachNode + labelsAndTaints, "each, one label": eachNode + zoneAndTaints,
-		"nameless": nameless, "remembered": remembering,
 	} {
 		p, err := loadPlugin(b, rt, name, file, args)
 		if err != nil {
@@ -196,8 +191,6 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	seen := target{time: 500 * time.Microsecond}
 	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", seen, again(usual), "native plugin", again(native))
 	b.compare("the same, asked about each Node", seen, again(each), "native plugin", again(native))
-	b.compare("the same, Nodes declared without names", target{}, again(guests["nameless"]), "native plugin", again(native))
-	b.compare("the same, answers remembered by projection", target{}, again(guests["remembered"]), "native plugin", again(native))
 	// A computation as long as our cycle, whatever the machine.
 	const steps = 100
 	compute := of(computeCycle{steps: steps})
@@ -337,7 +330,6 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 	for _, m := range []struct{ what, args string }{
 		{"with labels and taints only", eachNode + labelsAndTaints},
 		{"with one label and taints only", eachNode + zoneAndTaints},
-		{"the same, without names, of 3 kinds", nameless},
 		{"in the usual way", ""},
 	} {
 		bytes, err := measure(m.what, m.args)

@@ -17,10 +17,10 @@ type Message struct {
 	// Name is the name of the view.
 	Name, Doc string
 	Fields    []*Field
-	// Root says that it is more than a part of others: it is read from bytes of
-	// its own. Kind says that it is an object with metadata, besides.
+	// Root is set if the message is read from bytes of its own, and not only as a part of
+	// others. Kind is set if it is an object with metadata as well.
 	Root, Kind bool
-	// JSON says that there is no protobuf of it.
+	// JSON is set if the message has no protobuf.
 	JSON bool
 }
 
@@ -31,10 +31,9 @@ type Field struct {
 	Number              uint32
 	Type                Type
 	Repeated, Map       bool
-	// Presence says that the field may be there or not, whatever its value is.
+	// Presence is set if the field may be absent, which differs from its zero value.
 	Presence bool
-	// Inlined says that in JSON the fields of the message stand among those of
-	// its parent.
+	// Inlined is set if in JSON the fields of the message are among those of its parent.
 	Inlined bool
 }
 

@@ -22,10 +22,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Check looks in a guest that compiles for what the compiler does not see: methods
-// that have the name of an extension point and are never called, since they have
-// another type or another receiver. Warnings are about what compiles, and does not do in a
-// guest what it does elsewhere. Both are one line each, but for the types of a method.
+// Check checks a guest that compiles for mistakes that the compiler does not find: methods
+// that have the name of an extension point and are never called, because they have another
+// type or another receiver. Warnings are about functions that behave differently in a
+// guest. A warning is one line.
 //
 // The error is a *[SourceError] for each mistake, joined.
 func Check(ctx context.Context, dir string) (warnings []string, err error) {
@@ -58,7 +58,7 @@ type goPackage struct {
 	}
 }
 
-// goPackages are a program's packages by their paths, each behind those that it imports.
+// goPackages are the packages of a program by their paths.
 type goPackages map[string]*goPackage
 
 // list returns the packages of the program in dir, with the types that the compiler
@@ -130,7 +130,7 @@ type checker struct {
 	errs     []error
 }
 
-// export opens what the compiler said about a package.
+// export opens the compiler's export data of a package.
 func (c *checker) export(path string) (io.ReadCloser, error) {
 	if p := c.packages[path]; p != nil && p.Export != "" {
 		return os.Open(p.Export)
@@ -185,7 +185,7 @@ func (c *checker) check(p *goPackage) {
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{}}
 	pkg, err := config.Check(p.ImportPath, c.files, files, info)
 	if err != nil {
-		// It compiles, so the compiler is one that this program is too old for.
+		// It compiles, so the compiler is newer than this program.
 		c.warnings = append(c.warnings, fmt.Sprintf("%s was not checked: %v", p.ImportPath, err))
 		return
 	}
@@ -215,7 +215,7 @@ func (c *checker) check(p *goPackage) {
 	}
 }
 
-// strayDirectives warns of directives where they do not count.
+// strayDirectives warns of directives outside the package main.
 func (c *checker) strayDirectives(file *ast.File) {
 	for comment := range comments(file) {
 		if strings.HasPrefix(comment.Text, directivePrefix) {
@@ -228,7 +228,7 @@ type importerOf func(path string) (*types.Package, error)
 
 func (f importerOf) Import(path string) (*types.Package, error) { return f(path) }
 
-// What a guest has in the place of a world. docs/guests.md says so in full.
+// What a guest has instead of an operating system. docs/guests.md describes it in full.
 const (
 	noFiles   = "a guest has no files; what it needs comes by its configuration"
 	noEnv     = "a guest has no environment and no arguments; what it needs comes by its configuration"
@@ -238,7 +238,7 @@ const (
 	fakeRand  = `the numbers are the same in each instance, unless the grant "random" is given`
 )
 
-// elsewhere are functions that do something else in a guest than elsewhere.
+// elsewhere has the functions that behave differently in a guest, and how.
 var elsewhere = map[string]string{
 	"time.Now": fakeClock, "time.Since": fakeClock, "time.Until": fakeClock,
 	"time.Sleep": noSleep, "time.After": noSleep, "time.NewTimer": noSleep, "time.NewTicker": noSleep, "time.Tick": noSleep, "time.AfterFunc": noSleep,

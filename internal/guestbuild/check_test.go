@@ -45,7 +45,7 @@ func program(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	return dir

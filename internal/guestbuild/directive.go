@@ -15,9 +15,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/nearest"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -159,7 +159,7 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 	return nil
 }
 
-// ErrNothingRegistered says that a program has no part of the SDK.
+// ErrNothingRegistered is returned for a program that imports no package for plugins.
 var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks")
 
 // metadata returns what the source says about the module that was made of it.
@@ -187,9 +187,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	}
 	var errs []error
 	for _, r := range s.reads {
-		// What stands alone in its line has the others beside it.
-		alone := slices.DeleteFunc(slices.Clone(r.paths), func(path string) bool { return path == objects.NamelessNodes })
-		if err := checkPaths(m.Kinds, alone); err != nil {
+		if err := checkPaths(m.Kinds, r.paths); err != nil {
 			errs = append(errs, &SourceError{r.pos, err})
 			continue
 		}
@@ -252,7 +250,7 @@ func checkPaths(kinds []string, paths []string) error {
 	var err error
 	switch {
 	case slices.Equal(kinds, []string{abi.KindScheduler.String()}):
-		_, err = objects.ParseProjection(paths)
+		_, err = codec.ParseFieldSet(paths)
 	case slices.Equal(kinds, []string{abi.KindHook.String()}):
 		_, err = hookmsg.ParseProjection(paths)
 	default:

@@ -19,13 +19,14 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 )
 
-// ErrNoGo says that there is no Go toolchain to build with.
+// ErrNoGo is returned if there is no Go toolchain.
 var ErrNoGo = errors.New("no Go toolchain: the command go is not in PATH")
 
-// NoteSources looks at every source file of the module that dir belongs to. go
-// test uses an older result again if what the test looked at is unchanged, and
-// it does not see what a go command that the test runs looks at.
-func NoteSources(dir string) error {
+// TrackSources makes a test depend on every file of the module around dir. The go command
+// reuses the result of a test while the files that the test has looked at are unchanged, and
+// it does not see the files that a go command within the test reads. TrackSources looks at
+// all of them.
+func TrackSources(dir string) error {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -36,13 +37,13 @@ func NoteSources(dir string) error {
 		}
 		parent := filepath.Dir(root)
 		if parent == root {
-			return nil // No module, nothing to note.
+			return nil // There is no module.
 		}
 		root = parent
 	}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // What another test removes meanwhile is no source.
+			return nil // Another test has removed its own file.
 		}
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := NoteSources(dir); err != nil {
+	if err := TrackSources(dir); err != nil {
 		return "", err
 	}
 	file, err := cached(dir, ".wasm")
@@ -90,18 +91,17 @@ func cached(dir, suffix string) (string, error) {
 	return file, os.MkdirAll(filepath.Dir(file), 0o755)
 }
 
-// Config says what to build.
+// Config is a guest to build.
 type Config struct {
 	// Dir is the directory of a package main.
 	Dir string
 	// Output is the file to write.
 	Output string
-	// Name and Version take the place of those that the source has.
+	// Name and Version replace those of the source.
 	Name, Version string
 }
 
-// CompileError is what the Go toolchain says about a package that it cannot
-// build.
+// CompileError is the error of the Go toolchain for a package that it cannot build.
 type CompileError struct {
 	Dir string
 	// Output is the toolchain's own, lines of "file:line:column: message".
@@ -110,11 +110,10 @@ type CompileError struct {
 
 func (e *CompileError) Error() string { return "build guest " + e.Dir + ": " + e.Output }
 
-// Compile compiles a guest and adds to it what its source says about it, see
-// [Directives].
+// Compile compiles a guest and adds the metadata of its source, see [Directives].
 //
-// Errors, for errors.As: *[CompileError]; *[SourceError] for each directive
-// that makes no sense, joined. For errors.Is: [ErrNoGo].
+// Errors, for errors.As: *[CompileError]; *[SourceError] for each wrong directive, joined.
+// For errors.Is: [ErrNoGo].
 func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -128,15 +127,15 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Tests of several packages build the same guest at the same time; one must
-	// not read what another is writing.
+	// Tests of several packages build the same guest at the same time. None may read a
+	// file that another one is writing.
 	unlock, err := lock(linked + ".lock")
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	// The go command looks at what it has linked before, which must therefore be
-	// as it was.
+	// The go command does not link again if its last output is unchanged, so metadata are
+	// added to a copy.
 	cmd, err := goCommand(ctx, dir, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", linked, ".")
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 // guestTrace returns a function that traces a document in WebAssembly. The document
 // lies at the very end of memory, so that a read beyond it traps.
 func guestTrace(t *testing.T) func(doc []byte, walker bool) []byte {
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "guest.wasm")

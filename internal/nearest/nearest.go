@@ -2,9 +2,9 @@
 // guests, so it imports nothing.
 package nearest
 
-// Name returns the one of names that is nearest to a name that is not among them, "" if
-// none is near. The case of letters does not count, and neighbours that changed
-// places count as one mistake; there may be one for each three letters.
+// Name returns the one of names that is nearest to name, "" if none is near. At most one
+// edit for each three letters is near: a letter added, left out, or replaced, or two
+// neighbours swapped. The case of letters does not count.
 func Name(name string, names []string) string {
 	best, least := "", len(name)/3+1
 	for _, n := range names {
@@ -19,11 +19,11 @@ func Name(name string, names []string) string {
 	return best
 }
 
-// maxListed is how many names a hint lists.
+// maxListed is the number of names that a hint lists.
 const maxListed = 24
 
-// Hint returns what to say behind a name that there is not: the nearest that there is,
-// or the first 24 of them. It begins with separator, and is empty if there are none.
+// Hint returns the end of an error about an unknown name: the name that was probably meant,
+// or the first 24 of names. It begins with separator, and is empty if there are no names.
 func Hint(separator, name string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -45,8 +45,7 @@ func Hint(separator, name string, names []string) string {
 	return separator + "there are " + list
 }
 
-// distance is how many letters must be put in, taken out, replaced or swapped with the
-// next one to make b of a.
+// distance returns the number of edits that turn a into b.
 func distance(a, b string) int {
 	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range above {

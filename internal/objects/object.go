@@ -1,92 +1,167 @@
 package objects
 
 import (
-	"fmt"
-	"unsafe"
+	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 )
 
-// message is what the generated code of k8s.io/api gives every object. It
-// writes map entries in the order of their keys, so that equal objects have
-// equal bytes.
-type message interface {
-	Size() int
-	MarshalToSizedBuffer(b []byte) (int, error)
+// Object is a version of an object. Guests read it by its methods, which are safe for use by
+// several goroutines and note in the read set what was asked for.
+type Object struct {
+	// Ref is what guests know this version by.
+	Ref abi.Ref
+	// Class is room for the class of equal objects that the holder of the [Store] finds.
+	Class atomic.Value
+	// identified is set when a field was read by which no two Nodes are equal.
+	identified atomic.Bool
+	source     source
 }
 
-// Pod returns the bytes of pod for a guest: k8s.io.api.core.v1.Pod, without
-// managedFields. pod is not changed.
-func Pod(pod *corev1.Pod) ([]byte, error) { return (*Projection)(nil).Pod(pod) }
-
-// Node returns the bytes of node for a guest: k8s.io.api.core.v1.Node, without
-// managedFields. node is not changed.
-func Node(node *corev1.Node) ([]byte, error) { return (*Projection)(nil).Node(node) }
-
-// Pod returns the bytes of those fields of pod that the Projection has. pod is
-// not changed.
-func (p *Projection) Pod(pod *corev1.Pod) ([]byte, error) { return p.appendPod(nil, pod) }
-
-// Node returns the bytes of those fields of node that the Projection has. node
-// is not changed.
-func (p *Projection) Node(node *corev1.Node) ([]byte, error) { return p.appendNode(nil, node) }
-
-// DeclaredPod returns the bytes of those fields of pod that the paths of the
-// Projection name, without the identity that travels with them, and whether they
-// name any. Pods that are equal in these fields have equal bytes.
-func (p *Projection) DeclaredPod(pod *corev1.Pod) (b []byte, ok bool, err error) {
-	if p == nil || p.declared == nil {
-		return nil, false, nil
-	}
-	b, err = p.declared.append(nil, unsafe.Pointer(pod))
-	if err != nil {
-		return nil, true, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
-	}
-	return b, true, nil
+// source is what an Object is encoded from.
+type source interface {
+	bytes() []byte
+	appendPart(b []byte, part uint32, fields uint64) []byte
+	entry(field uint32, key string) (value string, ok bool)
 }
 
-func (p *Projection) appendPod(b []byte, pod *corev1.Pod) ([]byte, error) {
-	b, err := p.orEverything().pod.append(b, unsafe.Pointer(pod))
-	if err != nil {
-		return nil, fmt.Errorf("encode Pod %q: %w", pod.Namespace+"/"+pod.Name, err)
-	}
-	return b, nil
+// Bytes returns the encoded object, which must not be changed.
+func (o *Object) Bytes() []byte {
+	o.identified.Store(true)
+	return o.source.bytes()
 }
 
-func (p *Projection) appendNode(b []byte, node *corev1.Node) ([]byte, error) {
-	b, err := p.orEverything().node.append(b, unsafe.Pointer(node))
-	if err != nil {
-		return nil, fmt.Errorf("encode Node %q: %w", node.Name, err)
+// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
+func (o *Object) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	if part == codec.MetadataPart && fields&identity != 0 && !o.identified.Load() {
+		o.identified.Store(true)
 	}
-	return b, nil
+	return o.source.appendPart(b, part, fields)
 }
 
-// Encode returns the bytes of an object of any kind for a guest, without
-// managedFields. object is not changed. The error is for an object that is not
-// one of k8s.io/api.
-func Encode(object metav1.Object) ([]byte, error) {
-	if _, ok := object.(message); !ok {
-		return nil, fmt.Errorf("encode %T %q: it has no protobuf encoding", object, object.GetName())
-	}
-	original, ok := object.(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("encode %T %q: it cannot be copied", object, object.GetName())
-	}
-	// The few objects that come this way may be copied. The generated code changes
-	// what it encodes: it keeps the texts of quantities in them.
-	clone := original.DeepCopyObject()
-	clone.(metav1.Object).SetManagedFields(nil)
-	m := clone.(message)
-	return marshal(m, fmt.Sprintf("%T", object), object.GetName())
+// Entry returns the value of a key in the labels or the annotations, see
+// [codec.Encoder.Entry].
+func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
+	return o.source.entry(field, key)
 }
 
-func marshal(m message, kind, name string) ([]byte, error) {
-	b := make([]byte, m.Size())
-	n, err := m.MarshalToSizedBuffer(b)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s %q: %w", kind, name, err)
+// Identified reports whether a guest has read the name, the UID or the resource version of
+// this object.
+func (o *Object) Identified() bool { return o.identified.Load() }
+
+// version is an Object that is encoded when a guest asks.
+type version[T any] struct {
+	Object
+	kind *reads[T]
+	// encoder is what encodes the fields that travel.
+	encoder *codec.Encoder[T]
+	// of is the last of the pointers that are this version: equal in the read set.
+	of atomic.Pointer[T]
+	// whole is the encoded object after the first time that it was asked for.
+	whole atomic.Pointer[[]byte]
+}
+
+// newVersion returns a version without a Ref.
+func newVersion[T any](of *T, k *reads[T]) *version[T] {
+	v := &version[T]{kind: k, encoder: k.encoder}
+	v.of.Store(of)
+	v.source = v
+	return v
+}
+
+func (v *version[T]) bytes() []byte {
+	if whole := v.whole.Load(); whole != nil {
+		return *whole
 	}
-	return b[len(b)-n:], nil
+	for part := uint32(1); part <= parts; part++ {
+		v.kind.add(part, abi.AllFields)
+	}
+	b := v.encoder.Append(nil, v.of.Load())
+	v.whole.Store(&b) // Another goroutine may have stored the same bytes.
+	return b
+}
+
+func (v *version[T]) appendPart(b []byte, part uint32, fields uint64) []byte {
+	v.kind.add(part, fields)
+	return v.encoder.AppendPart(b, v.of.Load(), part, fields)
+}
+
+func (v *version[T]) entry(field uint32, key string) (value string, ok bool) {
+	v.kind.addEntry(field, key)
+	return v.encoder.Entry(v.of.Load(), field, key)
+}
+
+// FromBytes returns an Object without a Ref whose encoding is b.
+func FromBytes(b []byte) *Object { return &Object{source: encoded(b)} }
+
+// encoded is the source of an object that is a message already.
+type encoded []byte
+
+func (e encoded) bytes() []byte { return e }
+
+func (e encoded) appendPart(b []byte, part uint32, fields uint64) []byte {
+	message := lastField(e, protowire.Number(part))
+	if fields == abi.AllFields {
+		return append(b, message...)
+	}
+	for len(message) > 0 {
+		number, _, n := protowire.ConsumeField(message)
+		if n < 0 {
+			break
+		}
+		if number < 64 && fields>>number&1 != 0 {
+			b = append(b, message[:n]...)
+		}
+		message = message[n:]
+	}
+	return b
+}
+
+func (e encoded) entry(field uint32, key string) (value string, ok bool) {
+	if field != codec.LabelsField && field != codec.AnnotationsField {
+		return "", false
+	}
+	eachField(lastField(e, codec.MetadataPart), func(n protowire.Number, entry []byte) {
+		if n == protowire.Number(field) && string(lastField(entry, 1)) == key {
+			value, ok = string(lastField(entry, 2)), true
+		}
+	})
+	return value, ok
+}
+
+// lastField returns the bytes of the last field with the number in a message.
+func lastField(b []byte, number protowire.Number) (found []byte) {
+	eachField(b, func(n protowire.Number, value []byte) {
+		if n == number {
+			found = value
+		}
+	})
+	return found
+}
+
+// eachField calls f with each field that has bytes.
+func eachField(b []byte, f func(number protowire.Number, value []byte)) {
+	for len(b) > 0 {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return
+		}
+		b = b[n:]
+		if typ == protowire.BytesType {
+			value, n := protowire.ConsumeBytes(b)
+			if n < 0 {
+				return
+			}
+			f(number, value)
+			b = b[n:]
+			continue
+		}
+		if n = protowire.ConsumeFieldValue(number, typ, b); n < 0 {
+			return
+		}
+		b = b[n:]
+	}
 }

@@ -34,15 +34,15 @@ func TestUnmarshal(t *testing.T) {
 		data string
 		want []string
 	}{
-		"nothing is wrong":             {`{"name": "a", "order": 1, "Plain": "x", "zones": {"a": {"fuel": 1}}}`, nil},
-		"a letter too many":            {`{"names": "a"}`, []string{`unknown field "names", did you mean "name"?`}},
-		"the wrong case":               {`{"Name": "a"}`, []string{`unknown field "Name", did you mean "name"?`}},
-		"that of an embedded struct":   {`{"oder": 1}`, []string{`unknown field "oder", did you mean "order"?`}},
-		"in a struct behind a pointer": {`{"limits": {"feul": 1}}`, []string{`unknown field "limits.feul", did you mean "fuel"?`}},
-		"in an entry of a map":         {`{"zones": {"a": {"time": 1}}}`, []string{`unknown field "zones.a.time", there are fuel, timeout`}},
-		"in a list":                    {`{"list": [{}, {"timeuot": 1}]}`, []string{`unknown field "list[1].timeuot", did you mean "timeout"?`}},
-		"nothing near":                 {`{"x": {"y": 1}}`, []string{`unknown field "x", there are Plain, limits, list, name, order, zones`}},
-		"twice":                        {`{"name": "a", "name": "b"}`, []string{`duplicate field "name"`}},
+		"nothing is wrong":               {`{"name": "a", "order": 1, "Plain": "x", "zones": {"a": {"fuel": 1}}}`, nil},
+		"a letter too many":              {`{"names": "a"}`, []string{`unknown field "names", did you mean "name"?`}},
+		"the wrong case":                 {`{"Name": "a"}`, []string{`unknown field "Name", did you mean "name"?`}},
+		"that of an embedded struct":     {`{"oder": 1}`, []string{`unknown field "oder", did you mean "order"?`}},
+		"in a struct that is pointed to": {`{"limits": {"feul": 1}}`, []string{`unknown field "limits.feul", did you mean "fuel"?`}},
+		"in an entry of a map":           {`{"zones": {"a": {"time": 1}}}`, []string{`unknown field "zones.a.time", there are fuel, timeout`}},
+		"in a list":                      {`{"list": [{}, {"timeuot": 1}]}`, []string{`unknown field "list[1].timeuot", did you mean "timeout"?`}},
+		"nothing near":                   {`{"x": {"y": 1}}`, []string{`unknown field "x", there are Plain, limits, list, name, order, zones`}},
+		"twice":                          {`{"name": "a", "name": "b"}`, []string{`duplicate field "name"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// ErrTooLong says that a document is too long when its aliases are replaced.
+// ErrTooLong is returned for a document that is too long after its aliases are replaced.
 var ErrTooLong = errors.New("too long with its aliases replaced")
 
 // Check returns an error that is an [ErrTooLong] if the document stands for more than

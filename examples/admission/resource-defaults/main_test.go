@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			req := admissiontest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {`+test.spec+`}}`)
+			req := admissiontest.Request(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {`+test.spec+`}}`)
 			patch := admission.NewPatch(req.Object())
 			if got := d.Mutate(req, patch); !got.Allowed() {
 				t.Error(got.Message())

@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/randfill"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // What a view says, in the words of the test.
@@ -191,11 +191,11 @@ func TestViewsReadWhatIsInObjects(t *testing.T) {
 			f := filler(seed)
 			f.Fill(&p)
 			f.Fill(&n)
-			raw, err := objects.Pod(&p)
+			raw, err := codec.Encode(&p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rawNode, err := objects.Node(&n)
+			rawNode, err := codec.Encode(&n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func TestTolerationsAsKubernetes(t *testing.T) {
 		taints, tolerations := taintsAndTolerations(r)
 		n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
 		p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: tolerations}}
-		rawNode, _ := objects.Node(n)
+		rawNode, _ := codec.Encode(n)
 		rawPod, _ := json.Marshal(p)
 		viewsOfTaints, viewsOfTolerations := core.NodeFromProto(rawNode).Spec().Taints(), core.PodFromJSON(rawPod).Spec().Tolerations()
 
@@ -322,11 +322,11 @@ func TestFindUntoleratedKnowsWhichListsItWasAskedAbout(t *testing.T) {
 	var pods []pod
 	for i := range 8 {
 		taints, tolerations := taintsAndTolerations(r)
-		rawNode, _ := objects.Node(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}})
+		rawNode, _ := codec.Encode(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}})
 		nodes = append(nodes, node{taints, core.NodeFromProto(rawNode).Spec().Taints()})
 		p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: tolerations}}
 		if i%2 == 0 {
-			raw, _ := objects.Pod(p)
+			raw, _ := codec.Encode(p)
 			pods = append(pods, pod{tolerations, core.PodFromProto(raw).Spec().Tolerations()})
 		} else {
 			raw, _ := json.Marshal(p)
@@ -408,8 +408,8 @@ func corpus() (list []struct{ proto, json []byte }) {
 		NodeSelector: map[string]string{"a": "1"}, Containers: c, InitContainers: c,
 		Tolerations: []corev1.Toleration{{Key: "k", Operator: "Gt", Value: "4", Effect: "NoSchedule"}},
 	}}
-	rawNode, _ := objects.Node(n)
-	rawPod, _ := objects.Pod(p)
+	rawNode, _ := codec.Encode(n)
+	rawPod, _ := codec.Encode(p)
 	textNode, _ := json.Marshal(n)
 	textPod, _ := json.Marshal(p)
 	return []struct{ proto, json []byte }{{rawNode, textNode}, {rawPod, textPod}}

@@ -14,9 +14,9 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // source is where tests take random things from: few values, so that many match.
@@ -65,7 +65,7 @@ func (s source) pod(t *testing.T, p *corev1.Pod) core.Pod {
 		}
 		return core.PodFromJSON(raw)
 	}
-	raw, err := objects.Pod(p)
+	raw, err := codec.Encode(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (s source) pod(t *testing.T, p *corev1.Pod) core.Pod {
 }
 
 func (s source) node(t *testing.T, n *corev1.Node) core.Node {
-	raw, err := objects.Node(n)
+	raw, err := codec.Encode(n)
 	if err != nil {
 		t.Fatal(err)
 	}

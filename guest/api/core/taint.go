@@ -1,6 +1,10 @@
 package core
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+)
 
 // String returns the taint as kubectl writes it: key=value:effect.
 func (t Taint) String() string {
@@ -18,20 +22,27 @@ func (t Taint) String() string {
 // k8s.io/api/core/v1.Toleration.ToleratesTaint with comparison operators
 // enabled.
 func (t Toleration) Tolerates(taint Taint) bool {
-	if effect := t.Effect(); effect != "" && effect != taint.Effect() {
+	of := termsOf(t)
+	return of.match(taint, taint.Key(), taint.Effect())
+}
+
+// terms are the strings of a toleration.
+type terms struct{ key, operator, value, effect string }
+
+func termsOf(t Toleration) terms { return terms{t.Key(), t.Operator(), t.Value(), t.Effect()} }
+
+// match reports whether a toleration matches a taint with a key and an effect.
+func (t *terms) match(taint Taint, key, effect string) bool {
+	if t.effect != "" && t.effect != effect || t.key != "" && t.key != key {
 		return false
 	}
-	if key := t.Key(); key != "" && key != taint.Key() {
-		return false
-	}
-	switch operator := t.Operator(); operator {
+	switch t.operator {
 	case TolerationOpExists:
 		return true
 	case "", TolerationOpEqual:
-		return t.Value() == taint.Value()
-	default:
-		return compares(operator, taint.Value(), t.Value())
+		return t.value == taint.Value()
 	}
+	return compares(t.operator, taint.Value(), t.value)
 }
 
 // compares applies an operator other than TolerationOpEqual and TolerationOpExists.
@@ -66,17 +77,42 @@ func decimal(s string) (int64, bool) {
 func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, found bool) {
 next:
 	for _, taint := range taints {
-		switch taint.Effect() {
+		effect := taint.Effect()
+		switch effect {
 		case TaintEffectNoSchedule, TaintEffectNoExecute:
 		default:
 			continue
 		}
-		for _, t := range tolerations {
-			if t.Tolerates(taint) {
+		key, list := taint.Key(), termsOfAll(tolerations)
+		for i := range list {
+			if list[i].match(taint, key, effect) {
 				continue next
 			}
 		}
 		return taint, true
 	}
 	return taint, false
+}
+
+// lastTolerations are the terms of those of the last Pod: a plugin compares them with the
+// taints of one Node after the other. It does not change.
+var lastTolerations atomic.Pointer[tolerationTerms]
+
+type tolerationTerms struct {
+	of   []Toleration
+	list []terms
+}
+
+// termsOfAll returns the terms of tolerations. Views are equal if they are of the same version
+// of the same message.
+func termsOfAll(tolerations []Toleration) []terms {
+	if last := lastTolerations.Load(); last != nil && slices.Equal(last.of, tolerations) {
+		return last.list
+	}
+	list := make([]terms, len(tolerations))
+	for i, t := range tolerations {
+		list[i] = termsOf(t)
+	}
+	lastTolerations.Store(&tolerationTerms{tolerations, list})
+	return list
 }

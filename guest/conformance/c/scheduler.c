@@ -3,10 +3,8 @@
 
 IMPORT("kubewasm", "config") u32 config(void *buf, u32 limit);
 IMPORT("kubewasm", "log") void host_log(i32 level, const void *ptr, u32 len);
-IMPORT("k8s.io/api", "object") u32 object(u64 ref, void *buf, u32 limit);
 IMPORT("k8s.io/api", "object_part") u32 object_part(u64 ref, u32 part, u64 fields, void *buf, u32 limit);
 IMPORT("k8s.io/api", "object_entry") u32 object_entry(u64 ref, u32 field, const void *ptr, u32 len, void *buf, u32 limit);
-IMPORT("k8s.io/api", "by_parts") u32 by_parts(u64 ref);
 IMPORT("k8s.io/scheduler", "node_scores") u32 node_scores(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "node_names") u32 node_names(void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "result_scores") void result_scores(const void *ptr, u32 len);
@@ -34,12 +32,7 @@ static struct { u32 version; text want; } cycles[SLOTS];
 
 static span part(u64 ref, u32 number, u64 fields) { return READ(object_part(ref, number, fields, buf, limit)); }
 
-// metadata reads that of an object in the way that the host prefers.
-static span metadata(u64 ref) {
-  u32 parts = by_parts(ref);
-  if (parts > 1) __builtin_trap();
-  return parts ? part(ref, METADATA, ALL) : field(READ(object(ref, buf, limit)), METADATA);
-}
+static span metadata(u64 ref) { return part(ref, METADATA, ALL); }
 
 // entry finds the value under a key in a map of the metadata. The buffer is small,
 // so that the second attempt is tried as well.

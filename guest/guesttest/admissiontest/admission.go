@@ -41,8 +41,7 @@ func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	}, test)
 }
 
-// Plugin is an admission plugin under test, see [Each]. It may look up everything that
-// there is.
+// Plugin is an admission plugin under test, see [Each]. It may look up every object.
 type Plugin struct {
 	native *harness.Native
 	module *harness.Module
@@ -96,8 +95,8 @@ func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	return a.load(t, harness.JSON(t, configuration), true)
 }
 
-// load returns the plugin with a configuration. A native one that a test made is as it is
-// unless it gets one.
+// load returns the plugin with a configuration. Without configure a native plugin is left as
+// the test made it.
 func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, error) {
 	t.Helper()
 	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config}
@@ -156,15 +155,15 @@ func (o objects) ListObjects(question string) []byte {
 // Verdict is what becomes of a request.
 type Verdict struct {
 	Allowed bool
-	// Failed says that the plugin could not decide; Message says why.
+	// Failed reports whether the plugin could not decide, for the reason in Message.
 	Failed bool
-	// Code and Reason are those of a denial, with what the host fills in: 403
-	// Forbidden, or 422 without a reason for field errors. With the reason Invalid,
-	// kubectl would hide who denied; the host says 422 instead.
+	// Code and Reason are those of a denial. The host fills in 403 Forbidden, or 422
+	// without a reason for field errors: with the reason Invalid, kubectl would not
+	// print which policy denied.
 	Code   int
 	Reason string
-	// Message is the plugin's own, without its field errors; empty if one of them
-	// says the same.
+	// Message is the plugin's own, without its field errors. It is empty if one of them
+	// has the same text.
 	Message string
 	// FieldErrors are as users see them: "spec.replicas: Required value: …".
 	FieldErrors      []string
@@ -266,14 +265,14 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	return a.hosted(a.engine.Validate(context.Background(), hosted))
 }
 
-// A host does not ask a plugin for what it does not implement, and the request passes.
+// A host does not call what a plugin does not implement, and allows the request.
 const (
 	noValidator = "the plugin does not validate, it only mutates: ask it by Mutate"
 	noMutator   = "the plugin does not mutate, it only validates: ask it by Create or Review"
 )
 
-// request reads a review for the plugin, which it configures if nobody did: for
-// the native one or for the one in a host.
+// request reads a review, for a native plugin or for one in a host. It loads the plugin
+// unless the test has configured it.
 func (a *Plugin) request(t testing.TB, review []byte) (*Plugin, *admission.Request, *admissionv1.AdmissionRequest) {
 	t.Helper()
 	if a.cluster == nil || a.native == nil && a.loaded == nil {
@@ -331,7 +330,7 @@ func verdictOf(r *admission.Response) Verdict {
 	return v
 }
 
-// hosted takes the host's answer apart.
+// hosted returns the verdict in the host's response.
 func (a *Plugin) hosted(r *admissionv1.AdmissionResponse) Verdict {
 	v := Verdict{Allowed: r.Allowed, Warnings: r.Warnings}
 	for key, value := range r.AuditAnnotations {
@@ -370,10 +369,10 @@ func (a *Plugin) hosted(r *admissionv1.AdmissionResponse) Verdict {
 	return v
 }
 
-// Create returns the request that the API server sends to an admission webhook
-// when the object in manifest, YAML or JSON with apiVersion and kind, is
-// created. The object reaches the plugin as the JSON that manifest stands for.
-func Create(t testing.TB, manifest string) *admission.Request {
+// Request returns the request that the API server sends to an admission webhook when the
+// object in manifest, YAML or JSON with apiVersion and kind, is created. It is for tests
+// that call a method of the plugin directly.
+func Request(t testing.TB, manifest string) *admission.Request {
 	t.Helper()
 	request, err := admission.RequestFromReview(reviewOf(t, manifest))
 	if err != nil {

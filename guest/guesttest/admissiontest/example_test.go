@@ -18,9 +18,9 @@ func (owner) Validate(r *admission.Request) *admission.Response {
 	return admission.Allow()
 }
 
-func ExampleCreate() {
+func ExampleRequest() {
 	t := &testing.T{} // In a test, its own.
-	request := admissiontest.Create(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default}}`)
+	request := admissiontest.Request(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default}}`)
 	fmt.Println(owner{}.Validate(request).Message())
 	// Output: nothing lives in default
 }

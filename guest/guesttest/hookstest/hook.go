@@ -62,7 +62,7 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	}
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
 		Plugins: []adapter.PluginConfig{{Config: h.module.Config(data)}},
-		// A test is no node: it takes what a decision needs from Decision.
+		// A test is no node: every decision is granted.
 		Audit: func(context.Context, *hookmsg.Request, string, *adapter.GrantError) {},
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func (h *Plugin) Decide(t testing.TB, pod, container string) (*Decision, error) 
 	return nil, nil
 }
 
-// Ask asks what request says. The error is the plugin's.
+// Ask returns the decision about a request. The error is the plugin's.
 func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) {
 	t.Helper()
 	if h.native == nil && h.loaded == nil {
@@ -124,7 +124,7 @@ func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) 
 	if harness.IsTrap(err) {
 		harness.Fail(t, err)
 	}
-	// The plugin's words stand behind what the host knows of the call.
+	// The host's error ends with the plugin's own text.
 	_, reason, ok := strings.Cut(err.Error(), "hook returned Error: ")
 	if !ok {
 		t.Fatal(err)

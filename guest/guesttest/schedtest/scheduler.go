@@ -137,9 +137,9 @@ func (s *Plugin) run(t testing.TB) *running {
 	return s.started
 }
 
-// enter begins a call of the plugin. binding says that other Pods may be scheduled
-// meanwhile, so that the snapshot is not to be looked at; names are the nodes that
-// the call is about, all of the snapshot if there are none.
+// enter begins a call of the plugin. binding is set for calls during which other Pods may
+// be scheduled, so that the snapshot may not be read. names are the nodes that the call is
+// about; none means all of the snapshot.
 func (r *running) enter(binding bool, names ...string) (leave func()) {
 	return r.world.enter(r.native != nil, binding, names...)
 }
@@ -157,8 +157,8 @@ func (s *Plugin) Events() []Event {
 
 // Cycle is the scheduling of one Pod.
 type Cycle struct {
-	// Status is what PreFilter said, nil if the plugin has none; NodeNames are the
-	// nodes that it narrowed the cycle down to, nil for all.
+	// Status is that of PreFilter, nil if the plugin has none. NodeNames are the nodes to
+	// which PreFilter limited the cycle, nil for all.
 	Status    *sched.Status
 	NodeNames []string
 

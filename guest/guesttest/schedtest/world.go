@@ -21,12 +21,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 )
 
@@ -149,7 +149,7 @@ func (w *world) NodeByName(name string) (abi.Ref, []byte) {
 	if n == nil || w.binding {
 		return 0, nil
 	}
-	return abi.MakeRef(1, uint32(i)), must(objects.Node(n.Node()))
+	return abi.MakeRef(1, uint32(i)), must(codec.Encode(n.Node()))
 }
 
 func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Nodes[ref.Slot()] }
@@ -162,7 +162,7 @@ func (w *world) NodeImages(ref abi.Ref) []byte {
 
 func (w *world) NodePods(ref abi.Ref) (pods [][]byte) {
 	for _, info := range w.of(ref).GetPods() {
-		pods = append(pods, must(objects.Pod(info.GetPod())))
+		pods = append(pods, must(codec.Encode(info.GetPod())))
 	}
 	return pods
 }
@@ -182,7 +182,7 @@ func (w *world) WaitingPods() (b []byte) {
 
 func (w *world) WaitingPod(uid string) []byte {
 	if p := w.Handle.GetWaitingPod(types.UID(uid)); p != nil {
-		return must(objects.Pod(p.GetPod()))
+		return must(codec.Encode(p.GetPod()))
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (w *world) GetObject(request string) []byte {
 	if err != nil {
 		return nil
 	}
-	return must(objects.Encode(object.(metav1.Object)))
+	return must(codec.Encode(object.(metav1.Object)))
 }
 
 func (w *world) ListObjects(question string) []byte {
@@ -241,7 +241,7 @@ func (w *world) ListObjects(question string) []byte {
 		}
 	}
 	slices.SortFunc(list, lookup.Compare[metav1.Object])
-	return must(lookup.Append(nil, q, list, objects.Encode, free, math.MaxInt32))
+	return must(lookup.Append(nil, q, list, codec.Encode, free, math.MaxInt32))
 }
 
 // free is the price of a native plugin's questions.

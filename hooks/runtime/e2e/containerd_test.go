@@ -81,7 +81,7 @@ func (c *containerd) socket() string { return filepath.Join(c.dir, "containerd.s
 // programs builds what is run and returns the directory.
 func programs(t *testing.T) (dir string) {
 	t.Helper()
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	cache, err := os.UserCacheDir()

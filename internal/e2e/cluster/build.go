@@ -27,7 +27,7 @@ func Build(t testing.TB, dir, pkg, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := guestbuild.NoteSources(dir); err != nil {
+	if err := guestbuild.TrackSources(dir); err != nil {
 		t.Fatal(err)
 	}
 	cache, err := os.UserCacheDir()

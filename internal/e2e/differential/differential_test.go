@@ -105,7 +105,7 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 			theirs := newFramework(t, rt, lister, name, "", "")
 			ours := map[string]framework.Framework{
 				"guest":                       newFramework(t, rt, lister, name, guest, ""),
-				"guest asked about each Node": newFramework(t, rt, lister, name, guest, `, "askAboutEachNode": true`),
+				"guest asked about each Node": newFramework(t, rt, lister, name, guest, `, "disableResultSharing": true`),
 			}
 			r := rand.New(rand.NewPCG(20261121, 0))
 			all := counts{}

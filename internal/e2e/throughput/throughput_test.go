@@ -202,8 +202,7 @@ status:
 		{"native", "native", ""},
 		{"without", "", ""},
 		{"guest", "guest", ""},
-		{"each", "guest", ", askAboutEachNode: true"},
-		{"remembering", "guest", ", projection: [node.spec.taints, pod.spec.tolerations], rememberByProjection: true"},
+		{"each", "guest", ", disableResultSharing: true"},
 	}
 	if only := os.Getenv("KUBEWASM_VARIANTS"); only != "" {
 		variants = slices.DeleteFunc(variants, func(v variant) bool {

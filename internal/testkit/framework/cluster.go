@@ -18,20 +18,20 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// Cluster is what a scheduler knows.
+// Cluster is the state that a scheduler knows.
 type Cluster struct {
 	// Handle has a snapshot of the Nodes, with the Pods that are bound to them, and
-	// informers of all objects, which nobody starts. Its Recorder is nil.
+	// informers with all objects, which are not started. Its Recorder is nil.
 	*Handle
-	// Resources are the names of all resources that there are informers of, as in
+	// Resources are the names of all resources that have an informer, such as
 	// "v1/persistentvolumeclaims".
 	Resources []string
 	// Unknown are objects of kinds that a scheduler has no informer of.
 	Unknown []manifest.Object
 }
 
-// NewCluster returns a cluster of objects. The error names a Pod whose Node is
-// missing, or an object with a field that there is not.
+// NewCluster returns a cluster of objects. The error names a Pod whose Node is missing, or
+// an object with an unknown field.
 func NewCluster(objects *manifest.Objects) (*Cluster, error) {
 	c := &Cluster{Handle: &Handle{Informers: informers.NewSharedInformerFactory(nil, 0)}}
 	for _, node := range objects.Nodes {
@@ -99,14 +99,14 @@ func (c *Cluster) add(o *manifest.Object) error {
 	return informer.Informer().GetStore().Add(object)
 }
 
-// What the scheduler reckons with for a container that requests none.
+// leastRequests are the requests that the scheduler assumes for a container without any.
 var leastRequests = corev1.ResourceList{
 	corev1.ResourceCPU:    resource.MustParse("100m"),
 	corev1.ResourceMemory: resource.MustParse("200Mi"),
 }
 
-// count works out what the Pods of a node use, as the scheduler does, and in images
-// how many nodes have which.
+// count computes what the Pods of a node use, as the scheduler does, and adds the node to
+// the number of nodes that have an image.
 func (n *NodeInfo) count(images map[string]int) {
 	n.Allocatable = resourceOf(n.node.Status.Allocatable)
 	requested, nonZero := corev1.ResourceList{}, corev1.ResourceList{}

@@ -316,7 +316,7 @@ func (l nodeInfoLister) Get(name string) (fwk.NodeInfo, error) {
 	return nil, fmt.Errorf("no node %q", name)
 }
 
-// WaitingPod is a fwk.WaitingPod that notes what becomes of it.
+// WaitingPod is a fwk.WaitingPod that records whether it was allowed or rejected.
 type WaitingPod struct {
 	fwk.WaitingPod
 	Pod     *corev1.Pod
@@ -334,7 +334,7 @@ func (w *WaitingPod) Result() string {
 	return strings.Join(w.result, "")
 }
 
-// end keeps what it is told as it is, as the scheduler does.
+// end keeps the strings without copying them, as the scheduler does.
 func (w *WaitingPod) end(result ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package guarded lets the tests of a package that imports it run with
-// KUBEWASM_DEBUG=memory: a read of the memory of an instance that was given back ends
-// them. Benchmarks run without it, as do tests for which the variable is set already,
-// if only to the empty string.
+// Package guarded sets KUBEWASM_DEBUG=memory for the tests of a package that imports it: a
+// read of the memory of an instance that was given back ends the tests. Benchmarks run
+// without it. A variable that is set already, also to the empty string, is left alone.
 package guarded
 
 import (

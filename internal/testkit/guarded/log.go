@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// Log is a handler that keeps records and writes them when it is asked for its text, as
-// one may that writes in the background: what a guest logs must not be read from its
-// memory then. It is safe for use by several goroutines.
+// Log is a handler that keeps records and formats them in String, as a handler may that
+// writes in the background: by then the memory of the guest that logged must not be read.
+// It is safe for use by several goroutines.
 type Log struct {
 	opts slog.HandlerOptions
 	kept *kept
-	// with is what With and WithGroup of the logger asked for, in turn.
+	// with are the calls of WithAttrs and WithGroup, in order.
 	with []func(slog.Handler) slog.Handler
 }
 

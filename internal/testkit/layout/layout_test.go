@@ -41,7 +41,7 @@ func guests(t *testing.T) []string {
 }
 
 func TestDependencies(t *testing.T) {
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	kubernetes := func(path string) bool {

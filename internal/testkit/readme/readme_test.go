@@ -109,7 +109,7 @@ func TestPaste(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := guestbuild.NoteSources(root); err != nil {
+	if err := guestbuild.TrackSources(root); err != nil {
 		t.Fatal(err)
 	}
 	// Directories without commands of their own are made and built like this.

@@ -1,5 +1,5 @@
-// Package wasmtest runs a package's tests in WebAssembly: guests have some
-// functions in assembly, and what they should do is what the tests say anyway.
+// Package wasmtest runs the tests of a package in WebAssembly, for packages with functions
+// in assembly for guests.
 package wasmtest
 
 import (
@@ -28,7 +28,7 @@ func Run(t *testing.T, pattern string) {
 	if testing.Short() {
 		t.Skip("builds the tests for WebAssembly")
 	}
-	if err := guestbuild.NoteSources("."); err != nil {
+	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "tests.wasm")

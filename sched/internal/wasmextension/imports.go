@@ -104,11 +104,7 @@ func (e *environment) imports(first bool) []host.Import {
 		Module: abi.ModuleObjects, Name: "node", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
 			var b []byte
 			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
-				object, err := e.EncodedNode(n.Node())
-				if err != nil {
-					inst.Abort(err)
-				}
-				b = object.Bytes()
+				b = e.EncodedNode(n.Node())
 			}
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		},
@@ -167,12 +163,8 @@ func texts(data []byte) []string {
 func (e *environment) nodeList(inst *host.Instance) []byte {
 	var b []byte
 	for _, n := range e.Nodes(inst) {
-		object, err := e.EncodedNode(n.Node())
-		if err != nil {
-			inst.Abort(err)
-		}
 		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		b = protowire.AppendBytes(b, object.Bytes())
+		b = protowire.AppendBytes(b, e.EncodedNode(n.Node()))
 	}
 	return b
 }
@@ -314,11 +306,7 @@ func (e *environment) rejectWaitingPod(inst *host.Instance, stack []uint64) {
 func (e *environment) getWaitingPod(inst *host.Instance, stack []uint64) {
 	b := make([]byte, 8)
 	if w := e.waiting(inst, stack); w != nil {
-		object, err := e.EncodedPod(w.GetPod())
-		if err != nil {
-			inst.Abort(err)
-		}
-		b = object.Bytes()
+		b = e.EncodedPod(w.GetPod())
 	}
 	inst.Write(uint32(stack[2]), uint32(stack[3]), b)
 }

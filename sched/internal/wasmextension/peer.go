@@ -140,9 +140,9 @@ type Scheduler interface {
 	// Nodes returns all nodes.
 	Nodes(inst *host.Instance) []fwk.NodeInfo
 	// EncodedNode returns a Node as protobuf.
-	EncodedNode(node *corev1.Node) (*objects.Object, error)
+	EncodedNode(node *corev1.Node) []byte
 	// EncodedPod returns a Pod as protobuf.
-	EncodedPod(pod *corev1.Pod) (*objects.Object, error)
+	EncodedPod(pod *corev1.Pod) []byte
 	// Severity is what guests log at least: 0 for information, 1 for warnings, 2 for
 	// errors, 3 for nothing.
 	Severity() int32

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/log"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -40,6 +41,10 @@ func say(pod core.Pod, n core.Node) string {
 			}
 		case "kernel":
 			words = append(words, n.Status().NodeInfo().KernelVersion())
+		case "log":
+			log.Debug("read", "zone", "a")
+		case "print":
+			println("read")
 		case "panic":
 			panic("so be it")
 		}

@@ -12,7 +12,6 @@ import (
 )
 
 //kubewasm:reads pod.spec.priority node.metadata.labels
-//kubewasm:reads -node.metadata
 
 type zone struct {
 	Zone string `json:"zone"`

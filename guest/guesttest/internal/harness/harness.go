@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/internal/objects"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
@@ -60,7 +60,7 @@ func (n *Native) Configured(data []byte) (*Native, error) {
 type Module struct {
 	Runtime *host.Runtime
 	File    string
-	// Name is what its metadata say.
+	// Name is the name in its metadata.
 	Name string
 }
 
@@ -79,7 +79,7 @@ func compile(t testing.TB) *Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What was compiled to machine code before is used again.
+	// Machine code is compiled once for each module.
 	cfg := host.RuntimeConfig{}
 	if dir, err := os.UserCacheDir(); err == nil {
 		cfg.CacheDir = filepath.Join(dir, "kubewasm", "compiled")
@@ -96,13 +96,13 @@ func compile(t testing.TB) *Module {
 	return &Module{rt, file, m.Name}
 }
 
-// Config returns what loads the module.
+// Config returns the configuration that loads the module.
 func (m *Module) Config(guest []byte) host.Config {
 	return host.Config{Name: m.Name, Source: host.File(m.File), GuestConfig: guest, Limits: host.Limits{Instances: 1}}
 }
 
-// JSON returns a configuration as a host hands it to a guest. YAML that is none
-// is a mistake of the test.
+// JSON returns a configuration as a host passes it to a guest. The test fails if it is not
+// YAML.
 func JSON(t testing.TB, configuration string) []byte {
 	t.Helper()
 	if configuration == "" {
@@ -118,9 +118,8 @@ func JSON(t testing.TB, configuration string) []byte {
 // Decode decodes the object in a manifest strictly.
 func Decode(text string, to any) error { return manifest.Decode([]byte(text), to) }
 
-// Refusal returns what the plugin said of its configuration: the host's error
-// names the plugin too, which natively nobody knows. Any other err is of the
-// test's setting and fails it.
+// Refusal returns the error with which a plugin refused its configuration, without the
+// name that the host adds. Any other error fails the test.
 func Refusal(t testing.TB, err error) error {
 	t.Helper()
 	var status *host.StatusError
@@ -132,7 +131,7 @@ func Refusal(t testing.TB, err error) error {
 	return errors.New(status.Reason)
 }
 
-// Fail fails the test with all that is known of err.
+// Fail fails the test with err and, for a trap, with the output and the stack of the guest.
 func Fail(t testing.TB, err error) {
 	t.Helper()
 	text := err.Error()
@@ -143,7 +142,7 @@ func Fail(t testing.TB, err error) {
 	t.Fatal(text)
 }
 
-// IsTrap reports whether the guest did not return.
+// IsTrap reports whether err is a trap of the guest.
 func IsTrap(err error) bool { return errors.As(err, new(*host.TrapError)) }
 
 // As returns a plugin as an interface, and fails the test if it does not
@@ -170,7 +169,7 @@ func ReadPod(t testing.TB, manifest string) *corev1.Pod {
 // PodView returns a view of a Pod.
 func PodView(t testing.TB, pod *corev1.Pod) core.Pod {
 	t.Helper()
-	raw, err := objects.Pod(pod)
+	raw, err := codec.Encode(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package objects
+package codec
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,22 +15,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 )
 
-func projection(t testing.TB, paths ...string) *Projection {
+func fieldSet(t testing.TB, paths ...string) *FieldSet {
 	t.Helper()
-	p, err := ParseProjection(paths)
+	s, err := ParseFieldSet(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return s
 }
 
-func TestParseProjectionNamesEveryMistake(t *testing.T) {
-	_, err := ParseProjection([]string{
+func nodeBytes(s *FieldSet, node *corev1.Node) []byte {
+	e := s.Node()
+	return e.Append(nil, node)
+}
+
+func podBytes(s *FieldSet, pod *corev1.Pod) []byte {
+	e := s.Pod()
+	return e.Append(nil, pod)
+}
+
+func TestParseFieldSetNamesEveryMistake(t *testing.T) {
+	_, err := ParseFieldSet([]string{
 		"node.metadata.labels",
 		"node.metadata.label",
 		"nodes.metadata",
@@ -83,31 +91,20 @@ func TestParseProjectionNamesEveryMistake(t *testing.T) {
 	if len(got) != len(want)+3 {
 		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+3, err)
 	}
-	const alone = `field path "-node.metadata": the fields of a Node that travel must be named beside it`
-	if _, err := ParseProjection([]string{NamelessNodes, "pod.spec"}); err == nil || err.Error() != alone {
-		t.Errorf("got error %v, want %s", err, alone)
-	}
 }
 
 func TestUnion(t *testing.T) {
-	labels, taints := projection(t, "node.metadata.labels"), projection(t, "node.spec.taints", "pod.spec.tolerations")
+	labels, taints := fieldSet(t, "node.metadata.labels"), fieldSet(t, "node.spec.taints", "pod.spec.tolerations")
 	if got := labels.Union(taints).String(); got != "node.metadata.labels, node.spec.taints" {
 		t.Errorf("got %s; one of them has all of a Pod", got)
 	}
 	if got := labels.Union(nil); got != nil {
 		t.Errorf("got %s, want everything", got)
 	}
-	if got := labels.Union(projection(t, "pod.spec")); got != nil {
+	if got := labels.Union(fieldSet(t, "pod.spec")); got != nil {
 		t.Errorf("got %s, want everything: each has one kind whole", got)
 	}
-	namelessLabels, namelessTaints := projection(t, "node.metadata.labels", NamelessNodes), projection(t, "node.spec.taints", NamelessNodes)
-	if got := namelessLabels.Union(namelessTaints); got.String() != "-node.metadata, node.metadata.labels, node.spec.taints" || !got.Nameless() {
-		t.Errorf("got %s", got)
-	}
-	if got := namelessLabels.Union(taints); got.String() != "node.metadata.labels, node.spec.taints" || got.Nameless() {
-		t.Errorf("got %s; one of them needs the name", got)
-	}
-	if !labels.Union(labels).Equal(labels) || labels.Equal(taints) || labels.Equal(nil) || !(*Projection)(nil).Equal(nil) {
+	if !labels.Union(labels).Equal(labels) || labels.Equal(taints) || labels.Equal(nil) || !(*FieldSet)(nil).Equal(nil) {
 		t.Error("Equal is wrong")
 	}
 }
@@ -137,13 +134,9 @@ func TestEveryFieldHasAnEncoder(t *testing.T) {
 	filler(1).NilChance(0).Fill(node)
 	filler(1).NilChance(0).Fill(pod)
 	for _, path := range slices.Concat(leaves("node", kinds["node"], 12), leaves("pod", kinds["pod"], 12)) {
-		p := projection(t, path)
-		if _, err := p.Node(node); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		if _, err := p.Pod(pod); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		p := fieldSet(t, path)
+		nodeBytes(p, node)
+		podBytes(p, pod)
 	}
 }
 
@@ -151,14 +144,10 @@ func TestEntriesOfMaps(t *testing.T) {
 	node := largeNode()
 	node.Labels["topology.kubernetes.io/zone"] = "b"
 	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
-	p := projection(t, "node.metadata.labels[topology.kubernetes.io/zone]", "node.metadata.labels[example.com/a]",
+	p := fieldSet(t, "node.metadata.labels[topology.kubernetes.io/zone]", "node.metadata.labels[example.com/a]",
 		"node.metadata.labels[example.com/none]", "node.metadata.labels[example.com/a]", "node.status.capacity[cpu]")
-	raw, err := p.Node(node)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got corev1.Node
-	if err := got.Unmarshal(raw); err != nil {
+	if err := got.Unmarshal(nodeBytes(p, node)); err != nil {
 		t.Fatal(err)
 	}
 	want := corev1.Node{
@@ -169,12 +158,8 @@ func TestEntriesOfMaps(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// All entries, where all of them are named too.
-	raw, err = projection(t, "node.metadata.labels[example.com/a]", "node.metadata.labels").Node(node)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all corev1.Node
-	if err := all.Unmarshal(raw); err != nil || len(all.Labels) != len(node.Labels) {
+	if err := all.Unmarshal(nodeBytes(fieldSet(t, "node.metadata.labels[example.com/a]", "node.metadata.labels"), node)); err != nil || len(all.Labels) != len(node.Labels) {
 		t.Errorf("got %d labels and the error %v, want %d", len(all.Labels), err, len(node.Labels))
 	}
 }
@@ -260,9 +245,9 @@ var equate = cmp.Options{
 	cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }),
 }
 
-// TestProjectionKeepsWhatItNames compares random sets of fields of random
+// TestFieldSetKeepsWhatItNames compares random sets of fields of random
 // objects with what pruning their JSON leaves.
-func TestProjectionKeepsWhatItNames(t *testing.T) {
+func TestFieldSetKeepsWhatItNames(t *testing.T) {
 	all := slices.Concat(leaves("node", kinds["node"], 6), leaves("pod", kinds["pod"], 6))
 	if len(all) < 500 {
 		t.Fatalf("only %d paths", len(all))
@@ -277,14 +262,10 @@ func TestProjectionKeepsWhatItNames(t *testing.T) {
 		for i := range paths {
 			paths[i] = all[r.IntN(len(all))]
 		}
-		p := projection(t, paths...)
+		p := fieldSet(t, paths...)
 
-		raw, err := p.Node(&node)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var gotNode, wantNode corev1.Node
-		if err := gotNode.Unmarshal(raw); err != nil {
+		if err := gotNode.Unmarshal(nodeBytes(p, &node)); err != nil {
 			t.Fatal(err)
 		}
 		pruned(t, "node", paths, &node, &wantNode)
@@ -292,11 +273,8 @@ func TestProjectionKeepsWhatItNames(t *testing.T) {
 			t.Fatalf("seed %d: Node with %s (-want +got):\n%s", seed, p, diff)
 		}
 
-		if raw, err = p.Pod(&pod); err != nil {
-			t.Fatal(err)
-		}
 		var gotPod, wantPod corev1.Pod
-		if err := gotPod.Unmarshal(raw); err != nil {
+		if err := gotPod.Unmarshal(podBytes(p, &pod)); err != nil {
 			t.Fatal(err)
 		}
 		pruned(t, "pod", paths, &pod, &wantPod)
@@ -307,7 +285,7 @@ func TestProjectionKeepsWhatItNames(t *testing.T) {
 }
 
 // TestEverythingIsWhatKubernetesWrites holds that objects travel as the generated
-// code encodes them, byte by byte, unless a projection says otherwise: guests of
+// code encodes them, byte by byte, unless a FieldSet says otherwise: guests of
 // other projects read them with decoders of their own.
 func TestEverythingIsWhatKubernetesWrites(t *testing.T) {
 	for seed := range int64(100) {
@@ -315,11 +293,11 @@ func TestEverythingIsWhatKubernetesWrites(t *testing.T) {
 		var pod corev1.Pod
 		filler(seed).Fill(&node)
 		filler(seed).Fill(&pod)
-		gotNode, err := Node(&node)
+		gotNode, err := Encode(&node)
 		if err != nil {
 			t.Fatal(err)
 		}
-		gotPod, err := Pod(&pod)
+		gotPod, err := Encode(&pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,54 +318,17 @@ func TestObjectsStayAsTheyAre(t *testing.T) {
 		var pod corev1.Pod
 		filler(seed).Fill(&pod)
 		before := pod.DeepCopy()
-		for _, encode := range []func() ([]byte, error){
-			func() ([]byte, error) { return Pod(&pod) },
-			func() ([]byte, error) { return projection(t, "pod.spec").Pod(&pod) },
-			func() ([]byte, error) { return Encode(&pod) },
+		for _, encode := range []func(){
+			func() { podBytes(nil, &pod) },
+			func() { podBytes(fieldSet(t, "pod.spec"), &pod) },
+			func() { _, _ = Encode(&pod) },
 		} {
-			if _, err := encode(); err != nil {
-				t.Fatal(err)
-			}
+			encode()
 			if !reflect.DeepEqual(&pod, before) {
 				t.Fatalf("seed %d: the Pod has changed", seed)
 			}
 		}
 	}
-}
-
-func TestDeclaredPod(t *testing.T) {
-	pod := func(name, app, team string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": app, "team": team}}}
-	}
-	p := projection(t, "pod.metadata.labels[app]", "node.spec")
-	bytesOf := func(pod *corev1.Pod) string {
-		b, ok, err := p.DeclaredPod(pod)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		return string(b)
-	}
-	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("b", "web", "y")); a != b {
-		t.Errorf("Pods that differ in other fields have %x and %x", a, b)
-	}
-	if a, b := bytesOf(pod("a", "web", "x")), bytesOf(pod("a", "db", "x")); a == b {
-		t.Errorf("Pods that differ in the field both have %x", a)
-	}
-	for _, none := range []*Projection{nil, projection(t, "node.spec")} {
-		if _, ok, _ := none.DeclaredPod(pod("a", "web", "x")); ok {
-			t.Errorf("%s names fields of a Pod", none)
-		}
-	}
-}
-
-// heartbeat returns node as the kubelet updates it every some seconds.
-func heartbeat(node *corev1.Node) *corev1.Node {
-	node = node.DeepCopy()
-	node.ResourceVersion += "1"
-	for i := range node.Status.Conditions {
-		node.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(int64(len(node.ResourceVersion)), 0)
-	}
-	return node
 }
 
 func largeNode() *corev1.Node {
@@ -402,84 +343,7 @@ func largeNode() *corev1.Node {
 	return n
 }
 
-func TestVersionsFollowTheProjection(t *testing.T) {
-	var table Table
-	table.Project(projection(t, "node.metadata.labels", "node.spec.taints"), false)
-	node := largeNode()
-	first, err := table.Node(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		node = heartbeat(node)
-		o, err := table.Node(node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o.Ref != first.Ref {
-			t.Fatalf("after a heartbeat the Node has the ref %x, want %x", o.Ref, first.Ref)
-		}
-	}
-	node = node.DeepCopy()
-	node.Spec.Taints = nil
-	tainted, err := table.Node(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tainted.Ref.Version() == first.Ref.Version() || tainted.Ref.Slot() != first.Ref.Slot() {
-		t.Errorf("after a change of its taints the Node has the ref %x, before %x", tainted.Ref, first.Ref)
-	}
-
-	// Another version of the guest reads more.
-	table.Project(table.Projection().Union(projection(t, "node.status.conditions")), false)
-	wider, err := table.Node(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if wider.Ref.Version() == tainted.Ref.Version() || len(wider.Bytes()) <= len(tainted.Bytes()) {
-		t.Errorf("with more fields the Node has the ref %x and %d bytes, before %x and %d", wider.Ref, len(wider.Bytes()), tainted.Ref, len(tainted.Bytes()))
-	}
-	if o, err := table.Node(heartbeat(node)); err != nil || o.Ref == wider.Ref {
-		t.Errorf("a heartbeat is seen no more: ref %x, error %v", o.Ref, err)
-	}
-}
-
-// TestProjectWhileInUse changes the projection while others encode. Run it with
-// -race.
-func TestProjectWhileInUse(t *testing.T) {
-	var table Table
-	narrow := projection(t, "node.metadata.labels")
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			node := largeNode()
-			for range 300 {
-				node = heartbeat(node)
-				if _, err := table.Node(node); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for i := range 100 {
-		if i%2 == 0 {
-			table.Project(narrow, i%3 == 0)
-		} else {
-			table.Project(nil, i%3 == 0)
-		}
-	}
-	wg.Wait()
-	table.Project(narrow, false)
-	o, err := table.Node(largeNode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want, _ := narrow.Node(largeNode()); !slices.Equal(o.Bytes(), want) {
-		t.Errorf("got %d bytes, want the %d of the last projection", len(o.Bytes()), len(want))
-	}
-}
-
-func BenchmarkProjection(b *testing.B) {
+func BenchmarkFieldSet(b *testing.B) {
 	node := largeNode()
 	for _, test := range []struct {
 		name  string
@@ -491,36 +355,29 @@ func BenchmarkProjection(b *testing.B) {
 		{"through a list", []string{"node.metadata.labels", "node.status.images.names"}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			p := projection(b, test.paths...)
-			raw, _ := p.Node(node)
+			nodes := fieldSet(b, test.paths...).Node()
+			raw := nodes.Append(nil, node)
 			b.ReportMetric(float64(len(raw)), "bytes")
 			b.ReportAllocs()
 			for b.Loop() {
-				var err error
-				if raw, err = p.appendNode(raw[:0], node); err != nil { // As a Table does it.
-					b.Fatal(err)
-				}
+				raw = nodes.Append(raw[:0], node)
 			}
 		})
 	}
 }
 
-// FuzzParseProjection holds that a Projection that is made can be used.
-func FuzzParseProjection(f *testing.F) {
+// FuzzParseFieldSet holds that a FieldSet that is made can be used.
+func FuzzParseFieldSet(f *testing.F) {
 	for _, path := range []string{"node.metadata.labels", "pod", "pod.spec.containers.env.valueFrom", "node..", ".", "pod.spec.volumes.hostPath.path", "node.metadata.labels[a.b/c]", "pod.spec.overhead[cpu]"} {
 		f.Add(path)
 	}
 	node, pod := largeNode(), &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "e"}}}}}}
 	f.Fuzz(func(t *testing.T, path string) {
-		p, err := ParseProjection([]string{path})
+		p, err := ParseFieldSet([]string{path})
 		if err != nil {
 			return
 		}
-		if _, err := p.Node(node); err != nil {
-			t.Error(err)
-		}
-		if _, err := p.Pod(pod); err != nil {
-			t.Error(err)
-		}
+		nodeBytes(p, node)
+		podBytes(p, pod)
 	})
 }

@@ -1,4 +1,4 @@
-package objects
+package codec
 
 import (
 	"encoding/json"
@@ -16,26 +16,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Projection is the fields of objects that a guest reads: only those are encoded
-// for it, and only when one of them changes does the object get another version.
+// FieldSet is a set of fields of Pods and Nodes: those that a guest declares to read. Only
+// these are encoded for it.
 //
-// A nil Projection is everything. A kind of which no field is named travels
-// whole, and so does everything below a field that is named; of a map of which
-// entries are named those travel that it has. The fields that
-// say which object it is, metadata.name, metadata.namespace and metadata.uid,
-// always travel, unless [NamelessNodes] takes them away from Nodes, and
-// metadata.managedFields never does. A Projection does not change.
-type Projection struct {
+// A nil FieldSet is all fields, and so is a kind of which none is named. A field that is
+// named has everything below it. Of a map of which entries are named it has these. The
+// fields that identify an object, metadata.name, metadata.namespace and metadata.uid, are
+// in every FieldSet, and metadata.managedFields is in none. A FieldSet does not change.
+type FieldSet struct {
 	paths []string
 	// kinds has a tree for each kind of which fields are named.
 	kinds map[string]*tree
-	// pod and node encode what travels of either, declared what paths name of a
-	// Pod, nil if they name nothing of it.
-	pod, node, declared encoder
-	// podTexts and nodeTexts encode what travels of labels and annotations.
-	podTexts, nodeTexts texts
-	// nameless says that a Node has only what paths name.
-	nameless bool
+	pod   *Encoder[corev1.Pod]
+	node  *Encoder[corev1.Node]
 }
 
 // kinds are the objects that travel by ref, by the first element of a path.
@@ -47,90 +40,73 @@ var kinds = map[string]reflect.Type{
 // managedFields is what never travels.
 const managedFields = "managedFields"
 
-// NamelessNodes is the path that takes away what says which Node it is, see
-// [ParseProjection].
-const NamelessNodes = "-node.metadata"
-
-// identity is what travels unasked.
+// identity are the paths that every FieldSet has.
 var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}}
 
-// ParseProjection makes a Projection of paths such as "node.metadata.labels" and
-// "pod.spec.containers.image": the kind in lower case, then the names that
-// fields have in JSON. A path goes through the elements of lists and ends at a
-// map at the latest, or at an entry of it, which stands in brackets:
-// "node.metadata.labels[topology.kubernetes.io/zone]". No paths are the nil
-// Projection.
+// ParseFieldSet makes a FieldSet of paths such as "node.metadata.labels" and
+// "pod.spec.containers.image": the kind in lower case, then the names that fields have in
+// JSON. A path goes through the elements of lists and ends at a map at the latest, or at an
+// entry of it, which stands in brackets:
+// "node.metadata.labels[topology.kubernetes.io/zone]". Without paths the FieldSet is nil.
 //
-// [NamelessNodes] beside paths of a Node is for a guest that does not ask which Node it
-// is: metadata.name and metadata.uid are left out then, unless other paths name them,
-// and Nodes that are equal in what is left are one object to the guest.
-//
-// The error names every path that there is not, with the nearest that there is.
-func ParseProjection(paths []string) (*Projection, error) {
+// The error names every path that does not exist, with the nearest that does.
+func ParseFieldSet(paths []string) (*FieldSet, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	p := &Projection{kinds: map[string]*tree{}}
+	s := &FieldSet{kinds: map[string]*tree{}}
 	var errs []error
 	for _, path := range paths {
-		if path == NamelessNodes {
-			p.nameless = true
-			continue
-		}
-		if err := p.add(path); err != nil {
+		if err := s.add(path); err != nil {
 			errs = append(errs, fmt.Errorf("field path %q: %w", path, err))
 		}
-	}
-	if p.nameless && p.kinds["node"] == nil {
-		errs = append(errs, fmt.Errorf("field path %q: the fields of a Node that travel must be named beside it", NamelessNodes))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if p.kinds["pod"] != nil {
-		p.declared = p.encoder("pod")
-	}
-	for kind, t := range p.kinds {
-		if kind == "node" && p.nameless {
-			continue
-		}
+	for kind, t := range s.kinds {
 		for _, path := range identity {
 			_ = t.add(kinds[kind], path, "") // Every kind has them.
 		}
 	}
-	p.paths = slices.Clone(paths)
-	slices.Sort(p.paths)
-	p.paths = slices.Compact(p.paths)
-	p.makeEncoders()
-	return p, nil
+	s.paths = slices.Clone(paths)
+	slices.Sort(s.paths)
+	s.paths = slices.Compact(s.paths)
+	s.makeEncoders()
+	return s, nil
 }
 
-// everything is the nil Projection, which needs its encoders too.
-var everything = sync.OnceValue(func() *Projection {
-	p := &Projection{}
-	p.makeEncoders()
-	return p
+// everything is the nil FieldSet with its encoders.
+var everything = sync.OnceValue(func() *FieldSet {
+	s := &FieldSet{}
+	s.makeEncoders()
+	return s
 })
 
-// orEverything returns p with its encoders.
-func (p *Projection) orEverything() *Projection {
-	if p == nil {
-		return everything()
-	}
-	return p
-}
-
-func (p *Projection) makeEncoders() {
-	p.pod, p.node = p.encoder("pod"), p.encoder("node")
-	p.podTexts, p.nodeTexts = p.pod.texts(), p.node.texts()
+func (s *FieldSet) makeEncoders() {
+	s.pod = newEncoder[corev1.Pod](s.encoder("pod"))
+	s.node = newEncoder[corev1.Node](s.encoder("node"))
 }
 
 // encoder returns the encoder of a kind.
-func (p *Projection) encoder(kind string) encoder {
-	return p.kinds[kind].ofObject(kinds[kind]).encoder(kinds[kind])
+func (s *FieldSet) encoder(kind string) encoder {
+	return s.kinds[kind].ofObject(kinds[kind]).encoder(kinds[kind])
 }
 
-func (p *Projection) add(path string) error {
+// Pod returns the Encoder of Pods.
+func (s *FieldSet) Pod() *Encoder[corev1.Pod] { return s.orEverything().pod }
+
+// Node returns the Encoder of Nodes.
+func (s *FieldSet) Node() *Encoder[corev1.Node] { return s.orEverything().node }
+
+func (s *FieldSet) orEverything() *FieldSet {
+	if s == nil {
+		return everything()
+	}
+	return s
+}
+
+func (s *FieldSet) add(path string) error {
 	path, entry, err := cutEntry(path)
 	if err != nil {
 		return err
@@ -140,14 +116,14 @@ func (p *Projection) add(path string) error {
 	if !ok {
 		return fmt.Errorf("there is no kind %q%s", kind, nearest.Hint("; ", kind, slices.Sorted(maps.Keys(kinds))))
 	}
-	if p.kinds[kind] == nil {
-		p.kinds[kind] = &tree{}
+	if s.kinds[kind] == nil {
+		s.kinds[kind] = &tree{}
 	}
 	var names []string
 	if rest != "" {
 		names = strings.Split(rest, ".")
 	}
-	return p.kinds[kind].add(t, names, entry)
+	return s.kinds[kind].add(t, names, entry)
 }
 
 // cutEntry takes the key of an entry off a path: "" if there is none.
@@ -163,73 +139,44 @@ func cutEntry(path string) (before, entry string, err error) {
 	return before, entry, nil
 }
 
-// NodePaths returns the paths of those fields of a part of a Node (see
-// [Object.AppendPart]) that a mask has: of the part itself if that is [abi.AllFields], and none
-// of fields that there are not.
-func NodePaths(part uint32, fields uint64) (paths []string) {
-	node := kinds["node"]
-	each(node, func(name string, index []int, t reflect.Type) {
-		path := "node." + name
-		switch {
-		case fieldNumber(node.FieldByIndex(index)) != uint64(part):
-		case fields == abi.AllFields:
-			paths = append(paths, path)
-		default:
-			each(t, func(name string, index []int, _ reflect.Type) {
-				if name != managedFields && has(fields, fieldNumber(t.FieldByIndex(index))) {
-					paths = append(paths, path+"."+name)
-				}
-			})
-		}
-	})
-	return paths
-}
-
-// Paths returns the paths that the Projection was made of, sorted; nil for
+// Paths returns the paths that the FieldSet was made of, sorted; nil for
 // everything.
-func (p *Projection) Paths() []string {
-	if p == nil {
+func (s *FieldSet) Paths() []string {
+	if s == nil {
 		return nil
 	}
-	return slices.Clone(p.paths)
+	return slices.Clone(s.paths)
 }
 
-// Union returns the Projection that has the fields of both.
-func (p *Projection) Union(q *Projection) *Projection {
-	if p == nil || q == nil {
+// Union returns the FieldSet that has the fields of both.
+func (s *FieldSet) Union(t *FieldSet) *FieldSet {
+	if s == nil || t == nil {
 		return nil
 	}
 	// A kind that one of them has whole is whole in both.
 	var paths []string
-	for _, path := range slices.Concat(p.paths, q.paths) {
+	for _, path := range slices.Concat(s.paths, t.paths) {
 		kind, _, _ := strings.Cut(path, ".")
-		if p.kinds[kind] != nil && q.kinds[kind] != nil {
+		if s.kinds[kind] != nil && t.kinds[kind] != nil {
 			paths = append(paths, path)
 		}
 	}
-	if p.nameless && q.nameless {
-		paths = append(paths, NamelessNodes)
-	}
-	union, err := ParseProjection(paths)
+	union, err := ParseFieldSet(paths)
 	if err != nil {
 		panic(err) // They have been parsed before.
 	}
 	return union
 }
 
-// Nameless reports whether the Projection leaves out which Node it is, so that Nodes
-// with equal bytes are one object.
-func (p *Projection) Nameless() bool { return p != nil && p.nameless }
-
 // Equal reports whether both name the same fields by the same paths.
-func (p *Projection) Equal(q *Projection) bool { return slices.Equal(p.Paths(), q.Paths()) }
+func (s *FieldSet) Equal(t *FieldSet) bool { return slices.Equal(s.Paths(), t.Paths()) }
 
 // String returns the paths, or "everything".
-func (p *Projection) String() string {
-	if p == nil {
+func (s *FieldSet) String() string {
+	if s == nil {
 		return "everything"
 	}
-	return strings.Join(p.paths, ", ")
+	return strings.Join(s.paths, ", ")
 }
 
 // tree is the fields of a struct that travel.
@@ -342,4 +289,35 @@ func names(t reflect.Type) []string {
 	each(t, func(name string, _ []int, _ reflect.Type) { all = append(all, name) })
 	slices.Sort(all)
 	return all
+}
+
+// Paths returns the paths of those fields of a Pod or a Node, T, that masks and entries
+// select, see [Encoder.Only]: of a part itself if all its fields are selected.
+func Paths[T any](masks []uint64, entries []EntryKey) (paths []string) {
+	t := reflect.TypeFor[T]()
+	kind := strings.ToLower(t.Name())
+	each(t, func(name string, index []int, part reflect.Type) {
+		number, path := fieldNumber(t.FieldByIndex(index)), kind+"."+name
+		mask := uint64(0)
+		if number < uint64(len(masks)) {
+			mask = masks[number]
+		}
+		if mask == abi.AllFields {
+			paths = append(paths, path)
+			return
+		}
+		each(part, func(name string, index []int, _ reflect.Type) {
+			field := fieldNumber(part.FieldByIndex(index))
+			if name != managedFields && has(mask, field) {
+				paths = append(paths, path+"."+name)
+				return
+			}
+			for _, e := range entries {
+				if number == MetadataPart && uint64(e.Field) == field {
+					paths = append(paths, fmt.Sprintf("%s.%s[%s]", path, name, e.Key))
+				}
+			}
+		})
+	})
+	return paths
 }

@@ -1,8 +1,8 @@
 package sched_test
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -192,14 +192,14 @@ func TestAlikeNodesGetTheGuestsAnswers(t *testing.T) {
 		"whole Nodes":     {"", ""},
 		"projected Nodes": {`, "projection": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
 		"on one instance": {`, "limits": {"instances": 1}`, ""},
-		"remembered":      {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, `, "rememberByProjection": true`},
+		"all declared":    {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) { compareAlike(t, test.projection, test.args) })
 	}
 }
 
 func compareAlike(t *testing.T, projection, args string) {
-	asking, asked := mustLoadPicky(t, projection+`, "askAboutEachNode": true`)
+	asking, asked := mustLoadPicky(t, projection+`, "disableResultSharing": true`)
 	p, calls := mustLoadPicky(t, projection+args)
 	const seed = 47
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -275,66 +275,38 @@ func compareAlike(t *testing.T, projection, args string) {
 	}
 }
 
-// TestNodesThatAreNotAlike holds that Nodes are no longer compared if they differ, or if the
-// guest knows their names, and are again later.
-func TestNodesThatAreNotAlike(t *testing.T) {
-	const same = "the same"
-	tests := map[string]struct {
-		read string
-		said func(*corev1.Node) string
-		cidr func(i int) string
-		log  string
+// TestAnswersOfOneNode holds that a guest is called about each Node of which it reads the name,
+// or about which it logs or prints something.
+func TestAnswersOfOneNode(t *testing.T) {
+	debug := &slog.HandlerOptions{Level: slog.LevelDebug}
+	for name, test := range map[string]struct {
+		what    string
+		options *slog.HandlerOptions
+		want    int
 	}{
-		"each has its own": {"cidr", func(*corev1.Node) string { return "" }, func(i int) string { return fmt.Sprint(i) }, "nodes=64 contents=64 answers=64 alone=0"},
-		"each has a name":  {"name.cidr", func(n *corev1.Node) string { return n.Name }, func(int) string { return same }, "nodes=64 contents=1 answers=64 alone=64"},
-	}
-	for name, test := range tests {
+		"one that is like the others":         {"cordon", debug, 1},
+		"one whose name is read":              {"name", debug, 20},
+		"one about which the guest logs":      {"log", debug, 20},
+		"one about which no log takes a line": {"log", nil, 1},
+		"one about which the guest prints":    {"print", nil, 20},
+	} {
 		t.Run(name, func(t *testing.T) {
-			var log bytes.Buffer
-			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-			nodes := make([]*corev1.Node, 100)
+			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(io.Discard, test.options))))
+			nodes := make([]*corev1.Node, 20)
 			for i := range nodes {
-				nodes[i] = reading(fmt.Sprint("n", i), test.read)
-				nodes[i].Spec.PodCIDR = test.cidr(i)
+				nodes[i] = reading(fmt.Sprint("n", i), test.what)
 			}
-			said := func(n *corev1.Node) string {
-				return strings.TrimPrefix(test.said(n)+" "+n.Spec.PodCIDR, " ")
-			}
-			cycles := func(n int) int {
-				t.Helper()
-				for range n {
-					c := begin(t, p, loud("web"))
-					for _, n := range nodes {
-						if got, want := text(c.filter(n)), "Unschedulable: web "+said(n); got != want {
-							t.Errorf("%s: got %s, want %s", n.Name, got, want)
-						}
+			for range 2 { // What is read first counts from the second cycle on.
+				calls.take("filter")
+				c := begin(t, p, pod("web", "a"))
+				for _, n := range nodes {
+					if s := c.filter(n); !s.IsSuccess() {
+						t.Errorf("%s: %s", n.Name, text(s))
 					}
 				}
-				return calls.take("filter")
 			}
-			if got := cycles(2); got != 200 {
-				t.Errorf("%d calls, want 200", got)
-			}
-			said = func(*corev1.Node) string { return same }
-			for i := range nodes {
-				nodes[i] = nodes[i].DeepCopy()
-				nodes[i].Labels["read"] = "cidr"
-				nodes[i].Spec.PodCIDR = same
-			}
-			if got := cycles(100); got != 100*100 {
-				t.Errorf("%d calls soon after they differed, want 10000", got)
-			}
-			cycles(200)
-			if got := cycles(10); got != 10 {
-				t.Errorf("%d calls for 10 cycles later on, want 10", got)
-			}
-			for _, want := range []string{
-				`msg="Nodes are compared by what the guest has read" plugin=picky fields="[node.spec.podCIDR node.metadata.labels[read]]"`,
-				"plugin=picky " + test.log + " cycles=256",
-			} {
-				if !strings.Contains(log.String(), want) {
-					t.Errorf("%s is not in the log:\n%s", want, log.String())
-				}
+			if got := calls.take("filter"); got != test.want {
+				t.Errorf("%d calls for 20 Nodes, want %d", got, test.want)
 			}
 		})
 	}

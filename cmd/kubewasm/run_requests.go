@@ -16,12 +16,12 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// requests are what the flags say about the requests of an admission plugin.
+// requests makes the requests for an admission plugin, as the flags describe them.
 type requests struct {
 	operation, old, user, namespace, subresource string
 	groups                                       names
 	dryRun                                       bool
-	// given are the flags among them that were used.
+	// given are the flags of requests that were used.
 	given []string
 
 	// before are the objects of the file old.
@@ -85,16 +85,15 @@ func (r *requests) objects(file string) (*manifest.Objects, error) {
 	return objects, nil
 }
 
-// of returns the request about an object: the one that it is, if it is an
-// AdmissionReview, or what the API server would send. The flags that were used count for
-// both.
+// of returns the request about an object: that of the object if it is an AdmissionReview,
+// otherwise the one that the API server would send. The flags change both.
 func (r *requests) of(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
 	request, err := r.made(o)
 	if err != nil {
 		return nil, err
 	}
 	if r.user != "" || len(r.groups) != 0 {
-		// The API server puts everybody who has a name into this group.
+		// The API server adds this group for every authenticated user.
 		request.UserInfo = authenticationv1.UserInfo{Username: r.user, Groups: append(slices.Clone(r.groups), "system:authenticated")}
 	}
 	if r.subresource != "" {
@@ -129,7 +128,7 @@ func (r *requests) made(o *manifest.Object) (*admissionv1.AdmissionRequest, erro
 	return request, nil
 }
 
-// find returns an object as it was before.
+// find returns an object before its UPDATE.
 func (r *requests) find(o *manifest.Object) (*manifest.Object, error) {
 	for i := range r.before.All {
 		old := &r.before.All[i]
@@ -167,7 +166,7 @@ func isReview(o *manifest.Object) bool {
 	return o.GroupVersionKind() == admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
 }
 
-// reviewed returns the request in an AdmissionReview, nil if the object is none.
+// reviewed returns the request in an AdmissionReview, nil for any other object.
 func reviewed(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
 	if !isReview(o) {
 		return nil, nil

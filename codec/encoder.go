@@ -1,4 +1,4 @@
-package objects
+package codec
 
 import (
 	"bytes"
@@ -17,7 +17,132 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
+
+// Encoder encodes some fields of objects of a kind: [corev1.Pod] or [corev1.Node]. It does
+// not change, and is safe for use by several goroutines. No object is changed.
+type Encoder[T any] struct {
+	fields encoder
+	// labels and annotations are where they lie in an object, and what encodes them.
+	labels, annotations *mapAt
+}
+
+// mapAt is a map of strings in an object.
+type mapAt struct {
+	offset uintptr
+	*stringMap
+}
+
+// The metadata of an object, by the number of its field, and the numbers of its fields that
+// are maps of strings.
+const (
+	MetadataPart     = 1
+	LabelsField      = 11
+	AnnotationsField = 12
+)
+
+func newEncoder[T any](fields encoder) *Encoder[T] {
+	e := &Encoder[T]{fields: fields}
+	for i := range fields {
+		if fields[i].number != MetadataPart {
+			continue
+		}
+		for _, f := range fields[i].message {
+			at := &mapAt{fields[i].offset + f.offset, f.strings}
+			switch f.number {
+			case LabelsField:
+				e.labels = at
+			case AnnotationsField:
+				e.annotations = at
+			}
+		}
+	}
+	return e
+}
+
+// Append appends the fields of an object.
+func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
+
+// Equal reports whether the encodings of two objects are the same.
+func (e *Encoder[T]) Equal(a, b *T) bool {
+	return a == b || e.fields.equal(unsafe.Pointer(a), unsafe.Pointer(b))
+}
+
+// AppendPart appends the message in a field of an object, nothing if that is not there. In a
+// Pod and a Node, metadata is 1, spec 2 and status 3. mask selects the fields of the message:
+// bit n is field number n. Numbers above 63 are selected only by [abi.AllFields].
+func (e *Encoder[T]) AppendPart(b []byte, of *T, part uint32, mask uint64) []byte {
+	for i := range e.fields {
+		f := &e.fields[i]
+		if f.number != uint64(part) || f.kind != submessage || f.holds != one {
+			continue
+		}
+		at := unsafe.Add(unsafe.Pointer(of), f.offset)
+		for i := range f.message {
+			if only := f.message[i : i+1]; has(mask, only[0].number) {
+				b = only.append(b, at)
+			}
+		}
+	}
+	return b
+}
+
+// has reports whether a mask selects a field.
+func has(mask, number uint64) bool {
+	return mask == abi.AllFields || number < 64 && mask>>number&1 != 0
+}
+
+// Entry returns the value of a key in the labels or the annotations of an object, by the
+// number of the field. Other fields have no entries. The key is not kept.
+func (e *Encoder[T]) Entry(of *T, field uint32, key string) (value string, ok bool) {
+	m := e.labels
+	switch field {
+	case LabelsField:
+	case AnnotationsField:
+		m = e.annotations
+	default:
+		return "", false
+	}
+	if m == nil {
+		return "", false
+	}
+	return m.value(*(*map[string]string)(unsafe.Add(unsafe.Pointer(of), m.offset)), key)
+}
+
+// EntryKey is a key of the labels or the annotations, by the number of the field.
+type EntryKey struct {
+	Field uint32
+	Key   string
+}
+
+// Only returns the Encoder of those fields of e that masks select, by the numbers of their
+// parts, and of entries of labels and annotations, where these are not selected whole.
+func (e *Encoder[T]) Only(masks []uint64, entries []EntryKey) *Encoder[T] {
+	var fields encoder
+	for _, part := range e.fields {
+		var mask uint64
+		if part.number < uint64(len(masks)) {
+			mask = masks[part.number]
+		}
+		var message encoder
+		for _, f := range part.message {
+			if has(mask, f.number) {
+				message = append(message, f)
+			} else if part.number == MetadataPart && f.strings != nil {
+				if f.strings = f.strings.only(entries); len(f.strings.entries) != 0 {
+					message = append(message, f)
+				}
+			}
+		}
+		if len(message) != 0 {
+			part.message = message
+			fields = append(fields, part)
+		}
+	}
+	return newEncoder[T](fields)
+}
 
 // encoder appends the fields of a struct that travel, in protobuf and in the order
 // of their numbers.
@@ -42,10 +167,9 @@ type fieldEncoder struct {
 	size uintptr
 	// message encodes what is a struct.
 	message encoder
-	// by encodes what is anything else.
-	by func(b []byte, p unsafe.Pointer) ([]byte, error)
-	// strings is what by encodes if it is a map of strings.
+	// strings encodes a map of strings, and by what is anything else.
 	strings *stringMap
+	by      func(b []byte, p unsafe.Pointer) []byte
 }
 
 // holding is what a field has of values.
@@ -68,11 +192,12 @@ const (
 	int32s
 	int64s
 	submessage
+	stringMaps
 	other
 )
 
 // append appends the fields of the struct at p.
-func (e encoder) append(b []byte, p unsafe.Pointer) (_ []byte, err error) {
+func (e encoder) append(b []byte, p unsafe.Pointer) []byte {
 	for i := range e {
 		f := &e[i]
 		at := unsafe.Add(p, f.offset)
@@ -86,36 +211,30 @@ func (e encoder) append(b []byte, p unsafe.Pointer) (_ []byte, err error) {
 			elements := *(*[]struct{})(at)
 			first := unsafe.Pointer(unsafe.SliceData(elements))
 			for i := range uintptr(len(elements)) {
-				if b, err = f.append(b, unsafe.Add(first, i*f.size)); err != nil {
-					return nil, err
-				}
+				b = f.append(b, unsafe.Add(first, i*f.size))
 			}
 			continue
 		}
-		if b, err = f.append(b, at); err != nil {
-			return nil, err
-		}
+		b = f.append(b, at)
 	}
-	return b, nil
+	return b
 }
 
 // append appends the value at p.
-func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) ([]byte, error) {
+func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 	switch f.kind {
 	case text:
 		s := *(*string)(p)
 		if s == "" && !f.empty {
-			return b, nil
+			return b
 		}
-		return appendText(b, f.number, s), nil
+		return appendText(b, f.number, s)
 	case submessage:
 		b = append(appendVarint(b, f.number<<3|bytesType), 0)
 		start := len(b)
-		b, err := f.message.append(b, p)
-		if err != nil {
-			return nil, err
-		}
-		return endMessage(b, start), nil
+		return endMessage(f.message.append(b, p), start)
+	case stringMaps:
+		return f.strings.append(b, *(*map[string]string)(p))
 	case other:
 		return f.by(b, p)
 	}
@@ -131,9 +250,9 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) ([]byte, error) {
 		n = uint64(*(*int64)(p))
 	}
 	if n == 0 && !f.empty {
-		return b, nil
+		return b
 	}
-	return appendVarint(appendVarint(b, f.number<<3|varintType), n), nil
+	return appendVarint(appendVarint(b, f.number<<3|varintType), n)
 }
 
 // equal reports whether the encodings of the structs at p and q are the same.
@@ -180,13 +299,10 @@ func (f *fieldEncoder) equalValues(p, q unsafe.Pointer) bool {
 		return *(*int64)(p) == *(*int64)(q)
 	case submessage:
 		return f.message.equal(p, q)
-	}
-	if f.strings != nil {
+	case stringMaps:
 		return f.strings.equal(*(*map[string]string)(p), *(*map[string]string)(q))
 	}
-	a, err := f.by(nil, p)
-	b, err2 := f.by(nil, q)
-	return err == nil && err2 == nil && bytes.Equal(a, b)
+	return bytes.Equal(f.by(nil, p), f.by(nil, q))
 }
 
 // encoder returns the encoder of those fields of t, a struct, that the tree has.
@@ -306,15 +422,13 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 	e := fieldEncoder{number: number, kind: other}
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
-		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
-			return appendQuantity(b, number, *(*resource.Quantity)(p)), nil
-		}
+		e.by = func(b []byte, p unsafe.Pointer) []byte { return appendQuantity(b, number, *(*resource.Quantity)(p)) }
 		return e
 	case t == reflect.TypeFor[metav1.Time]():
-		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) { return appendTime(b, number, (*metav1.Time)(p)), nil }
+		e.by = func(b []byte, p unsafe.Pointer) []byte { return appendTime(b, number, (*metav1.Time)(p)) }
 		return e
 	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(reflect.TypeFor[message]()) && !nested(t):
-		e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
+		e.by = func(b []byte, p unsafe.Pointer) []byte {
 			return appendGenerated(b, number, reflect.NewAt(t, p).Interface().(message))
 		}
 		return e
@@ -336,10 +450,7 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 		return e
 	case reflect.Map:
 		if t == reflect.TypeFor[map[string]string]() {
-			e.strings = tr.stringMap(number)
-			e.by = func(b []byte, p unsafe.Pointer) ([]byte, error) {
-				return e.strings.append(b, *(*map[string]string)(p)), nil
-			}
+			e.kind, e.strings = stringMaps, tr.stringMap(number)
 			return e
 		}
 		e.by = tr.mapOf(number, t)
@@ -365,15 +476,15 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 
 // mapOf returns the encoder of a map with strings as keys, in their order, so that
 // equal maps have equal bytes.
-func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer) ([]byte, error) {
+func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer) []byte {
 	if t == reflect.TypeFor[corev1.ResourceList]() {
-		return func(b []byte, p unsafe.Pointer) ([]byte, error) {
-			return tr.appendResources(b, number, *(*corev1.ResourceList)(p)), nil
+		return func(b []byte, p unsafe.Pointer) []byte {
+			return tr.appendResources(b, number, *(*corev1.ResourceList)(p))
 		}
 	}
 	value := (&tree{whole: true}).value(2, t.Elem())
 	value.empty = true
-	return func(b []byte, p unsafe.Pointer) (_ []byte, err error) {
+	return func(b []byte, p unsafe.Pointer) []byte {
 		m := reflect.NewAt(t, p).Elem()
 		keys := m.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
@@ -386,12 +497,9 @@ func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer
 			e.Elem().Set(m.MapIndex(k))
 			b = append(appendVarint(b, number<<3|bytesType), 0)
 			start := len(b)
-			if b, err = value.append(appendText(b, 1, k.String()), e.UnsafePointer()); err != nil {
-				return nil, err
-			}
-			b = endMessage(b, start)
+			b = endMessage(value.append(appendText(b, 1, k.String()), e.UnsafePointer()), start)
 		}
-		return b, nil
+		return b
 	}
 }
 
@@ -436,11 +544,23 @@ type stringMap struct {
 
 // value returns the value of a key that travels.
 func (s *stringMap) value(m map[string]string, key string) (value string, ok bool) {
-	if s == nil || !s.whole && !slices.Contains(s.entries, key) {
+	if !s.whole && !slices.Contains(s.entries, key) {
 		return "", false
 	}
 	value, ok = m[key]
 	return value, ok
+}
+
+// only returns the encoder of those of the entries that travel.
+func (s *stringMap) only(entries []EntryKey) *stringMap {
+	only := &stringMap{number: s.number}
+	for _, e := range entries {
+		if uint64(e.Field) == s.number && (s.whole || slices.Contains(s.entries, e.Key)) {
+			only.entries = append(only.entries, e.Key)
+		}
+	}
+	slices.Sort(only.entries)
+	return only
 }
 
 // equal reports whether the same of both travels.
@@ -522,19 +642,20 @@ func appendQuantity(b []byte, number uint64, q resource.Quantity) []byte {
 	return endMessage(appendText(b, 1, q.String()), start)
 }
 
-// appendGenerated appends a message that has code of its own.
-func appendGenerated(b []byte, number uint64, m message) ([]byte, error) {
+// appendGenerated appends a message that has code of its own. It panics with the error
+// of that code; none is known that fails.
+func appendGenerated(b []byte, number uint64, m message) []byte {
 	size := m.Size()
 	b = appendVarint(appendVarint(b, number<<3|bytesType), uint64(size))
 	b = slices.Grow(b, size)
 	n, err := m.MarshalToSizedBuffer(b[len(b) : len(b)+size])
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes instead of %d", n, size)
+	}
 	if err != nil {
-		return nil, err
+		panic(fmt.Errorf("codec: encode %T: %w", m, err))
 	}
-	if n != size {
-		return nil, fmt.Errorf("%T has %d bytes instead of %d", m, n, size)
-	}
-	return b[:len(b)+n], nil
+	return b[:len(b)+n]
 }
 
 func appendText(b []byte, number uint64, s string) []byte {

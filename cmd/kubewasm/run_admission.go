@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+// admit reviews each object.
+func (t *trial) admit(ctx context.Context) error {
+	p, err := t.try.policy(ctx, t.rt, t.cfg, t.objects, t.cluster)
+	if err != nil {
+		return err
+	}
+	engine := admission.NewEngine(p)
+	defer engine.Close(context.WithoutCancel(ctx))
+	t.fuel.take()
+	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
+	for i := range t.objects.All {
+		request, err := t.requests.of(&t.objects.All[i])
+		if err != nil {
+			return err
+		}
+		if !covered(t.matches, request) {
+			fmt.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
+			continue
+		}
+		if p.Mutates() {
+			response := engine.Mutate(ctx, request)
+			word := "mutated"
+			if p.Dialect() != "" && len(response.Patch) == 0 {
+				word = "allowed" // The policy may be one that never mutates.
+			}
+			if !t.admitted(request, response, word) {
+				continue
+			}
+			if len(response.Patch) != 0 {
+				changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
+				if err != nil {
+					return fmt.Errorf("patch %s: %w", about(request), err)
+				}
+				request.Object.Raw = changed
+			}
+		}
+		if p.Validates() {
+			t.admitted(request, engine.Validate(ctx, request), "allowed")
+		}
+	}
+	return nil
+}
+
+// admitted prints the response to a request, and reports whether it is allowed. word is the
+// verdict that is printed in that case.
+func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, word string) bool {
+	text := message(response)
+	switch {
+	case !response.Allowed && response.Result.Reason == metav1.StatusReasonInternalError:
+		word = "failed"
+		err := t.fuel.failed()
+		if err == nil {
+			err = errors.New(text)
+		}
+		t.failed(err, "%s of %s", request.Operation, about(request))
+	case !response.Allowed:
+		word = fmt.Sprintf("denied %d", response.Result.Code)
+		t.refusals++
+	case len(response.Patch) != 0:
+		text = string(response.Patch)
+	case word == "mutated":
+		text = "nothing changes"
+	}
+	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", about(request), word, t.cost(), text)
+	for _, warning := range response.Warnings {
+		fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
+	}
+	return response.Allowed
+}
+
+// covered reports whether the rules, which a module declares, cover a request. No rules cover
+// every request.
+func covered(rules []metadata.Rule, r *admissionv1.AdmissionRequest) bool {
+	has := func(list []string, value string) bool {
+		return slices.Contains(list, value) || slices.Contains(list, "*")
+	}
+	resource := r.Resource.Resource
+	if r.SubResource != "" {
+		resource += "/" + r.SubResource
+	}
+	return len(rules) == 0 || slices.ContainsFunc(rules, func(rule metadata.Rule) bool {
+		return has(rule.Operations, string(r.Operation)) && has(rule.APIGroups, r.Resource.Group) && has(rule.APIVersions, r.Resource.Version) &&
+			(slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*/*") ||
+				r.SubResource == "" && slices.Contains(rule.Resources, "*") ||
+				r.SubResource != "" && (slices.Contains(rule.Resources, "*/"+r.SubResource) || slices.Contains(rule.Resources, r.Resource.Resource+"/*")))
+	})
+}
+
+func describe(o *manifest.Object) string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+func message(response *admissionv1.AdmissionResponse) string {
+	if response.Result == nil {
+		return ""
+	}
+	return response.Result.Message
+}

@@ -1,0 +1,85 @@
+package objects
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/codec"
+)
+
+// ReadSet is the fields of objects of a kind that any instance of a guest was seen reading. It
+// does not change: a larger one replaces it.
+type ReadSet[T any] struct {
+	// masks are the fields of the parts of an object, by the numbers of the parts.
+	masks [parts + 1]uint64
+	// entries are the labels and annotations that were read alone.
+	entries []codec.EntryKey
+	// versions encodes the fields by which versions of an object differ, and classes
+	// those by which objects differ: without name, UID and resource version.
+	versions, classes *codec.Encoder[T]
+}
+
+const (
+	// parts is the number of the last part of an object: metadata, spec, status.
+	parts = 3
+	// maxEntries is how many labels and annotations are told apart, and maxKey how long
+	// the key of one may be: longer than any that is valid. Beyond that all of the map
+	// is in the read set.
+	maxEntries, maxKey = 16, 512
+)
+
+// The fields of the metadata that identify an object or its version.
+const (
+	nameField, namespaceField, uidField, versionField = 1 << 1, 1 << 3, 1 << 5, 1 << 6
+
+	// identity are those that no other Node has.
+	identity = nameField | uidField | versionField
+)
+
+// newReadSet returns the ReadSet of a guest that has read nothing of what e encodes. What
+// identifies an object is in it from the beginning.
+func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
+	r := &ReadSet[T]{masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
+	r.versions, r.classes = e.Only(r.masks[:], nil), e.Only(nil, nil)
+	return r
+}
+
+// has reports whether the fields of a part are in the ReadSet.
+func (r *ReadSet[T]) has(part uint32, fields uint64) bool {
+	return part > parts || r.masks[part]&fields == fields
+}
+
+// hasEntry reports whether an entry of the labels or the annotations is in the ReadSet.
+func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
+	return r.has(codec.MetadataPart, 1<<field) || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})
+}
+
+// with returns the ReadSet that also has fields of a part of what e encodes.
+func (r *ReadSet[T]) with(e *codec.Encoder[T], part uint32, fields uint64) *ReadSet[T] {
+	grown := &ReadSet[T]{masks: r.masks, entries: r.entries, classes: r.classes}
+	grown.masks[part] |= fields
+	grown.versions = e.Only(grown.masks[:], r.entries)
+	if part != codec.MetadataPart || fields&^identity&^r.masks[part] != 0 {
+		grown.classes = grown.onlyClasses(e)
+	}
+	return grown
+}
+
+func (r *ReadSet[T]) onlyClasses(e *codec.Encoder[T]) *codec.Encoder[T] {
+	masks := r.masks
+	masks[codec.MetadataPart] &^= identity
+	return e.Only(masks[:], r.entries)
+}
+
+// withEntry returns the ReadSet that also has an entry. The key is not kept.
+func (r *ReadSet[T]) withEntry(e *codec.Encoder[T], field uint32, key string) *ReadSet[T] {
+	if len(r.entries) >= maxEntries || len(key) > maxKey {
+		return r.with(e, codec.MetadataPart, 1<<field)
+	}
+	grown := &ReadSet[T]{masks: r.masks, entries: append(slices.Clip(r.entries), codec.EntryKey{Field: field, Key: strings.Clone(key)})}
+	grown.versions, grown.classes = e.Only(grown.masks[:], grown.entries), grown.onlyClasses(e)
+	return grown
+}
+
+// Paths returns the fields as paths of a [codec.FieldSet].
+func (r *ReadSet[T]) Paths() []string { return codec.Paths[T](r.masks[:], r.entries) }

@@ -1,0 +1,322 @@
+package objects
+
+import (
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
+)
+
+// Store gives the versions of objects their refs, for one plugin.
+//
+// An object that was seen before is found by its pointer: objects that come from informers
+// are never changed in place, so an equal pointer means equal content. An object with another
+// pointer keeps its version if it is equal in all fields of the read set. What no instance
+// has read yet may differ: no instance can tell.
+//
+// A Store forgets objects that were not asked for during the last epochs (see Advance) and
+// uses their slots again, so that its memory, and that of guests, follows the number of
+// objects in use.
+//
+// A Store is safe for use by several goroutines.
+type Store struct {
+	// Reading what is known takes no lock: many goroutines filter nodes at the same
+	// time.
+	nodes kind[string, corev1.Node]
+	pods  kind[podKey, corev1.Pod]
+	epoch atomic.Uint32
+
+	mu     sync.Mutex
+	fields *codec.FieldSet
+	// slots is by number. It is copied when it grows, so that Lookup can read
+	// it without a lock.
+	slots atomic.Pointer[[]*slot]
+	free  []*slot
+	// transient are the slots of objects of events.
+	transient [NewEventObject + 1]*slot
+	// sweepAt is how many objects there may be before the Store looks for some to
+	// forget.
+	sweepAt int
+}
+
+// kind is the objects of a kind, by names of the type K.
+type kind[K comparable, T any] struct {
+	reads reads[T]
+	known pointers[T]
+	named map[K]*named[T]
+}
+
+// named is the object that has a name.
+type named[T any] struct {
+	slot *slot
+	// version is the last one, nil if there is none with the fields that are declared.
+	version *version[T]
+}
+
+// reads is what guests read of a kind.
+type reads[T any] struct {
+	// store guards what follows.
+	store   *Store
+	encoder *codec.Encoder[T]
+	set     atomic.Pointer[ReadSet[T]]
+}
+
+// podKey names a Pod in every version.
+type podKey struct{ namespace, name string }
+
+// slot is a place for the versions of one object at a time.
+type slot struct {
+	number  uint32
+	version uint32
+	current atomic.Pointer[Object]
+}
+
+const (
+	// epochsKept is for how many epochs an unused object is kept. A scheduler that
+	// looks at a twentieth of its nodes in each cycle comes round to each of them long
+	// before.
+	epochsKept = 128
+	// epochsMissed is how many epochs may pass before it is noted that an object
+	// is still used. To write it in each would take the object's cache line from
+	// the other processors each time.
+	epochsMissed = 16
+	// sweepMin is how many objects a Store has before it looks for any to forget.
+	sweepMin = 256
+)
+
+// NewStore returns an empty Store for a guest that declares nothing.
+func NewStore() *Store {
+	s := &Store{}
+	s.nodes.reads.store, s.pods.reads.store = s, s
+	s.Declare(nil)
+	return s
+}
+
+// Declare makes fields those that the guest gets, from now on. The read set is empty then, and
+// each object has another version.
+func (s *Store) Declare(fields *codec.FieldSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fields = fields
+	s.nodes.declare(fields.Node())
+	s.pods.declare(fields.Pod())
+}
+
+// Declared returns the fields that the guest gets, nil for all.
+func (s *Store) Declared() *codec.FieldSet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fields
+}
+
+func (k *kind[K, T]) declare(e *codec.Encoder[T]) {
+	k.reads.encoder = e
+	k.reads.set.Store(newReadSet(e))
+	k.known.clear()
+	for _, n := range k.named {
+		n.version = nil
+	}
+}
+
+// NodeReads returns the read set of Nodes, which grows while the guest reads more.
+func (s *Store) NodeReads() *ReadSet[corev1.Node] { return s.nodes.reads.set.Load() }
+
+// add notes that a guest reads fields of a part.
+func (r *reads[T]) add(part uint32, fields uint64) {
+	if r.set.Load().has(part, fields) {
+		return
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if set := r.set.Load(); !set.has(part, fields) {
+		r.set.Store(set.with(r.encoder, part, fields))
+	}
+}
+
+// addEntry notes that a guest reads an entry of the labels or the annotations.
+func (r *reads[T]) addEntry(field uint32, key string) {
+	if field != codec.LabelsField && field != codec.AnnotationsField || r.set.Load().hasEntry(field, key) {
+		return
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if set := r.set.Load(); !set.hasEntry(field, key) {
+		r.set.Store(set.withEntry(r.encoder, field, key))
+	}
+}
+
+// Advance begins a new epoch: for a scheduler, the scheduling of another Pod.
+func (s *Store) Advance() { s.epoch.Add(1) }
+
+// Pod returns the version of pod.
+//
+// 0 allocs for a pointer that was seen before: TestStoreDoesNotAllocate.
+func (s *Store) Pod(pod *corev1.Pod) *Object {
+	if o := s.pods.known.get(pod, s.epoch.Load()); o != nil {
+		return o
+	}
+	return arrive(s, &s.pods, podKey{pod.Namespace, pod.Name}, pod)
+}
+
+// Node returns the version of node.
+//
+// 0 allocs for a pointer that was seen before: TestStoreDoesNotAllocate.
+func (s *Store) Node(node *corev1.Node) *Object {
+	if o := s.nodes.known.get(node, s.epoch.Load()); o != nil {
+		return o
+	}
+	return arrive(s, &s.nodes, node.Name, node)
+}
+
+// NodeClasses returns what encodes the fields of Nodes by which the guest can tell two of them
+// apart: those of the read set, without name, UID and resource version. It is another one
+// after the read set has grown.
+func (s *Store) NodeClasses() *codec.Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
+
+// AppendNode appends what e encodes of a Node that is o.
+func AppendNode(b []byte, o *Object, e *codec.Encoder[corev1.Node]) []byte {
+	return e.Append(b, o.source.(*version[corev1.Node]).of.Load())
+}
+
+// arrive returns the version of an object whose pointer is new: the last one if it is equal
+// in the read set, else another.
+//
+// The read set is compared and the pointer stored under the lock under which the read set
+// grows: a field that a guest read of the pointer before is compared.
+func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.makeRoom()
+	n := k.named[name]
+	if n == nil {
+		n = &named[T]{slot: s.allocate()}
+		if k.named == nil {
+			k.named = map[K]*named[T]{}
+		}
+		k.named[name] = n
+	}
+	if n.version != nil {
+		before := n.version.of.Load()
+		if before == of {
+			return &n.version.Object // Another goroutine came first.
+		}
+		k.known.remove(before)
+		if k.reads.set.Load().versions.Equal(before, of) {
+			n.version.of.Store(of)
+			k.known.set(of, &n.version.Object, s.epoch.Load())
+			return &n.version.Object
+		}
+	}
+	n.version = newVersion(of, &k.reads)
+	n.slot.put(&n.version.Object)
+	k.known.set(of, &n.version.Object, s.epoch.Load())
+	return &n.version.Object
+}
+
+// EventSide is where the object of a cluster event comes from.
+type EventSide byte
+
+const (
+	// OldEventObject and NewEventObject are the object of a cluster event before
+	// and after it.
+	OldEventObject EventSide = iota
+	NewEventObject
+)
+
+// Transient returns an object of any kind that is shown once. It replaces the last one of the
+// same side, and Lookup does not find it. The error is for an object that has no protobuf
+// encoding.
+func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error) {
+	b, err := codec.Encode(object)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := s.transient[side]
+	if place == nil {
+		place = s.allocate()
+		s.transient[side] = place
+	}
+	o := FromBytes(b)
+	o.Ref = place.next()
+	return o, nil
+}
+
+// Lookup returns the object that ref names, if it is the current version of its
+// slot.
+func (s *Store) Lookup(ref abi.Ref) (*Object, bool) {
+	slots := s.slots.Load()
+	if slots == nil || uint64(ref.Slot()) >= uint64(len(*slots)) {
+		return nil, false
+	}
+	o := (*slots)[ref.Slot()].current.Load()
+	if o == nil || o.Ref != ref {
+		return nil, false
+	}
+	return o, true
+}
+
+// next returns the ref of the next version of what is in the slot.
+func (s *slot) next() abi.Ref {
+	s.version = abi.NextVersion(s.version)
+	return abi.MakeRef(s.version, s.number)
+}
+
+// put makes o, which no other goroutine has yet, the next version of what is in the slot.
+func (s *slot) put(o *Object) {
+	o.Ref = s.next()
+	s.current.Store(o)
+}
+
+// allocate returns an empty slot.
+func (s *Store) allocate() *slot {
+	if n := len(s.free); n > 0 {
+		free := s.free[n-1]
+		s.free = s.free[:n-1]
+		return free
+	}
+	var old []*slot
+	if p := s.slots.Load(); p != nil {
+		old = *p
+	}
+	fresh := &slot{number: uint32(len(old))}
+	// append may write beyond the end of the slice that readers have, which
+	// they do not look at.
+	grown := append(old, fresh)
+	s.slots.Store(&grown)
+	return fresh
+}
+
+// makeRoom forgets objects if there are many.
+func (s *Store) makeRoom() {
+	if s.size() < max(s.sweepAt, sweepMin) {
+		return
+	}
+	sweep(s, &s.nodes)
+	sweep(s, &s.pods)
+	s.sweepAt = 2 * s.size()
+}
+
+func (s *Store) size() int { return len(s.nodes.named) + len(s.pods.named) }
+
+// sweep forgets the objects of a kind that were not used for epochsKept epochs.
+func sweep[K comparable, T any](s *Store, k *kind[K, T]) {
+	epoch := s.epoch.Load()
+	for name, n := range k.named {
+		if n.version != nil {
+			of := n.version.of.Load()
+			if used, ok := k.known.lastUsed(of); ok && epoch-used < epochsKept+epochsMissed {
+				continue
+			}
+			k.known.remove(of)
+		}
+		n.slot.current.Store(nil)
+		s.free = append(s.free, n.slot)
+		delete(k.named, name)
+	}
+}

@@ -1,0 +1,190 @@
+package sched
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
+)
+
+// resultCache has what a guest answered to Filter and Score. In one state of a cycle its
+// answer about a Node is that about all Nodes of the same class: those that are equal in all
+// that any of its instances has ever read of Nodes. What is read in one call may be known in
+// the next, and what one instance reads another would read, too.
+type resultCache struct {
+	// disabled is set for a guest whose answers are its own: each Node is asked about.
+	disabled atomic.Bool
+	// lastState is the cycleState that was given out last.
+	lastState atomic.Uint64
+	store     *objects.Store
+	// logger is told of the read set, for an operator who wonders how often a guest is
+	// called.
+	logger *slog.Logger
+	hits   hits
+
+	mu sync.Mutex
+	// classes are by what their Nodes have in common, which fields encodes.
+	fields  *codec.Encoder[corev1.Node]
+	classes map[string]*nodeClass
+	key     []byte
+}
+
+// cycleState is a state of a cycle: another one begins with each call that may change what
+// the guest remembers of the cycle. 0 is one in which results are not shared.
+type cycleState uint64
+
+// nodeClass is the Nodes that are equal in a read set, with the results about them.
+type nodeClass struct {
+	fields *codec.Encoder[corev1.Node]
+	// filter and score have room for two states: that of a cycle and that of a clone.
+	filter, score [2]atomic.Pointer[result]
+}
+
+// result is what a guest answered in a state of a cycle.
+type result struct {
+	state  cycleState
+	value  uint64 // What the function returned.
+	reason string
+}
+
+// cacheKey is what a result is found by; zero if results are not shared.
+type cacheKey struct {
+	state    cycleState
+	function abi.Function
+	class    *nodeClass
+}
+
+// maxClasses is how many classes of a read set are known at the same time. Beyond it Nodes
+// are too different for results to be shared.
+const maxClasses = 1 << 14
+
+// nextState returns a state in which no cycle was before.
+func (c *resultCache) nextState() cycleState {
+	if c.disabled.Load() {
+		return 0
+	}
+	return cycleState(c.lastState.Add(1))
+}
+
+// keyOf returns the key of the result of a function about a Node.
+func (c *resultCache) keyOf(state cycleState, f abi.Function, node *objects.Object) (k cacheKey) {
+	if state != 0 {
+		k = cacheKey{state, f, c.classOf(node)}
+	}
+	return k
+}
+
+// classOf returns the class of a Node.
+func (c *resultCache) classOf(node *objects.Object) *nodeClass {
+	fields := c.store.NodeClasses()
+	if class, ok := node.Class.Load().(*nodeClass); ok && class.fields == fields {
+		return class
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fields != fields || len(c.classes) >= maxClasses {
+		if c.fields != fields {
+			c.logger.Debug("Nodes that are equal in these fields share results", "fields", c.store.NodeReads().Paths())
+		}
+		c.fields, c.classes = fields, map[string]*nodeClass{}
+	}
+	c.key = objects.AppendNode(c.key[:0], node, fields)
+	class := c.classes[string(c.key)]
+	if class == nil {
+		class = &nodeClass{fields: fields}
+		c.classes[string(c.key)] = class
+	}
+	node.Class.Store(class)
+	return class
+}
+
+// at is where the result with the key lies.
+func (k *cacheKey) at() *atomic.Pointer[result] {
+	if k.function == abi.Score {
+		return &k.class.score[k.state%2]
+	}
+	return &k.class.filter[k.state%2]
+}
+
+// get returns the result with the key, nil if there is none.
+func (k *cacheKey) get() *result {
+	if k.class == nil {
+		return nil
+	}
+	if r := k.at().Load(); r != nil && r.state == k.state {
+		return r
+	}
+	return nil
+}
+
+// put keeps what the guest returned about a Node, unless it is a failure, or an answer about
+// this Node alone: the guest asked for more than its arguments, logged, or knows which Node
+// it is.
+func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64) {
+	switch abi.Code(int32(uint32(value))) {
+	case abi.Success:
+	case abi.Unschedulable, abi.UnschedulableAndUnresolvable:
+		if k.function == abi.Score {
+			return
+		}
+	default:
+		return
+	}
+	if inst.State().(*instance).call.own || inst.Logged() || node.Identified() || k.class.fields != c.store.NodeClasses() {
+		return
+	}
+	k.at().Store(&result{k.state, value, inst.Reason()})
+}
+
+// status returns what the framework is told of a result, which may change it.
+func (r *result) status() *fwk.Status {
+	if code := abi.Code(int32(uint32(r.value))); code != abi.Success {
+		return statusOf(code, r.reason)
+	}
+	return nil
+}
+
+// hits counts the results that were taken from the cache since they were reported last.
+// Goroutines filter Nodes that stand together in the scheduler's snapshot, and mostly so do
+// their slots: they count at different places, of a line of the processor's cache each.
+type hits [8]struct {
+	filter, score atomic.Uint64
+	_             [48]byte
+}
+
+// add counts a hit.
+func (h *hits) add(f abi.Function, node *objects.Object) {
+	at := &h[node.Ref.Slot()/32%uint32(len(h))]
+	if f == abi.Score {
+		at.score.Add(1)
+	} else {
+		at.filter.Add(1)
+	}
+}
+
+// report tells an observer of the hits since the last report.
+func (h *hits) report(plugin string, to host.Observer) {
+	if to == nil {
+		return
+	}
+	var filter, score uint64
+	for i := range h {
+		if at := &h[i]; at.filter.Load()|at.score.Load() != 0 {
+			filter += at.filter.Swap(0)
+			score += at.score.Swap(0)
+		}
+	}
+	if filter != 0 {
+		to.CacheHits(plugin, abi.Filter.String(), filter)
+	}
+	if score != 0 {
+		to.CacheHits(plugin, abi.Score.String(), score)
+	}
+}

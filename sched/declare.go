@@ -1,0 +1,73 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// declaring returns a probe that declares what a version of the guest reads, before the
+// version serves: the paths, if the plugin's configuration names any, or what the module
+// declares in its metadata. After a swap it is what either version reads, since calls may
+// still run on the old one.
+//
+// It calls then, the caller's own probe, unless that is nil.
+func (p *plugin) declaring(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
+	first := true
+	return func(ctx context.Context, inst *host.Instance) error {
+		if then != nil {
+			if err := then(ctx, inst); err != nil {
+				return err
+			}
+		}
+		declared, err := declaredFields(paths, inst.Module().Custom(abi.MetadataSection))
+		if err != nil {
+			return err
+		}
+		if !first {
+			declared = declared.Union(p.objects.Declared())
+		}
+		if !declared.Equal(p.objects.Declared()) {
+			p.objects.Declare(declared)
+		}
+		if tellsNodesApart(inst) {
+			p.cache.disabled.Store(true)
+		}
+		first = false
+		return nil
+	}
+}
+
+// tellsNodesApart reports whether a version of the guest imports host functions that answer
+// about the node of a ref: it knows, or finds out, which Node it is that it sees.
+func tellsNodesApart(inst *host.Instance) bool {
+	for _, name := range []string{
+		abi.ImportNodeRefs, abi.ImportNodeByName, abi.ImportNodeInfoVersion, abi.ImportNodeInfo, abi.ImportNodeImages, abi.ImportNodePods,
+	} {
+		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// declaredFields parses the paths of a configuration or, without any, those of a
+// module's metadata.
+func declaredFields(paths []string, section []byte) (*codec.FieldSet, error) {
+	if len(paths) != 0 || section == nil {
+		return codec.ParseFieldSet(paths)
+	}
+	m, err := metadata.Parse(section)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := codec.ParseFieldSet(m.Projection)
+	if err != nil {
+		return nil, fmt.Errorf("the module declares what it reads: %w", err)
+	}
+	return declared, nil
+}
