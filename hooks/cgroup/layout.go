@@ -169,12 +169,11 @@ func isIdentifier(id string) bool {
 	return id != "" && len(id) <= maxIdentifier && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool { return r == '.' || notFileName(r) })
 }
 
-// CheckPod checks that a cgroup is the one that the kubelet makes for the pod with
-// a UID, and returns the QoS class that it is in. Nothing else that names a cgroup
-// is to be believed: an annotation is the pod author's, and even a runtime's word
-// may come from one.
+// CheckPod checks that a cgroup is the one that the kubelet makes for the pod's UID, and
+// returns its QoS class. No other source of a path can be trusted: an annotation is the
+// pod author's, and a runtime may have copied it from one.
 //
-// Any other path is a *[CgroupError].
+// Any other path is a *[ClaimError].
 func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
 	e := &ClaimError{Pod: pod, Claimed: cgroup}
 	if !isIdentifier(pod.UID) {
@@ -204,10 +203,10 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	return ""
 }
 
-// CheckContainer checks that a cgroup can be that of a container in its pod's: it
-// lies right in that, and its name is the container's identifier, which a prefix
-// with a "-" and the suffix ".scope" may surround. Any other path is a
-// *[CgroupError].
+// CheckContainer checks that a cgroup can be that of a container in the pod's cgroup
+// parent: it lies right in that, and its name is the container's identifier, with or
+// without a prefix that ends in "-" and the suffix ".scope". Any other path is a
+// *[ClaimError].
 func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
 	e := &ClaimError{Pod: pod, Container: container, Claimed: cgroup}
 	if isIdentifier(container.ID) {
