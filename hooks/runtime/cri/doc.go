@@ -1,7 +1,7 @@
 // Package cri lists the pods on the node by the Container Runtime Interface, for package
 // standalone:
 //
-//	discovery, err := cri.New(cri.Config{Socket: "/run/containerd/containerd.sock"})
+//	discovery, err := cri.New(cri.Config{Endpoint: "unix:///run/containerd/containerd.sock"})
 //	if err != nil { … }
 //	defer discovery.Close()
 //
