@@ -186,7 +186,11 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	if len(cgroups) == 0 {
 		if e.all == nil || e.state.moved(e.version) {
 			e.all, e.version = e.state.snapshot()
-			e.forgetOthers()
+			for cgroup := range e.cgroups {
+				if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(t Target, cgroup string) int { return strings.Compare(t.Cgroup, cgroup) }); !ok {
+					e.forget(cgroup) // It has left the state.
+				}
+			}
 		}
 		wanted = e.all
 	} else {
@@ -227,15 +231,6 @@ func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	}
 	slices.Sort(pods)
 	return slices.DeleteFunc(slices.Compact(pods), func(uid string) bool { return uid == "" || left[uid] })
-}
-
-// forgetOthers closes the cgroups that have left the state.
-func (e *Enforcer) forgetOthers() {
-	for cgroup := range e.cgroups {
-		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Target, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
-			e.forget(cgroup)
-		}
-	}
 }
 
 // share is the number of cgroups that a goroutine compares before it takes more: one that
@@ -429,7 +424,7 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 		clear(k.files)
 		k.files = k.files[:0]
 		for key := range k.records {
-			e.on(k, key, onPass, now)
+			e.on(k, key, onPass, now, "")
 		}
 	}
 	for i := range p.reads {
@@ -445,11 +440,11 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 				event = onChanging
 			}
 		}
-		e.onText(k, key, event, now, r.raw)
+		e.on(k, key, event, now, r.raw)
 		if event == onChanging {
 			continue
 		}
-		e.on(k, fileKey{field: key.field}, onMatch, now)
+		e.on(k, fileKey{field: key.field}, onMatch, now, "")
 		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
 		if len(f.text) < settledBytes {
 			f.file = e.dirs.keep(f.dir, r.file)
@@ -462,13 +457,8 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 	}
 }
 
-// on moves the record of a file by an event.
-func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time) *fileRecord {
-	return e.onText(k, key, event, now, "")
-}
-
-// onText is on with the text that was read.
-func (e *Enforcer) onText(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
+// on moves the record of a file by an event. text is what was read, for onReadBack.
+func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
 	r := k.records[key]
 	if r == nil {
 		r = &fileRecord{}
@@ -514,7 +504,7 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	}
 	before := k.records[key]
 	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
-	e.on(k, key, event, now).cause = cause
+	e.on(k, key, event, now, "").cause = cause
 	if cause == causeGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)
@@ -531,7 +521,7 @@ func (e *Enforcer) clearExpired(differ []Target, now time.Time) {
 		k := e.cgroups[d.Cgroup]
 		for key, r := range k.records {
 			if !r.leftAlone(now) {
-				e.on(k, key, onExpiry, now)
+				e.on(k, key, onExpiry, now, "")
 			}
 		}
 	}
@@ -555,7 +545,7 @@ func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report 
 		return
 	}
 	r.repairs = nil
-	e.on(k, key, onContention, now)
+	e.on(k, key, onContention, now, "")
 	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
 	report.Contended = append(report.Contended, contended)
 	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
@@ -569,7 +559,7 @@ func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
 			continue
 		}
 		for key := range k.records {
-			e.on(k, key, onRelated, now)
+			e.on(k, key, onRelated, now, "")
 		}
 	}
 }
