@@ -84,7 +84,7 @@ func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.P
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
 		sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
-		return harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NodeToStatusOf(sorted...))
+		return harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NewNodeToStatus(sorted...))
 	}
 	byName := map[string]*fwk.Status{}
 	for _, n := range statuses {
@@ -105,7 +105,7 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 	if n := c.r.native; n != nil {
 		infos, names := c.r.nativeNodes(t, nodes)
 		defer c.r.enter(false, names...)()
-		return harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NodeInfosOf(infos...))
+		return harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NewNodeInfos(infos...))
 	}
 	infos := make([]fwk.NodeInfo, len(nodes))
 	for i, node := range nodes {

@@ -222,7 +222,7 @@ func nativeNodes() sched.NodeInfos {
 			infos = append(infos, n)
 		}
 	}
-	return sched.NodeInfosOf(infos...)
+	return sched.NewNodeInfos(infos...)
 }
 
 // isName reports whether what says which node is meant is a name, and no manifest.
@@ -313,7 +313,7 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	status := extensions.NormalizeScore(context.Background(), c.hosted, c.of, list)
 	out := make(sched.NodeScoreList, len(list))
 	for i, s := range list {
-		out[i] = sched.NodeScoreOf(s.Name, s.Score)
+		out[i] = sched.NewNodeScore(s.Name, s.Score)
 	}
 	return out, statusOf(t, status)
 }
