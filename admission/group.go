@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 )
 
 // Group is a policy that asks plugins and combines what they say by a boolean
@@ -111,7 +111,7 @@ func (g *Group) logger() *slog.Logger {
 }
 
 // decide asks the members that the expression needs.
-func (g *Group) decide(ctx context.Context, req *dialect.Request, _ bool) verdict {
+func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict {
 	answers := make([]*verdict, len(g.members))
 	var failure error
 	allowed := g.expression.Eval(func(i int) bool {
@@ -128,7 +128,7 @@ func (g *Group) decide(ctx context.Context, req *dialect.Request, _ bool) verdic
 	if failure != nil {
 		return failed(fmt.Errorf("group %q: %w", g.cfg.Name, failure))
 	}
-	v := verdict{Verdict: dialect.Verdict{Allowed: allowed, Message: g.cfg.Message}}
+	v := verdict{Verdict: policy.Verdict{Allowed: allowed, Message: g.cfg.Message}}
 	var merged resultMerger
 	for i, name := range g.expression.Names() {
 		a := answers[i]

@@ -7,7 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
@@ -29,12 +29,12 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
 	var patches patches
-	verdicts := make([]said, 0, len(policies))
+	verdicts := make([]policyVerdict, 0, len(policies))
 	req := newRequest(request)
 	defer func() { req.free() }()
 	for _, p := range policies {
-		v, asked := askIfMatching(ctx, p, &req.Request, true)
-		if !asked {
+		v, matches := askPolicy(ctx, p, &req.Request, true)
+		if !matches {
 			continue
 		}
 		if v.failure == nil && v.Allowed && v.Mutates() {
@@ -50,7 +50,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				req = newRequest(&changed)
 			}
 		}
-		verdicts = append(verdicts, said{p, v})
+		verdicts = append(verdicts, policyVerdict{p, v})
 		if v.failure != nil && p.rules().FailurePolicy != host.Ignore || v.failure == nil && !v.Allowed {
 			break
 		}
@@ -76,7 +76,7 @@ func until(ctx context.Context) jsonpatch.Pay {
 
 // changes returns what a verdict changes about the object of r: as a patch, and as
 // the object that comes of it. It returns none if nothing is another afterwards.
-func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
+func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *policy.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
 		return nil, nil, errors.New("changes the object of a request that has none")
 	}

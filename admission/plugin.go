@@ -13,11 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -29,7 +28,7 @@ type Plugin struct {
 	match     *matcher
 	functions abi.Mask
 	// dialect is what the guest speaks, nil for our own ABI.
-	dialect *dialect.Dialect
+	dialect *policy.Dialect
 	// kept is what a guest of our own ABI may look up.
 	kept kept
 }
@@ -80,11 +79,6 @@ type Cluster interface {
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// maxResultBytes is how long the messages of a guest about one verdict may be:
-// what Kubernetes allows the annotations of an object. Patches and objects may
-// have Limits.ResultBytes.
-const maxResultBytes = 256 << 10
-
 // DefaultResultBytes is how much a guest may hand to the host unless
 // Limits.ResultBytes says otherwise, 16 MiB: the largest object that a review may hold,
 // and 4 MiB that a mutator adds or a request of its own has beside it.
@@ -115,9 +109,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	dialects := dialectsFor(&cfg)
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
-		Imports:  p.imports(),
+		Imports:  p.hostFunctions(),
 		Defaults: host.Limits{ResultBytes: DefaultResultBytes},
-		NewState: func() any { return new(dialect.Call) },
+		NewState: func() any { return new(policy.Call) },
 		Probe: func(ctx context.Context, inst *host.Instance) error {
 			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
 				return d.Check(ctx, inst.Dialect(), cfg.GuestConfig)
@@ -156,10 +150,10 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 
 // dialectsFor returns the dialects that the modules of a plugin may be of. What
 // tells them apart is told in their order.
-func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
+func dialectsFor(cfg *PluginConfig) []*policy.Dialect {
 	name, logger := cfg.Name, cfg.Logger
 	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
-	return []*dialect.Dialect{
+	return []*policy.Dialect{
 		kubewarden.New(name, capabilities, logger),
 		opa.New(name, cfg.Gatekeeper, cfg.Grants, logger),
 		stellar.New(name, logger),
@@ -168,7 +162,7 @@ func dialectsFor(cfg *PluginConfig) []*dialect.Dialect {
 }
 
 // dialectOf returns the dialect of a module, nil for our own ABI.
-func dialectOf(dialects []*dialect.Dialect, m *host.Module) *dialect.Dialect {
+func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
 	if m.Export(abi.Marker) != "" {
 		return nil
 	}
@@ -178,6 +172,15 @@ func dialectOf(dialects []*dialect.Dialect, m *host.Module) *dialect.Dialect {
 		}
 	}
 	return nil
+}
+
+// DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
+// take a module for; empty if it is a guest of package abi, or would be refused as one.
+func DialectOf(m *host.Module) string {
+	if d := dialectOf(dialectsFor(&PluginConfig{}), m); d != nil {
+		return d.Host.Name
+	}
+	return ""
 }
 
 // Name returns the name under which the plugin was loaded.
@@ -223,77 +226,10 @@ func (p *Plugin) mutates() bool {
 	return p.functions.Has(abi.Mutate)
 }
 
-// imports are the host functions of an admission plugin. Between calls there is
-// no request, which a guest reads as nothing.
-var imports = []host.Import{
-	reads(abi.ImportRequest, func(r *dialect.Request) []byte { return r.Envelope }),
-	reads(abi.ImportAdmissionObject, func(r *dialect.Request) []byte { return r.Object.Raw }),
-	reads(abi.ImportOldObject, func(r *dialect.Request) []byte { return r.OldObject.Raw }),
-	reads(abi.ImportOptions, func(r *dialect.Request) []byte { return r.Options.Raw }),
-	host.ToGuest(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
-		object, _ := protoOf(inst)
-		return object
-	}),
-	host.ToGuest(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
-		_, old := protoOf(inst)
-		return old
-	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
-		if len(data) > maxResultBytes {
-			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
-		}
-		result, err := admissionmsg.ParseResult(data)
-		if err != nil {
-			inst.Abort(err)
-		}
-		dialect.CallOf(inst).Result = result // The last one counts.
-	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
-		c := mutation(inst)
-		c.Patch, c.Mutant = append([]byte{}, data...), nil
-	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
-		c := mutation(inst)
-		c.Patch, c.Mutant = nil, append([]byte{}, data...)
-	}),
-}
-
-// reads returns the import of a function that hands a part of the request over.
-func reads(name string, part func(r *dialect.Request) []byte) host.Import {
-	return host.ToGuest(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
-		if r := dialect.CallOf(inst).Request; r != nil {
-			return part(r)
-		}
-		return nil
-	})
-}
-
-// protoOf returns the objects as protobuf.
-func protoOf(inst *host.Instance) (object, old []byte) {
-	c := dialect.CallOf(inst)
-	if !c.Fetched && c.Request != nil {
-		var err error
-		if c.Object, c.OldObject, err = c.Request.Proto(); err != nil {
-			inst.Abort(err)
-		}
-		c.Fetched = true
-	}
-	return c.Object, c.OldObject
-}
-
-// mutation returns the call that may change the object.
-func mutation(inst *host.Instance) *dialect.Call {
-	c := dialect.CallOf(inst)
-	if !c.Mutating {
-		inst.Abort(fmt.Errorf("only %s changes the object", abi.Mutate))
-	}
-	return c
-}
-
 // decide asks the guest.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
-func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool) (v verdict) {
+func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
 	// Here it is known whose call it was, also if the plugin is a group's.
 	defer func() {
 		if r := recover(); r != nil {
@@ -320,8 +256,8 @@ func (p *Plugin) decide(ctx context.Context, req *dialect.Request, mutating bool
 }
 
 // foreign asks a guest of another ABI.
-func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *dialect.Request) (verdict, error) {
-	defer dialect.CallOf(inst).Reset()
+func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *policy.Request) (verdict, error) {
+	defer policy.CallOf(inst).Reset()
 	v, err := p.dialect.Ask(ctx, inst.Dialect(), p.cfg.GuestConfig, req)
 	if n := resultBytes(&v); err == nil && n > maxResultBytes {
 		return verdict{}, fmt.Errorf("plugin %q: its message, warnings and annotations have %d bytes, more than %d", p.Name(), n, maxResultBytes)
@@ -330,7 +266,7 @@ func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *dialect.
 }
 
 // resultBytes returns how long the messages of a guest about a verdict are.
-func resultBytes(v *dialect.Verdict) int {
+func resultBytes(v *policy.Verdict) int {
 	n := len(v.Message)
 	if v.Result == nil {
 		return n
@@ -351,19 +287,19 @@ func resultBytes(v *dialect.Verdict) int {
 }
 
 // native asks a guest of package abi.
-func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *dialect.Request, mutating bool) (verdict, error) {
+func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *policy.Request, mutating bool) (verdict, error) {
 	function := abi.Validate
 	if mutating {
 		function = abi.Mutate
 	}
-	c := dialect.CallOf(inst)
+	c := policy.CallOf(inst)
 	c.Request, c.Mutating = req, mutating
 	defer c.Reset()
 	packed, err := inst.Call(ctx, function)
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{Verdict: dialect.Verdict{Result: c.Result}}
+	v := verdict{Verdict: policy.Verdict{Result: c.Result}}
 	switch code, number := abi.UnpackVerdict(packed); number {
 	case abi.VerdictAllow:
 		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -26,7 +26,7 @@ type Policy interface {
 	validates() bool
 	mutates() bool
 	// decide asks for a verdict. mutating says that the object may be changed.
-	decide(ctx context.Context, req *dialect.Request, mutating bool) verdict
+	decide(ctx context.Context, req *policy.Request, mutating bool) verdict
 }
 
 // PolicyRules say when a policy is asked and what its verdict counts for. The zero
@@ -124,7 +124,7 @@ const (
 
 // verdict is what one policy said about a request.
 type verdict struct {
-	dialect.Verdict
+	policy.Verdict
 	// causes are what a group adds: which of its members deny.
 	causes []memberCause
 	// failure says why there is no verdict.
@@ -135,20 +135,42 @@ type memberCause struct{ name, message string }
 
 func failed(err error) verdict { return verdict{failure: err} }
 
-// ask asks a policy within its rules.
-func ask(ctx context.Context, p Policy, req *dialect.Request, mutating bool) verdict {
-	if rules := p.rules(); rules.Observer == nil && rules.Mode != Monitor {
-		return p.decide(ctx, req, mutating) // Without a closure: 0 allocs.
-	}
-	return within(ctx, p, req, mutating, func() verdict { return p.decide(ctx, req, mutating) })
+// policyVerdict is the verdict of a policy.
+type policyVerdict struct {
+	policy Policy
+	verdict
 }
 
-// within gets a verdict within the rules of a policy: they have it observed, and
-// that of a policy that monitors logged and dropped.
-func within(ctx context.Context, p Policy, req *dialect.Request, mutating bool, decide func() verdict) verdict {
+// askPolicy asks a policy about a validation or a mutation if its rules match. A policy
+// about which that is not known has failed, and so has one at which this package, an
+// Observer or a NamespaceLabels panics: policies are asked on goroutines of their own,
+// where net/http recovers nothing.
+func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool) (v verdict, matches bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			v, matches = panicked(p, r), true
+		}
+	}()
+	var start time.Time
+	if p.rules().Observer != nil {
+		start = time.Now()
+	}
+	matches, err := p.matcher().matches(ctx, req.AdmissionRequest)
+	switch {
+	case err != nil:
+		v = failed(fmt.Errorf("policy %q: match: %w", p.Name(), err))
+	case !matches:
+		return v, false
+	default:
+		v = p.decide(ctx, req, mutating)
+	}
+	return observed(ctx, p, req, mutating, start, v), true
+}
+
+// observed tells the Observer of a verdict, and returns what it counts for: that of a
+// policy that monitors is logged and dropped.
+func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict) verdict {
 	rules := p.rules()
-	start := time.Now()
-	v := decide()
 	if rules.Observer != nil {
 		d := Decision{
 			Policy: p.Name(), Mutating: mutating, Mode: cmp.Or(rules.Mode, Protect), Verdict: Denied,
@@ -164,7 +186,7 @@ func within(ctx context.Context, p Policy, req *dialect.Request, mutating bool, 
 	}
 	if rules.Mode == Monitor {
 		logMonitored(ctx, p, req, &v)
-		v = verdict{Verdict: dialect.Verdict{Allowed: true, Result: v.Result}}
+		return verdict{Verdict: policy.Verdict{Allowed: true, Result: v.Result}}
 	}
 	return v
 }
@@ -185,7 +207,7 @@ func panicked(p Policy, r any) verdict {
 const loggedPatchBytes = 16 << 10
 
 // logMonitored writes down what a policy would have done.
-func logMonitored(ctx context.Context, p Policy, req *dialect.Request, v *verdict) {
+func logMonitored(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
 	l, ok := p.(logger)
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return

@@ -459,12 +459,8 @@ func TestReplaceIsBetweenTwoRequests(t *testing.T) {
 		})
 	}
 	for range 20 {
-		if err := e.Replace(t.Context(), sets[0], sets[1]); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Replace(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		<-e.Replace(sets[0], sets[1])
+		<-e.Replace()
 	}
 	close(done)
 	wg.Wait()
@@ -472,7 +468,7 @@ func TestReplaceIsBetweenTwoRequests(t *testing.T) {
 
 func TestOneOfSeveralPolicies(t *testing.T) {
 	e := admission.NewEngine(script(t, "a", `{"mark":"a"}`, nil), script(t, "b", `{"mark":"b"}`, nil))
-	one, ok := e.Only("b")
+	one, ok := e.ForPolicy("b")
 	if !ok {
 		t.Fatal("there is no b")
 	}
@@ -482,17 +478,13 @@ func TestOneOfSeveralPolicies(t *testing.T) {
 		t.Errorf("trail is %v", got)
 	}
 	policies := e.Policies()
-	if err := e.Replace(t.Context(), policies[0], admission.Disabled(policies[1])); err != nil {
-		t.Fatal(err)
-	}
+	<-e.Replace(policies[0], admission.Disabled(policies[1]))
 	compare(t, allowed(), one.Validate(t.Context(), request(t, "deny", "no")))
 	compare(t, allowed(), one.Mutate(t.Context(), r))
 	compare(t, denied(403, "Forbidden", "no"), e.Validate(t.Context(), request(t, "deny", "no"))) // Of a, alone.
-	if err := e.Replace(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	<-e.Replace()
 	compare(t, denied(500, "InternalError", "there is no policy b"), one.Validate(t.Context(), request(t)))
-	if _, ok := e.Only("b"); ok {
+	if _, ok := e.ForPolicy("b"); ok {
 		t.Error("b is still there")
 	}
 }

@@ -62,8 +62,7 @@ type Config struct {
 // PluginConfig says which module a plugin is and when it is asked.
 type PluginConfig struct {
 	// Config is the plugin's module, name and limits. The default of
-	// Limits.ResultBytes is DefaultDecisionBytes, that of Limits.Timeout is
-	// DefaultTimeout.
+	// Limits.ResultBytes is 256 KiB, that of Limits.Timeout is 500 ms.
 	host.Config `json:",inline"`
 	// Order is the plugin's place: lower ones are asked first, those of the
 	// same order by their names.
@@ -96,15 +95,13 @@ type PluginConfig struct {
 	FailurePolicy host.FailurePolicy
 }
 
-// DefaultDecisionBytes is the length of the longest decision that a guest may
-// make, unless its limits say otherwise: what Kubernetes allows the annotations
-// of an object.
-const DefaultDecisionBytes = 256 << 10
+// defaultDecisionBytes is the default length of the longest decision: what Kubernetes
+// allows the annotations of an object.
+const defaultDecisionBytes = 256 << 10
 
-// DefaultTimeout is how long a plugin may take for a decision, unless its limits
-// say otherwise: well below the two seconds after which a runtime gives a plugin
-// up (NRI's default).
-const DefaultTimeout = 500 * time.Millisecond
+// defaultTimeout is the default time for a decision: well below the two seconds after
+// which a runtime drops a plugin (NRI's default).
+const defaultTimeout = 500 * time.Millisecond
 
 // plugin is a loaded plugin with what the engine knows of it.
 type plugin struct {
@@ -311,7 +308,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
 		Kind:     abi.KindHook,
 		Imports:  imports,
-		Defaults: host.Limits{ResultBytes: DefaultDecisionBytes, Timeout: DefaultTimeout},
+		Defaults: host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		NewState: func() any { return new(exchange) },
 		Probe:    p.probe,
 	})

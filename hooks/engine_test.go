@@ -126,7 +126,7 @@ func TestDecide(t *testing.T) {
 		{name: "a number where a message should be", first: "bytes 0801",
 			err: `plugin "first": decision: parse hook decision: malformed message: field resources has wire type 0, want 2`},
 		{name: "the last of two decisions counts", first: "bytes 0aff\nbytes 0a020804", want: resources(hookmsg.Resources{CPUShares: new(int64(4))})},
-		{name: "a decision that is too long", first: fmt.Sprintf("lots %d", hooks.DefaultDecisionBytes+1), err: "call k8s.io/hooks.decision: 262145 bytes are more than the limit of 262144"},
+		{name: "a decision that is too long", first: fmt.Sprintf("lots %d", 256<<10+1), err: "call k8s.io/hooks.decision: 262145 bytes are more than the limit of 262144"},
 		{name: "bytes that are not the guest's", first: "outside", err: "are out of bounds of the guest's memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -466,14 +466,15 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	declaring := func(name string, fields ...string) hooks.PluginConfig {
+	declaring := func(module []byte, name string, fields ...string) hooks.PluginConfig {
 		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(b)}, DecisionGrants: grants()}
 	}
-	declares, configured := declaring("declares", "pod_annotations[declares]", "container"), declaring("configured", "pod_annotations[configured]", "container")
+	// Both have one module, which is compiled once.
+	declares, configured := declaring(module, "declares", "pod_annotations[declares]", "container"), declaring(module, "configured", "pod_annotations[declares]", "container")
 	configured.Projection = []string{"pod_annotations", "pod"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{declares, configured}})
 	for name, want := range map[string]string{"declares": " nginx 0 ", "configured": "web-0  0 "} {
@@ -487,7 +488,11 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 			t.Errorf("%s: the guest sees %q, want %q", name, got, want)
 		}
 	}
-	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring("wrong", "pod_label")}})
+	small, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring(small, "wrong", "pod_label")}})
 	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: projection "pod_label" is no field of a request; did you mean "pod_labels"?`) {
 		t.Errorf("got %v", err)
 	}

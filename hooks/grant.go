@@ -118,9 +118,6 @@ func (e *GrantError) Error() string {
 	return s
 }
 
-// GrantedFields are the fields that need grants.
-const GrantedFields = hookmsg.FieldResctrlGroup | hookmsg.FieldResctrlSchemata | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs | hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
-
 // cdiPrefix is what the keys of annotations begin with that ask for CDI devices
 // (tags.cncf.io/container-device-interface, AnnotationPrefix).
 const cdiPrefix = "cdi.k8s.io/"

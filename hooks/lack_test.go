@@ -24,8 +24,13 @@ func TestLack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A guest that decides nothing, and is compiled in no time.
+	small, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
 	declaring := func(fields ...string) host.Source {
-		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
+		b, err := metadata.Add(small, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +55,7 @@ func TestLack(t *testing.T) {
 		{name: "it says nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			source := host.Source(host.Bytes(module))
+			source := host.Source(host.Bytes(small))
 			if c.module != nil {
 				source = declaring(c.module...)
 			}
@@ -90,6 +95,10 @@ func TestLack(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "plugin=p") || !strings.Contains(log.String(), "container_envs") {
 		t.Errorf("the log has %q", log)
+	}
+	e = engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: host.Bytes(small)}}}})
+	if err := e.Lack(t.Context(), mode, fields...); err != nil {
+		t.Fatal(err)
 	}
 	if err := e.Swap(t.Context(), "p", declaring("container_envs"), ""); err == nil || !strings.Contains(err.Error(), "it reads container_envs") {
 		t.Errorf("a version that reads them: got error %v", err)

@@ -443,7 +443,7 @@ func TestNewVersionThatMatchesMore(t *testing.T) {
 			if got := strings.TrimPrefix(f.ask(kind), "p: "); !strings.HasPrefix(got, want) || want == "" && got != "" {
 				t.Errorf("message about a %s is %q, want %q", kind, got, want)
 			}
-			one, ok := f.engine.Only("p")
+			one, ok := f.engine.ForPolicy("p")
 			if !ok {
 				t.Fatal("the policy is gone")
 			}

@@ -594,7 +594,7 @@ func TestAPI(t *testing.T) {
 	}
 	c.want("POST", "/plugins/p/disable", nil, 200, map[string]any{"status": "disabled"})
 	// A webhook of the policy's own does not ask it, either.
-	if one, ok := f.engine.Only("p"); !ok || !one.Validate(t.Context(), &admissionv1.AdmissionRequest{}).Allowed {
+	if one, ok := f.engine.ForPolicy("p"); !ok || !one.Validate(t.Context(), &admissionv1.AdmissionRequest{}).Allowed {
 		t.Error("the policy that is disabled denies, or is gone")
 	}
 	if got := f.ask("Pod"); got != "" {

@@ -386,7 +386,7 @@ func (m *Manager) publish(gone ...admission.Policy) {
 			policies = append(policies, e.gap)
 		}
 	}
-	drained := m.cfg.Engine.Swap(policies...)
+	drained := m.cfg.Engine.Replace(policies...)
 	for _, policy := range gone {
 		if policy == nil {
 			continue

@@ -252,7 +252,7 @@ func (s *Server) Handler() http.Handler {
 			all = &admission.Handler{Mutator: c.Engine}
 		}
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			policy, ok := c.Engine.Only(r.PathValue("name"))
+			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
 			if !ok {
 				admission.DropBody(w)
 				admission.WriteStatus(w, http.StatusNotFound, "there is no such policy")

@@ -27,6 +27,23 @@ func kubewasm(t *testing.T, args ...string) (code int, out, err string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// modules are the modules of the guests that tests have built, by their directories.
+var modules = map[string]string{}
+
+// built returns the module of the guest in a directory, which is built once for all tests
+// that are not about building.
+func built(t *testing.T, dir string) string {
+	t.Helper()
+	if modules[dir] == "" {
+		file, err := guestbuild.Build(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		modules[dir] = file
+	}
+	return modules[dir]
+}
+
 // file writes text to a file and returns its name.
 func file(t *testing.T, name, text string) string {
 	t.Helper()
@@ -154,7 +171,7 @@ func TestInspect(t *testing.T) {
 	if got.Memory.Started < got.Memory.Initial || got.Memory.Initial == 0 || got.StartFuel == 0 || len(got.SHA256) != 64 || got.Bytes < 1e6 || got.Metadata.Version != "1.2.0" {
 		t.Errorf("got %+v", got)
 	}
-	code, out, _ = kubewasm(t, "inspect", "testdata/zone")
+	code, out, _ = kubewasm(t, "inspect", built(t, "testdata/zone"))
 	var lines []string
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -235,19 +252,19 @@ func TestRun(t *testing.T) {
 		want []string
 	}{
 		"a scheduler plugin": {
-			[]string{"-config", file(t, "c.yaml", "zone: b"), "testdata/zone"}, 0,
+			[]string{"-config", file(t, "c.yaml", "zone: b"), built(t, "testdata/zone")}, 0,
 			[]string{"POD       NODE  VERDICT", "shop/web  n1    Unschedulable", "node is in zone a, not in b\n", "shop/web  n2    Success"},
 		},
-		"a scheduler plugin that no Node pleases": {[]string{"-config", file(t, "c.yaml", "zone: c"), "testdata/zone"}, 2, []string{"node is in zone b, not in c\n"}},
+		"a scheduler plugin that no Node pleases": {[]string{"-config", file(t, "c.yaml", "zone: c"), built(t, "testdata/zone")}, 2, []string{"node is in zone b, not in c\n"}},
 		"an admission plugin": {
-			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), "../../examples/admission/required-labels"}, 2,
+			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), built(t, "../../examples/admission/required-labels")}, 2,
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
 		"an admission plugin that mutates": {
-			[]string{"-config", file(t, "c.yaml", "label: owner"), "../../guest/guesttest/admissiontest/internal/policy"}, 0,
+			[]string{"-config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
 			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
 		},
-		"a hook": {[]string{"../../examples/hooks/cpu-from-annotation"}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
+		"a hook": {[]string{built(t, "../../examples/hooks/cpu-from-annotation")}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +281,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Run("a hook that needs grants", func(t *testing.T) {
 		script := "env GOGC 50\nmount /models /var/lib/models\ndevice /dev/nvidia0 c 195:0"
-		code, out, stderr := kubewasm(t, "run", "../../hooks/testdata/scripted", "-f", file(t, "cluster.yaml", fmt.Sprintf(`
+		code, out, stderr := kubewasm(t, "run", built(t, "../../hooks/testdata/scripted"), "-f", file(t, "cluster.yaml", fmt.Sprintf(`
 {apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {%[1]s/Container: %[2]q}}, spec: {containers: [{name: a}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {%[1]s: "annotation cdi.k8s.io/ x"}}}
@@ -283,8 +300,8 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
-		// The flags may follow the directory.
-		code, out, stderr := kubewasm(t, "run", "../../guest/guesttest/schedtest/internal/neighbour", "-f", file(t, "cluster.yaml", `
+		// The flags may follow the module.
+		code, out, stderr := kubewasm(t, "run", built(t, "../../guest/guesttest/schedtest/internal/neighbour"), "-f", file(t, "cluster.yaml", `
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: n1, containers: [{name: a, resources: {requests: {cpu: 500m}}}]}}
@@ -328,7 +345,7 @@ func TestRun(t *testing.T) {
 			}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), "../../guest/guesttest/schedtest/internal/binder")
+				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), built(t, "../../guest/guesttest/schedtest/internal/binder"))
 				if diff := cmp.Diff(test.want, verdicts(out)); diff != "" || stderr != "" {
 					t.Errorf("%s(-want +got):\n%s", stderr, diff)
 				}
@@ -338,7 +355,7 @@ func TestRun(t *testing.T) {
 			pod := func(name string) string {
 				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "2"}}}`
 			}
-			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", "../../examples/sched/gang",
+			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", built(t, "../../examples/sched/gang"),
 				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
 			want := []string{
 				"default/a (PreFilter) Success", "default/a n1 Success", "default/a (Reserve on n1) Success",
@@ -368,7 +385,7 @@ func TestRun(t *testing.T) {
 			"without a grant": {[]string{"-f", asked}, 1, `needs the grant "objects"`},
 		} {
 			t.Run(name, func(t *testing.T) {
-				code, out, stderr := kubewasm(t, append([]string{"run", "../../examples/admission/unique-hosts"}, test.args...)...)
+				code, out, stderr := kubewasm(t, append([]string{"run", built(t, "../../examples/admission/unique-hosts")}, test.args...)...)
 				if code != test.code || !strings.Contains(out+stderr, test.want) {
 					t.Errorf("exit code %d, want %d and %s\n%s%s", code, test.code, test.want, out, stderr)
 				}
@@ -376,7 +393,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("with its log", func(t *testing.T) {
-		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", "testdata/zone")
+		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", built(t, "testdata/zone"))
 		if !strings.Contains(stderr, "level=DEBUG msg=filter plugin=zone function=filter guest.zone=") {
 			t.Errorf("logged %s", stderr)
 		}
@@ -456,7 +473,8 @@ func TestRunTellsWhatFailed(t *testing.T) {
 // TestWorld holds that a guest has what docs/guests.md describes, and that build warns of
 // the differences.
 func TestWorld(t *testing.T) {
-	code, _, stderr := kubewasm(t, "build", "-o", filepath.Join(t.TempDir(), "world.wasm"), "testdata/world")
+	world := filepath.Join(t.TempDir(), "world.wasm")
+	code, _, stderr := kubewasm(t, "build", "-o", world, "testdata/world")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -474,7 +492,7 @@ func TestWorld(t *testing.T) {
 		}
 	}
 	run := func(grants ...string) string {
-		args := []string{"run", "-f", "testdata/cluster.yaml", "testdata/world"}
+		args := []string{"run", "-f", "testdata/cluster.yaml", world}
 		for _, grant := range grants {
 			args = append(args, "-grant", grant)
 		}

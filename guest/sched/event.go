@@ -7,60 +7,28 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
-// EventResource is the resource of a ClusterEvent.
-type EventResource = abi.EventResource
-
-// The resources of cluster events that the views of this SDK can show.
-// [github.com/kubewasm/kubewasm/abi] has all of them.
-const (
-	// EventPod is any Pod, EventAssignedPod one that runs, EventTargetPod the one
-	// that was refused itself, EventUnscheduledPod one that waits like it.
-	EventPod            = abi.EventPod
-	EventAssignedPod    = abi.EventAssignedPod
-	EventUnscheduledPod = abi.EventUnscheduledPod
-	EventTargetPod      = abi.EventTargetPod
-	EventNode           = abi.EventNode
-)
-
-// ActionType is what happens in a ClusterEvent: bits that may be combined.
-type ActionType = abi.ActionType
-
-// The actions of cluster events that plugins wait for most.
-// [github.com/kubewasm/kubewasm/abi] has all of them.
-const (
-	ActionAdd                   = abi.ActionAdd
-	ActionDelete                = abi.ActionDelete
-	ActionUpdate                = abi.ActionUpdate
-	ActionUpdateNodeAllocatable = abi.ActionUpdateNodeAllocatable
-	ActionUpdateNodeLabel       = abi.ActionUpdateNodeLabel
-	ActionUpdateNodeTaint       = abi.ActionUpdateNodeTaint
-	ActionUpdateNodeCondition   = abi.ActionUpdateNodeCondition
-	ActionUpdatePodLabel        = abi.ActionUpdatePodLabel
-	ActionUpdatePodScaleDown    = abi.ActionUpdatePodScaleDown
-	ActionUpdatePodToleration   = abi.ActionUpdatePodToleration
-	ActionAll                   = abi.ActionAll
-)
-
-// ClusterEvent is something that may happen in a cluster.
+// ClusterEvent is a change of an object in the cluster. Package abi names its resources
+// and actions: abi.EventNode, abi.ActionAdd | abi.ActionUpdateNodeLabel.
 type ClusterEvent struct {
-	Resource   EventResource
-	ActionType ActionType
+	Resource abi.EventResource
+	// ActionType is the changes that count, a bit for each.
+	ActionType abi.ActionType
 }
 
 // ClusterEventWithHint is an event that may make a Pod schedulable.
 type ClusterEventWithHint struct {
 	Event ClusterEvent
-	// QueueingHintFn looks whether it may for a Pod that the plugin has refused;
-	// nil is yes.
+	// QueueingHintFn decides for each Pod that the plugin has refused; nil queues all of
+	// them.
 	QueueingHintFn QueueingHintFn
 }
 
-// QueueingHintFn says whether a Pod that the plugin has refused is worth another
-// try, after an event in which oldObj became newObj: the one is absent when the
-// object was added, the other when it was deleted. An error is a Queue.
+// QueueingHintFn decides whether a Pod that the plugin has refused is tried again after
+// an event in which oldObj became newObj. oldObj is absent if the object was added, newObj
+// if it was deleted. An error counts as Queue.
 type QueueingHintFn func(pod core.Pod, oldObj, newObj EventObject) (QueueingHint, error)
 
-// QueueingHint is whether a Pod is worth another try.
+// QueueingHint is the answer of a QueueingHintFn.
 type QueueingHint int
 
 const (
@@ -77,12 +45,16 @@ type EventObject struct {
 	node    core.Node
 }
 
-// EventObjectOfPod and EventObjectOfNode return the object of an event, for
-// native tests.
-func EventObjectOfPod(pod core.Pod) EventObject { return EventObject{present: true, pod: pod} }
-
-// EventObjectOfNode is EventObjectOfPod for a Node.
-func EventObjectOfNode(node core.Node) EventObject { return EventObject{present: true, node: node} }
+// NewEventObject returns the object of an event, for native tests.
+func NewEventObject[T core.Pod | core.Node](object T) EventObject {
+	switch o := any(object).(type) {
+	case core.Pod:
+		return EventObject{present: true, pod: o}
+	case core.Node:
+		return EventObject{present: true, node: o}
+	}
+	return EventObject{}
+}
 
 // Present reports whether there is an object.
 func (o EventObject) Present() bool { return o.present }

@@ -150,17 +150,17 @@ var eventObjects [2]struct {
 	node core.Node
 }
 
-func eventObject(n int, resource EventResource, ref uint64) EventObject {
+func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
 	if ref == 0 {
 		return EventObject{}
 	}
 	switch o := &eventObjects[n]; resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
 		o.pod = core.PodFromRef(o.pod, abi.Ref(ref))
-		return EventObjectOfPod(o.pod)
+		return NewEventObject(o.pod)
 	case abi.EventNode:
 		o.node = core.NodeFromRef(o.node, abi.Ref(ref))
-		return EventObjectOfNode(o.node)
+		return NewEventObject(o.node)
 	}
 	return EventObject{present: true}
 }

@@ -13,8 +13,8 @@ type PodGroupInfo struct {
 	pods                  []core.Pod
 }
 
-// PodGroupInfoOf returns a group of Pods, for native tests.
-func PodGroupInfoOf(namespace, name string, pods ...core.Pod) PodGroupInfo {
+// NewPodGroupInfo returns a group of Pods, for native tests.
+func NewPodGroupInfo(namespace, name string, pods ...core.Pod) PodGroupInfo {
 	return PodGroupInfo{Type: "podgroup", Namespace: namespace, Name: name, count: len(pods), pods: pods}
 }
 

@@ -95,8 +95,8 @@ type ImageState struct {
 // NewNodeInfo returns the NodeInfo of a node without Pods, for native tests.
 func NewNodeInfo(node core.Node) NodeInfo { return NodeInfo{&nodeInfo{node: node}} }
 
-// NodeInfoOf returns the NodeInfo of a node, for native tests.
-func NodeInfoOf(node core.Node, usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
+// NewNodeInfoWith returns the NodeInfo of a node, for native tests.
+func NewNodeInfoWith(node core.Node, usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
 	return NodeInfo{&nodeInfo{node: node, more: &moreInfo{usage: usage, images: images, pods: pods, podCount: len(pods)}}}
 }
 
@@ -291,8 +291,8 @@ type nodeInfos struct {
 	infos []NodeInfo
 }
 
-// NodeInfosOf returns a list of nodes, for native tests.
-func NodeInfosOf(infos ...NodeInfo) NodeInfos {
+// NewNodeInfos returns a list of nodes, for native tests.
+func NewNodeInfos(infos ...NodeInfo) NodeInfos {
 	names := make([]string, len(infos))
 	for i, n := range infos {
 		names[i] = n.Node().Metadata().Name()
@@ -356,8 +356,8 @@ type NodeStatus struct {
 	Status   *Status
 }
 
-// NodeToStatusOf returns the statuses of nodes, for native tests.
-func NodeToStatusOf(list ...NodeStatus) NodeToStatus { return NodeToStatus{list} }
+// NewNodeToStatus returns the statuses of nodes, for native tests.
+func NewNodeToStatus(list ...NodeStatus) NodeToStatus { return NodeToStatus{list} }
 
 // All returns the nodes that have a status of their own, sorted by name. Those
 // that are missing were not looked at: nothing can be done about them.

@@ -117,7 +117,9 @@ type ScoreExtensions interface {
 	NormalizeScore(state CycleState, pod core.Pod, scores NodeScoreList) *Status
 }
 
-// NodeScore is the score of a node.
+// NodeScore is the score of a node. Its Name is asked for when it is needed, so it must
+// be read during the call that the NodeScore was passed to. After that call Name
+// panics.
 type NodeScore struct {
 	Score int64
 	// name is for native tests. In a guest, where few plugins ask for it, the node has
@@ -126,11 +128,11 @@ type NodeScore struct {
 	number, call uint32
 }
 
-// NodeScoreOf returns the score of a node, for native tests.
-func NodeScoreOf(name string, score int64) NodeScore { return NodeScore{Score: score, name: name} }
+// NewNodeScore returns the score of a node, for native tests.
+func NewNodeScore(name string, score int64) NodeScore { return NodeScore{Score: score, name: name} }
 
-// Name returns the name of the node. It may be asked for, and kept, during the call
-// that the NodeScore was passed to.
+// Name returns the name of the node. It is valid during the call that the NodeScore was
+// passed to; the string may be kept.
 func (s NodeScore) Name() string {
 	if s.number == 0 {
 		return s.name

@@ -112,7 +112,7 @@ func TestNodesInTheirOrder(t *testing.T) {
 		return NewNodeInfo(core.NodeFromJSON([]byte(`{"metadata": {"name": "` + name + `"}}`)))
 	}
 	var got []string
-	for i, n := range NodeInfosOf(named("b"), named("a"), named("c")).All {
+	for i, n := range NewNodeInfos(named("b"), named("a"), named("c")).All {
 		if i == 2 {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
@@ -73,8 +74,8 @@ func TestWriteWhatTheHostTakes(t *testing.T) {
 		t.Errorf("nominations (-want +got):\n%s", diff)
 	}
 	got := appendEvents(nil, []ClusterEventWithHint{
-		{Event: ClusterEvent{EventNode, ActionAdd | ActionUpdateNodeLabel}},
-		{Event: ClusterEvent{EventAssignedPod, ActionDelete}, QueueingHintFn: func(core.Pod, EventObject, EventObject) (QueueingHint, error) { return Queue, nil }},
+		{Event: ClusterEvent{abi.EventNode, abi.ActionAdd | abi.ActionUpdateNodeLabel}},
+		{Event: ClusterEvent{abi.EventAssignedPod, abi.ActionDelete}, QueueingHintFn: func(core.Pod, EventObject, EventObject) (QueueingHint, error) { return Queue, nil }},
 	})
 	if diff := cmp.Diff([]byte{4, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0x80}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -109,7 +110,7 @@ func TestEventsAreAskedForUntilThereAreSome(t *testing.T) {
 }
 
 func TestNativeNodeInfo(t *testing.T) {
-	n := NodeInfoOf(core.Node{}, NodeUsage{Requested: Resource{MilliCPU: 500, ScalarResources: []ScalarResource{{"example.com/gpu", 2}}}}, []ImageState{{Name: "web"}}, []core.Pod{{}, {}})
+	n := NewNodeInfoWith(core.Node{}, NodeUsage{Requested: Resource{MilliCPU: 500, ScalarResources: []ScalarResource{{"example.com/gpu", 2}}}}, []ImageState{{Name: "web"}}, []core.Pod{{}, {}})
 	if n.Usage().Requested.MilliCPU != 500 || n.Usage().Requested.Scalar("example.com/gpu") != 2 || n.Usage().Requested.Scalar("none") != 0 ||
 		n.NumPods() != 2 || len(n.Pods()) != 2 || n.ImageStates()[0].Name != "web" {
 		t.Errorf("got %+v", n.d.more)

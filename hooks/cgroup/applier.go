@@ -41,7 +41,7 @@ type ApplierConfig struct {
 	// With cgroup v1 it may hold a directory for each controller (cpu, cpuset,
 	// memory), as nodes have it, or the files of all controllers together.
 	Root string
-	// Version says which files there are; VersionAuto looks at Root.
+	// Version is the version of the hierarchy. Default: the one that Root looks like.
 	Version Version
 	// Weight is how cpu.shares become cpu.weight on cgroup v2.
 	Weight WeightConversion
@@ -58,17 +58,13 @@ type Version uint8
 
 // The versions.
 const (
-	// VersionAuto stands for what the directory looks like.
-	VersionAuto Version = iota
-	V1
+	V1 Version = 1 + iota
 	V2
 )
 
 // String returns the name of the version.
 func (v Version) String() string {
 	switch v {
-	case VersionAuto:
-		return "auto"
 	case V1:
 		return "v1"
 	case V2:
@@ -119,7 +115,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 		return nil, fmt.Errorf("open cgroup root: %w", err)
 	}
 	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
-	if a.version == VersionAuto {
+	if a.version == 0 {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
 			return nil, fmt.Errorf("open cgroup root %s: %w", cfg.Root, err)
@@ -168,7 +164,7 @@ func detect(root *os.Root) (Version, error) {
 			return sign.version, nil
 		}
 	}
-	return VersionAuto, errors.New("neither cgroup.controllers nor a controller of cgroup v1 is there to tell the version by")
+	return 0, errors.New("neither cgroup.controllers nor a controller of cgroup v1 is there to tell the version by")
 }
 
 // Version returns the version of the hierarchy.

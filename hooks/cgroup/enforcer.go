@@ -396,7 +396,7 @@ func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip f
 
 func mayRetry(err error) bool {
 	switch CauseOf(err) {
-	case CauseBusy, CauseBeyondParent, CauseInvalid:
+	case causeBusy, causeBeyondParent, causeInvalid:
 		return true
 	}
 	return false
@@ -506,13 +506,13 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 		return true
 	}
 	key, cause, event := fileKey{field, file}, CauseOf(err), onRefusal
-	if cause == CauseUnsupported || cause == CauseEmpty {
+	if cause == causeUnsupported || cause == causeEmpty {
 		event = onHopeless
 	}
 	before := k.records[key]
 	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
 	e.on(k, key, event, now).cause = cause
-	if cause == CauseGone {
+	if cause == causeGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)
 		}

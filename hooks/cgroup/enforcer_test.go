@@ -178,7 +178,7 @@ func TestEnforceEveryField(t *testing.T) {
 		found := false
 		for _, err := range unjoin(report.Err) {
 			var file *cgroup.FileError
-			found = found || errors.As(err, &file) && file.Field == field && cgroup.CauseOf(err) == cgroup.CauseUnsupported
+			found = found || errors.As(err, &file) && file.Field == field && cgroup.CauseOf(err) == "unsupported"
 		}
 		if !found {
 			t.Errorf("no word of %s in %v", field, report.Err)
@@ -262,7 +262,7 @@ func TestEnforceTriesAgain(t *testing.T) {
 	put(&state, web, hookmsg.Resources{CPUSetCPUs: new("0-1")})
 	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: time.Hour, RetryAtMost: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	report := e.Enforce(t.Context())
-	if cgroup.CauseOf(report.Err) != cgroup.CauseBeyondParent {
+	if cgroup.CauseOf(report.Err) != "beyond the parent" {
 		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
 	}
 	for range 5 {
@@ -304,24 +304,24 @@ func TestEnforceTriesAgainWhenTheWayIsFree(t *testing.T) {
 		// of the other one.
 		cgroup, other string
 		refused, free hookmsg.Resources
-		cause         cgroup.Cause
+		cause         string
 		file, want    string
 	}{
 		{
 			name: "EACCES", first: map[string]string{"web cpuset.cpus": "0", " cpuset.cpus": "0"}, cgroup: "web", refused: hookmsg.Resources{CPUSetCPUs: new("0-1")},
-			free: hookmsg.Resources{CPUSetCPUs: new("0-1")}, cause: cgroup.CauseBeyondParent, file: "cpuset.cpus", want: "0-1",
+			free: hookmsg.Resources{CPUSetCPUs: new("0-1")}, cause: "beyond the parent", file: "cpuset.cpus", want: "0-1",
 		},
 		{
 			name: "EBUSY", other: "web", refused: hookmsg.Resources{CPUSetCPUs: new("1")},
-			free: hookmsg.Resources{CPUSetCPUs: new("1")}, cause: cgroup.CauseBusy, file: "cpuset.cpus", want: "1",
+			free: hookmsg.Resources{CPUSetCPUs: new("1")}, cause: "busy", file: "cpuset.cpus", want: "1",
 		},
 		{
 			name: "EINVAL of a child", first: map[string]string{" cpu.cfs_quota_us": "100000"}, cgroup: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
-			free: hookmsg.Resources{CFSQuotaUS: new(int64(400_000))}, cause: cgroup.CauseInvalid, file: "cpu.cfs_quota_us", want: "300000",
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(400_000))}, cause: "invalid", file: "cpu.cfs_quota_us", want: "300000",
 		},
 		{
 			name: "EINVAL of a parent", first: map[string]string{"web cpu.cfs_quota_us": "300000"}, other: "web", refused: hookmsg.Resources{CFSQuotaUS: new(int64(200_000))},
-			free: hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}, cause: cgroup.CauseInvalid, file: "cpu.cfs_quota_us", want: "200000",
+			free: hookmsg.Resources{CFSQuotaUS: new(int64(100_000))}, cause: "invalid", file: "cpu.cfs_quota_us", want: "200000",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -365,20 +365,20 @@ func TestCauseOf(t *testing.T) {
 	}
 	for _, c := range []struct {
 		err  error
-		want cgroup.Cause
+		want string
 	}{
-		{file("open", syscall.ENOENT), cgroup.CauseGone},
-		{file("write", syscall.ENOENT), cgroup.CauseGone},
-		{file("read", syscall.ENODEV), cgroup.CauseGone},
-		{file("write", syscall.ENODEV), cgroup.CauseGone},
-		{file("read", syscall.ENOENT), cgroup.CauseUnsupported},
-		{cgroup.ErrUnsupported, cgroup.CauseUnsupported},
-		{file("write", syscall.EBUSY), cgroup.CauseBusy},
-		{file("write", syscall.EACCES), cgroup.CauseBeyondParent},
-		{file("write", syscall.EINVAL), cgroup.CauseInvalid},
-		{file("write", syscall.ENOSPC), cgroup.CauseEmpty},
-		{file("write", syscall.EIO), cgroup.CauseOther},
-		{errors.New("another"), cgroup.CauseOther},
+		{file("open", syscall.ENOENT), "gone"},
+		{file("write", syscall.ENOENT), "gone"},
+		{file("read", syscall.ENODEV), "gone"},
+		{file("write", syscall.ENODEV), "gone"},
+		{file("read", syscall.ENOENT), "unsupported"},
+		{cgroup.ErrUnsupported, "unsupported"},
+		{file("write", syscall.EBUSY), "busy"},
+		{file("write", syscall.EACCES), "beyond the parent"},
+		{file("write", syscall.EINVAL), "invalid"},
+		{file("write", syscall.ENOSPC), "empty"},
+		{file("write", syscall.EIO), "other"},
+		{errors.New("another"), "other"},
 	} {
 		if got := cgroup.CauseOf(c.err); got != c.want {
 			t.Errorf("%v is %s, want %s", c.err, got, c.want)
@@ -399,7 +399,7 @@ func TestEnforceWaitsForACgroupThatIsGone(t *testing.T) {
 	var state cgroup.State
 	put(&state, web, hookmsg.Resources{CPUSetMems: new("0"), CPUSetCPUs: new("0-1")})
 	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: 10 * time.Millisecond})
-	if report := e.Enforce(t.Context()); cgroup.CauseOf(report.Err) != cgroup.CauseBeyondParent {
+	if report := e.Enforce(t.Context()); cgroup.CauseOf(report.Err) != "beyond the parent" {
 		t.Fatalf("a cpuset beyond the parent's is %v", report.Err)
 	}
 	tree.Remove(web)

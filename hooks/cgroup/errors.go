@@ -84,67 +84,67 @@ func (e *fieldError) Error() string { return e.err.Error() }
 
 func (e *fieldError) Unwrap() error { return e.err }
 
-// Cause is what a refusal of the kernel means for what to do next.
-type Cause uint8
-
-// The causes.
+// The causes of a refusal: what it means for what to do next.
 const (
-	// CauseOther is everything else: it is tried again, ever more seldom.
-	CauseOther Cause = iota
-	// CauseGone is a cgroup that is not there, or not any more. There is nothing
-	// to do until it comes back.
-	CauseGone
-	// CauseUnsupported is a file that a cgroup does not have: the kernel or the
-	// version of cgroups knows no such field. Another attempt is in vain.
-	CauseUnsupported
-	// CauseBusy (EBUSY) is a parent's cpuset below its children's, or a limit
-	// below the usage: what is in the way may go.
-	CauseBusy
-	// CauseBeyondParent (EACCES) is a cpuset beyond the parent's: the parent may
-	// widen.
-	CauseBeyondParent
-	// CauseInvalid (EINVAL) is a value that is no use here: of a quota on cgroup
-	// v1, one beyond the parent's or below a child's, which may change.
-	CauseInvalid
-	// CauseEmpty (ENOSPC) is a cpuset that would leave processes nothing to run
-	// on. Another attempt is in vain.
-	CauseEmpty
+	// causeOther is every other error. It is tried again, at longer and longer intervals.
+	causeOther = "other"
+	// causeGone is a cgroup that does not exist, or not any more. There is nothing to do
+	// until it comes back.
+	causeGone = "gone"
+	// causeUnsupported is a file that a cgroup does not have: the kernel or the version
+	// of cgroups has no such field. Another attempt is in vain.
+	causeUnsupported = "unsupported"
+	// causeBusy (EBUSY) is a parent's cpuset below its children's, or a limit below the
+	// usage: the obstacle may go.
+	causeBusy = "busy"
+	// causeBeyondParent (EACCES) is a cpuset beyond the parent's: the parent may widen.
+	causeBeyondParent = "beyond the parent"
+	// causeInvalid (EINVAL) is a value that the kernel does not take here: a quota on
+	// cgroup v1 beyond the parent's or below a child's, which may change.
+	causeInvalid = "invalid"
+	// causeEmpty (ENOSPC) is a cpuset that would leave processes no CPU. Another attempt
+	// is in vain.
+	causeEmpty = "empty"
 )
 
-var causeNames = [...]string{"other", "gone", "unsupported", "busy", "beyond the parent", "invalid", "empty"}
-
-// String returns the name of the cause.
-func (c Cause) String() string {
-	if int(c) < len(causeNames) {
-		return causeNames[c]
-	}
-	return fmt.Sprintf("cause(%d)", uint8(c))
+// Causes returns what [CauseOf] may return.
+func Causes() []string {
+	return []string{causeOther, causeGone, causeUnsupported, causeBusy, causeBeyondParent, causeInvalid, causeEmpty}
 }
 
-// CauseOf tells what an error of [Applier.Apply] means. Of joined errors it
-// looks at one.
-func CauseOf(err error) Cause {
+// CauseOf returns what an error of [Applier.Apply] means, in a word or two:
+//
+//   - "gone": the cgroup does not exist.
+//   - "unsupported": the kernel or its version of cgroups has no such file.
+//   - "busy": a child or the usage is in the way.
+//   - "beyond the parent": the parent's cpuset is narrower.
+//   - "invalid": the kernel does not take the value here.
+//   - "empty": processes would be left without a CPU.
+//   - "other": any other error.
+//
+// Of joined errors it looks at one.
+func CauseOf(err error) string {
 	var file *FileError
 	switch {
 	case errors.Is(err, ErrUnsupported):
-		return CauseUnsupported
+		return causeUnsupported
 	case !errors.As(err, &file):
-		return CauseOther
+		return causeOther
 	case gone(err) && file.Op != "read", errors.Is(err, syscall.ENODEV), errors.Is(err, fs.ErrClosed):
 		// What could be read before it was written was there.
-		return CauseGone
+		return causeGone
 	case gone(err):
-		return CauseUnsupported
+		return causeUnsupported
 	case errors.Is(err, syscall.EBUSY):
-		return CauseBusy
+		return causeBusy
 	case errors.Is(err, syscall.EACCES):
-		return CauseBeyondParent
+		return causeBeyondParent
 	case errors.Is(err, syscall.EINVAL):
-		return CauseInvalid
+		return causeInvalid
 	case errors.Is(err, syscall.ENOSPC):
-		return CauseEmpty
+		return causeEmpty
 	}
-	return CauseOther
+	return causeOther
 }
 
 // gone reports whether a file or its cgroup is not there: ENOENT, or ENODEV for

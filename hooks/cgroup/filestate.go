@@ -133,7 +133,7 @@ type fileKey struct {
 type fileRecord struct {
 	state fileState
 	// cause is that of the last refusal.
-	cause Cause
+	cause string
 	// until is when a refused or yielding file is tried again, wait the length of that
 	// wait or of the last one.
 	until time.Time

@@ -224,7 +224,7 @@ func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
 		a, _, _ := groupNode(t, "10\n")
 		a.cores.kernel = &cores{threads: map[int]uint64{10: 0}, err: errno}
 		_, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
-		if CauseOf(err) != CauseUnsupported || !strings.Contains(err.Error(), "no core scheduling here") {
+		if CauseOf(err) != causeUnsupported || !strings.Contains(err.Error(), "no core scheduling here") {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestCoreSchedOfThisKernel(t *testing.T) {
 	a, root, _ := groupNode(t, "")
 	write(t, root, map[string]string{"pod/web/cgroup.threads": strconv.Itoa(os.Getpid()) + "\n"})
 	got, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
-	if CauseOf(err) == CauseUnsupported {
+	if CauseOf(err) == causeUnsupported {
 		t.Skip(err)
 	}
 	if err != nil || len(got) != 1 {

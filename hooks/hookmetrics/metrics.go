@@ -17,7 +17,7 @@
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
 //	kubewasm_hooks_drifts_total               field                 values that somebody else had changed
 //	kubewasm_hooks_repairs_total              field                 those that were put back
-//	kubewasm_hooks_fights_total               field                 files that were left to another writer
+//	kubewasm_hooks_contended_total               field                 files that were left to another writer
 //	kubewasm_hooks_refusals_total             cause                 values that the kernel did not take
 //	kubewasm_hooks_files_compared_total                             files that were looked at
 //	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
@@ -32,7 +32,7 @@
 //	timeout   the caller's deadline passed
 //	canceled  the caller lost interest
 //
-// and the reason that a file is left alone is fight or refused. A drift that is not a
+// and the reason that a file is left alone is contended or refused. A drift that is not a
 // repair was found by a dry run.
 //
 // A field is that of hook.proto; a quota with its period is one. No label holds
@@ -56,12 +56,12 @@ import (
 
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
 type Metrics struct {
-	decisions, ignored, writes, drifts, repairs, fights, refusals *prometheus.CounterVec
-	decisionTime                                                  *prometheus.HistogramVec
-	files                                                         prometheus.Counter
-	passTime                                                      prometheus.Histogram
-	leftAlone                                                     *prometheus.GaugeVec
-	cgroups                                                       prometheus.GaugeFunc
+	decisions, ignored, writes, drifts, repairs, contended, refusals *prometheus.CounterVec
+	decisionTime                                                     *prometheus.HistogramVec
+	files                                                            prometheus.Counter
+	passTime                                                         prometheus.Histogram
+	leftAlone                                                        *prometheus.GaugeVec
+	cgroups                                                          prometheus.GaugeFunc
 }
 
 var (
@@ -86,7 +86,7 @@ func New(state *cgroup.State) *Metrics {
 		writes:    counter("writes_total", "Writes to files of cgroups.", "field"),
 		drifts:    counter("drifts_total", "Values in files of cgroups that somebody else had changed.", "field"),
 		repairs:   counter("repairs_total", "Changed values that were put back.", "field"),
-		fights:    counter("fights_total", "Files that were left to another writer for a while.", "field"),
+		contended: counter("contended_total", "Files that were left to another writer for a while.", "field"),
 		refusals:  counter("refusals_total", "Values that the kernel did not take.", "cause"),
 		decisionTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "decision_duration_seconds", Help: "How long decisions took.", Buckets: buckets,
@@ -105,20 +105,20 @@ func New(state *cgroup.State) *Metrics {
 	}
 	// rate and increase do not see the step from no series to 1.
 	for f := hookmsg.Fields(1); f&hookmsg.ResourceFields != 0; f <<= 1 {
-		for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.fights} {
+		for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.contended} {
 			vec.WithLabelValues(fieldLabel(f))
 		}
 	}
-	for c := cgroup.CauseOther; c <= cgroup.CauseEmpty; c++ {
-		m.refusals.WithLabelValues(c.String())
+	for _, cause := range cgroup.Causes() {
+		m.refusals.WithLabelValues(cause)
 	}
-	for _, reason := range []string{leftFight, leftRefused} {
+	for _, reason := range []string{leftContended, leftRefused} {
 		m.leftAlone.WithLabelValues(reason)
 	}
 	return m
 }
 
-const leftFight, leftRefused = "fight", "refused"
+const leftContended, leftRefused = "contended", "refused"
 
 // fieldLabel returns the label of the fields of one file.
 func fieldLabel(f hookmsg.Fields) string {
@@ -171,18 +171,18 @@ func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 		m.drifts.WithLabelValues(fieldLabel(c.Field)).Inc()
 	}
 	for _, c := range r.Contended {
-		m.fights.WithLabelValues(fieldLabel(c.Field)).Inc()
+		m.contended.WithLabelValues(fieldLabel(c.Field)).Inc()
 	}
 	for _, err := range r.Errors() {
-		m.refusals.WithLabelValues(cgroup.CauseOf(err).String()).Inc()
+		m.refusals.WithLabelValues(cgroup.CauseOf(err)).Inc()
 	}
-	m.leftAlone.WithLabelValues(leftFight).Set(float64(r.LeftToOthers))
+	m.leftAlone.WithLabelValues(leftContended).Set(float64(r.LeftToOthers))
 	m.leftAlone.WithLabelValues(leftRefused).Set(float64(r.LeftRefused))
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.decisions, m.ignored, m.writes, m.drifts, m.repairs, m.fights, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
+		m.decisions, m.ignored, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
 	}
 }
 

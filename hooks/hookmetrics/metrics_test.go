@@ -137,7 +137,7 @@ func TestPasses(t *testing.T) {
 			want := map[string]float64{
 				"pass_duration_seconds{}": 4, "cgroups{}": 1, "refusals_total{unsupported}": 1, "files_left_alone{refused}": 1,
 				"drifts_total{cfs_quota_us}": 2, "repairs_total{cfs_quota_us}": 2, "writes_total{cfs_quota_us}": 3,
-				"fights_total{cfs_quota_us}": 1, "files_left_alone{fight}": 1,
+				"contended_total{cfs_quota_us}": 1, "files_left_alone{contended}": 1,
 			}
 			if dryRun {
 				want = map[string]float64{

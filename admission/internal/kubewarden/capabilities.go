@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 )
 
 // Cluster is what policies may look up; see admission.Cluster.
@@ -65,7 +65,7 @@ func (b *budget) read(payload []byte, limit int, q any) error {
 		return fmt.Errorf("the question has %d bytes, more than %d", len(payload), limit)
 	}
 	b.work(20 * len(payload))
-	return dialect.Decode(payload, q)
+	return policy.Decode(payload, q)
 }
 
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")
@@ -225,7 +225,7 @@ func (c *Capabilities) list(b *budget, payload []byte, namespaced bool) ([]byte,
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", err)
 	}
-	list := dialect.NewObject(nil)
+	list := policy.NewObject(nil)
 	list.Text("kind", q.Kind+"List")
 	list.Text("apiVersion", q.APIVersion)
 	list.Raw("metadata", []byte("{}"))

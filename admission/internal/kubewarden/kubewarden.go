@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -58,7 +58,7 @@ func MetadataOf(m *host.Module) (Metadata, error) {
 	if section == nil {
 		return metadata, nil
 	}
-	if err := dialect.Decode(section, &metadata); err != nil {
+	if err := policy.Decode(section, &metadata); err != nil {
 		return Metadata{}, fmt.Errorf("read the custom section %s: %w", MetadataSection, err)
 	}
 	return metadata, nil
@@ -106,7 +106,7 @@ type exchange struct {
 }
 
 func exchangeOf(inst host.DialectInstance) *exchange {
-	c := dialect.CallOf(inst.Instance)
+	c := policy.CallOf(inst.Instance)
 	e, ok := c.Own.(*exchange)
 	if !ok {
 		e = &exchange{}
@@ -117,8 +117,8 @@ func exchangeOf(inst host.DialectInstance) *exchange {
 
 // New returns the dialect of waPC policies. Capabilities are what a policy may ask
 // the host; logger takes what it says.
-func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialect.Dialect {
-	return &dialect.Dialect{
+func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *policy.Dialect {
+	return &policy.Dialect{
 		Host: host.Dialect{
 			Name:    Name,
 			Detect:  func(m *host.Module) bool { return m.Export("__guest_call") != "" },
@@ -140,10 +140,10 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 			}
 			return checkSettings(answer)
 		},
-		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
 			answer, err := call(ctx, inst, "validate", payload(req, settings))
 			if err != nil {
-				return dialect.Verdict{}, err
+				return policy.Verdict{}, err
 			}
 			return parse(inst, answer)
 		},
@@ -152,11 +152,11 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *dialec
 
 // NewWASI returns the dialect of policies that are programs. They ask the host by a
 // function, too, and read the answer from standard input.
-func NewWASI(capabilities *Capabilities) *dialect.Dialect {
+func NewWASI(capabilities *Capabilities) *policy.Dialect {
 	run := func(ctx context.Context, inst host.DialectInstance, operation string, input []byte) ([]byte, error) {
 		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
 	}
-	return &dialect.Dialect{
+	return &policy.Dialect{
 		Host: host.Dialect{
 			Name: NameWASI,
 			Detect: func(m *host.Module) bool {
@@ -176,10 +176,10 @@ func NewWASI(capabilities *Capabilities) *dialect.Dialect {
 			}
 			return checkSettings(answer)
 		},
-		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
 			answer, err := run(ctx, inst, "validate", payload(req, settings))
 			if err != nil {
-				return dialect.Verdict{}, err
+				return policy.Verdict{}, err
 			}
 			return parse(inst, answer)
 		},
@@ -209,9 +209,9 @@ func orEmpty(settings []byte) []byte {
 }
 
 // payload writes what a policy validates.
-func payload(req *dialect.Request, settings []byte) []byte {
-	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
-	o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
+func payload(req *policy.Request, settings []byte) []byte {
+	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("request", body)
 	o.Raw("settings", orEmpty(settings))
 	return o.End()
@@ -254,10 +254,10 @@ const maxMessageBytes = 16 << 10
 
 func checkSettings(answer []byte) error {
 	var out struct {
-		Valid   dialect.Field[bool] `json:"valid"`
-		Message *dialect.Text       `json:"message"`
+		Valid   policy.Field[bool] `json:"valid"`
+		Message *policy.Text       `json:"message"`
 	}
-	err := dialect.Decode(answer, &out)
+	err := policy.Decode(answer, &out)
 	if err == nil && !out.Valid.Present {
 		err = errors.New("valid is missing")
 	}
@@ -274,26 +274,26 @@ func checkSettings(answer []byte) error {
 
 // response is the verdict of a policy.
 type response struct {
-	Accepted         dialect.Field[bool] `json:"accepted"`
-	Message          *dialect.Text       `json:"message"`
-	Code             *uint16             `json:"code"`
-	MutatedObject    json.RawMessage     `json:"mutated_object"`
-	AuditAnnotations dialect.TextMap     `json:"audit_annotations"`
-	Warnings         []dialect.Text      `json:"warnings"`
+	Accepted         policy.Field[bool] `json:"accepted"`
+	Message          *policy.Text       `json:"message"`
+	Code             *uint16            `json:"code"`
+	MutatedObject    json.RawMessage    `json:"mutated_object"`
+	AuditAnnotations policy.TextMap     `json:"audit_annotations"`
+	Warnings         []policy.Text      `json:"warnings"`
 }
 
-func parse(inst host.DialectInstance, answer []byte) (dialect.Verdict, error) {
+func parse(inst host.DialectInstance, answer []byte) (policy.Verdict, error) {
 	var r response
-	err := dialect.Decode(answer, &r)
+	err := policy.Decode(answer, &r)
 	if err == nil && !r.Accepted.Present {
 		err = errors.New("accepted is missing")
 	}
 	if err != nil {
-		return dialect.Verdict{}, fmt.Errorf("plugin %q: read its answer: %w", inst.Plugin().Name(), err)
+		return policy.Verdict{}, fmt.Errorf("plugin %q: read its answer: %w", inst.Plugin().Name(), err)
 	}
-	v := dialect.Verdict{Allowed: r.Accepted.Value}
+	v := policy.Verdict{Allowed: r.Accepted.Value}
 	if len(r.Warnings) != 0 || len(r.AuditAnnotations) != 0 {
-		v.Result = &admissionmsg.Result{Warnings: dialect.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
+		v.Result = &admissionmsg.Result{Warnings: policy.Texts(r.Warnings), AuditAnnotations: r.AuditAnnotations}
 	}
 	if !v.Allowed {
 		if r.Message != nil {

@@ -20,8 +20,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -58,7 +58,7 @@ const formatJSON = 0
 // those of the plugin's configuration, which some builtins need.
 // gatekeeper says that policies are written for Gatekeeper also if their
 // entrypoint is not called violation.
-func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *dialect.Dialect {
+func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *policy.Dialect {
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
@@ -79,7 +79,7 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 			},
 		})
 	}
-	return &dialect.Dialect{
+	return &policy.Dialect{
 		Host: host.Dialect{
 			Name:    Name,
 			Detect:  func(m *host.Module) bool { return m.Export("opa_eval") != "" || m.Export("opa_eval_ctx_new") != "" },
@@ -111,16 +111,16 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
 			return inst.Do(ctx, "builtins", func() error {
-				p, err := policyOf(inst, gatekeeper, grants, settings)
+				p, err := rulesetOf(inst, gatekeeper, grants, settings)
 				if err != nil {
 					return err
 				}
 				return p.checkLookups(inst.Module(), settings)
 			})
 		},
-		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *dialect.Request) (v dialect.Verdict, err error) {
+		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *policy.Request) (v policy.Verdict, err error) {
 			err = inst.Do(ctx, "opa_eval", func() error {
-				p, err := policyOf(inst, gatekeeper, grants, settings)
+				p, err := rulesetOf(inst, gatekeeper, grants, settings)
 				if err == nil {
 					v, err = p.ask(inst, settings, req)
 				}
@@ -130,15 +130,15 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 				if trap := (*host.TrapError)(nil); !errors.As(err, &trap) {
 					err = fmt.Errorf("plugin %q: %w", inst.Plugin().Name(), err)
 				}
-				return dialect.Verdict{}, err
+				return policy.Verdict{}, err
 			}
 			return v, nil
 		},
 	}
 }
 
-// policy is what is known of an instance after its first call.
-type policy struct {
+// ruleset is what is known of an instance after its first call.
+type ruleset struct {
 	gatekeeper bool
 	// older says that the module has no opa_eval.
 	older bool
@@ -154,9 +154,9 @@ type policy struct {
 
 // policyOf prepares an instance, once: it hands the settings over, as data, and
 // asks for the builtins.
-func policyOf(inst host.DialectInstance, gatekeeper bool, grants []string, settings []byte) (*policy, error) {
-	c := dialect.CallOf(inst.Instance)
-	if p, ok := c.Own.(*policy); ok {
+func rulesetOf(inst host.DialectInstance, gatekeeper bool, grants []string, settings []byte) (*ruleset, error) {
+	c := policy.CallOf(inst.Instance)
+	if p, ok := c.Own.(*ruleset); ok {
 		return p, nil
 	}
 	older := inst.Module().Export("opa_eval") == ""
@@ -175,7 +175,7 @@ func policyOf(inst host.DialectInstance, gatekeeper bool, grants []string, setti
 	if err != nil {
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
-	p := &policy{clock: slices.Contains(grants, host.GrantClock), gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
+	p := &ruleset{clock: slices.Contains(grants, host.GrantClock), gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
 	// Kubewarden's tools write down which of the two a module is for.
 	metadata, err := kubewarden.MetadataOf(inst.Module())
 	if err != nil {
@@ -222,7 +222,7 @@ func policyOf(inst host.DialectInstance, gatekeeper bool, grants []string, setti
 
 // checkLookups refuses a policy that looks objects of the cluster up in data, which has
 // none: it would find nothing, and decide by that.
-func (p *policy) checkLookups(m *host.Module, settings []byte) error {
+func (p *ruleset) checkLookups(m *host.Module, settings []byte) error {
 	if metadata, err := kubewarden.MetadataOf(m); err != nil {
 		return err
 	} else if len(metadata.ContextAwareResources) != 0 {
@@ -299,7 +299,7 @@ func lent(inst host.DialectInstance, ptr uint32) []byte {
 }
 
 // ask evaluates the first entrypoint.
-func (p *policy) ask(inst host.DialectInstance, settings []byte, req *dialect.Request) (dialect.Verdict, error) {
+func (p *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
 	p.evaluation = evaluation{clock: p.clock}
 	input := p.input(settings, req)
 	if p.older {
@@ -319,28 +319,28 @@ func (p *policy) ask(inst host.DialectInstance, settings []byte, req *dialect.Re
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *policy) askInSteps(inst host.DialectInstance, req *dialect.Request, input []byte) (dialect.Verdict, error) {
+func (p *ruleset) askInSteps(inst host.DialectInstance, req *policy.Request, input []byte) (policy.Verdict, error) {
 	inst.Invoke(heapSet, uint64(p.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
-		return dialect.Verdict{}, errors.New("the policy does not take the request")
+		return policy.Verdict{}, errors.New("the policy does not take the request")
 	}
 	evaluation := inst.Invoke(contextNew)
 	inst.Invoke(contextSetInput, evaluation, value)
 	inst.Invoke(contextSetData, evaluation, uint64(p.data))
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
-		return dialect.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
+		return policy.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
 	return p.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
-func (p *policy) input(settings []byte, req *dialect.Request) []byte {
+func (p *ruleset) input(settings []byte, req *policy.Request) []byte {
 	if p.gatekeeper {
 		return gatekeeperInput(settings, req)
 	}
-	body := req.Body("admission request", func() []byte { return dialect.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
 	return req.Body("admission review", func() []byte {
-		o := dialect.NewObject(make([]byte, 0, len(body)+80))
+		o := policy.NewObject(make([]byte, 0, len(body)+80))
 		o.Text("apiVersion", "admission.k8s.io/v1")
 		o.Text("kind", "AdmissionReview")
 		o.Raw("request", body)
@@ -351,18 +351,18 @@ func (p *policy) input(settings []byte, req *dialect.Request) []byte {
 // gatekeeperInput is what Gatekeeper hands to a policy. When an object is deleted,
 // it is both the old one and the one that the policy is about
 // (github.com/open-policy-agent/gatekeeper, pkg/webhook/policy.go).
-func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
+func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 	body := req.Body("gatekeeper review", func() []byte {
 		r := *req.AdmissionRequest
 		if r.Operation == admissionv1.Delete && r.Object.Raw == nil {
 			r.Object = r.OldObject
 		}
-		return dialect.AppendRequest(nil, &r)
+		return policy.AppendRequest(nil, &r)
 	})
 	if len(settings) == 0 {
 		settings = []byte("{}")
 	}
-	o := dialect.NewObject(make([]byte, 0, len(body)+len(settings)+32))
+	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("parameters", settings)
 	o.Raw("review", body)
 	return o.End()
@@ -370,13 +370,13 @@ func gatekeeperInput(settings []byte, req *dialect.Request) []byte {
 
 // verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
 // the caller's own.
-func (p *policy) verdict(req *dialect.Request, set json.Value) (dialect.Verdict, error) {
+func (p *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
 	var results []struct {
 		Result stdjson.RawMessage `json:"result"`
 	}
 	// Builtins make strings that are no UTF-8, which OPA writes as we do here.
-	if err := dialect.Decode(bytes.ToValidUTF8(set, []byte("\uFFFD")), &results); err != nil {
-		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
+	if err := policy.Decode(bytes.ToValidUTF8(set, []byte("\uFFFD")), &results); err != nil {
+		return policy.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
 	var result json.Value
 	if len(results) != 0 {
@@ -384,36 +384,36 @@ func (p *policy) verdict(req *dialect.Request, set json.Value) (dialect.Verdict,
 	}
 	switch kind := result.Kind(); {
 	case len(results) > 1:
-		return dialect.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
+		return policy.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
 	case kind == json.KindNone && p.gatekeeper:
-		return dialect.Verdict{Allowed: true}, nil // No violation.
+		return policy.Verdict{Allowed: true}, nil // No violation.
 	case kind == json.KindNone:
-		return dialect.Verdict{}, errors.New("the policy's decision is undefined")
+		return policy.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
 		return violations(result)
 	case p.gatekeeper && kind == json.KindObject:
 		return violationKeys(result)
 	case p.gatekeeper:
-		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
+		return policy.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
 	case kind == json.KindBool:
 		allowed, _ := result.Bool()
-		return dialect.Verdict{Allowed: allowed}, nil
+		return policy.Verdict{Allowed: allowed}, nil
 	case kind == json.KindObject:
 		return response(req, result)
 	default:
-		return dialect.Verdict{}, fmt.Errorf("the policy's decision is %s, want an AdmissionReview, a list of violations or a bool", kind)
+		return policy.Verdict{}, fmt.Errorf("the policy's decision is %s, want an AdmissionReview, a list of violations or a bool", kind)
 	}
 }
 
 // violations reads a list of messages: strings, or objects with msg.
-func violations(list json.Value) (dialect.Verdict, error) {
+func violations(list json.Value) (policy.Verdict, error) {
 	var messages []string
 	for e := json.Array(list); e.Next(); {
 		message, ok := e.Value().Text()
 		if !ok {
 			var err error
 			if message, err = violation(e.Value()); err != nil {
-				return dialect.Verdict{}, err
+				return policy.Verdict{}, err
 			}
 		}
 		messages = append(messages, message)
@@ -424,9 +424,9 @@ func violations(list json.Value) (dialect.Verdict, error) {
 // violation reads the message of an object with msg.
 func violation(object json.Value) (string, error) {
 	var v struct {
-		Msg dialect.Field[dialect.Text] `json:"msg"`
+		Msg policy.Field[policy.Text] `json:"msg"`
 	}
-	err := dialect.Decode(object, &v)
+	err := policy.Decode(object, &v)
 	if err == nil && !v.Msg.Present {
 		err = errors.New("there is none")
 	}
@@ -439,7 +439,7 @@ func violation(object json.Value) (string, error) {
 // violationKeys reads violations that are the keys of an object, which is what
 // "violation[{"msg": msg}] if" makes in Rego 1. As in Gatekeeper, a key whose value is
 // false is none.
-func violationKeys(object json.Value) (dialect.Verdict, error) {
+func violationKeys(object json.Value) (policy.Verdict, error) {
 	var messages []string
 	for m := json.Object(object); m.Next(); {
 		if value, ok := m.Value().Bool(); ok && !value {
@@ -447,7 +447,7 @@ func violationKeys(object json.Value) (dialect.Verdict, error) {
 		}
 		message, err := violation(json.Value(m.Key()))
 		if err != nil {
-			return dialect.Verdict{}, err
+			return policy.Verdict{}, err
 		}
 		messages = append(messages, message)
 	}
@@ -455,46 +455,46 @@ func violationKeys(object json.Value) (dialect.Verdict, error) {
 }
 
 // denial denies with the messages, and allows if there is none.
-func denial(messages []string) dialect.Verdict {
-	return dialect.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}
+func denial(messages []string) policy.Verdict {
+	return policy.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}
 }
 
 // response reads the response of an AdmissionReview.
-func response(req *dialect.Request, review json.Value) (dialect.Verdict, error) {
+func response(req *policy.Request, review json.Value) (policy.Verdict, error) {
 	var r struct {
 		Response *struct {
-			UID     *dialect.Text       `json:"uid"`
-			Allowed dialect.Field[bool] `json:"allowed"`
+			UID     *policy.Text       `json:"uid"`
+			Allowed policy.Field[bool] `json:"allowed"`
 			Status  struct {
-				Message dialect.Text `json:"message"`
-				Reason  dialect.Text `json:"reason"`
-				Code    uint16       `json:"code"`
+				Message policy.Text `json:"message"`
+				Reason  policy.Text `json:"reason"`
+				Code    uint16      `json:"code"`
 			} `json:"status"`
-			PatchType        string          `json:"patchType"`
-			Patch            string          `json:"patch"`
-			Warnings         []dialect.Text  `json:"warnings"`
-			AuditAnnotations dialect.TextMap `json:"auditAnnotations"`
+			PatchType        string         `json:"patchType"`
+			Patch            string         `json:"patch"`
+			Warnings         []policy.Text  `json:"warnings"`
+			AuditAnnotations policy.TextMap `json:"auditAnnotations"`
 		} `json:"response"`
 	}
-	if err := dialect.Decode(review, &r); err != nil {
-		return dialect.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
+	if err := policy.Decode(review, &r); err != nil {
+		return policy.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
 	switch {
 	case r.Response == nil || !r.Response.Allowed.Present:
-		return dialect.Verdict{}, errors.New("the policy's decision has no response.allowed")
+		return policy.Verdict{}, errors.New("the policy's decision has no response.allowed")
 	case r.Response.UID != nil && string(*r.Response.UID) != string(req.UID):
-		return dialect.Verdict{}, fmt.Errorf("the policy's decision is about the request %.100q, want %q", *r.Response.UID, req.UID)
+		return policy.Verdict{}, fmt.Errorf("the policy's decision is about the request %.100q, want %q", *r.Response.UID, req.UID)
 	case (r.Response.Patch != "" || r.Response.PatchType != "") && r.Response.PatchType != patchType:
-		return dialect.Verdict{}, fmt.Errorf("the policy's patch has the patchType %.100q, want %q", r.Response.PatchType, patchType)
+		return policy.Verdict{}, fmt.Errorf("the policy's patch has the patchType %.100q, want %q", r.Response.PatchType, patchType)
 	}
-	v := dialect.Verdict{Allowed: r.Response.Allowed.Value}
-	result := &admissionmsg.Result{Warnings: dialect.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
+	v := policy.Verdict{Allowed: r.Response.Allowed.Value}
+	result := &admissionmsg.Result{Warnings: policy.Texts(r.Response.Warnings), AuditAnnotations: r.Response.AuditAnnotations}
 	if !v.Allowed {
 		v.Message, v.Code, result.Reason = string(r.Response.Status.Message), uint32(r.Response.Status.Code), string(r.Response.Status.Reason)
 	} else if r.Response.Patch != "" {
 		patch, err := base64.StdEncoding.DecodeString(r.Response.Patch)
 		if err != nil {
-			return dialect.Verdict{}, fmt.Errorf("read the policy's patch: %w", err)
+			return policy.Verdict{}, fmt.Errorf("read the policy's patch: %w", err)
 		}
 		v.Patch = patch
 	}
@@ -510,7 +510,7 @@ const patchType = string(admissionv1.PatchTypeJSONPatch)
 // callBuiltin calls a builtin with the addresses of its arguments, and returns the
 // address of its result, 0 if it is undefined.
 func callBuiltin(inst host.DialectInstance, id uint32, args []uint64) uint32 {
-	p, ok := dialect.CallOf(inst.Instance).Own.(*policy)
+	p, ok := policy.CallOf(inst.Instance).Own.(*ruleset)
 	if !ok {
 		inst.Abort(errors.New("builtin before the policy was asked for its builtins"))
 	}

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -47,10 +47,10 @@ const maxOutputBytes = 256 << 10
 const validate host.ExportIndex = 0
 
 // New returns the dialect. logger takes what plugins log; nil drops it.
-func New(plugin string, logger *slog.Logger) *dialect.Dialect {
+func New(plugin string, logger *slog.Logger) *policy.Dialect {
 	i32 := []abi.ValueType{abi.I32}
 	two := []abi.ValueType{abi.I32, abi.I32}
-	return &dialect.Dialect{
+	return &policy.Dialect{
 		Host: host.Dialect{
 			Name: Name,
 			Detect: func(m *host.Module) bool {
@@ -60,10 +60,10 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 			Exports: []host.Export{validate: {Name: "validate", Results: i32}},
 			Imports: []host.Import{
 				{Module: module, Name: "get_input_len", Results: i32, Func: func(inst *host.Instance, stack []uint64) {
-					stack[0] = uint64(len(dialect.CallOf(inst).Input))
+					stack[0] = uint64(len(policy.CallOf(inst).Input))
 				}},
 				{Module: module, Name: "read_input", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
-					input := dialect.CallOf(inst).Input
+					input := policy.CallOf(inst).Input
 					n := min(uint32(stack[1]), uint32(len(input)))
 					to, err := abi.Read(inst.Dialect().Memory(), uint32(stack[0]), n)
 					if err != nil {
@@ -80,7 +80,7 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 						return
 					}
 					inst.Dialect().Charge(len(data))
-					dialect.CallOf(inst).Output = append([]byte{}, data...)
+					policy.CallOf(inst).Output = append([]byte{}, data...)
 					stack[0] = 0
 				}},
 				host.FromGuest(module, "log_message", func(inst *host.Instance, data []byte) {
@@ -105,18 +105,18 @@ func New(plugin string, logger *slog.Logger) *dialect.Dialect {
 // minusOne is -1 as WebAssembly has it in 32 bits.
 const minusOne = uint64(0xffffffff)
 
-func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *dialect.Request) (dialect.Verdict, error) {
-	c := dialect.CallOf(inst.Instance)
+func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *policy.Request) (policy.Verdict, error) {
+	c := policy.CallOf(inst.Instance)
 	c.Input = req.Body(Name, func() []byte { return input(req) })
 	code, err := inst.CallExport(ctx, validate)
 	if err != nil {
-		return dialect.Verdict{}, err
+		return policy.Verdict{}, err
 	}
 	if len(c.Output) == 0 {
 		if code == 0 {
-			return dialect.Verdict{Allowed: true}, nil
+			return policy.Verdict{Allowed: true}, nil
 		}
-		return dialect.Verdict{Message: fmt.Sprintf("Plugin returned error code: %d", int32(uint32(code)))}, nil
+		return policy.Verdict{Message: fmt.Sprintf("Plugin returned error code: %d", int32(uint32(code)))}, nil
 	}
 	v, err := parse(c.Output)
 	if err != nil {
@@ -127,15 +127,15 @@ func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *dialect.
 
 // input writes the request as plugins read it. Some of them insist on fields that
 // are empty.
-func input(req *dialect.Request) []byte {
-	o := dialect.NewObject(make([]byte, 0, len(req.Object.Raw)+len(req.OldObject.Raw)+512))
+func input(req *policy.Request) []byte {
+	o := policy.NewObject(make([]byte, 0, len(req.Object.Raw)+len(req.OldObject.Raw)+512))
 	o.Text("operation", string(req.Operation))
 	o.Raw("object", req.Object.Raw)
 	o.Raw("oldObject", req.OldObject.Raw)
 	o.Text("namespace", req.Namespace)
 	o.Text("name", req.Name)
 	o.Key("userInfo")
-	o.Append(func(dst []byte) []byte { return dialect.AppendUserInfo(dst, &req.UserInfo) })
+	o.Append(func(dst []byte) []byte { return policy.AppendUserInfo(dst, &req.UserInfo) })
 	o.Raw("context", []byte("{}"))
 	return o.End()
 }
@@ -143,25 +143,25 @@ func input(req *dialect.Request) []byte {
 // output is the verdict of a plugin. What is optional there may be null, what has a
 // default may not.
 type output struct {
-	Allowed          dialect.Field[bool]            `json:"allowed"`
-	Message          *dialect.Text                  `json:"message"`
-	Reason           *dialect.Text                  `json:"reason"`
-	Errors           dialect.Field[[]outputError]   `json:"errors"`
-	Warnings         dialect.Field[[]dialect.Text]  `json:"warnings"`
-	AuditAnnotations dialect.Field[dialect.TextMap] `json:"auditAnnotations"`
+	Allowed          policy.Field[bool]           `json:"allowed"`
+	Message          *policy.Text                 `json:"message"`
+	Reason           *policy.Text                 `json:"reason"`
+	Errors           policy.Field[[]outputError]  `json:"errors"`
+	Warnings         policy.Field[[]policy.Text]  `json:"warnings"`
+	AuditAnnotations policy.Field[policy.TextMap] `json:"auditAnnotations"`
 }
 
 type outputError struct {
-	Field        dialect.Field[dialect.Text] `json:"field"`
-	Message      dialect.Field[dialect.Text] `json:"message"`
-	ErrorType    *dialect.Text               `json:"errorType"`
-	InvalidValue json.RawMessage             `json:"invalidValue"`
+	Field        policy.Field[policy.Text] `json:"field"`
+	Message      policy.Field[policy.Text] `json:"message"`
+	ErrorType    *policy.Text              `json:"errorType"`
+	InvalidValue json.RawMessage           `json:"invalidValue"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (e *outputError) UnmarshalJSON(raw []byte) error {
 	type plain outputError
-	if err := dialect.Decode(raw, (*plain)(e)); err != nil {
+	if err := policy.Decode(raw, (*plain)(e)); err != nil {
 		return err
 	}
 	if !e.Field.Present || !e.Message.Present {
@@ -186,21 +186,21 @@ var errorTypes = map[string]string{
 	"ConstraintViolation": "FieldValueInvalid",
 }
 
-func parse(raw []byte) (dialect.Verdict, error) {
+func parse(raw []byte) (policy.Verdict, error) {
 	var out output
-	if err := dialect.Decode(raw, &out); err != nil {
-		return dialect.Verdict{}, err
+	if err := policy.Decode(raw, &out); err != nil {
+		return policy.Verdict{}, err
 	}
 	if !out.Allowed.Present {
-		return dialect.Verdict{}, errors.New("allowed is missing")
+		return policy.Verdict{}, errors.New("allowed is missing")
 	}
-	v := dialect.Verdict{Allowed: out.Allowed.Value}
-	result := &admissionmsg.Result{Warnings: dialect.Texts(out.Warnings.Value), AuditAnnotations: out.AuditAnnotations.Value}
+	v := policy.Verdict{Allowed: out.Allowed.Value}
+	result := &admissionmsg.Result{Warnings: policy.Texts(out.Warnings.Value), AuditAnnotations: out.AuditAnnotations.Value}
 	for _, e := range out.Errors.Value {
 		if !v.Allowed {
 			result.FieldErrors = append(result.FieldErrors, e.fieldError())
 		} else if _, ok := errorTypes[e.errorType()]; !ok {
-			return dialect.Verdict{}, fmt.Errorf("unknown errorType %.100q", e.errorType())
+			return policy.Verdict{}, fmt.Errorf("unknown errorType %.100q", e.errorType())
 		}
 	}
 	if !v.Allowed {

@@ -25,7 +25,7 @@ func TestScore(t *testing.T) {
 			state := sched.NewCycleState()
 			pod := guesttest.Pod(t, `spec: {containers: [{name: c, image: big}]}`)
 			state.Write(key, &wanted{images: []string{normalizedName("big")}, nodes: 1})
-			node := sched.NodeInfoOf(core.Node{}, sched.NodeUsage{}, test.images, nil)
+			node := sched.NewNodeInfoWith(core.Node{}, sched.NodeUsage{}, test.images, nil)
 			got, status := imageLocality{}.Score(state, pod, node)
 			if got != test.want || !status.IsSuccess() {
 				t.Errorf("got %d, %s, want %d", got, status, test.want)
@@ -35,7 +35,7 @@ func TestScore(t *testing.T) {
 }
 
 func TestNormalizeScore(t *testing.T) {
-	scores := sched.NodeScoreList{sched.NodeScoreOf("a", 10), sched.NodeScoreOf("b", 40), sched.NodeScoreOf("c", 0)}
+	scores := sched.NodeScoreList{sched.NewNodeScore("a", 10), sched.NewNodeScore("b", 40), sched.NewNodeScore("c", 0)}
 	if status := (imageLocality{}).NormalizeScore(sched.NewCycleState(), core.Pod{}, scores); !status.IsSuccess() {
 		t.Fatal(status)
 	}

@@ -57,7 +57,7 @@ func TestScoreAndNormalizeScore(t *testing.T) {
 		if !s.IsSuccess() {
 			t.Fatal(s)
 		}
-		scores = append(scores, sched.NodeScoreOf(node.Metadata().Name(), score))
+		scores = append(scores, sched.NewNodeScore(node.Metadata().Name(), score))
 	}
 	if s := z.NormalizeScore(state, pod, scores); !s.IsSuccess() {
 		t.Fatal(s)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
@@ -79,7 +80,7 @@ func (r *running) hostedEvents(t testing.TB) []fwk.ClusterEventWithHint {
 
 // eventOf returns an event of the framework, which has names for resources.
 func eventOf(e fwk.ClusterEvent) sched.ClusterEvent {
-	event := sched.ClusterEvent{ActionType: sched.ActionType(e.ActionType)}
+	event := sched.ClusterEvent{ActionType: abi.ActionType(e.ActionType)}
 	for event.Resource.Known() && event.Resource.String() != string(e.Resource) {
 		event.Resource++
 	}
@@ -133,10 +134,10 @@ func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.
 	switch {
 	case manifest == "":
 		return sched.EventObject{}
-	case event.Resource == sched.EventNode:
-		return sched.EventObjectOfNode(guesttest.Node(t, manifest))
+	case event.Resource == abi.EventNode:
+		return sched.NewEventObject(guesttest.Node(t, manifest))
 	}
-	return sched.EventObjectOfPod(guesttest.Pod(t, manifest))
+	return sched.NewEventObject(guesttest.Pod(t, manifest))
 }
 
 // hostedObject returns the object of an event as the scheduler has it.
@@ -145,7 +146,7 @@ func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 	switch {
 	case manifest == "":
 		return nil
-	case event.Resource == sched.EventNode:
+	case event.Resource == abi.EventNode:
 		node := &corev1.Node{}
 		if err := harness.Decode(manifest, node); err != nil {
 			t.Fatalf("read Node: %v", err)
@@ -175,7 +176,7 @@ func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *
 		}
 		return list, status
 	}
-	list, status := harness.As[fwk.SignPlugin](t, r.loaded, "SignPod").SignPod(context.Background(), harness.ReadPod(t, manifest))
+	list, status := loadedAs[fwk.SignPlugin](t, r.loaded, "SignPod", abi.SignPod).SignPod(context.Background(), harness.ReadPod(t, manifest))
 	var fragments []sched.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, sched.SignFragment{Key: f.Key, Value: compact(f.Value)})

@@ -51,7 +51,7 @@ type Config struct {
 	FailClosed bool
 	// Timeout is how long an answer may take, which must be less than the
 	// runtime's own (2 s by default): a plugin that misses that is dropped.
-	// Default proxy.DefaultTimeout.
+	// Default 1.5 s.
 	Timeout time.Duration
 	// Backoff is how long to wait before the first attempt to connect again, and
 	// twice as long each time after that, up to MaxBackoff. Defaults 100 ms, 10 s.
@@ -416,7 +416,7 @@ func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, over
 
 // PostUpdatePodSandbox is called after the runtime has taken the resources of a pod.
 func (e *events) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	e.p.handler.LookAgain(hookmsg.PodMeta{UID: pod.GetUid()})
+	e.p.handler.LookAgain(pod.GetUid())
 	return nil
 }
 
@@ -466,7 +466,7 @@ func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // PostUpdateContainer is called after the runtime has written the resources of a
 // container.
 func (e *events) PostUpdateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) error {
-	e.p.handler.LookAgain(hookmsg.PodMeta{UID: pod.GetUid()})
+	e.p.handler.LookAgain(pod.GetUid())
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -34,9 +35,9 @@ func (plugin) Less(a, b sched.QueuedPodInfo) bool {
 
 func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{
-		{Event: sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionAdd | sched.ActionUpdateNodeLabel}, QueueingHintFn: nodeHint},
-		{Event: sched.ClusterEvent{Resource: sched.EventAssignedPod, ActionType: sched.ActionDelete}, QueueingHintFn: podHint},
-		{Event: sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionDelete}},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeLabel}, QueueingHintFn: nodeHint},
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: podHint},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionDelete}},
 	}, nil
 }
 

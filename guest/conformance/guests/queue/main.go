@@ -37,9 +37,9 @@ func (guest) Less(a, b sched.QueuedPodInfo) bool {
 
 func (guest) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{
-		{Event: sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionAdd | sched.ActionUpdateNodeLabel}, QueueingHintFn: nodeCame},
-		{Event: sched.ClusterEvent{Resource: sched.EventAssignedPod, ActionType: sched.ActionDelete}, QueueingHintFn: podLeft},
-		{Event: sched.ClusterEvent{Resource: abi.EventPersistentVolumeClaim, ActionType: sched.ActionAdd}},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeLabel}, QueueingHintFn: nodeCame},
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: podLeft},
+		{Event: sched.ClusterEvent{Resource: abi.EventPersistentVolumeClaim, ActionType: abi.ActionAdd}},
 	}, nil
 }
 

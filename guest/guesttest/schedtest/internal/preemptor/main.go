@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -21,8 +22,8 @@ func (preemptor) Less(a, b sched.QueuedPodInfo) bool {
 
 func (preemptor) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{
-		{Event: sched.ClusterEvent{Resource: sched.EventAssignedPod, ActionType: sched.ActionDelete}, QueueingHintFn: left},
-		{Event: sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionAdd}},
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: left},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -26,8 +27,8 @@ func TestQueue(t *testing.T) {
 				t.Errorf("%s before %s: %t", test.first, test.second, got)
 			}
 		}
-		podGone := sched.ClusterEvent{Resource: sched.EventAssignedPod, ActionType: sched.ActionDelete}
-		nodeCame := sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionAdd}
+		podGone := sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}
+		nodeCame := sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}
 		if diff := cmp.Diff([]sched.ClusterEvent{podGone, nodeCame}, p.EventsToRegister(t)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -42,7 +43,7 @@ func TestQueue(t *testing.T) {
 			"one of the team":      {podGone, red, red, "", sched.Queue, ""},
 			"one of another":       {podGone, red, blue, "", sched.QueueSkip, ""},
 			"no hint":              {nodeCame, red, "", `metadata: {name: n1}`, sched.Queue, ""},
-			"not registered":       {sched.ClusterEvent{Resource: sched.EventNode, ActionType: sched.ActionDelete}, red, `metadata: {name: n1}`, "", sched.QueueSkip, ""},
+			"not registered":       {sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionDelete}, red, `metadata: {name: n1}`, "", sched.QueueSkip, ""},
 			"a hint with an error": {podGone, none, red, "", sched.Queue, "a Pod without a team is never refused"},
 		} {
 			got, err := p.QueueingHint(t, test.event, test.pod, test.before, test.after)

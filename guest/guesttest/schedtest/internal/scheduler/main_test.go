@@ -35,7 +35,7 @@ func TestCycle(t *testing.T) {
 		if !c.Status.IsSuccess() || !slices.Equal(c.NodeNames, []string{"n1", "node-2"}) {
 			t.Errorf("PreFilter: %s, nodes %v", c.Status, c.NodeNames)
 		}
-		scores := sched.NodeScoreList{sched.NodeScoreOf("n1", 0), sched.NodeScoreOf("node-2", 0)}
+		scores := sched.NodeScoreList{sched.NewNodeScore("n1", 0), sched.NewNodeScore("node-2", 0)}
 		for i := range scores {
 			var status *sched.Status
 			if scores[i].Score, status = c.Score(t, "metadata: {name: "+scores[i].Name()+"}"); !status.IsSuccess() {
@@ -43,7 +43,7 @@ func TestCycle(t *testing.T) {
 			}
 		}
 		got, status := c.NormalizeScore(t, scores)
-		if want := (sched.NodeScoreList{sched.NodeScoreOf("n1", 20), sched.NodeScoreOf("node-2", 60)}); !status.IsSuccess() || !slices.Equal(got, want) {
+		if want := (sched.NodeScoreList{sched.NewNodeScore("n1", 20), sched.NewNodeScore("node-2", 60)}); !status.IsSuccess() || !slices.Equal(got, want) {
 			t.Errorf("NormalizeScore: %v, %s; want %v", got, status, want)
 		}
 		if scores[0].Score != 2 {

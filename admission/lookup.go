@@ -9,8 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
-	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 )
@@ -171,7 +170,7 @@ type lookups struct{ *Plugin }
 var errNoRequest = errors.New("objects are looked up in validate and mutate")
 
 func lookedOf(inst *host.Instance) *looked {
-	c := dialect.CallOf(inst)
+	c := policy.CallOf(inst)
 	l, ok := c.Looked.(*looked)
 	if !ok {
 		l = new(looked)
@@ -185,7 +184,7 @@ func (p lookups) Last(inst *host.Instance) *lookup.Last { return &lookedOf(inst)
 func (p lookups) Encode(o *Object) ([]byte, error) { return o.JSON, nil }
 
 func (p lookups) List(inst *host.Instance, resource, namespace string) ([]*Object, error) {
-	if dialect.CallOf(inst).Request == nil {
+	if policy.CallOf(inst).Request == nil {
 		return nil, errNoRequest
 	}
 	i, err := p.kept.of(resource, namespace)
@@ -218,9 +217,4 @@ func (p lookups) Get(inst *host.Instance, resource, namespace, name string) ([]b
 		return list[i].JSON, nil
 	}
 	return nil, nil
-}
-
-// imports are the host functions of a plugin.
-func (p *Plugin) imports() []host.Import {
-	return slices.Concat(imports, lookup.Imports[*Object](abi.ModuleObjects, lookups{p}))
 }

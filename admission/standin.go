@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/admission/internal/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -60,6 +60,19 @@ func (u *unavailable) matcher() *matcher           { return u.match }
 func (u *unavailable) validates() bool             { return true }
 func (u *unavailable) mutates() bool               { return u.mutator }
 
-func (u *unavailable) decide(context.Context, *dialect.Request, bool) verdict {
+func (u *unavailable) decide(context.Context, *policy.Request, bool) verdict {
 	return failed(fmt.Errorf("policy %q is not available: %w", u.name, u.reason))
 }
+
+// Disabled returns a policy that has the name of p and is never asked: the engine
+// goes on as if there were none. What [Engine.ForPolicy] returns for its name allows what it is asked
+// for, where one whose policy is gone denies it. Closing it does not close p.
+func Disabled(p Policy) Policy { return &disabled{p} }
+
+type disabled struct{ Policy }
+
+func (d *disabled) Close(context.Context) error { return nil }
+func (d *disabled) matcher() *matcher           { return nothing }
+
+// nothing matches no request.
+var nothing = &matcher{never: true}

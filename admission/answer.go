@@ -6,14 +6,76 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // result is everything about a verdict beside its number, code and message.
 type result = admissionmsg.Result
+
+// answer makes one answer of the policies' verdicts.
+func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *admissionv1.AdmissionResponse {
+	var (
+		messages []string
+		status   *metav1.Status // Of the first denial.
+		broken   bool
+		warnings warnings
+		audit    annotations
+		causes   []metav1.StatusCause
+	)
+	for i := range verdicts {
+		v, name := &verdicts[i].verdict, verdicts[i].policy.Name()
+		switch {
+		case v.failure != nil && verdicts[i].policy.rules().FailurePolicy == host.Ignore:
+			warnings.add(v.failure.Error() + " (ignored)")
+		case v.failure != nil:
+			// The failure names the plugin already.
+			broken = true
+			messages = append(messages, v.failure.Error())
+		case !v.Allowed:
+			if status == nil {
+				status = denial(v)
+			}
+			causes = append(causes, causesOf(name, v)...)
+			// A cluster's user does not know how many policies a webhook has.
+			messages = append(messages, name+": "+messageOf(v))
+		}
+		if v.Result != nil {
+			for _, w := range v.Result.Warnings {
+				warnings.add(w)
+			}
+			audit.add(name, v.Result.AuditAnnotations)
+		}
+	}
+	response := &admissionv1.AdmissionResponse{
+		UID:              request.UID,
+		Allowed:          status == nil && !broken,
+		Warnings:         warnings.list(),
+		AuditAnnotations: audit,
+	}
+	if response.Allowed {
+		return response
+	}
+	if status == nil {
+		status = &metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError}
+	}
+	status.Status = metav1.StatusFailure
+	status.Message = strings.Join(messages, "; ")
+	if len(causes) != 0 {
+		status.Details = &metav1.StatusDetails{
+			Name:   request.Name,
+			Group:  request.Kind.Group,
+			Kind:   request.Kind.Kind,
+			Causes: causes,
+		}
+	}
+	response.Result = status
+	return response
+}
 
 // reasons are the reasons that belong to HTTP codes, as in
 // k8s.io/apimachinery/pkg/api/errors. 422 has none: of a status whose reason is Invalid

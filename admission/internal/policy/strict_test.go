@@ -1,4 +1,4 @@
-package dialect
+package policy
 
 import (
 	stdjson "encoding/json"

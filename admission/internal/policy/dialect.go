@@ -1,6 +1,6 @@
-// Package dialect is what the engine and the languages of policies know of each
+// Package policy is what the engine and the languages of policies know of each
 // other: what a guest is asked, and what it says.
-package dialect
+package policy
 
 import (
 	"context"

@@ -1,0 +1,89 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+)
+
+// maxResultBytes is how long the messages of a guest about one verdict may be:
+// what Kubernetes allows the annotations of an object. Patches and objects may
+// have Limits.ResultBytes.
+const maxResultBytes = 256 << 10
+
+// hostFunctions returns those of a plugin.
+func (p *Plugin) hostFunctions() []host.Import {
+	return slices.Concat(ofRequest, lookup.Imports[*Object](abi.ModuleObjects, lookups{p}))
+}
+
+// ofRequest are the host functions about a request. Between calls there is none, which a
+// guest reads as nothing.
+var ofRequest = []host.Import{
+	reads(abi.ImportRequest, func(r *policy.Request) []byte { return r.Envelope }),
+	reads(abi.ImportAdmissionObject, func(r *policy.Request) []byte { return r.Object.Raw }),
+	reads(abi.ImportOldObject, func(r *policy.Request) []byte { return r.OldObject.Raw }),
+	reads(abi.ImportOptions, func(r *policy.Request) []byte { return r.Options.Raw }),
+	host.ToGuest(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
+		object, _ := protoOf(inst)
+		return object
+	}),
+	host.ToGuest(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
+		_, old := protoOf(inst)
+		return old
+	}),
+	host.FromGuest(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
+		if len(data) > maxResultBytes {
+			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
+		}
+		result, err := admissionmsg.ParseResult(data)
+		if err != nil {
+			inst.Abort(err)
+		}
+		policy.CallOf(inst).Result = result // The last one counts.
+	}),
+	host.FromGuest(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
+		c := mutation(inst)
+		c.Patch, c.Mutant = append([]byte{}, data...), nil
+	}),
+	host.FromGuest(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
+		c := mutation(inst)
+		c.Patch, c.Mutant = nil, append([]byte{}, data...)
+	}),
+}
+
+// reads returns the import of a function that hands a part of the request over.
+func reads(name string, part func(r *policy.Request) []byte) host.Import {
+	return host.ToGuest(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
+		if r := policy.CallOf(inst).Request; r != nil {
+			return part(r)
+		}
+		return nil
+	})
+}
+
+// protoOf returns the objects as protobuf.
+func protoOf(inst *host.Instance) (object, old []byte) {
+	c := policy.CallOf(inst)
+	if !c.Fetched && c.Request != nil {
+		var err error
+		if c.Object, c.OldObject, err = c.Request.Proto(); err != nil {
+			inst.Abort(err)
+		}
+		c.Fetched = true
+	}
+	return c.Object, c.OldObject
+}
+
+// mutation returns the call that may change the object.
+func mutation(inst *host.Instance) *policy.Call {
+	c := policy.CallOf(inst)
+	if !c.Mutating {
+		inst.Abort(fmt.Errorf("only %s changes the object", abi.Mutate))
+	}
+	return c
+}

@@ -1,0 +1,237 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
+)
+
+// creation is what is known of a container from before it had a cgroup.
+type creation struct {
+	// promised is what was decided and is not in the cgroup yet.
+	promised *hookmsg.Resources
+	// facts are those of a container that has no identifier yet.
+	facts *facts.Facts
+	// parent is the pod's cgroup.
+	parent string
+}
+
+// created names a container: by the runtime's identifier or, if its creation is
+// announced before it has one, by its name.
+type created struct{ id, name string }
+
+func createdOf(c hookmsg.ContainerMeta) created {
+	if c.ID != "" {
+		return created{id: c.ID}
+	}
+	return created{name: c.Name}
+}
+
+func (h *Handler) creation(req *hookmsg.Request) creation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.creations[req.Pod.UID][createdOf(req.Container)]
+}
+
+// change changes what is known of a container's creation.
+func (h *Handler) change(req *hookmsg.Request, f func(*creation)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	creations, of := h.creations[req.Pod.UID], createdOf(req.Container)
+	c := creations[of]
+	f(&c)
+	if c.promised == nil && c.facts == nil {
+		delete(creations, of)
+		if len(creations) == 0 {
+			delete(h.creations, req.Pod.UID)
+		}
+		return
+	}
+	if creations == nil {
+		creations = map[created]creation{}
+		h.creations[req.Pod.UID] = creations
+	}
+	c.parent = req.CgroupParent
+	creations[of] = c
+}
+
+// withFacts learns from the request, and returns it with what the kubelet asks for and
+// the other facts of the state. asks are the resources of the request as it came, nil if
+// its stage does not state what the kubelet asks for.
+func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request, asks *hookmsg.Resources) {
+	if req.Level == hookmsg.LevelQOS {
+		return req, nil
+	}
+	subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+	var have facts.Facts
+	switch {
+	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
+		asks = req.Resources
+		// A container of this name or identifier was another one.
+		begin := facts.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
+		if req.Container.ID == "" {
+			h.change(req, func(c *creation) { *c = creation{facts: &begin} })
+			have = begin
+			break
+		}
+		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { *f = begin })
+	case ended(req.Stage):
+		have = h.cfg.State.Facts().Get(subject)
+	default:
+		if req.Stage == hookmsg.PreUpdateContainerResources || req.Stage == hookmsg.PreRunPodSandbox {
+			asks = req.Resources
+		}
+		adopted := h.adopt(req, subject)
+		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+			if adopted != nil {
+				*f = *adopted
+			}
+			f.Parent, f.Cgroup = req.CgroupParent, cgroup
+			if len(req.ContainerAnnotations) != 0 {
+				f.ContainerAnnotations = req.ContainerAnnotations
+			}
+			if len(req.ContainerEnvs) != 0 {
+				f.ContainerEnvs = req.ContainerEnvs
+			}
+			others := func(r *hookmsg.Resources) *hookmsg.Resources {
+				if cgroup == "" {
+					return nil
+				}
+				return h.cfg.Enforcer.Applier().Differing(cgroup, r)
+			}
+			switch {
+			case asks == nil:
+			case req.Stage == hookmsg.PreRunPodSandbox:
+				// The runtime's sum of limits leaves out the containers without one. The
+				// kubelet has made the cgroup with what it asks for: only fields that the
+				// cgroup has, too, count.
+				if f.Asked == nil && cgroup != "" {
+					f.Ask(without(asks, others(asks)))
+				}
+			case req.Level == hookmsg.LevelContainer && !h.cfg.Echoes:
+				f.Ask(asks)
+			default:
+				// Before it updates a pod, the kubelet reads the pod's cgroup, and falls
+				// back to that if the update fails.
+				f.Hear(asks, req.Level == hookmsg.LevelPod, others)
+			}
+		})
+	}
+	filled := *req
+	filled.Resources = have.Asked
+	if req.Level == hookmsg.LevelContainer {
+		if len(req.ContainerAnnotations) == 0 {
+			filled.ContainerAnnotations = have.ContainerAnnotations
+		}
+		if len(req.ContainerEnvs) == 0 {
+			filled.ContainerEnvs = have.ContainerEnvs
+		}
+	}
+	return &filled, asks
+}
+
+// without returns the fields of resources that others do not set.
+func without(r, others *hookmsg.Resources) *hookmsg.Resources {
+	return r.Select(hookmsg.AllFields &^ others.Fields())
+}
+
+// recordTold records what the runtime is told, or what is written to the pod's cgroup,
+// instead of what the kubelet asks for.
+func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
+	if !answered(req.Stage) && req.Level == hookmsg.LevelContainer {
+		return
+	}
+	if req.Level == hookmsg.LevelPod {
+		asks = req.Resources // All fields; the event may have some of them.
+	}
+	told := asks.Overlay(decided)
+	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
+		h.change(req, func(c *creation) {
+			if c.facts != nil {
+				c.facts.Told = told
+			}
+		})
+		return
+	}
+	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
+		if asks != nil || f.Told == nil {
+			f.Told = told
+		} else {
+			f.Told = f.Told.Overlay(decided)
+		}
+	})
+}
+
+// adopt returns the facts of a container that was created without an identifier and has
+// one now, nil if there are none. Only the start of a container follows its creation:
+// other events may be those of the container that it replaces.
+func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Facts {
+	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts().Get(subject).Heard.IsZero() {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	creations := h.creations[req.Pod.UID]
+	c, ok := creations[created{name: req.Container.Name}]
+	if !ok {
+		return nil
+	}
+	delete(creations, created{name: req.Container.Name})
+	adopted := c.facts
+	c.facts = nil
+	creations[createdOf(req.Container)] = c
+	return adopted
+}
+
+// makeRoom decides again on a pod that is known to have less than one of its containers
+// asks for. The kernel would refuse the container's update, and not every kubelet and
+// runtime announce the pod's own.
+func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
+	subject := facts.Subject{PodUID: container.Pod.UID}
+	pod := h.cfg.State.Facts().Get(subject).Asked
+	limits := exceeding(container.Resources, pod)
+	if limits == nil || container.CgroupParent == "" {
+		return
+	}
+	req := *container
+	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
+	req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) }).Asked
+	d, err := h.cfg.Engine.Decide(ctx, &req)
+	if err != nil {
+		h.cfg.Logger.Warn("make room for a container", slog.Any("error", err))
+		return
+	}
+	h.recordTold(&req, req.Resources, d.Resources)
+	h.cfg.State.Put(cgroup.Target{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
+}
+
+// exceeding returns the limits of a container that are above those that its pod is known
+// to have, nil if there are none.
+func exceeding(container, pod *hookmsg.Resources) *hookmsg.Resources {
+	if container == nil || pod == nil {
+		return nil
+	}
+	var r hookmsg.Resources
+	if c, p := container.MemoryLimitBytes, pod.MemoryLimitBytes; c != nil && p != nil && *p >= 0 && (*c > *p || *c < 0) {
+		r.MemoryLimitBytes = c
+	}
+	if c, p := container.CFSQuotaUS, pod.CFSQuotaUS; c != nil && p != nil && *p > 0 {
+		period := func(r *hookmsg.Resources) int64 {
+			if r.CFSPeriodUS != nil && *r.CFSPeriodUS > 0 {
+				return *r.CFSPeriodUS
+			}
+			return 100_000 // The kernel's default, and the kubelet's.
+		}
+		if *c < 0 || float64(*c)/float64(period(container)) > float64(*p)/float64(period(pod)) {
+			r.CFSQuotaUS, r.CFSPeriodUS = c, new(period(container))
+		}
+	}
+	if r.Fields() == 0 {
+		return nil
+	}
+	return &r
+}
