@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
@@ -90,13 +91,13 @@ func (m *Manager) API(auth Auth) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !auth.allows(r) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
-				admission.DropBody(w)
+				httpserve.DropBody(w)
 				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
 				return
 			}
 			if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 				w.Header().Set("Accept-Encoding", "identity")
-				admission.DropBody(w)
+				httpserve.DropBody(w)
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
 				return
 			}

@@ -44,6 +44,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 )
 
 // Config says what a server serves. Zero fields have the defaults below.
@@ -254,8 +255,8 @@ func (s *Server) Handler() http.Handler {
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
 			if !ok {
-				admission.DropBody(w)
-				admission.WriteStatus(w, http.StatusNotFound, "there is no such policy")
+				httpserve.DropBody(w)
+				httpserve.WriteStatus(w, http.StatusNotFound, "there is no such policy")
 				return
 			}
 			h := &admission.Handler{Validator: policy}
@@ -321,14 +322,14 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if s.Config.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-			admission.DropBody(w)
-			admission.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
+			httpserve.DropBody(w)
+			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
-				admission.DropBody(w)
-				admission.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
+				httpserve.DropBody(w)
+				httpserve.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
 				return
 			}
 		}
