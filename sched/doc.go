@@ -5,9 +5,11 @@
 // a module directly. Several plugins may run side by side, each under its own
 // name.
 //
-// A plugin implements exactly those interfaces of
-// k8s.io/kube-scheduler/framework that its guest does, since the framework
-// looks at types: all extension points of v0.37 may be among them. Filter and
+// A plugin does at each extension point of k8s.io/kube-scheduler/framework v0.37 what its
+// guest does, and nothing where the guest has no function: it has the methods of QueueSort,
+// Filter, PostFilter, Score, PlacementGenerate and EnqueueExtensions only if the guest does
+// something there, and answers neutrally at the others, at all of which the scheduler's
+// metrics show it. Filter and
 // Score run on as many instances of the guest as there are. An instance that has
 // not seen a scheduling cycle is shown what happened in it first; so are the
 // copies of a cycle in which preemption tries out which Pods to remove. What a guest

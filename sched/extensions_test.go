@@ -31,38 +31,35 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// interfaces are those of the framework, by the functions of which a guest needs
-// any to implement it.
+// rejecting are the functions with which a guest may reject a Pod that then waits for events.
+const rejecting = 1<<abi.PreEnqueue | 1<<abi.PreFilter | 1<<abi.AddPod | 1<<abi.RemovePod | 1<<abi.Filter | 1<<abi.Reserve | 1<<abi.Unreserve | 1<<abi.Permit
+
+// interfaces are those of the framework that a plugin has only if its guest has a function
+// of it, since there is no neutral answer.
 var interfaces = []struct {
-	functions abi.Mask
-	typ       reflect.Type
+	present func(abi.Mask) bool
+	typ     reflect.Type
 }{
-	{abi.MaskOf(abi.PreEnqueue), reflect.TypeFor[fwk.PreEnqueuePlugin]()},
-	{abi.MaskOf(abi.QueueSort), reflect.TypeFor[fwk.QueueSortPlugin]()},
-	{abi.MaskOf(abi.EventsToRegister), reflect.TypeFor[fwk.EnqueueExtensions]()},
-	{abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod), reflect.TypeFor[fwk.PreFilterPlugin]()},
-	{abi.MaskOf(abi.Filter), reflect.TypeFor[fwk.FilterPlugin]()},
-	{abi.MaskOf(abi.PostFilter), reflect.TypeFor[fwk.PostFilterPlugin]()},
-	{abi.MaskOf(abi.PreScore), reflect.TypeFor[fwk.PreScorePlugin]()},
-	{abi.MaskOf(abi.Score), reflect.TypeFor[fwk.ScorePlugin]()},
-	{abi.MaskOf(abi.Reserve, abi.Unreserve), reflect.TypeFor[fwk.ReservePlugin]()},
-	{abi.MaskOf(abi.Permit), reflect.TypeFor[fwk.PermitPlugin]()},
-	{abi.MaskOf(abi.PreBind, abi.PreBindPreFlight), reflect.TypeFor[fwk.PreBindPlugin]()},
-	{abi.MaskOf(abi.Bind), reflect.TypeFor[fwk.BindPlugin]()},
-	{abi.MaskOf(abi.PostBind), reflect.TypeFor[fwk.PostBindPlugin]()},
-	{abi.MaskOf(abi.SignPod), reflect.TypeFor[fwk.SignPlugin]()},
-	{abi.MaskOf(abi.PodGroupPostFilter), reflect.TypeFor[fwk.PodGroupPostFilterPlugin]()},
-	{abi.MaskOf(abi.GeneratePlacements), reflect.TypeFor[fwk.PlacementGeneratePlugin]()},
-	{abi.MaskOf(abi.ScorePlacement), reflect.TypeFor[fwk.PlacementScorePlugin]()},
+	{has(abi.QueueSort), reflect.TypeFor[fwk.QueueSortPlugin]()},
+	{has(abi.GeneratePlacements), reflect.TypeFor[fwk.PlacementGeneratePlugin]()},
+	{has(abi.Filter), reflect.TypeFor[fwk.FilterPlugin]()},
+	{has(abi.PostFilter), reflect.TypeFor[fwk.PostFilterPlugin]()},
+	{has(abi.Score), reflect.TypeFor[fwk.ScorePlugin]()},
+	{func(m abi.Mask) bool { return m.Has(abi.EventsToRegister) || m&rejecting == 0 }, reflect.TypeFor[fwk.EnqueueExtensions]()},
 	// Those that are found by a method of another one must not be found by type.
-	{0, reflect.TypeFor[fwk.ScoreExtensions]()},
-	{0, reflect.TypeFor[fwk.PreFilterExtensions]()},
-	{0, reflect.TypeFor[fwk.PlacementScoreExtensions]()},
+	{has(), reflect.TypeFor[fwk.ScoreExtensions]()},
+	{has(), reflect.TypeFor[fwk.PreFilterExtensions]()},
+	{has(), reflect.TypeFor[fwk.PlacementScoreExtensions]()},
+}
+
+func has(functions ...abi.Function) func(abi.Mask) bool {
+	return func(m abi.Mask) bool { return m&abi.MaskOf(functions...) != 0 }
 }
 
 // TestInterfaces loads every function alone, every pair of functions and 300
-// random sets, and holds that the plugin implements the interfaces of these
-// functions and no other.
+// random sets, and holds that the plugin implements the interfaces that it may not have in
+// vain if the guest has these functions, and all others. What it answers without a function
+// internal/e2e/neutral compares in the framework.
 func TestInterfaces(t *testing.T) {
 	const functions = abi.Function(25)
 	var masks []abi.Mask
@@ -78,18 +75,31 @@ func TestInterfaces(t *testing.T) {
 	for _, mask := range masks {
 		p := loadScripted(t, mask, abi.Success, 0)
 		for _, i := range interfaces {
-			if got, want := reflect.TypeOf(p).Implements(i.typ), mask&i.functions != 0; got != want {
+			if got, want := reflect.TypeOf(p).Implements(i.typ), i.present(mask); got != want {
 				t.Errorf("a guest with %s: implements %s is %v, want %v", mask, i.typ, got, want)
 			}
 		}
+		always := p.(interface {
+			fwk.PreEnqueuePlugin
+			fwk.PreFilterPlugin
+			fwk.PreScorePlugin
+			fwk.ReservePlugin
+			fwk.PermitPlugin
+			fwk.PreBindPlugin
+			fwk.BindPlugin
+			fwk.PostBindPlugin
+			fwk.SignPlugin
+			fwk.PodGroupPostFilterPlugin
+			fwk.PlacementScorePlugin
+		})
 		if s, ok := p.(fwk.ScorePlugin); ok && (s.ScoreExtensions() != nil) != mask.Has(abi.NormalizeScore) {
 			t.Errorf("a guest with %s: ScoreExtensions is %v", mask, s.ScoreExtensions())
 		}
-		if s, ok := p.(fwk.PreFilterPlugin); ok && (s.PreFilterExtensions() != nil) != (mask&abi.MaskOf(abi.AddPod, abi.RemovePod) != 0) {
-			t.Errorf("a guest with %s: PreFilterExtensions is %v", mask, s.PreFilterExtensions())
+		if (always.PreFilterExtensions() != nil) != (mask&abi.MaskOf(abi.AddPod, abi.RemovePod) != 0) {
+			t.Errorf("a guest with %s: PreFilterExtensions is %v", mask, always.PreFilterExtensions())
 		}
-		if s, ok := p.(fwk.PlacementScorePlugin); ok && (s.PlacementScoreExtensions() != nil) != mask.Has(abi.NormalizePlacementScore) {
-			t.Errorf("a guest with %s: PlacementScoreExtensions is %v", mask, s.PlacementScoreExtensions())
+		if (always.PlacementScoreExtensions() != nil) != (mask.Has(abi.ScorePlacement) && mask.Has(abi.NormalizePlacementScore)) {
+			t.Errorf("a guest with %s: PlacementScoreExtensions is %v", mask, always.PlacementScoreExtensions())
 		}
 		if err := p.Close(t.Context()); err != nil {
 			t.Fatal(err)

@@ -370,13 +370,18 @@ func TestPeerClosesWhilePodsWait(t *testing.T) {
 // one instance, whatever becomes of its Pods.
 func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
 	p := load(t, host.Config{Name: "first", Source: host.File("testdata/peer/first.wasm")})
-	if _, ok := p.(fwk.ReservePlugin); ok {
-		t.Error("the guest has no part in binding, and implements ReservePlugin")
-	}
 	for i := range 5 {
 		c := &cycle{t, p, noted(fmt.Sprint("p", i)), framework.NewCycleState()}
 		c.preFilter()
 		c.filter(zoned("n", ""))
+		if status := p.(fwk.ReservePlugin).Reserve(t.Context(), c.state, c.pod, "n"); !status.IsSuccess() {
+			t.Errorf("Reserve answers %s", text(status))
+		}
+		if i%2 == 0 {
+			p.(fwk.ReservePlugin).Unreserve(t.Context(), c.state, c.pod, "n")
+		} else {
+			p.(fwk.PostBindPlugin).PostBind(t.Context(), c.state, c.pod, "n")
+		}
 	}
 	if s := sched.Stats(p); s.Held != 1 || s.Instances != s.Idle {
 		t.Errorf("got %+v, want one held instance", s)

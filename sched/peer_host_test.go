@@ -119,14 +119,23 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				t.Errorf("the log is %q, want %q", out.String(), test.warned)
 			}
 			// What is not called is not there, or does nothing.
-			if s, ok := p.(fwk.PreScorePlugin); ok != slices.Contains(want, "prescore") {
-				t.Errorf("PreScore is there: %v", s)
+			if !slices.Contains(want, "prescore") {
+				wantStatus := "Skip"
+				if slices.Contains(want, "score") {
+					wantStatus = "Success"
+				}
+				if got := text(p.(fwk.PreScorePlugin).PreScore(t.Context(), framework.NewCycleState(), noted("p"), nil)); got != wantStatus {
+					t.Errorf("PreScore answers %q, want %q", got, wantStatus)
+				}
 			}
 			if _, ok := p.(fwk.PostFilterPlugin); ok != slices.Contains(want, "postfilter") {
 				t.Error("PostFilter is there, or is not")
 			}
-			if _, ok := p.(fwk.PreBindPlugin); ok != slices.Contains(want, "prebind") {
-				t.Error("PreBind is there, or is not")
+			if !slices.Contains(want, "prebind") {
+				result, status := p.(fwk.PreBindPlugin).PreBindPreFlight(t.Context(), framework.NewCycleState(), noted("p"), "n1")
+				if !status.IsSkip() || result == nil || !result.AllowParallel {
+					t.Errorf("PreBindPreFlight answers %s, %+v", text(status), result)
+				}
 			}
 		})
 	}

@@ -102,11 +102,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
-	v, err := p.as(offered)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
-	}
-	return v, nil
+	return p.as(offered), nil
 }
 
 // plugin is what all extension points share.

@@ -223,8 +223,8 @@ func TestScoreAndNormalize(t *testing.T) {
 	}
 }
 
-// TestTypes holds that a plugin implements what its guest does and nothing else,
-// in every combination.
+// TestTypes holds that a plugin filters and scores if its guest does, in every combination,
+// and that it is skipped in a cycle if its guest does neither.
 func TestTypes(t *testing.T) {
 	for bits := 1; bits < 16; bits++ {
 		var want abi.Mask
@@ -239,8 +239,12 @@ func TestTypes(t *testing.T) {
 		t.Run(want.String(), func(t *testing.T) {
 			p := loadScripted(t, want, abi.Success, 0)
 			var got abi.Mask
-			if _, ok := p.(fwk.PreFilterPlugin); ok {
-				got |= abi.MaskOf(abi.PreFilter)
+			wantStatus := "Skip"
+			if want.Has(abi.PreFilter) || want.Has(abi.Filter) {
+				wantStatus = "Success"
+			}
+			if _, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), pod("p", ""), nil); text(status) != wantStatus {
+				t.Errorf("PreFilter answers %q, want %q", text(status), wantStatus)
 			}
 			if _, ok := p.(fwk.FilterPlugin); ok {
 				got |= abi.MaskOf(abi.Filter)
@@ -252,7 +256,7 @@ func TestTypes(t *testing.T) {
 			if want.Has(abi.Score) && (s.ScoreExtensions() != nil) != want.Has(abi.NormalizeScore) {
 				t.Errorf("ScoreExtensions is %v", s.ScoreExtensions())
 			}
-			if want := want &^ abi.MaskOf(abi.NormalizeScore); got != want {
+			if want := want &^ abi.MaskOf(abi.PreFilter, abi.NormalizeScore); got != want {
 				t.Errorf("implements %s, want %s", got, want)
 			}
 			if _, ok := p.(fwk.ScoreExtensions); ok && !want.Has(abi.Score) {

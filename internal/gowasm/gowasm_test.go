@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubewasm/kubewasm/internal/gowasm"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )

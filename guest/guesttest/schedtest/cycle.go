@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
@@ -26,7 +27,7 @@ func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	if r.native != nil {
 		return harness.As[sched.PreEnqueuePlugin](t, r.native.Plugin, "PreEnqueue").PreEnqueue(guesttest.Pod(t, manifest))
 	}
-	return statusOf(t, harness.As[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue").PreEnqueue(context.Background(), harness.ReadPod(t, manifest)))
+	return statusOf(t, loadedAs[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue", abi.PreEnqueue).PreEnqueue(context.Background(), harness.ReadPod(t, manifest)))
 }
 
 // AddPod tells the plugin what would be if the Pod in a manifest came to a node, which
@@ -70,7 +71,7 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	if n := c.r.native; n != nil {
 		return native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node))
 	}
-	extensions := harness.As[fwk.PreFilterPlugin](t, c.r.loaded, name).PreFilterExtensions()
+	extensions := loadedAs[fwk.PreFilterPlugin](t, c.r.loaded, name, abi.AddPod, abi.RemovePod).PreFilterExtensions()
 	if extensions == nil {
 		t.Fatalf("the plugin does not implement %s", name)
 	}
@@ -111,7 +112,7 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 	for i, node := range nodes {
 		infos[i] = c.r.hostedNode(t, node)
 	}
-	return statusOf(t, harness.As[fwk.PreScorePlugin](t, c.r.loaded, "PreScore").PreScore(context.Background(), c.hosted, c.of, infos))
+	return statusOf(t, loadedAs[fwk.PreScorePlugin](t, c.r.loaded, "PreScore", abi.PreScore).PreScore(context.Background(), c.hosted, c.of, infos))
 }
 
 // nativeNodes returns what a native plugin gets of nodes, and their names.
@@ -132,7 +133,7 @@ func (c *Cycle) Reserve(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Reserve(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, harness.As[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Reserve(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, loadedAs[fwk.ReservePlugin](t, c.r.loaded, "Reserve", abi.Reserve, abi.Unreserve).Reserve(context.Background(), c.hosted, c.of, nodeName))
 }
 
 // Unreserve tells the plugin that the Pod is not bound to the node after all.
@@ -143,7 +144,7 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 		harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Unreserve(c.state, c.pod, nodeName)
 		return
 	}
-	harness.As[fwk.ReservePlugin](t, c.r.loaded, "Reserve").Unreserve(context.Background(), c.hosted, c.of, nodeName)
+	loadedAs[fwk.ReservePlugin](t, c.r.loaded, "Reserve", abi.Reserve, abi.Unreserve).Unreserve(context.Background(), c.hosted, c.of, nodeName)
 }
 
 // Permit asks whether the Pod may be bound to the node; the duration is how long
@@ -184,7 +185,7 @@ func (c *Cycle) permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 		status, wait := harness.As[sched.PermitPlugin](t, n.Plugin, "Permit").Permit(c.state, c.pod, nodeName)
 		return status, time.Duration(wait)
 	}
-	status, wait := harness.As[fwk.PermitPlugin](t, c.r.loaded, "Permit").Permit(context.Background(), c.hosted, c.of, nodeName)
+	status, wait := loadedAs[fwk.PermitPlugin](t, c.r.loaded, "Permit", abi.Permit).Permit(context.Background(), c.hosted, c.of, nodeName)
 	return statusOf(t, status), wait
 }
 
@@ -195,7 +196,7 @@ func (c *Cycle) PreBind(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, harness.As[fwk.PreBindPlugin](t, c.r.loaded, "PreBind").PreBind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, loadedAs[fwk.PreBindPlugin](t, c.r.loaded, "PreBind", abi.PreBind).PreBind(context.Background(), c.hosted, c.of, nodeName))
 }
 
 // Bind asks the plugin to bind the Pod to the node.
@@ -205,5 +206,5 @@ func (c *Cycle) Bind(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.BindPlugin](t, n.Plugin, "Bind").Bind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, harness.As[fwk.BindPlugin](t, c.r.loaded, "Bind").Bind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, loadedAs[fwk.BindPlugin](t, c.r.loaded, "Bind", abi.Bind).Bind(context.Background(), c.hosted, c.of, nodeName))
 }

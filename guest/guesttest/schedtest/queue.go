@@ -176,7 +176,7 @@ func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *
 		}
 		return list, status
 	}
-	list, status := harness.As[fwk.SignPlugin](t, r.loaded, "SignPod").SignPod(context.Background(), harness.ReadPod(t, manifest))
+	list, status := loadedAs[fwk.SignPlugin](t, r.loaded, "SignPod", abi.SignPod).SignPod(context.Background(), harness.ReadPod(t, manifest))
 	var fragments []sched.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, sched.SignFragment{Key: f.Key, Value: compact(f.Value)})

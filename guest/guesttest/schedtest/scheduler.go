@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
@@ -191,13 +192,24 @@ func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 		return c
 	}
 	c.hosted = framework.NewCycleState()
-	if p, ok := r.loaded.(fwk.PreFilterPlugin); ok {
+	if p, ok := r.loaded.(fwk.PreFilterPlugin); ok && r.loaded.Functions()&abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod) != 0 {
 		result, status := p.PreFilter(context.Background(), c.hosted, c.of, nil)
 		if c.Status = statusOf(t, status); !result.AllNodes() {
 			c.NodeNames = result.NodeNames.UnsortedList()
 		}
 	}
 	return c
+}
+
+// loadedAs returns a plugin that was loaded, with the methods of an interface. The test fails
+// if the guest has none of the functions: at most extension points the plugin answers then,
+// too, and changes nothing.
+func loadedAs[T any](t testing.TB, plugin adapter.Plugin, name string, functions ...abi.Function) T {
+	t.Helper()
+	if plugin.Functions()&abi.MaskOf(functions...) == 0 {
+		t.Fatalf("the plugin does not implement %s", name)
+	}
+	return harness.As[T](t, plugin, name)
 }
 
 // statusOf returns a status as the plugin made it.

@@ -50,13 +50,16 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 	}
 }
 
-// TestOperatingListsEveryLimit holds that docs/operating.md has a row for each limit.
-func TestOperatingListsEveryLimit(t *testing.T) {
+// TestOperatingListsEverySetting holds that docs/operating.md has a row for each member of a
+// plugin's configuration and for each limit.
+func TestOperatingListsEverySetting(t *testing.T) {
 	text := read(t, "docs/operating.md")
-	for limit := range reflect.TypeFor[host.Limits]().Fields() {
-		name := strings.ToLower(limit.Name[:1]) + limit.Name[1:]
-		if !strings.Contains(text, "\n| `"+name+"` | ") {
-			t.Errorf("docs/operating.md has no row for %s", name)
+	for _, of := range []reflect.Type{reflect.TypeFor[host.Config](), reflect.TypeFor[host.Limits]()} {
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "-" && !strings.Contains(text, "\n| `"+name+"` | ") {
+				t.Errorf("docs/operating.md has no row for %s of %s", name, of)
+			}
 		}
 	}
 }
