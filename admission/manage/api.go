@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
-// Auth says who may use the management API. The zero value lets nobody in.
+// Auth decides which clients may use the management API. The zero value lets none in.
 type Auth struct {
 	// Token returns the bearer token that opens the API; nil or an empty one
 	// opens it to none. It is asked for each request, so that a file may change.
@@ -160,7 +160,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n')) // The client is gone, and nobody else to tell.
+	_, _ = w.Write(append(data, '\n')) // The client is gone.
 }
 
 // codeOf returns the HTTP code of an error.

@@ -51,7 +51,7 @@ type Bodies struct {
 	all         share
 	addresses   map[netip.Prefix]share
 	connections map[string]share
-	// freed is closed when memory is given back; nil if nobody waits for that.
+	// freed is closed when memory is given back; nil if no body waits for that.
 	freed chan struct{}
 }
 
@@ -156,7 +156,7 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		body.Release()
 		return nil, err
 	}
-	if r.Header.Get("Expect") == "" { // The rest would be on its way, too.
+	if r.Header.Get("Expect") == "" { // Otherwise the rest would be on its way.
 		err.Beginning = body.begin(ctx, w, r)
 		body.Release()
 	}
@@ -311,7 +311,7 @@ func (t *timedBody) Read(p []byte) (int, error) {
 }
 
 // hold gives the body memory for n bytes instead of what it has, when that is within
-// the limits. begins says that it may not be all that the body needs.
+// the limits. begins is set if the body may need more later.
 func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
 	all := b.bodies
 	if most := all.limits.Bytes; n > most {
