@@ -19,9 +19,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Engine holds the plugins of a node agent and asks them. It is safe for use by
-// several goroutines; how many run one plugin at a time is that plugin's
-// Limits.Instances.
+// Engine asks the plugins of a node agent. It is safe for use by several goroutines; the
+// number of those that run one plugin at a time is that plugin's Limits.Instances.
 type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
@@ -32,7 +31,7 @@ type Engine struct {
 	requests sync.Pool
 
 	mu sync.Mutex
-	// changed is closed when decisions may have become others.
+	// changed is closed when a plugin was swapped.
 	changed chan struct{}
 }
 
@@ -43,34 +42,35 @@ type Config struct {
 	Plugins []PluginConfig
 	// Logger receives the failures that a policy ignores; nil drops them.
 	Logger *slog.Logger
-	// Observer is told of decisions, nil for none. Calls of guests are for the
-	// Observer of a plugin's Config.
+	// Observer receives the results of decisions; nil is none. The Observer of a
+	// plugin's Config receives the calls of its guest.
 	Observer Observer
-	// DryRun is told what plugins with DryRun decide. It must not keep the
-	// request. nil writes it to Logger.
+	// DryRun is called with the decisions of plugins with DryRun. It must not keep the
+	// request. nil writes them to Logger.
 	DryRun func(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision)
-	// HostRoot is where the root of the node's file system is, at which the sources
-	// of mounts and the devices are looked up that plugins add to containers: "/host"
-	// for an agent in a container that has it there. Default "/".
+	// HostRoot is the root of the node's file system: "/host" for an agent in a container
+	// that mounts it there. The engine looks up the sources of mounts and the devices in
+	// it that plugins add to containers. Default "/".
 	HostRoot string
-	// Audit, if it is not nil, is told of each thing that a decision has no grant
-	// for, and the decision passes. It is for tools and tests, that show what a
-	// plugin decides and bring none of it about: on a node, leave it nil.
+	// Audit, if it is not nil, is called with each part of a decision that is not
+	// granted, and the decision passes. It is for tools and tests, which apply no
+	// decision. On a node, leave it nil.
 	Audit func(ctx context.Context, req *hookmsg.Request, plugin string, err *GrantError)
 }
 
-// PluginConfig says which module a plugin is and when it is asked.
+// PluginConfig is the module of a plugin, when it is asked and what it may decide.
 type PluginConfig struct {
 	// Config is the plugin's module, name and limits. The default of
 	// Limits.ResultBytes is 256 KiB, that of Limits.Timeout is 500 ms.
 	host.Config `json:",inline"`
-	// Order is the plugin's place: lower ones are asked first, those of the
-	// same order by their names.
+	// Order is the plugin's place: plugins with a lower one are asked first, those with
+	// the same in the order of their names.
 	Order int
-	// Stages and Levels are what the plugin is asked about; none means all.
+	// Stages and Levels are those of the requests that the plugin is asked; none means
+	// all.
 	Stages []hookmsg.Stage
 	Levels []hookmsg.Level
-	// Selector says which pods the plugin is asked about; the zero value is all.
+	// Selector is the pods that the plugin is asked about; the zero value is all.
 	Selector Selector
 	// Owns are the fields that are this plugin's alone, by their names in
 	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
@@ -374,16 +374,15 @@ func (p *plugin) reads(inst *host.Instance) *hookmsg.Projection {
 	return x.projection
 }
 
-// Lack tells the engine what a running mode does not know of the containers that it
-// asks about, at the stage Reconcile: "container_annotations" or "container_envs". A
-// plugin that reads it would decide otherwise in that mode. So Lack returns an error
-// that names each plugin whose module, or whose configuration, says that it reads it,
-// and a version that does is not swapped in later. From a plugin that does not say what
-// it reads, the fields are withheld at every stage, which is logged.
+// Lack declares the fields that a running mode does not know of containers at the stage
+// Reconcile: "container_annotations" or "container_envs". A plugin that reads them would
+// decide otherwise in that mode. The error names each plugin whose module or configuration
+// declares that it reads one, and no such version is swapped in later. Plugins that do not
+// declare what they read get none of the fields at any stage, which is logged.
 //
 // mode is for messages: "the standalone mode with a file". Plugins that are not asked
 // about containers, or not at that stage, are left alone. Call Lack once, before the
-// engine decides.
+// first Decide.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
 	if _, err := hookmsg.ParseProjection(fields); err != nil || len(fields) == 0 {
 		return err
@@ -445,19 +444,21 @@ func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
 	return e.bytes
 }
 
-// Decide asks the plugins that want the request, in their order, and returns
-// what they decide together. A plugin's decision counts as a whole or not at all.
-// The answer to another request may be the same object: it must not be changed.
+// Decide asks the plugins that want the request, in their order, and returns their merged
+// decision. A plugin's decision counts as a whole or not at all. The result must not be
+// changed: it may be that of another request, too.
 //
-// A plugin with the policy Fail that fails is an error; its cause is found by
-// errors.As: *[host.TrapError] or *[host.StatusError], *[DecisionError] for a
-// decision that is malformed, out of range or sets what is not the plugin's,
-// *[GrantError] within it for what the plugin has no grant for, *[ConflictError]
-// for two plugins that decide a field differently. When ctx ends, the error is its
-// own, whatever the policies.
+// If a plugin with the policy Fail fails, Decide returns an error that wraps one of these:
 //
-// For one plugin, 0 allocs if its instance has decided the same before, 1 for other
-// numbers: TestDecideAllocations.
+//   - *[host.TrapError] or *[host.StatusError]: the call failed.
+//   - *[DecisionError]: the decision is malformed, out of range, or sets fields of another
+//     plugin. It wraps a *[GrantError] for each part that is not granted.
+//   - *[ConflictError]: two plugins decide a field differently.
+//
+// After ctx has ended, the error is that of ctx for all policies.
+//
+// For one plugin: 0 allocs after a hit in the cache of its instance, 1 after a miss:
+// TestDecideAllocations.
 func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Decision, error) {
 	if e.observer == nil {
 		return e.decide(ctx, req)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// DecisionError says that a guest's decision is no use: malformed
-// (hookmsg.ErrMalformed), or with values that the kernel would not take.
+// DecisionError is an invalid decision of a guest: malformed (hookmsg.ErrMalformed), with
+// values out of range, or with parts that are not the plugin's or not granted.
 type DecisionError struct {
 	Plugin string
 	Err    error
 }
 
-// maxErrorText is how many bytes of what is wrong with a decision go into a message,
-// which logs and the kubelet's events hold: the keys are the guest's.
+// maxErrorText bounds the message of a DecisionError, in bytes: keys in it are the
+// guest's, and logs and the kubelet's events keep it.
 const maxErrorText = 4 << 10
 
 func (e *DecisionError) Error() string {
@@ -26,8 +26,7 @@ func (e *DecisionError) Error() string {
 
 func (e *DecisionError) Unwrap() error { return e.Err }
 
-// ConflictError says that two plugins decide one field of one request
-// differently.
+// ConflictError is one field of one request that two plugins decide differently.
 type ConflictError struct {
 	// Field is the name in hook.proto, with the key of a map:
 	// "cpu_shares", "unified[io.weight]".
@@ -40,8 +39,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("plugins %q and %q decide %s differently: %s and %s", e.Plugins[0], e.Plugins[1], e.Field, e.Values[0], e.Values[1])
 }
 
-// OwnerError says that a field belongs to one plugin and another one claims it,
-// in the configuration, or sets it, in a decision.
+// OwnerError is a field that one plugin owns and another one owns as well, in the
+// configuration, or sets, in a decision.
 type OwnerError struct {
 	// Field is the name in hook.proto, with the key of a map.
 	Field string

@@ -13,10 +13,9 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// Grants are what a plugin may decide beyond the resources of a cgroup that is the
-// pod's own. The zero
-// value grants nothing, and what is granted is granted by name or pattern: a
-// decision with anything else is refused as a whole, by a [GrantError].
+// Grants are what a plugin may decide beyond the resources of a pod's own cgroups. The
+// zero value grants nothing. Everything is granted by name or pattern, and a decision with
+// anything else is refused as a whole, with a [GrantError].
 //
 // The configuration is the same in YAML:
 //
@@ -90,13 +89,12 @@ type MountGrant struct {
 	Options []string `json:"options,omitempty"`
 }
 
-// GrantError says that a decision sets, or a configuration owns, what the plugin
-// has no grant for. In a decision it is within a [DecisionError], which names the
-// plugin.
+// GrantError is a part of a decision that is not granted to the plugin, or a field that it
+// owns and may not set. In a decision, a [DecisionError] that names the plugin wraps it.
 type GrantError struct {
 	// Field is the name in hook.proto with its key: "container_envs[LD_PRELOAD]".
 	Field string
-	// Value is what the decision sets it to, in words; empty in a configuration.
+	// Value describes the value of the decision; empty in a configuration.
 	Value string
 	// Reason is why no grant of the plugin's allows it.
 	Reason string

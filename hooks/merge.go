@@ -12,14 +12,14 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// part is what one plugin decided.
+// part is the decision of one plugin.
 type part struct {
 	plugin   string
 	decision *hookmsg.Decision
 }
 
-// merge puts decisions together that do not conflict, and changes none of them. A
-// single one is returned as it is.
+// merge merges decisions that do not conflict, and changes none of them. A single one is
+// returned as it is.
 func merge(parts []part) *hookmsg.Decision {
 	if len(parts) == 0 {
 		return new(hookmsg.Decision)
@@ -50,7 +50,7 @@ func merge(parts []part) *hookmsg.Decision {
 	return d
 }
 
-// mergeMap adds m to into, which is nobody else's.
+// mergeMap adds m to into, which it may change.
 func mergeMap(into, m map[string]string) map[string]string {
 	if into == nil {
 		return maps.Clone(m)
@@ -85,8 +85,8 @@ func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
 	return nil
 }
 
-// difference returns the first field that a and b set differently; ok says that
-// there is none.
+// difference returns the first field that a and b set differently; ok is set if there is
+// none.
 func difference(a, b *hookmsg.Decision) (field string, values [2]string, ok bool) {
 	if both := a.Resources.Fields() & b.Resources.Fields(); both != 0 {
 		for f := range (both & hookmsg.NumberFields).All() {

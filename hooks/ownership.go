@@ -20,7 +20,7 @@ const keyed = hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg
 
 func keyName(field hookmsg.Fields, key string) string { return field.String() + "[" + key + "]" }
 
-// parseOwnership parses what a plugin's configuration says that it owns.
+// parseOwnership parses the fields and keys that a plugin owns.
 func parseOwnership(names []string) (o ownership, errs []error) {
 	for _, name := range names {
 		field, key, err := hookmsg.ParseField(name)
@@ -42,7 +42,7 @@ func parseOwnership(names []string) (o ownership, errs []error) {
 
 func (o *ownership) none() bool { return o.whole|o.partly == 0 }
 
-// overlap returns what both own, in words.
+// overlap returns the names of the fields and keys that both own.
 func (o *ownership) overlap(p *ownership) (shared []string) {
 	for f := range (o.whole & p.whole).All() {
 		shared = append(shared, f.String())

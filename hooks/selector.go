@@ -10,9 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Selector says which pods a plugin is asked about. An empty field asks for
-// nothing; several must all be met. At level QOS only QOSClasses counts: a class
-// has no namespace and no labels.
+// Selector is the pods that a plugin is asked about: those that match all of its fields
+// that are set. At level QOS only QOSClasses counts, since a class has no namespace and no
+// labels.
 type Selector struct {
 	// Namespaces are those of the pods.
 	Namespaces []string

@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,7 +13,10 @@ import (
 
 // The handler of a server can be mounted in another one.
 func ExampleServer_Handler() {
-	server := &webhook.Server{Config: webhook.Config{Engine: admission.NewEngine()}}
+	server, err := webhook.New(webhook.Config{Engine: admission.NewEngine()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	r := httptest.NewRequest(http.MethodPost, "/validate?timeout=10s", strings.NewReader(
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}`))
 	r.Header.Set("Content-Type", "application/json")

@@ -1,9 +1,10 @@
 // Package webhook serves an admission engine over TLS, as an API server calls it.
 //
-//	server := webhook.Server{Config: webhook.Config{
+//	server, err := webhook.New(webhook.Config{
 //		Addr: ":8443", CertFile: "tls.crt", KeyFile: "tls.key", Engine: engine,
-//	}}
-//	err := server.Run(ctx)
+//	})
+//	if err != nil { … }
+//	err = server.Run(ctx)
 //
 // # Paths
 //
@@ -50,7 +51,9 @@ import (
 type Config struct {
 	// Addr is the address to listen on. Default ":8443".
 	Addr string
-	// CertFile and KeyFile are the certificate and its key in PEM. Required.
+	// Listener, if it is set, is served in place of Addr, and closed when Run returns.
+	Listener net.Listener
+	// CertFile and KeyFile are the certificate and its key in PEM. Run requires them.
 	CertFile, KeyFile string
 	// ClientCAFile, if it is there, is a bundle in PEM: who calls a webhook must
 	// have a certificate that one of it has signed. Probes and metrics are
@@ -102,10 +105,7 @@ const (
 
 // Server is a server of webhooks. It runs once.
 type Server struct {
-	Config Config
-	// Listening is called with the address when the server accepts connections;
-	// nil is not called.
-	Listening func(net.Addr)
+	cfg Config
 
 	listening, draining atomic.Bool
 	// started and answered count requests.
@@ -114,21 +114,31 @@ type Server struct {
 	loaded atomic.Bool
 }
 
+// New returns a server. Errors are all mistakes of the configuration, but for those of the
+// certificate, which Run returns.
+func New(cfg Config) (*Server, error) {
+	var errs []error
+	if cfg.Engine == nil {
+		errs = append(errs, errors.New("engine is missing"))
+	}
+	if cfg.MaxConnections < 0 {
+		errs = append(errs, fmt.Errorf("maxConnections is %d, less than 0", cfg.MaxConnections))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("webhook server: configuration: %w", err)
+	}
+	return &Server{cfg: cfg}, nil
+}
+
 // Run serves until ctx ends, and returns when everything is answered. The error is
 // nil then.
 func (s *Server) Run(ctx context.Context) error {
-	c := &s.Config
+	c := &s.cfg
 	var errs []error
 	for _, f := range []struct{ name, value string }{{"certFile", c.CertFile}, {"keyFile", c.KeyFile}} {
 		if f.value == "" {
 			errs = append(errs, fmt.Errorf("%s is empty", f.name))
 		}
-	}
-	if c.Engine == nil {
-		errs = append(errs, errors.New("engine is missing"))
-	}
-	if c.MaxConnections < 0 {
-		errs = append(errs, fmt.Errorf("maxConnections is %d, less than 0", c.MaxConnections))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("webhook server: %w", err)
@@ -137,13 +147,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("webhook server: %w", err)
 	}
-	addr := c.Addr
-	if addr == "" {
-		addr = defaultAddr
-	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return fmt.Errorf("webhook server: %w", err)
+	listener := c.Listener
+	if listener == nil {
+		if listener, err = net.Listen("tcp", cmp.Or(c.Addr, defaultAddr)); err != nil {
+			return fmt.Errorf("webhook server: %w", err)
+		}
 	}
 	server := &http.Server{
 		Handler:        s.counted(s.Handler()),
@@ -167,11 +175,8 @@ func (s *Server) Run(ctx context.Context) error {
 	go certificates.follow(watching, c.Logger)
 
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(listener, "", "") }()
 	s.listening.Store(true)
-	if s.Listening != nil {
-		s.Listening(listener.Addr())
-	}
+	go func() { served <- server.ServeTLS(listener, "", "") }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("webhook server: %w", err)
@@ -183,7 +188,7 @@ func (s *Server) Run(ctx context.Context) error {
 // drain ends the server without an answer that is missing.
 func (s *Server) drain(server *http.Server) error {
 	s.draining.Store(true)
-	delay, timeout := s.Config.DrainDelay, s.Config.DrainTimeout
+	delay, timeout := s.cfg.DrainDelay, s.cfg.DrainTimeout
 	if delay == 0 {
 		delay = defaultDrainDelay
 	}
@@ -230,7 +235,7 @@ func (s *Server) counted(h http.Handler) http.Handler {
 
 // Handler returns what the server serves, for a server of one's own.
 func (s *Server) Handler() http.Handler {
-	c := &s.Config
+	c := &s.cfg
 	mux := http.NewServeMux()
 	bodies := c.Bodies
 	if bodies == nil {
@@ -301,8 +306,8 @@ func (s *Server) ready() error {
 }
 
 func (s *Server) policiesReady() error {
-	if s.Config.Ready != nil {
-		if err := s.Config.Ready(); err != nil {
+	if s.cfg.Ready != nil {
+		if err := s.cfg.Ready(); err != nil {
 			return err
 		}
 	}
@@ -320,7 +325,7 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			// a request may be on its way then.
 			w.Header().Set("Connection", "close")
 		}
-		if s.Config.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		if s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 			admission.DropBody(w)
 			admission.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
@@ -334,8 +339,8 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-	if s.Config.Counter != nil {
-		guarded = s.Config.Counter.Wrap(webhook, guarded)
+	if s.cfg.Counter != nil {
+		guarded = s.cfg.Counter.Wrap(webhook, guarded)
 	}
 	return guarded
 }

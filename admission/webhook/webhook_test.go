@@ -112,14 +112,16 @@ func run(t *testing.T, change func(*server, *webhook.Config)) *server {
 	s := &server{dir: t.TempDir(), ca: issue(t, "server ca", nil)}
 	s.install(t, issue(t, "first", s.ca))
 	s.config = &webhook.Config{
-		Addr: "127.0.0.1:0", CertFile: filepath.Join(s.dir, "tls.crt"), KeyFile: filepath.Join(s.dir, "tls.key"),
+		Listener: listen(t), CertFile: filepath.Join(s.dir, "tls.crt"), KeyFile: filepath.Join(s.dir, "tls.key"),
 		Engine: admission.NewEngine(), DrainDelay: time.Millisecond,
 	}
 	if change != nil {
 		change(s, s.config)
 	}
-	listening := make(chan net.Addr, 1)
-	w := &webhook.Server{Config: *s.config, Listening: func(a net.Addr) { listening <- a }}
+	w, err := webhook.New(*s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -137,13 +139,18 @@ func run(t *testing.T, change func(*server, *webhook.Config)) *server {
 			t.Error(err)
 		}
 	})
-	select {
-	case addr := <-listening:
-		s.url = "https://" + addr.String()
-	case err := <-ended:
+	s.url = "https://" + s.config.Listener.Addr().String()
+	return s
+}
+
+// listen returns a listener on a port that is free.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return listener
 }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
@@ -493,13 +500,21 @@ func TestDrainUnderLoad(t *testing.T) {
 }
 
 func TestConfigThatIsWrong(t *testing.T) {
-	err := (&webhook.Server{}).Run(t.Context())
-	if want := "webhook server: certFile is empty\nkeyFile is empty\nengine is missing"; err == nil || err.Error() != want {
+	_, err := webhook.New(webhook.Config{MaxConnections: -1})
+	if want := "webhook server: configuration: engine is missing\nmaxConnections is -1, less than 0"; err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
-	s := &webhook.Server{Config: webhook.Config{CertFile: "none.crt", KeyFile: "none.key", Engine: admission.NewEngine()}}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none.crt") {
-		t.Errorf("error is %v", err)
+	for want, cfg := range map[string]webhook.Config{
+		"webhook server: certFile is empty\nkeyFile is empty": {Engine: admission.NewEngine()},
+		"none.crt": {CertFile: "none.crt", KeyFile: "none.key", Engine: admission.NewEngine()},
+	} {
+		s, err := webhook.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %s", err, want)
+		}
 	}
 }
 

@@ -152,13 +152,17 @@ func run(ctx context.Context, args []string) error {
 	if o.stateDir == "" && (o.tokenFile != "" || len(o.clients) != 0) {
 		logger.Warn("without -state-dir, what the management API loads is gone when the server ends")
 	}
-	server := webhook.Server{Config: o.server}
-	server.Config.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
-	server.Config.Engine, server.Config.Ready, server.Config.Logger = engine, manager.Ready, logger
-	server.Config.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	server.Config.Counter = verdicts
+	serving := o.server
+	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
+	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
+	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	serving.Counter = verdicts
 	if o.tokenFile != "" || len(o.clients) != 0 {
-		server.Config.Manage = manager.API(o.auth())
+		serving.Manage = manager.API(o.auth())
+	}
+	server, err := webhook.New(serving)
+	if err != nil {
+		return err
 	}
 	return server.Run(ctx)
 }

@@ -13,22 +13,20 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Applier writes decided resources into the cgroups below one directory. It is
-// safe for use by several goroutines, though two that apply to the same cgroup
-// at the same time may end with either's values.
+// Applier writes resources into the cgroups below one directory. It is safe for use by
+// several goroutines. If two apply to one cgroup at the same time, either's values may
+// remain.
 type Applier struct {
 	version Version
 	weight  WeightConversion
 	path    string
-	// root is the hierarchy, or the only one of several that is used.
+	// root is the hierarchy, or the directory of several.
 	root *os.Root
-	// controllers are the hierarchies of cgroup v1 that are mounted one beside
-	// the other; nil if root is all there is.
+	// controllers are the hierarchies of cgroup v1 in root; nil if root is the only one.
 	controllers map[string]*os.Root
-	// others are the hierarchies of v1 that only net_cls_classid and unified are about,
-	// beside controllers.
+	// others are further hierarchies of v1, for net_cls_classid and unified alone.
 	others map[string]*os.Root
-	// proc is where processes have their directories, resctrl where their groups have.
+	// proc has a directory for each process, resctrl one for each group of processes.
 	proc, resctrl string
 	cores         coreSched
 }
@@ -45,11 +43,10 @@ type ApplierConfig struct {
 	Version Version
 	// Weight is how cpu.shares become cpu.weight on cgroup v2.
 	Weight WeightConversion
-	// Proc is where processes have their directories, for oom_score_adj. It must
-	// be that of the node if the agent has a PID namespace of its own. Default
-	// /proc.
+	// Proc is the proc file system, for oom_score_adj. It must be the node's if the
+	// program has a PID namespace of its own. Default /proc.
 	Proc string
-	// Resctrl is where the kernel's resctrl file system is. Default /sys/fs/resctrl.
+	// Resctrl is the resctrl file system. Default /sys/fs/resctrl.
 	Resctrl string
 }
 
@@ -81,20 +78,19 @@ type Target struct {
 	// PodUID is that of the pod that the cgroup is of, or lies in; empty for a QoS
 	// class. Only a [State] looks at it.
 	PodUID string
-	// Resources is what to write; nil fields stay as they are.
+	// Resources are the values; files of nil fields stay as they are.
 	Resources *hookmsg.Resources
 }
 
 // Change is one write to a file.
 type Change struct {
-	// Cgroup is that of the target, Field what of its resources the file holds;
-	// two fields for a quota with its period.
+	// Cgroup is that of the target. Field is the field that the file holds; two for a
+	// quota with its period.
 	Cgroup string
 	Field  hookmsg.Fields
 	// File is the path below the root.
 	File string
-	// From is what was there, without the newline at the end; To what is
-	// written.
+	// From is the text before, without the newline at the end, To the one that is written.
 	From, To string
 }
 
@@ -108,7 +104,7 @@ var (
 	v1Others      = [...]string{"blkio", "hugetlb", "misc", "net_cls", "net_prio", "pids", "rdma"}
 )
 
-// NewApplier opens the hierarchy. Close it in the end.
+// NewApplier opens the hierarchy. Close the Applier after use.
 func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	root, err := os.OpenRoot(cfg.Root)
 	if err != nil {
@@ -127,7 +123,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	a.others = map[string]*os.Root{}
 	for _, name := range slices.Concat(v1Controllers[:], v1Others[:]) {
 		// By its full path: the directory may be a symbolic link, as cpu is to
-		// cpu,cpuacct, and whoever configured the root trusts what is in it.
+		// cpu,cpuacct, and a root that is configured is trusted with its links.
 		c, err := os.OpenRoot(filepath.Join(cfg.Root, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -148,9 +144,9 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	return a, nil
 }
 
-// detect tells the version by what only one of them has. On a hybrid node the
-// controllers are those of v1, and its v2 hierarchy, in a directory of its own,
-// has none of them.
+// detect returns the version of a hierarchy by the files that only one of them has. On a
+// hybrid node the controllers are those of v1: the hierarchy of v2 has a directory of its
+// own, and no controller.
 func detect(root *os.Root) (Version, error) {
 	for _, sign := range []struct {
 		name    string
@@ -195,30 +191,29 @@ func (a *Applier) Close() error {
 	return err
 }
 
-// Apply brings the targets' files to what their resources say, and returns the
-// writes that this took, in order, also those before an error. A file that has
-// the value already, in whatever notation, is not written.
+// Apply writes the targets' resources to their files, and returns the writes in order,
+// even after an error. A file that has the value already, in any notation, is not
+// written.
 //
-// The kernel refuses a child's limit beyond its parent's. So what widens is
-// written from the top down, then what tightens from the bottom up, over all
-// targets together, and what moves is widened to both first.
+// The kernel refuses a child's limit beyond its parent's. So values that widen are
+// written first, parents before children, then values that tighten, children before
+// parents, over all targets together. A list that moves is first widened to hold both.
 //
-// A file that fails does not keep others from being written. The errors are
-// joined; errors.As finds a *[FileError] for the first, errors.Is [ErrEscapes]
-// for a cgroup that is not below the root and [ErrUnsupported] for a field that
-// has no file, as net_cls_classid has none on cgroup v2.
+// An error of one file does not stop the others. The errors are joined: a *[FileError]
+// for a file, [ErrEscapes] for a cgroup that is not below the root, [ErrUnsupported] for
+// a field without a file, such as net_cls_classid on cgroup v2.
 //
 // # Notes
 //
-//   - An empty list of CPUs or nodes stands for the parent's: on v2 the kernel takes
-//     it so, on v1 what the parent has at the time is written. An unset value never
-//     clears.
+//   - An empty list of CPUs or nodes stands for the parent's. cgroup v2 has the same
+//     rule; on v1 the list that the parent has at the time is written. A nil field
+//     clears nothing.
 //   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle
 //     cgroup a weight of its own and refuses any other.
 //   - oom_score_adj, core_sched_group and resctrl_group belong to processes: they are
-//     written for those that are in the cgroup itself, which their children inherit.
-//   - A resctrl group that is not there is made, and stays: the kernel has few of
-//     them, and removing one would move the tasks that others have put there.
+//     written for those in the cgroup itself, and their children inherit them.
+//   - A missing resctrl group is made, and stays: to remove it would move the tasks that
+//     others have put there.
 //   - On v1 a quota and a period that change together may lift the quota to -1
 //     in between, which the kernel takes everywhere.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
@@ -227,8 +222,8 @@ func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error
 	return p.run(ctx)
 }
 
-// DryRun returns the writes that [Applier.Apply] would do, in order, and writes
-// nothing. The errors are those that reading finds.
+// DryRun returns the writes that [Applier.Apply] would do, in order, and the errors of
+// reading. It writes nothing.
 func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
 	p := a.plan(targets, nil, nil)
 	defer p.close()

@@ -14,7 +14,7 @@ import (
 // directory is one cgroup in one hierarchy.
 type directory struct {
 	root *os.Root
-	// hierarchy is what the directory was opened in.
+	// hierarchy is the directory in which it was opened.
 	hierarchy *os.Root
 	// name is the path below the applier's root.
 	name string
@@ -27,7 +27,7 @@ type directory struct {
 type directories struct {
 	applier *Applier
 	open    map[string]*directory
-	// files counts the open files, room is how many there may be.
+	// files is the number of open files, room its limit.
 	files, room int
 }
 
@@ -62,21 +62,19 @@ func (d *directory) current(cgroup string) bool {
 	return err == nil && os.SameFile(is, now)
 }
 
-// left reports whether a directory whose file is not there belongs to a cgroup
-// that is gone, or just going: the kernel removes a cgroup's files first and its
-// directory last.
+// left reports whether a directory without a file belongs to a cgroup that is gone, or is
+// being removed: the kernel removes a cgroup's files first and its directory last.
 func (d *directory) left(cgroup string) bool {
 	if !d.current(cgroup) {
 		return true
 	}
-	// The kernel takes cgroup_mutex to answer this, which a removal holds from
-	// its first file to its directory. Where it cannot be read, nothing is waited
-	// for.
+	// To answer this, the kernel takes cgroup_mutex, which a removal holds from its first
+	// file to its directory. If it cannot be read, there is no wait.
 	os.ReadFile("/proc/self/cgroup")
 	return !d.current(cgroup)
 }
 
-// forget closes what is open of a cgroup.
+// forget closes the directories and files of a cgroup.
 func (ds *directories) forget(cgroup string) {
 	controllers := []string{""}
 	if ds.applier.controllers != nil {
@@ -118,8 +116,8 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
 		}
 	}
-	// os.Root lets no link lead outside. Within the hierarchy there are none
-	// either, so one that is found was not made by the kernel.
+	// os.Root follows no link that leads outside. The kernel makes none within the
+	// hierarchy, so one that is found is refused as well.
 	for i := range len(cgroup) + 1 {
 		if i < len(cgroup) && cgroup[i] != '/' {
 			continue
@@ -148,12 +146,12 @@ func (d *directory) close() {
 
 func (d *directory) path(file string) string { return d.name + "/" + file }
 
-// maxFile is the most that is read of a file. Cgroup files of values are far
-// shorter; a file that is not one may be of any size.
+// maxFile is the most that is read of a file, in bytes. Cgroup files with a value are far
+// shorter; any other file may have any size.
 const maxFile = 64 << 10
 
-// settledBytes is more than files of values have: one that has as many is read
-// anew each time.
+// settledBytes is more than files with a value have. A file with as many is opened for
+// each read.
 const settledBytes = 4 << 10
 
 // read returns the contents of a file.
@@ -181,9 +179,9 @@ func (d *directory) readAll(file string, most int64) (string, error) {
 
 // write writes a value in one call, as the kernel takes it.
 //
-// The file is not opened with O_TRUNC: a cgroup file needs none, and it would
-// wake those who watch it even if the write fails. Of a regular file, which has
-// a size, unlike one of the kernel's, the rest is cut off afterwards.
+// The file is not opened with O_TRUNC: a cgroup file needs none, and it would wake its
+// watchers even if the write fails. A regular file, which has a size, unlike one of the
+// kernel's, is truncated afterwards.
 func (d *directory) write(file, value string) error {
 	fail := func(err error) error {
 		return &FileError{Op: "write", File: d.path(file), Value: value, Err: cause(err)}
@@ -219,8 +217,8 @@ func (d *directory) openFile(file string, flag int) (*os.File, error) {
 	return d.root.OpenFile(file, flag, 0)
 }
 
-// cause returns the kernel's answer, without the path that an fs.PathError
-// repeats. Whatever else os.Root says is that a path leaves it.
+// cause returns the kernel's answer, without the path that an fs.PathError repeats. Any
+// other error of os.Root is about a path that leaves it.
 func cause(err error) error {
 	var errno syscall.Errno
 	switch {

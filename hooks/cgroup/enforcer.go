@@ -16,12 +16,14 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Enforcer keeps the cgroups at what a [State] says. It is safe for use by
-// several goroutines, one of which works at a time.
+// Enforcer keeps the cgroups at the resources of a [State]. It is safe for use by several
+// goroutines, one of which works at a time.
 //
-// It keeps the files open and remembers what the kernel made of what was
-// written, so to look at a file that nobody touched costs one read. A file whose
-// text is another is compared by its meaning, and written if that differs.
+// It keeps the files open and remembers the text that each had after it was written, so
+// an unchanged file costs one read. A changed text is compared by its meaning, and the
+// file is written if that differs. A file that the kernel refuses, or that another writer
+// does not stop to change, is left alone for a time that grows: filestate.go has the
+// states of a file.
 type Enforcer struct {
 	state   *State
 	applier *Applier
@@ -30,7 +32,7 @@ type Enforcer struct {
 	mu      sync.Mutex
 	dirs    directories
 	cgroups map[string]*enforced
-	// all is the state at version.
+	// all are the targets of the state at version.
 	all     []Target
 	version uint64
 	// waiting is the number of files that are refused, hopeless or yielding.
@@ -42,29 +44,30 @@ type Enforcer struct {
 type EnforcerConfig struct {
 	// DryRun compares and reports, and writes nothing.
 	DryRun bool
-	// Contention says when another writer is given way to.
+	// Contention is when a file is left to another writer.
 	Contention Contention
-	// RetryAfter is how long a file that the kernel refused is left alone at
-	// first, and twice as long each time after that, up to RetryAtMost. Whatever
-	// changes above or below the cgroup ends the wait. Defaults 1 s and 5 min.
+	// RetryAfter is how long a file is left alone after the kernel refused its value for
+	// the first time. Each further refusal doubles it, up to RetryAtMost. A change in a
+	// cgroup above or below ends the wait. Defaults 1 s and 5 min.
 	RetryAfter, RetryAtMost time.Duration
-	// KeepFiles is how many files stay open; others are opened each time. Default
-	// half of what the process may open; less than 0 is none.
+	// KeepFiles is the number of files that stay open. Others are opened for each pass.
+	// Default half of what the process may open; less than 0 is none.
 	KeepFiles int
-	// Logger receives what is repaired, refused and contended; nil drops it.
+	// Logger receives repairs, refusals and contention; nil drops them.
 	Logger *slog.Logger
-	// Observer is told of each pass, nil for none.
+	// Observer receives the report of each pass; nil is none.
 	Observer Observer
 }
 
-// Contention says when two writers fight over a file. The zero value is the
-// default.
+// Contention is when two writers contend for a file, and for how long the Enforcer then
+// leaves the file to the other one. The zero value is the default.
 type Contention struct {
-	// Repairs in Period are what is too many. Defaults 10 and 10 s.
+	// Repairs is the number of repairs within Period that is one too many. Defaults 10
+	// and 10 s.
 	Repairs int
 	Period  time.Duration
-	// Backoff is how long the other writer has its way at first, and twice as
-	// long each time after that, up to MaxBackoff. Defaults 30 s and 10 min.
+	// Backoff is how long the file is left to the other writer at first. Each further
+	// contention doubles it, up to MaxBackoff. Defaults 30 s and 10 min.
 	Backoff, MaxBackoff time.Duration
 }
 
@@ -129,7 +132,7 @@ type Observer interface {
 	Enforced(ctx context.Context, report Report)
 }
 
-// NewEnforcer returns an Enforcer of state by applier. Close it before the
+// NewEnforcer returns an Enforcer that applies state by applier. Close it before the
 // applier.
 func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
 	cfg.setDefaults()
@@ -155,8 +158,8 @@ func (e *Enforcer) Close() {
 	}
 }
 
-// Forget drops what is known of a cgroup and those in it: they are gone, or may
-// be others of the same name.
+// Forget drops what is known of a cgroup and those in it. Call it when one is removed or
+// created: a new cgroup may have the name of an old one.
 func (e *Enforcer) Forget(cgroup string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,7 +186,11 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	if len(cgroups) == 0 {
 		if e.all == nil || e.state.moved(e.version) {
 			e.all, e.version = e.state.snapshot()
-			e.forgetOthers()
+			for cgroup := range e.cgroups {
+				if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(t Target, cgroup string) int { return strings.Compare(t.Cgroup, cgroup) }); !ok {
+					e.forget(cgroup) // It has left the state.
+				}
+			}
 		}
 		wanted = e.all
 	} else {
@@ -206,10 +213,9 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	return report
 }
 
-// Prune drops from the state the cgroups that keep does not want and that are not
-// there, with their pods, and what is known of those; it returns the UIDs of the pods
-// of which nothing is left. A runtime that was restarted does not tell of the end of
-// each pod.
+// Prune drops from the state the cgroups that do not exist, unless keep returns true, and
+// what is known of their pods. It returns the UIDs of the pods of which nothing is left.
+// A runtime that was restarted does not announce the end of each pod.
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
 	pods = e.state.facts.Prune(there)
@@ -227,20 +233,11 @@ func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	return slices.DeleteFunc(slices.Compact(pods), func(uid string) bool { return uid == "" || left[uid] })
 }
 
-// forgetOthers closes the cgroups that are no longer in the state.
-func (e *Enforcer) forgetOthers() {
-	for cgroup := range e.cgroups {
-		if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(d Target, cgroup string) int { return strings.Compare(d.Cgroup, cgroup) }); !ok {
-			e.forget(cgroup)
-		}
-	}
-}
-
-// share is how many cgroups a goroutine takes to look at, again and again until
-// all are taken: one that has to wait for a CPU does not keep the others waiting.
+// share is the number of cgroups that a goroutine compares before it takes more: one that
+// waits for a CPU does not hold up the others.
 const share = 50
 
-// compare returns those of wanted that are not as they were left.
+// compare returns the targets with a file that is not as it was left.
 func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (report Report, differ []Target) {
 	differs := make([]bool, len(wanted))
 	var files, taken atomic.Int64
@@ -275,7 +272,8 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 	return report, differ
 }
 
-// unchanged reports whether the files have the texts that they were left with.
+// unchanged reports whether the files have the texts that they were left with. It adds
+// the number of files that were read to files.
 //
 // 0 allocs: TestEnforceDoesNotAllocatePerFile.
 func (k *enforced) unchanged(now time.Time, files *int) bool {
@@ -298,7 +296,7 @@ func (k *enforced) unchanged(now time.Time, files *int) bool {
 	return true
 }
 
-// apply brings cgroups to their resources.
+// apply writes the resources of cgroups that differ, and follows each file by its events.
 func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, report *Report) {
 	known := map[string]bool{} // Cgroups that were settled for the same resources.
 	var targets []Target
@@ -311,7 +309,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		if k.resources == d.Resources {
 			known[d.Cgroup] = true
 		} else {
-			// Another value may be one that the kernel takes.
+			// The kernel may take another value.
 			e.forgetRecords(k)
 			k.resources = d.Resources
 			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
@@ -370,10 +368,10 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	}
 }
 
-// verify looks again at what was written. Somebody else may have written in
-// between, which must not pass for the kernel's words for our value; and what the
-// kernel refused may have waited for what was written after it. It puts what it
-// finds into the place of what p found.
+// verify plans and writes once more. Another writer may have changed a file in between,
+// which must not pass for the kernel's normal form of the value; and a value that the
+// kernel refused may have waited for one that was written after it. The reads and errors
+// of verify replace those of p.
 func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, hookmsg.Fields, string) bool, report *Report) {
 	again := map[string]bool{}
 	for _, c := range report.Changes {
@@ -402,8 +400,8 @@ func mayRetry(err error) bool {
 	return false
 }
 
-// whose returns the cgroup, the field and the file of an error; the file is
-// empty if it is about all of the field's.
+// whose returns the cgroup, the field and the file of an error; the file is empty if the
+// error is about all files of the field.
 func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 	var f *FileError
 	var p *fieldError
@@ -419,14 +417,14 @@ func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 	return "", 0, ""
 }
 
-// settle remembers what the files have now.
+// settle remembers the texts that the files have now.
 func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		clear(k.files)
 		k.files = k.files[:0]
 		for key := range k.records {
-			e.on(k, key, onPass, now)
+			e.on(k, key, onPass, now, "")
 		}
 	}
 	for i := range p.reads {
@@ -442,11 +440,11 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 				event = onChanging
 			}
 		}
-		e.onText(k, key, event, now, r.raw)
+		e.on(k, key, event, now, r.raw)
 		if event == onChanging {
 			continue
 		}
-		e.on(k, fileKey{field: key.field}, onMatch, now)
+		e.on(k, fileKey{field: key.field}, onMatch, now, "")
 		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
 		if len(f.text) < settledBytes {
 			f.file = e.dirs.keep(f.dir, r.file)
@@ -459,13 +457,8 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 	}
 }
 
-// on moves the record of a file by an event.
-func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time) *fileRecord {
-	return e.onText(k, key, event, now, "")
-}
-
-// onText is on with the text that was read.
-func (e *Enforcer) onText(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
+// on moves the record of a file by an event. text is what was read, for onReadBack.
+func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
 	r := k.records[key]
 	if r == nil {
 		r = &fileRecord{}
@@ -511,7 +504,7 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	}
 	before := k.records[key]
 	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
-	e.on(k, key, event, now).cause = cause
+	e.on(k, key, event, now, "").cause = cause
 	if cause == causeGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)
@@ -528,7 +521,7 @@ func (e *Enforcer) clearExpired(differ []Target, now time.Time) {
 		k := e.cgroups[d.Cgroup]
 		for key, r := range k.records {
 			if !r.leftAlone(now) {
-				e.on(k, key, onExpiry, now)
+				e.on(k, key, onExpiry, now, "")
 			}
 		}
 	}
@@ -552,7 +545,7 @@ func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report 
 		return
 	}
 	r.repairs = nil
-	e.on(k, key, onContention, now)
+	e.on(k, key, onContention, now, "")
 	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
 	report.Contended = append(report.Contended, contended)
 	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
@@ -566,7 +559,7 @@ func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
 			continue
 		}
 		for key := range k.records {
-			e.on(k, key, onRelated, now)
+			e.on(k, key, onRelated, now, "")
 		}
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ErrEscapes says that a cgroup's path is not one below the root: absolute, with
-// "..", or through a symbolic link; or not one below its pod's.
+// ErrEscapes is wrapped by errors about a cgroup whose path does not lie below the root,
+// or below its pod's: one that is absolute, has a "..", or leads through a symbolic link.
 var ErrEscapes = errors.New("not a path below the root")
 
-// ClaimError says that something claims a cgroup for a pod or a container that is
-// not the one that the kubelet and the runtime make for it.
+// ClaimError is a cgroup that was claimed for a pod or a container and is not the one that
+// the kubelet and the runtime make for it.
 type ClaimError struct {
 	Pod hookmsg.PodMeta
 	// Container is the zero value for the pod itself.
 	Container hookmsg.ContainerMeta
-	// Claimed is the path, Want are those that it may be: none if the pod's UID or
-	// the container's identifier cannot be a part of a path.
+	// Claimed is the path. Want are the paths that it may be, nil if the pod's UID or the
+	// container's identifier cannot be a part of a path.
 	Claimed string
 	Want    []string
 }
@@ -40,25 +40,27 @@ func (e *ClaimError) Error() string {
 // Unwrap returns [ErrEscapes].
 func (e *ClaimError) Unwrap() error { return ErrEscapes }
 
-// ErrUnsupported says that no file of this version of cgroups holds a field.
+// ErrUnsupported is wrapped by errors about a field that no file holds in this version of
+// cgroups.
 var ErrUnsupported = errors.New("no cgroup file holds it")
 
-// FileError says that a cgroup file or directory could not be opened, read or
-// written. The kernel's answer is found by errors.Is: fs.ErrNotExist for a
-// cgroup that is gone or a controller that is not there, syscall.EINVAL for a
-// value that it does not take here, fs.ErrPermission (EACCES) for a cpuset
-// beyond the parent's, syscall.EBUSY for one below a child's or a memory limit
-// below the usage, syscall.ENOSPC for a cpuset that would be empty.
+// FileError is a failure to open, read or write a cgroup file or directory. It wraps the
+// kernel's answer:
+//
+//   - fs.ErrNotExist: the cgroup is gone, or the controller is not there.
+//   - syscall.EINVAL: the kernel does not take the value here.
+//   - fs.ErrPermission (EACCES): a cpuset is beyond the parent's.
+//   - syscall.EBUSY: a cpuset is below a child's, or a memory limit below the usage.
+//   - syscall.ENOSPC: a cpuset would be empty.
 type FileError struct {
-	// Cgroup is that of the target, Field what of its resources was to be read
-	// or written.
+	// Cgroup is that of the target, Field are those of its resources that the file holds.
 	Cgroup string
 	Field  hookmsg.Fields
 	// Op is "open", "read" or "write".
 	Op string
 	// File is the path, relative to the root.
 	File string
-	// Value is what was to be written.
+	// Value is the value that was not written.
 	Value string
 	Err   error
 }
@@ -72,7 +74,7 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// fieldError is an error of one field that is no file's.
+// fieldError is an error of a field before any of its files is opened.
 type fieldError struct {
 	cgroup string
 	field  hookmsg.Fields
@@ -131,7 +133,7 @@ func CauseOf(err error) string {
 	case !errors.As(err, &file):
 		return causeOther
 	case gone(err) && file.Op != "read", errors.Is(err, syscall.ENODEV), errors.Is(err, fs.ErrClosed):
-		// What could be read before it was written was there.
+		// A file that is written was read before: it was there.
 		return causeGone
 	case gone(err):
 		return causeUnsupported

@@ -8,8 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// CgroupDriver is who makes the cgroups of pods and how they are named, the
-// kubelet's cgroupDriver.
+// Driver is the kubelet's cgroupDriver: how the cgroups of pods are made and named.
 type Driver uint8
 
 // The drivers.
@@ -33,17 +32,16 @@ func (d Driver) String() string {
 	return fmt.Sprintf("cgroupDriver(%d)", uint8(d))
 }
 
-// Layout says where the cgroups of QoS classes, pods and containers lie. Its
-// paths are those of a [Target]: relative to the root of the hierarchy, without
-// a slash in front. The zero value is the kubelet's and containerd's layout for
-// the driver cgroupfs.
+// Layout is where the cgroups of QoS classes, pods and containers lie. Its paths are
+// those of a [Target]: relative to the root of the hierarchy, without a slash in front.
+// The zero value is the layout of the kubelet and containerd for the driver cgroupfs.
 type Layout struct {
 	Driver Driver
 	// Root is the kubelet's cgroupRoot, empty for the root of the hierarchy.
 	Root string
-	// Scope is what a container's directory begins with, before its identifier:
-	// "cri-containerd" (the default for systemd), "crio", "docker". The driver
-	// cgroupfs has none by default.
+	// Scope is the prefix of a container's directory, before its identifier:
+	// "cri-containerd" (the default for systemd), "crio", "docker". The driver cgroupfs
+	// has none by default.
 	Scope string
 }
 
@@ -138,12 +136,11 @@ func (l Layout) Path(cgroupsPath string) string {
 	return strings.Trim(cgroupsPath, "/")
 }
 
-// Of returns the cgroup that a request is about: the cgroup parent itself at
-// levels QOS and Pod, the container's directory in it at level Container. It is
-// for a [Target].
+// Of returns the cgroup of a request, for a [Target]: the cgroup parent itself at levels
+// QOS and Pod, the container's directory in it at level Container.
 //
-// A path that is not below the root is an error that wraps [ErrEscapes]; a
-// container that has no identifier has no cgroup yet.
+// The error wraps [ErrEscapes] if the path is not below the root. A container without an
+// identifier has no cgroup yet, which is an error as well.
 func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	cgroup := req.CgroupParent
 	if req.Level == hookmsg.LevelContainer {
@@ -163,8 +160,7 @@ func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	return cgroup, checkCgroup(cgroup)
 }
 
-// maxIdentifier is more than UIDs (36 bytes) and the identifiers of containers (64)
-// have.
+// maxIdentifier is above the length of UIDs (36 bytes) and identifiers of containers (64).
 const maxIdentifier = 128
 
 // isIdentifier reports whether a UID or a container's identifier can be a part of
@@ -173,12 +169,11 @@ func isIdentifier(id string) bool {
 	return id != "" && len(id) <= maxIdentifier && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool { return r == '.' || notFileName(r) })
 }
 
-// CheckPod checks that a cgroup is the one that the kubelet makes for the pod with
-// a UID, and returns the QoS class that it is in. Nothing else that names a cgroup
-// is to be believed: an annotation is the pod author's, and even a runtime's word
-// may come from one.
+// CheckPod checks that a cgroup is the one that the kubelet makes for the pod's UID, and
+// returns its QoS class. No other source of a path can be trusted: an annotation is the
+// pod author's, and a runtime may have copied it from one.
 //
-// Any other path is a *[CgroupError].
+// Any other path is a *[ClaimError].
 func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
 	e := &ClaimError{Pod: pod, Claimed: cgroup}
 	if !isIdentifier(pod.UID) {
@@ -194,8 +189,8 @@ func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, 
 	return 0, e
 }
 
-// FindPod returns the cgroup of the pod with a UID, whatever its QoS class: the one
-// that exists of those that the kubelet may make for it. It is empty if there is none.
+// FindPod returns the cgroup of the pod with a UID: the path that exists of those that the
+// kubelet may make for it, one for each QoS class. It is empty if none exists.
 func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	if !isIdentifier(uid) {
 		return ""
@@ -208,10 +203,10 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	return ""
 }
 
-// CheckContainer checks that a cgroup can be that of a container in its pod's: it
-// lies right in that, and its name is the container's identifier, which a prefix
-// with a "-" and the suffix ".scope" may surround. Any other path is a
-// *[CgroupError].
+// CheckContainer checks that a cgroup can be that of a container in the pod's cgroup
+// parent: it lies right in that, and its name is the container's identifier, with or
+// without a prefix that ends in "-" and the suffix ".scope". Any other path is a
+// *[ClaimError].
 func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
 	e := &ClaimError{Pod: pod, Container: container, Claimed: cgroup}
 	if isIdentifier(container.ID) {

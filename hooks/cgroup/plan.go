@@ -17,11 +17,11 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// plan is what has to be written to bring some cgroups to their resources.
+// plan is the writes that bring some cgroups to their resources.
 type plan struct {
 	applier *Applier
-	// keep keeps directories open, nil to close them with the plan. skip says
-	// which files are left alone; nil is none.
+	// keep keeps directories open; nil closes them with the plan. skip reports whether a
+	// file is left alone; nil is none.
 	keep *directories
 	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
@@ -35,10 +35,10 @@ type plan struct {
 	depth  int
 	field  hookmsg.Fields
 	open   map[string]*directory // By controller; nil if it cannot be opened.
-	files  map[string]bool       // Those that a field stands for.
+	files  map[string]bool       // Those of fields other than unified.
 }
 
-// reading is what a file had when it was planned for.
+// reading is the text of a file when it was planned.
 type reading struct {
 	cgroup, file string
 	setting      *setting
@@ -50,22 +50,20 @@ type step struct {
 	setting  *setting
 	file     string
 	from, to string
-	// widens says that the write allows the cgroup more, or what does not bound
-	// its children.
+	// widens is set if the write allows the cgroup more, or bounds no children.
 	widens bool
 	depth  int
 	// do writes, nil for a file of the cgroup.
 	do func() error
 }
 
-// setting is what one field, or a few that belong together, make of a cgroup.
-// Its later steps build on its earlier ones: after one that failed they are left
-// out.
+// setting is a field of a cgroup, or a few that share a file. Its later steps build on
+// its earlier ones, and are left out after one that failed.
 type setting struct {
 	dir    *directory
 	cgroup string
 	field  hookmsg.Fields
-	// planned says that it has steps, failed that one of them did.
+	// planned is set if it has steps, failed if one of them failed.
 	planned, failed bool
 }
 
@@ -77,7 +75,7 @@ func (s *step) change() Change {
 	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
 }
 
-// run does the steps and returns those that it did.
+// run does the steps and returns those that succeeded.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
 	for _, s := range p.ordered() {
 		if err := ctx.Err(); err != nil {
@@ -133,7 +131,7 @@ func (p *plan) close() {
 	}
 }
 
-// fail notes an error of the target and the field that are planned.
+// fail adds an error of the target and the field that are planned.
 func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
 func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
@@ -227,8 +225,8 @@ func (p *plan) resources(r *hookmsg.Resources) {
 	}
 }
 
-// directory returns the directory with a controller's files of the cgroup, or
-// nil when it cannot be opened, which is noted once.
+// directory returns the directory with a controller's files of the cgroup, nil if it
+// cannot be opened. The error is added once.
 func (p *plan) directory(controller string) *directory {
 	dir, ok := p.open[controller]
 	if ok {
@@ -247,8 +245,8 @@ func (p *plan) directory(controller string) *directory {
 	return dir
 }
 
-// read returns the setting of a file and what the file has, or nil when it
-// cannot be read, which is noted.
+// read returns the setting of a file and its text. The setting is nil if the file is left
+// alone, or if it cannot be read, which adds the error.
 func (p *plan) read(file string) (*setting, string) {
 	p.files[file] = true
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
@@ -295,8 +293,8 @@ func (p *plan) outside(s *setting, file, from, to string, do func() error) {
 	p.steps[len(p.steps)-1].do = do
 }
 
-// number plans a file that holds one number. moreWidens says that a larger one
-// allows the cgroup more.
+// number plans a file that holds one number. moreWidens is set if a larger one allows the
+// cgroup more.
 func (p *plan) number(file string, want *int64, moreWidens bool) {
 	if want == nil {
 		return
@@ -362,9 +360,8 @@ func orInf(n int64) float64 {
 	return float64(n)
 }
 
-// list plans a file that holds CPUs or nodes. On v1 a list must lie within the
-// parent's and hold the children's, so one that moves has to hold both the old
-// and the new for a while.
+// list plans a file that holds CPUs or nodes. On v1 a list must lie within the parent's
+// and hold the children's, so a list that moves holds the old and the new in between.
 func (p *plan) list(file string, want *string) {
 	if want == nil {
 		return
@@ -399,9 +396,9 @@ func (p *plan) list(file string, want *string) {
 	}
 }
 
-// parentsList plans a file that holds CPUs or nodes to have the parent's. On v2 that is
-// what a file has that is empty; but one that is not cannot be emptied again as long as
-// there are processes in the cgroup.
+// parentsList plans a file of CPUs or nodes to have the parent's. On v2 an empty file
+// stands for the parent's, but a file that is not empty cannot be emptied while the
+// cgroup has processes.
 func (p *plan) parentsList(file string) {
 	parents := file
 	if p.applier.version == V2 {
@@ -418,7 +415,7 @@ func (p *plan) parentsList(file string) {
 	}
 }
 
-// parents returns what a file of the parent cgroup has.
+// parents returns the text of a file of the parent cgroup.
 func (p *plan) parents(file string) (string, error) {
 	controller, _, _ := strings.Cut(file, ".")
 	parent := path.Dir(p.cgroup)
@@ -438,8 +435,7 @@ func (p *plan) parents(file string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// cpuMax plans cpu.max of cgroup v2, "quota period". What is not wanted stays as
-// it is.
+// cpuMax plans cpu.max of cgroup v2, "quota period". A nil one stays as it is.
 func (p *plan) cpuMax(quota, period *int64) {
 	const file = "cpu.max"
 	s, from := p.read(file)
@@ -543,7 +539,7 @@ func (p *plan) burst(file string, want *int64, limit int) {
 	p.steps = slices.Insert(p.steps, end, s)
 }
 
-// unified plans a file that a decision names itself.
+// unified plans a file that the resources name.
 func (p *plan) unified(file, value string) {
 	fail := func(err error) {
 		p.errs = append(p.errs, &fieldError{cgroup: p.cgroup, field: p.field, file: file, err: fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err)})
@@ -551,7 +547,7 @@ func (p *plan) unified(file, value string) {
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return
 	}
-	// The engine has checked it; another caller may not have.
+	// An engine has validated it; another caller may not have.
 	if err := checkUnified(file, value); err != nil {
 		fail(err)
 		return

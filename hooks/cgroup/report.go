@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Report is what one pass over the cgroups found and did.
+// Report is the result of one pass over the cgroups.
 type Report struct {
-	// Files is how many files were looked at.
+	// Files is the number of files that were compared.
 	Files int
-	// Changes are the writes, in order; of a dry run, those that it would do.
+	// Changes are the writes in order, or those that a dry run left out.
 	Changes []Change
-	// Drifted are those of the changes that put back what somebody else wrote, and
-	// Repairs is how many were written: none of a dry run.
+	// Drifted are the changes that undo another writer's. Repairs is the number of those
+	// that were written, 0 for a dry run.
 	Drifted []Change
 	Repairs int
-	// Contended are the files that another writer has its way with from now on.
+	// Contended are the files that are left to another writer from now on.
 	Contended []Contended
-	// Gone are the cgroups that are not there.
+	// Gone are the cgroups that do not exist.
 	Gone []string
-	// DryRun says that the changes were not written.
+	// DryRun is set if the changes were not written.
 	DryRun bool
-	// Err joins the errors that are new: the kernel's refusal of one field is
-	// reported once, until it takes it or refuses it for another reason.
+	// Err joins the new errors. A refusal of a field is new until the kernel takes the
+	// field, or refuses it for another cause.
 	Err error
-	// LeftToOthers is how many files are left alone for now since another writer has
-	// its way with them, LeftRefused how many since the kernel refused what was
-	// decided. Both are of all cgroups.
+	// LeftToOthers is the number of files that are left to another writer for now,
+	// LeftRefused that of files that are left alone because the kernel refused their
+	// values. Both are of all cgroups.
 	LeftToOthers, LeftRefused int
-	// Took is how long the pass took.
+	// Took is the duration of the pass.
 	Took time.Duration
 }
 
@@ -43,10 +43,10 @@ func (r *Report) Errors() []error {
 	return []error{r.Err}
 }
 
-// Contended is a file that is written by somebody else as well.
+// Contended is a file that another writer does not stop to change.
 type Contended struct {
 	Change
-	// Repairs is how often it was put back, For how long it is left alone now.
+	// Repairs is the number of repairs until then, For is how long the file is left alone.
 	Repairs int
 	For     time.Duration
 }

@@ -11,15 +11,15 @@
 //
 // What it has:
 //
-//	kubewasm_hooks_decisions_total            stage, level, result  what all plugins together decided
-//	kubewasm_hooks_decision_duration_seconds  stage                 how long that took
+//	kubewasm_hooks_decisions_total            stage, level, result  merged decisions
+//	kubewasm_hooks_decision_duration_seconds  stage                 their duration
 //	kubewasm_hooks_ignored_failures_total     plugin, policy        failures that failed no request
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
-//	kubewasm_hooks_drifts_total               field                 values that somebody else had changed
-//	kubewasm_hooks_repairs_total              field                 those that were put back
-//	kubewasm_hooks_contended_total               field                 files that were left to another writer
-//	kubewasm_hooks_refusals_total             cause                 values that the kernel did not take
-//	kubewasm_hooks_files_compared_total                             files that were looked at
+//	kubewasm_hooks_drifts_total               field                 values that another writer had changed
+//	kubewasm_hooks_repairs_total              field                 those that were repaired
+//	kubewasm_hooks_contended_total            field                 files that were left to another writer
+//	kubewasm_hooks_refusals_total             cause                 values that the kernel refused
+//	kubewasm_hooks_files_compared_total                             files that were compared
 //	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
 //	kubewasm_hooks_cgroups                                          cgroups with a desired state
 //	kubewasm_hooks_files_left_alone           reason                files that are not written for now
@@ -30,14 +30,14 @@
 //	nothing   it sets nothing
 //	failed    a plugin with the policy Fail failed
 //	timeout   the caller's deadline passed
-//	canceled  the caller lost interest
+//	canceled  the caller canceled
 //
 // and the reason that a file is left alone is contended or refused. A drift that is not a
 // repair was found by a dry run.
 //
-// A field is that of hook.proto; a quota with its period is one. No label holds
-// what a guest or a pod says: plugins are named by the configuration. Calls of guests
-// are counted by package hostmetrics.
+// A field is that of hook.proto; a quota with its period is one. No label is the choice of
+// a guest or a pod: plugins are named by the configuration. Package hostmetrics counts the
+// calls of guests.
 package hookmetrics
 
 import (

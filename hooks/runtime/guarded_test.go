@@ -1,3 +1,3 @@
-package parity
+package runtime_test
 
 import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

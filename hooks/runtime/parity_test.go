@@ -1,6 +1,6 @@
 // Package parity shows that all ways lead to the same bytes: the same plugin and
 // the same pod, through the standalone mode, Koordinator's protocol and NRI.
-package parity
+package runtime_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package standalone is the running mode without a runtime's help: a
-// [Reconciler] finds out what runs on the node, asks the plugins about each QoS
-// class, pod and container, and keeps the cgroups at what they decide.
+// Package standalone is the running mode without a runtime's help: a [Reconciler] lists
+// the pods on the node, asks the plugins about each QoS class, pod and container, and
+// keeps the cgroups at their decisions.
 //
 //	r, err := standalone.New(standalone.Config{
 //		Engine: engine, State: state, Enforcer: enforcer,
@@ -9,18 +9,19 @@
 //	if err != nil { … }
 //	err = r.Run(ctx)
 //
-// Inotify is its hint, never its truth: a file that somebody writes, or a cgroup
-// that comes or goes, wakes it, and it reads before it writes. When hints are
-// lost, and every Config.Resync in any case, it looks at everything.
+// Choose it where the container runtime offers no hooks, or beside package proxy, which
+// answers the runtime: it repairs what others write, and decides again when a plugin is
+// swapped. Its consistency is eventual: a container runs for a moment before its cgroup is
+// found. Where that is too late, use package proxy, with the same plugins and the same
+// state.
 //
-// A pod's cgroup is the one that the kubelet makes for its UID. What claims another,
-// in whatever Discovery lists, is an error and left alone.
+// Inotify only wakes it. After an event of a file or a cgroup it reads before it writes.
+// When events are lost, and at every Config.Resync, it compares everything.
+//
+// A pod's cgroup is the one that the kubelet makes for its UID. A pod that Discovery lists
+// with another cgroup is an error and left alone.
 //
 // A [Partial] discovery does not know the environment of containers and the annotations
-// that the runtime keeps. A plugin that declares that it reads them is refused beside
-// one. It needs the discovery of the CRI.
-//
-// The consistency is eventual: a container runs for a moment before its cgroup
-// is found. Where that is too late, package proxy answers the runtime, with the
-// same plugins and the same state.
+// that the runtime keeps. Beside one, a plugin that declares that it reads them is an
+// error. It needs the discovery of the CRI.
 package standalone

@@ -21,8 +21,8 @@ type Discovery interface {
 // Partial is a [Discovery] that does not know all of a container.
 type Partial interface {
 	Discovery
-	// Unknown returns who does not know which fields of a request:
-	// "container_annotations", "container_envs". The name is for messages.
+	// Unknown returns the name of the discovery, for messages, and the fields of a request
+	// that it does not know: "container_annotations", "container_envs".
 	Unknown() (name string, fields []string)
 }
 
@@ -54,8 +54,8 @@ type Container struct {
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
 	Resources *hookmsg.Resources
-	// Inferred says that Resources are derived from what the runtime holds, so what an
-	// event has told of them counts more.
+	// Inferred is set if Resources are derived from those that the runtime holds. Those of
+	// an event take precedence then.
 	Inferred bool
 }
 

@@ -19,30 +19,30 @@ import (
 
 // Config configures a Reconciler.
 type Config struct {
-	// Engine decides, State keeps what it decides, Enforcer brings that to the
-	// cgroups: it must be the state's. Required.
+	// Engine decides, State holds the decisions, and Enforcer, which must be of that
+	// State, applies them. Required.
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
 	// Discovery lists what runs. Required.
 	Discovery Discovery
-	// Layout says where the cgroups are.
+	// Layout is where the cgroups are.
 	Layout cgroup.Layout
-	// Resync is how often everything is looked at, whatever the hints say.
-	// Default 60 s.
+	// Resync is the interval at which everything is decided and compared, without any
+	// event. Default 60 s.
 	Resync time.Duration
-	// Debounce is how long a second look at a cgroup waits for more hints after
-	// the first one, which is looked at immediately. Default 10 ms.
+	// Debounce is how long events are collected after a pass that followed an event. The
+	// first event is followed by a pass at once. Default 10 ms.
 	Debounce time.Duration
-	// Rediscover is how soon Discovery is asked again when a cgroup has come that
-	// it does not know yet, and twice as long each time after that, up to Resync:
-	// the kubelet's pods endpoint is some seconds behind. Default 50 ms.
+	// Rediscover is the first interval at which Discovery is asked again about a new
+	// cgroup that it does not list yet. It doubles up to Resync: the kubelet's pods
+	// endpoint is some seconds late. Default 50 ms.
 	Rediscover time.Duration
-	// Logger receives what goes wrong; nil drops it.
+	// Logger receives failures; nil drops them.
 	Logger *slog.Logger
 }
 
-// Reconciler keeps the cgroups of a node at what the plugins decide.
+// Reconciler keeps the cgroups of a node at the decisions of the plugins.
 type Reconciler struct {
 	cfg Config
 
@@ -51,10 +51,10 @@ type Reconciler struct {
 	// synced carries what a round found to the goroutine that enforces.
 	synced chan outcome
 
-	// refused counts the cgroups that were not what they were claimed to be.
+	// refused counts the cgroups that were claimed and not the subject's own.
 	refused atomic.Uint64
 	// beat is when the goroutine that enforces began its last turn, 0 before Run and
-	// after it; listed is when Discovery last said what runs. Both in nanoseconds.
+	// after it; listed is when Discovery last answered. Both in nanoseconds.
 	beat, listed atomic.Int64
 
 	mu sync.Mutex // Held while everything is decided.

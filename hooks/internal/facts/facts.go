@@ -1,6 +1,6 @@
-// Package facts holds what the running modes know of pods and containers beside what
-// was decided on their cgroups: above all what the kubelet asks for, which the events
-// of a runtime and the lists of what runs tell in part.
+// Package facts holds what the running modes know of pods and containers besides the
+// decisions: above all which resources the kubelet asks for. Events of a runtime and lists
+// of running pods have a part of that each.
 package facts
 
 import (
@@ -11,46 +11,47 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Subject names a pod by its UID or, with the identifier of the runtime, a container
-// of it. A container's name does not: the one that replaces it has the same.
+// Subject names a pod by its UID or, with the identifier of the runtime, a container of
+// it. A container's name would not do: the container that replaces it has the same.
 type Subject struct{ PodUID, ContainerID string }
 
-// Facts are what is known of a pod or a container beside what was decided on its
-// cgroup. The running modes learn them from each other by a [Store]. What they point
-// to must not change.
+// Facts are what is known of a pod or a container. The running modes share them by a
+// [Store]. Their maps and resources must not change.
 type Facts struct {
-	// Asked are the resources that the kubelet asks for, as in a request. nil fields
-	// are not known.
+	// Asked are the resources that the kubelet asks for, as in a request. A nil field is
+	// not known.
 	Asked *hookmsg.Resources
-	// Heard is when an event of a runtime told them, zero if none did.
+	// Heard is the time of the last event with resources, zero if there was none.
 	Heard time.Time
-	// Told are the resources that are in force in their place: what the runtime was
-	// told of a container, or what was decided on a pod's cgroup. nil fields are not
-	// known, as after a restart.
+	// Told are the resources that are in force instead: those that the runtime was told
+	// for a container, or that were decided on a pod's cgroup. A nil field is not known,
+	// as after a restart.
 	Told *hookmsg.Resources
-	// ContainerAnnotations and ContainerEnvs are those of the last event that had
-	// any.
+	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
-	// Parent is the pod's cgroup, Cgroup the one that the facts are about: empty
-	// before it is made.
+	// Parent is the pod's cgroup, Cgroup that of the subject, empty before it is made.
 	Parent, Cgroup string
 
-	// askedBefore and toldBefore are what the last news replaced. The kubelet goes
-	// back to them if it cannot have what it asks for.
+	// askedBefore and toldBefore are the values before the last change. The kubelet falls
+	// back to them if its update fails.
 	askedBefore, toldBefore *hookmsg.Resources
-	// listed is what the last list had.
+	// listed are the resources of the last list.
 	listed *hookmsg.Resources
 }
 
-// Hear takes the resources of an event whose sender may have read back what is in
-// force. A field that is what was told is no news; what was told before the last news
-// takes them back, if the sender may; any other value is what the kubelet asks for. Of
-// fields of which nothing is known to be told, those are news that the cgroup has
-// otherwise: others returns them.
+// Hear takes the resources of an event whose sender may have read them back. Each field
+// of the event is one of these:
 //
-// A kubelet that comes to ask for exactly what it was given in the place of something
-// else is not understood by this, and keeps what it has.
+//   - The value that is told: no change.
+//   - The value that was told before the last change, if takesBack is set: the last change
+//     is undone.
+//   - A field of which no told value is known: a change if the cgroup has another value.
+//     others returns such fields.
+//   - Any other value: what the kubelet asks for now.
+//
+// If the kubelet begins to ask for exactly the value that it was given instead of another
+// one, that passes for no change.
 func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hookmsg.Resources) *hookmsg.Resources) {
 	if event == nil {
 		return
@@ -100,7 +101,7 @@ func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hook
 	}
 }
 
-// hear takes one field, and reports whether it is news.
+// hear takes one field, and reports whether it is a change.
 func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore *T) (news bool) {
 	switch {
 	case event == nil:
@@ -115,23 +116,22 @@ func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore 
 	return news
 }
 
-// Ask takes the resources of an event that has nothing but what the kubelet asks for.
+// Ask takes the resources of an event that has only values that the kubelet asks for.
 func (f *Facts) Ask(event *hookmsg.Resources) {
 	f.Heard = time.Now()
 	f.Asked = f.Asked.Overlay(event)
 }
 
-// listIsLate is how long after an event a list may still have what was before it: that
-// of the kubelet is some seconds behind.
+// listIsLate is how long a list may be older than an event before it: the kubelet's list
+// is some seconds late.
 const listIsLate = time.Minute
 
-// List takes the resources of a list of what runs that was begun at a time. A field that
-// the list had and has no more is not known any more; a list without any resources
-// changes nothing.
+// List takes the resources of a list of running pods that was begun at a time. A field
+// that the last list had and this one has not is not known any more. A list without any
+// resources changes nothing.
 //
-// What an event has told counts more at any time if the list has its resources
-// inferred, and for a minute otherwise, but for fields that the list has changed in the
-// meantime.
+// The resources of an event take precedence: for good over those of a list that are
+// inferred, for a minute over others, except fields that the list has changed since.
 func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) {
 	if listed == nil {
 		return

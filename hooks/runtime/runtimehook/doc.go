@@ -10,15 +10,18 @@
 //	if err != nil { … }
 //	err = server.Run(ctx)
 //
-// The proxy overwrites what an answer leaves out, so an answer repeats what the
-// request had and changes what was decided. What the protocol has no field for
-// (burst, idle, group identity, memory protection) is written to the cgroup.
+// Choose it on nodes with Koordinator's runtime proxy; package nri is for containerd and
+// CRI-O without one.
 //
-// The proxy keeps what was answered and sends it back with each update, so a value
-// that is what was answered is taken for that, and not for what the kubelet asks for.
-// After its own restart it knows neither cgroups nor resources nor the environment of
-// the containers that were there, and changes nothing of their updates. The pod's
-// cgroup is looked up on the node then, the environment in the state; what the runtime
-// has written is taken for what the kubelet asks for, decided on, and replaced in the
-// cgroup some milliseconds later. The environment never has what comes from the image.
+// The proxy clears the fields that an answer leaves out, so an answer repeats those of the
+// request and changes the decided ones. Fields that the protocol does not have (burst,
+// idle, group identity, memory protection) are written to the cgroup.
+//
+// The proxy keeps each answer and sends it back with the next update, so a value that was
+// answered does not count as one that the kubelet asks for. After its own restart, it
+// knows neither the cgroups nor the resources nor the environment of older containers, and
+// passes on their updates unchanged. Then the pod's cgroup is looked up on the node and
+// the environment in the state. The values that the runtime has written count as those
+// that the kubelet asks for; they are decided on, and replaced in the cgroup some
+// milliseconds later. The environment never has variables of the image.
 package runtimehook

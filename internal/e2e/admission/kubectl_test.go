@@ -143,6 +143,10 @@ func TestWhatKubectlPrints(t *testing.T) {
 	const denied = `: admission webhook "validate.kubewasm.dev" denied the request: `
 	const failed = `Error from server (InternalError): Internal error occurred: failed calling webhook "validate.kubewasm.dev": failed to call webhook: `
 	const team, image = "metadata.labels[team]: Required value: every Pod must have it", `spec.containers[0].image: Invalid value: "nginx": must come from registry.example.com/`
+	loading, err := webhook.New(webhook.Config{Engine: one, Ready: func() error { return errors.New("policies are being loaded") }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name    string
 		handler http.Handler
@@ -156,7 +160,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 		{"a plugin that cannot decide", &admission.Handler{Validator: both}, script(`"error":"no data"`), "Error from server (InternalError)" + denied + `plugin "scripted": could not decide: no data`},
 		{"a review that is too long", &admission.Handler{Validator: one, MaxBodyBytes: 1000}, `"` + strings.Repeat("x", 1000) + `"`,
 			failed + "the review of Pod shop/web (CREATE) is too long: body has 1304 bytes, more than 1000; make the object smaller, or raise the webhook's limits for reviews"},
-		{"policies that are not there yet", (&webhook.Server{Config: webhook.Config{Engine: one, Ready: func() error { return errors.New("policies are being loaded") }}}).Handler(), `{}`, failed + "policies are being loaded"},
+		{"policies that are not there yet", loading.Handler(), `{}`, failed + "policies are being loaded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := printed(t, told(t, test.handler, reviewOf(test.object))); got != test.want {

@@ -190,14 +190,18 @@ func start(t *testing.T) *fixture {
 	}
 	f.authority = newAuthority(t)
 	f.authority.issue(t, f.dir)
-	listening := make(chan net.Addr, 1)
-	server := &webhook.Server{
-		Config: webhook.Config{
-			Addr: "127.0.0.1:0", CertFile: filepath.Join(f.dir, "tls.crt"), KeyFile: filepath.Join(f.dir, "tls.key"), Engine: f.engine,
-			Ready: f.manager.Ready, Counter: admissionmetrics.New(), DrainDelay: time.Millisecond,
-			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-		},
-		Listening: func(a net.Addr) { listening <- a },
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.url = "https://" + listener.Addr().String()
+	server, err := webhook.New(webhook.Config{
+		Listener: listener, CertFile: filepath.Join(f.dir, "tls.crt"), KeyFile: filepath.Join(f.dir, "tls.key"), Engine: f.engine,
+		Ready: f.manager.Ready, Counter: admissionmetrics.New(), DrainDelay: time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -214,12 +218,6 @@ func start(t *testing.T) *fixture {
 			t.Error(err)
 		}
 	})
-	select {
-	case addr := <-listening:
-		f.url = "https://" + addr.String()
-	case err := <-ended:
-		t.Fatal(err)
-	}
 	if _, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
