@@ -44,7 +44,7 @@ func overview(w io.Writer) {
 	for _, c := range commands {
 		fmt.Fprintf(table, "  %s\t%s\n", c.name, c.summary)
 	}
-	table.Flush() //nolint:errcheck // There is no other place to write to.
+	_ = table.Flush() // There is no other place to write to.
 	fmt.Fprint(w, "\n\"kubewasm help COMMAND\" describes a command with its flags and an example.\n")
 }
 

@@ -246,7 +246,7 @@ func (s *scaffold) print(t *tool, language string) {
 	for _, f := range s.Files {
 		fmt.Fprintf(w, "  %s\t%s\n", filepath.Join(s.dir, f.Name), f.Purpose)
 	}
-	w.Flush() //nolint:errcheck // There is no other place to write to.
+	_ = w.Flush() // There is no other place to write to.
 	fmt.Fprint(w, "\nNext:\n\n")
 	if filepath.Clean(s.dir) != "." {
 		fmt.Fprintf(w, "  cd %s\n", s.dir)
@@ -254,7 +254,7 @@ func (s *scaffold) print(t *tool, language string) {
 	for _, line := range s.Lines() {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
-	w.Flush() //nolint:errcheck // There is no other place to write to.
+	_ = w.Flush() // There is no other place to write to.
 }
 
 // Lines returns the steps as lines of a shell.
@@ -264,7 +264,7 @@ func (s *scaffold) Lines() []string {
 	for _, step := range s.Steps {
 		fmt.Fprintf(w, "%s\t# %s\n", step.Command, step.Comment)
 	}
-	w.Flush() //nolint:errcheck // A Builder takes everything.
+	_ = w.Flush() // A Builder takes everything.
 	return strings.Split(strings.TrimSpace(b.String()), "\n")
 }
 

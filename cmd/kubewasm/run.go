@@ -225,16 +225,16 @@ func (t *trial) failure() error {
 	if len(t.failures) == 0 {
 		return nil
 	}
-	told, before := t.failures[:min(len(t.failures), maxFailures)], ""
-	errs := make([]error, len(told))
-	for i, err := range told {
-		where := strings.Join(frames(err), "\n")
-		if errs[i] = err; where != "" && where != before {
-			errs[i] = fmt.Errorf("%w\n%s", err, where)
+	printed, before := t.failures[:min(len(t.failures), maxFailures)], ""
+	var errs []error
+	for _, err := range printed {
+		stack := strings.Join(frames(err), "\n")
+		if stack != "" && stack != before {
+			err = fmt.Errorf("%w\n%s", err, stack)
 		}
-		before = where
+		errs, before = append(errs, err), stack
 	}
-	if more := len(t.failures) - len(told); more > 0 {
+	if more := len(t.failures) - len(printed); more > 0 {
 		errs = append(errs, fmt.Errorf("and %d more", more))
 	}
 	return &failure{errors.Join(errs...)}

@@ -34,9 +34,10 @@
 // matches says which operations on which resources the plugin is for: a server that is
 // configured to ask it about others warns.
 //
-// It is built with the Go toolchain alone, by the command kubewasm:
+// It is built with the Go toolchain alone, by the command
+// [github.com/kubewasm/kubewasm/cmd/kubewasm]:
 //
-//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build .
+//	kubewasm build
 //
 // and tested with it: under go test a request is made by [RequestFromReview],
 // the method is called, and the response is read; or, natively and as WebAssembly

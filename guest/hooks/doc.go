@@ -24,9 +24,10 @@
 // What a plugin decides beyond the resources of cgroups, such as variables, mounts
 // and devices of a container, its operator has to grant.
 //
-// It is built with the Go toolchain alone, by the command kubewasm:
+// It is built with the Go toolchain alone, by the command
+// [github.com/kubewasm/kubewasm/cmd/kubewasm]:
 //
-//	go run github.com/kubewasm/kubewasm/cmd/kubewasm build .
+//	kubewasm build
 //
 // and tested with it: under go test a request is made by [RequestOf], the method
 // is called, and the decision is read; or, natively and as WebAssembly in one test,

@@ -19,11 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// CRDConfig says what to generate views of.
+// CRDConfig is the source of views of custom resources.
 type CRDConfig struct {
-	// Source is the name of the file, Text what it says: one
-	// CustomResourceDefinition of apiextensions.k8s.io/v1 or several, in YAML or
-	// JSON. Other objects in it are passed over.
+	// Source is the name of a file, and Text its contents: one or several
+	// CustomResourceDefinitions of apiextensions.k8s.io/v1, in YAML or JSON. Other
+	// objects are ignored.
 	Source string
 	Text   []byte
 	// Version is the version of the objects, empty for the one that is stored.
@@ -68,7 +68,7 @@ type schema struct {
 	Embedded             bool               `json:"x-kubernetes-embedded-resource"`
 }
 
-// orBool is a schema, or just the word that there may be anything.
+// orBool is a schema, or true, which allows every value.
 type orBool struct{ schema *schema }
 
 func (s *orBool) UnmarshalJSON(b []byte) error {
@@ -153,8 +153,7 @@ func (r *crdReader) definition(d *crd, version string) error {
 	return fmt.Errorf("CustomResourceDefinition of %s: there is no version %s", kind, version)
 }
 
-// root gives an object the fields that each has, whether its schema says so or
-// not.
+// root adds the fields that every object has, whether they are in its schema or not.
 func (r *crdReader) root(m *Message) {
 	have := map[string]*Field{}
 	for _, f := range m.Fields {
@@ -175,8 +174,7 @@ func (r *crdReader) root(m *Message) {
 	}
 }
 
-// message adds the view of an object with properties. path is what messages call
-// it.
+// message adds the view of an object with properties. path is its name in errors.
 func (r *crdReader) message(name string, s *schema, path string) *Message {
 	m := &Message{Name: r.free(name), Doc: s.Description, JSON: true}
 	r.out.Messages = append(r.out.Messages, m)
@@ -196,9 +194,9 @@ func (r *crdReader) message(name string, s *schema, path string) *Message {
 	return m
 }
 
-// accessors returns the names of an object's accessors, by its properties. Where two
-// properties would have the same, as jwksUri and jwks_uri in Istio, or one is what
-// tells whether there is another, the later keeps its own spelling: Jwks_uri.
+// accessors returns the names of an object's accessors, by its properties. If two properties
+// would have the same accessor, such as jwksUri and jwks_uri in Istio, or the accessor of one
+// is the Has of another, the later keeps its own spelling: Jwks_uri.
 func accessors(s *schema) map[string]string {
 	names, taken := map[string]string{}, map[string]bool{}
 	take := func(property, name string) bool {
@@ -209,7 +207,7 @@ func accessors(s *schema) map[string]string {
 		return true
 	}
 	var rest []string
-	// Those that are spelt as accessors are come first.
+	// Properties that are spelt like their accessors come first.
 	for _, property := range slices.Sorted(maps.Keys(s.Properties)) {
 		if name := exported(property); !strings.EqualFold(name, property) || !take(property, name) {
 			rest = append(rest, property)
@@ -227,8 +225,8 @@ func accessors(s *schema) map[string]string {
 	return names
 }
 
-// spelling returns a property as the name of an accessor that differs from it only
-// where it must.
+// spelling returns the name of an accessor that differs from the property only where Go
+// requires it.
 func spelling(property string) string {
 	name := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
@@ -244,8 +242,8 @@ func spelling(property string) string {
 	return name
 }
 
-// shared returns the type of an object, which all objects of the same shape have
-// together: of the templates of Pods within a resource there are often a dozen.
+// shared returns the type of an object. Objects of the same shape share a type: some
+// resources have a dozen templates of Pods.
 func (r *crdReader) shared(name string, s *schema, path string) string {
 	shape := r.shape(s)
 	if known, ok := r.types[shape]; ok {
@@ -256,7 +254,7 @@ func (r *crdReader) shared(name string, s *schema, path string) string {
 	return m.Name
 }
 
-// shape returns a digest of what a schema says, but for its descriptions.
+// shape returns a digest of a schema without its descriptions.
 func (r *crdReader) shape(s *schema) (sum [sha256.Size]byte) {
 	if s == nil {
 		return sum
@@ -293,7 +291,7 @@ func (r *crdReader) shape(s *schema) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// free returns a name that no other type has.
+// free returns a name that is not used by another type.
 func (r *crdReader) free(name string) string {
 	unique := name
 	for i := 2; r.taken[unique]; i++ {
@@ -303,7 +301,7 @@ func (r *crdReader) free(name string) string {
 	return unique
 }
 
-// raw is JSON that is not looked into.
+// raw is JSON without a view.
 var raw = value("", "[]byte", sdk+"meta", "ReadRaw")
 
 // property sets the type of a field. name is that of the type, if it needs one of
@@ -321,11 +319,11 @@ func (r *crdReader) property(f *Field, s *schema, name, path string) {
 	}
 }
 
-// quantity is how the pattern begins that controller-gen writes for a
+// quantity is the beginning of the pattern that controller-gen writes for a
 // resource.Quantity.
 const quantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))`
 
-// single returns the type of a value that is no list and no map.
+// single returns the type of a value that is neither a list nor a map.
 func (r *crdReader) single(s *schema, name, path string) Type {
 	switch {
 	case s.IntOrString && strings.HasPrefix(s.Pattern, quantity):

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// goSource is what the Go types of a package say that its .proto file does not:
-// the .proto files of Kubernetes are generated from them.
+// goSource has the facts about Go types that are missing in the .proto file which is
+// generated from them, as those of Kubernetes are.
 type goSource struct {
 	structs map[string]map[uint32]goField
 	// kinds are the structs that are objects or options with a kind.
@@ -80,7 +80,7 @@ func (s *goSource) read(d *ast.GenDecl, groups map[string]int) {
 	}
 }
 
-// constant notes an exported string constant.
+// constant records an exported string constant.
 func (s *goSource) constant(spec *ast.ValueSpec, d *ast.GenDecl, groups map[string]int) {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 || !spec.Names[0].IsExported() {
 		return

@@ -4,7 +4,7 @@ package bindgen
 type Package struct {
 	// Name is the name of the Go package, Path its import path.
 	Name, Path string
-	// Source is what the views are generated from, as the files say it.
+	// Source is the name of the source in the headers of the files.
 	Source   string
 	Messages []*Message
 	Enums    []*Enum
@@ -44,8 +44,8 @@ type Type struct {
 	// that of the field; Name is the name in it. They are for messages,
 	// enumerations and values.
 	Package, Name string
-	// GoType and Read are those of a value: what the accessor returns and the
-	// function that makes it, with their packages.
+	// GoType and Read are those of a value: the type that the accessor returns and the
+	// function that reads it, with their packages.
 	GoType, Read Symbol
 }
 
@@ -87,12 +87,12 @@ type Enum struct {
 
 // EnumValue is a value of an enumeration.
 type EnumValue struct {
-	// Name is the name of the constant, JSONName stands for it in JSON.
+	// Name is the name of the constant, JSONName the one in JSON.
 	Name, JSONName, Doc string
 	Number              int32
 }
 
-// ConstantGroup is strings that belong together.
+// ConstantGroup is the constants of a string type.
 type ConstantGroup struct {
 	// Name is the name of the type that Kubernetes gives them, empty if none.
 	Name      string

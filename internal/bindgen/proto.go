@@ -15,20 +15,19 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ProtoConfig says what to generate views of.
+// ProtoConfig is the source of views of messages.
 type ProtoConfig struct {
-	// File is the .proto file, as others import it.
+	// File is the path by which other .proto files import the file.
 	File string
-	// Dirs are the directories in which File and what it imports are looked
-	// for, in turn.
+	// Dirs are searched in order for File and for the files that it imports.
 	Dirs []string
 	// Find returns the directory with the Go package, for .proto files that lie
 	// beside Go packages, as those of Kubernetes do. It may be nil.
 	Find func(importPath string) (dir string, err error)
 	// Package is the name of the package of views, Path its import path.
 	Package, Path string
-	// Imports are the import paths of the packages of views, by the directories
-	// of the .proto files. Those of this SDK need not be named.
+	// Imports are the import paths of packages of views, by the directories of the
+	// .proto files. The packages of guest/api are known.
 	Imports map[string]string
 }
 
@@ -69,7 +68,7 @@ func value(goPackage, goType, readPackage, read string) Type {
 	return Type{Kind: ValueKind, GoType: Symbol{goPackage, goType}, Read: Symbol{readPackage, read}}
 }
 
-// strings is how a message is read that is a list of strings in Go and JSON.
+// strings is the type of a message that is a list of strings in Go and JSON.
 var listOfStrings = value("", "[]string", sdk+"meta", "ReadStrings")
 
 // Proto returns the package of views for a .proto file.
@@ -167,7 +166,7 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 	if source != nil {
 		fields = source.structs[string(m.Name())]
 	}
-	// Kubernetes has a kind in all that is ever sent by itself.
+	// Every message of Kubernetes that is sent by itself has a kind.
 	out.Root = source == nil || source.kinds[string(m.Name())]
 	for i := range m.Fields().Len() {
 		fd := m.Fields().Get(i)
@@ -190,8 +189,8 @@ func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field,
 		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
 	}
 	if r.goSource(r.file) != nil {
-		// Of a struct that is no pointer protobuf and JSON say different things
-		// about presence.
+		// For a struct that is not a pointer, protobuf and JSON differ about
+		// presence.
 		f.Presence = g.pointer
 		if g.name != "" {
 			f.Name = g.name

@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// viewPackage is what generated views are made of.
+// viewPackage is the package that generated views use.
 const viewPackage = "github.com/kubewasm/kubewasm/guest/view"
 
 const abiPackage = "github.com/kubewasm/kubewasm/abi"
 
-// maxFile is the length at which the types of a family go on in another file.
+// maxFile is the length in bytes after which a family continues in another file.
 const maxFile = 250_000
 
 // File is a file of Go source.
@@ -72,9 +72,8 @@ type family struct {
 	messages []*Message
 }
 
-// families sorts the messages into files: each goes with an object that it is a
-// part of, with the one that it is named after if there are several, otherwise
-// with the first by name.
+// families sorts the messages into files. A message belongs to the object that it is a part
+// of: of several objects, to the one that it is named after, or else to the first by name.
 func families(messages []*Message) []family {
 	byName := map[string]*Message{}
 	var kinds []string
@@ -122,7 +121,7 @@ func families(messages []*Message) []family {
 	return out
 }
 
-// reach notes which messages of the package a message has in it.
+// reach adds the messages of the package that are parts of a message to seen.
 func reach(byName map[string]*Message, name string, seen map[string]bool) {
 	m := byName[name]
 	if m == nil || seen[name] {
@@ -172,7 +171,7 @@ func (w *writer) file() ([]byte, error) {
 	return format.Source([]byte(b.String()))
 }
 
-// name returns how the file calls what a package exports.
+// name returns the name of a symbol within the file.
 func (w *writer) name(pkg, name string) string {
 	if pkg == "" || pkg == w.pkg.Path {
 		return name
@@ -218,7 +217,7 @@ func sparse(m *Message) bool {
 	return last > uint32(2*len(m.Fields)+40)
 }
 
-// index returns what the accessors know the i-th field by.
+// index returns the number by which the accessors read the i-th field.
 func index(m *Message, i int) uint32 {
 	if !sparse(m) {
 		return m.Fields[i].Number
@@ -276,7 +275,7 @@ var goTypes = map[Kind]string{
 	Float: "float32", Double: "float64",
 }
 
-// numberKinds are how numbers lie, if not as a Varint.
+// numberKinds are the encodings of numbers other than Varint.
 var numberKinds = map[Kind]string{
 	Sint32: "Zigzag", Sint64: "Zigzag", Fixed32: "Fixed32", Sfixed32: "Fixed32", Float: "Fixed32",
 	Fixed64: "Fixed64", Sfixed64: "Fixed64", Double: "Fixed64",
@@ -423,8 +422,8 @@ func (w *writer) constants(g ConstantGroup) {
 	w.printf(")\n")
 }
 
-// comment returns a comment that begins with name: with the first sentence of
-// what the source says, or with otherwise.
+// comment returns a comment that begins with name and goes on with the first sentence of the
+// source's comment, or with otherwise.
 func comment(name, otherwise, source string) string {
 	s := sentence(source)
 	if s == "" {

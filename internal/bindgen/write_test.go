@@ -30,8 +30,7 @@ func generatedFrom(t *testing.T, properties string) map[string]string {
 	return files
 }
 
-// TestAccessorsDiffer holds what properties are called whose accessors would be the
-// same.
+// TestAccessorsDiffer holds the names of accessors that would otherwise be the same.
 func TestAccessorsDiffer(t *testing.T) {
 	text := generatedFrom(t, `{jwksUri: {type: string}, jwks_uri: {type: string}, jwks-uri: {type: string}, a: {type: string}, has_a: {type: string}, HasA: {type: string}, 2nd: {type: string}, "_": {type: string}, "$ref": {type: string}}`)["types.gen.go"]
 	want := map[string]string{
@@ -50,9 +49,8 @@ func TestAccessorsDiffer(t *testing.T) {
 	}
 }
 
-// TestObjectsOfOneShapeShareAType holds that an object which occurs several times in
-// a resource is generated once, whatever its descriptions say, and another one by
-// itself.
+// TestObjectsOfOneShapeShareAType holds that objects of a resource which differ only in their
+// descriptions have one type.
 func TestObjectsOfOneShapeShareAType(t *testing.T) {
 	container := func(description, more string) string {
 		return `{type: array, items: {type: object, description: ` + description + `, required: [name], properties: {name: {type: string, description: ` + description + `}, env: {type: array, items: {type: object, properties: {value: {type: string}}}}` + more + `}}}`

@@ -21,8 +21,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// Directives are the comments by which a guest's source says what its metadata
-// are. Each stands on a line of its own, in any file of the package main:
+// Directives are the comments from which the metadata of a guest are made. Each is on a line
+// of its own, in any file of the package main:
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
@@ -43,7 +43,8 @@ const directivePrefix = "//kubewasm:"
 
 // SourceError is a mistake in the source of a guest that the compiler does not see.
 type SourceError struct {
-	// Pos is where it is, by a name that begins in the guest's directory.
+	// Pos is the position of the mistake, with a file name relative to the guest's
+	// directory.
 	Pos token.Position
 	Err error
 }
@@ -54,7 +55,7 @@ func (e *SourceError) Error() string {
 
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// source is what the source of a guest says about it.
+// source has the directives of a guest.
 type source struct {
 	name, version string
 	reads         []paths
@@ -62,7 +63,7 @@ type source struct {
 	matches       []paths
 }
 
-// paths is a directive that lists some.
+// paths is a directive that lists paths.
 type paths struct {
 	pos   token.Position
 	paths []string
@@ -108,8 +109,8 @@ func readSource(dir string) (*source, error) {
 	return s, errors.Join(errs...)
 }
 
-// almostRE is a comment that was meant for a directive: with a space, as gofmt puts
-// it before any other comment, between the marks of a longer one, or in another case.
+// almostRE matches a comment that was meant to be a directive: one with a space, which gofmt
+// adds to other comments, one of the form /* */, or one in another case.
 var almostRE = regexp.MustCompile(`^(?://|/\*)\s*(?i:kubewasm:)\s*(` + strings.Join(Directives, "|") + `)\b`)
 
 // comments yields the comments of a file.
@@ -162,7 +163,7 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 // ErrNothingRegistered is returned for a program that imports no package for plugins.
 var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks")
 
-// metadata returns what the source says about the module that was made of it.
+// metadata returns the metadata of the module that was built from the source.
 func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	decoded, err := wasmbin.Decode(module)
 	if err != nil {
@@ -245,7 +246,7 @@ func rulesOf(words []string) (rules []metadata.Rule) {
 	return rules
 }
 
-// checkPaths reports the paths that a guest of these kinds cannot read.
+// checkPaths returns an error for paths that a guest of these kinds cannot read.
 func checkPaths(kinds []string, paths []string) error {
 	var err error
 	switch {
@@ -261,8 +262,7 @@ func checkPaths(kinds []string, paths []string) error {
 
 const modulePath = "github.com/kubewasm/kubewasm"
 
-// sdk returns this module and its version, as far as the running program knows
-// it.
+// sdk returns the path of this module and, if the running program knows it, the version.
 func sdk() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -26,8 +26,8 @@ type Cluster struct {
 
 var _ admission.Cluster = (*Cluster)(nil)
 
-// resources are those of the Kubernetes API. The scheme that knows them belongs to the
-// client, which the test of a policy does not compile for it: TestResources compares.
+// resources are those of the Kubernetes API. They are a list, compared by TestResources,
+// because the scheme that has them would make the tests of policies compile the client.
 //
 //go:embed resources.txt
 var resources string
@@ -76,8 +76,8 @@ func (c *Cluster) Grants() (grants []admission.ObjectGrant) {
 	return grants
 }
 
-// Of returns the objects of a resource, sorted by namespace and name. The error is for one
-// that there is not.
+// Of returns the objects of a resource, sorted by namespace and name. It fails for an
+// unknown resource.
 func (c *Cluster) Of(resource string) ([]*admission.Object, error) {
 	r, err := lookup.ParseResource(resource)
 	if err != nil {
@@ -133,8 +133,8 @@ func (c *Cluster) List(_ context.Context, kind schema.GroupVersionKind, namespac
 	return list, nil
 }
 
-// fieldsOf are the fields of an object that are texts, by their paths, for selectors:
-// an API server has a few of them, which depend on the kind.
+// fieldsOf are the fields of an object that are strings, by their paths, for field
+// selectors. An API server supports a few of them, which depend on the kind.
 type fieldsOf map[string]any
 
 // Get implements fields.Fields.

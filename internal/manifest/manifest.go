@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects are the objects of a file, in their order.
+// Objects are the objects of a file, in the order of the file.
 type Objects struct {
 	All   []Object
 	Nodes []*corev1.Node
@@ -44,9 +44,9 @@ type Object struct {
 	JSON []byte
 }
 
-// Read reads documents, of which a List stands for its items. Pods without a
-// namespace are in "default". An object may have no name, as one that the API
-// server names has none before it is created. The error names the document.
+// Read reads documents of YAML or JSON. A List is replaced by its items, and Pods without a
+// namespace are in "default". An object may have no name: the API server names some when
+// they are created. The error names the document.
 func Read(data []byte) (*Objects, error) {
 	o := &Objects{}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -71,9 +71,8 @@ func Read(data []byte) (*Objects, error) {
 	return o, nil
 }
 
-// JSON returns a document of YAML or JSON as JSON, "null" if there are only comments. What
-// follows the document is an error, which package yaml passes over: two objects of JSON
-// in a row would be one.
+// JSON returns a document of YAML or JSON as JSON, "null" if it has only comments. Text after
+// the document is an error; package yaml would ignore a second object of JSON.
 func JSON(document []byte) ([]byte, error) {
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -153,8 +152,8 @@ func (o *Objects) add(document []byte) error {
 	return nil
 }
 
-// review returns the AdmissionReview of what tools of policies keep of one, the request
-// alone: its kind is no text.
+// review returns the AdmissionReview of a request without one, as tools of policies keep
+// it. Such a document has a kind that is no string.
 func review(document []byte) ([]byte, bool) {
 	var request struct {
 		Kind      json.RawMessage `json:"kind"`

@@ -29,8 +29,8 @@ func (o *Object) Admission() *admissionv1.AdmissionRequest {
 	}
 }
 
-// HookRequests returns what a node agent asks when a Pod starts: about the Pod,
-// then about each of its containers.
+// HookRequests returns the requests of a node agent when a Pod starts: one for the Pod,
+// then one for each of its containers.
 func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	qos := qosClass(pod)
 	parent := "kubepods/pod" + string(pod.UID)
@@ -58,7 +58,7 @@ func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	return requests
 }
 
-// resourcesOf returns what the kubelet asks the runtime for.
+// resourcesOf returns the resources that the kubelet asks the runtime for.
 func resourcesOf(c *corev1.Container) *hookmsg.Resources {
 	request, ok := c.Resources.Requests[corev1.ResourceCPU]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package strict decodes configuration: a field that does not exist is a mistake, which
-// is told with the one that was meant.
+// Package strict decodes configuration. An unknown field is an error, which names the field
+// that was probably meant.
 package strict
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Unmarshal decodes JSON into to, as [kjson.UnmarshalStrict] does: names are as they
-// are written. mistakes are fields that are unknown or occur twice, the rest is decoded
-// all the same; err is anything else.
+// Unmarshal decodes JSON into to, as [kjson.UnmarshalStrict] does: the case of names counts.
+// mistakes are the fields that are unknown or occur twice; all others are decoded. err is
+// any other error.
 func Unmarshal(data []byte, to any) (mistakes []error, err error) {
 	mistakes, err = kjson.UnmarshalStrict(data, to)
 	for i, mistake := range mistakes {
@@ -34,9 +34,9 @@ func Decode(data []byte, to any) error {
 	return errors.Join(append(mistakes, err)...)
 }
 
-// Names returns the mistakes in the names of a value that was decoded from JSON or YAML,
-// for what to points to. The values may be what YAML takes for a number or a boolean where
-// a text is wanted.
+// Names returns the mistakes in the names of a value that was decoded from JSON or YAML, for
+// the type that to points to. Values are not checked: YAML may take a string for a number
+// or a boolean.
 func Names(value, to any) []error {
 	data, err := json.Marshal(namesOf(value))
 	if err != nil {
@@ -59,8 +59,7 @@ func YAML(data []byte, to any) error {
 	return yaml.UnmarshalStrict(data, to)
 }
 
-// namesOf returns a value without its numbers and booleans, which may be those of a
-// text.
+// namesOf returns a value without its numbers and booleans, which may be meant as strings.
 func namesOf(value any) any {
 	switch value := value.(type) {
 	case string:
@@ -81,11 +80,11 @@ func namesOf(value any) any {
 	return nil
 }
 
-// unknownRE is how package json calls a field that a type does not have: by its path,
-// as in spec.containers[0].image.
+// unknownRE matches the error of package json for an unknown field. It has the path of the
+// field, such as spec.containers[0].image.
 var unknownRE = regexp.MustCompile(`^unknown field "((?:.*\.)?([^.\[\]]+))"$`)
 
-// explain adds the nearest field that there is to a mistake in a value of type t.
+// explain adds the nearest known field to a mistake in a value of type t.
 func explain(mistake error, t reflect.Type) error {
 	match := unknownRE.FindStringSubmatch(mistake.Error())
 	if match == nil {
@@ -117,7 +116,7 @@ func explain(mistake error, t reflect.Type) error {
 	return mistake
 }
 
-// element returns what pointers and lists lead to.
+// element returns the type of the elements of pointers, lists and maps.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 		t = t.Elem()

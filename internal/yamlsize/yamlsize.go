@@ -1,5 +1,5 @@
-// Package yamlsize tells how long a YAML document becomes when its aliases are
-// replaced by what they stand for.
+// Package yamlsize bounds the length of a YAML document after its aliases are replaced by
+// their values.
 //
 // The parser itself bounds how many values the aliases of a document may become, but
 // not how long: a thousand aliases of a text of a megabyte are a gigabyte when they
@@ -17,9 +17,9 @@ import (
 // ErrTooLong is returned for a document that is too long after its aliases are replaced.
 var ErrTooLong = errors.New("too long with its aliases replaced")
 
-// Check returns an error that is an [ErrTooLong] if the document stands for more than
-// limit bytes, or for very many values by its aliases, and another error if it is no
-// YAML. The parser is that of sigs.k8s.io/yaml.
+// Check returns an error that is [ErrTooLong] if the document has more than limit bytes, or
+// very many values, after its aliases are replaced, and another error if it is no YAML. The
+// parser is that of sigs.k8s.io/yaml.
 func Check(document []byte, limit int) error {
 	var v any
 	if err := yaml.Unmarshal(document, &v); err != nil {
@@ -34,7 +34,7 @@ func Check(document []byte, limit int) error {
 	return nil
 }
 
-// size returns what is left of room after a value, less than 0 if it is longer.
+// size returns room less the length of a value.
 func size(v any, room int) int {
 	room-- // What separates values.
 	switch v := v.(type) {

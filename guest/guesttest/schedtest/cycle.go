@@ -53,10 +53,11 @@ func (c *Cycle) Clone(t testing.TB) *Cycle {
 		clone.hosted = c.hosted.Clone()
 		return &clone
 	}
-	ok := false
-	if clone.state, ok = c.state.Clone(); !ok {
+	state, ok := c.state.Clone()
+	if !ok {
 		t.Fatal("the state of the cycle cannot be cloned: a value in it has no method Clone() sched.StateData")
 	}
+	clone.state = state
 	return &clone
 }
 

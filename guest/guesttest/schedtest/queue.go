@@ -31,7 +31,7 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 	}
 	p := harness.As[sched.QueueSortPlugin](t, r.native.Plugin, "Less")
 	x, y := queuedView(t, a), queuedView(t, b)
-	// Of two that are equal the one that came first is the first.
+	// Equal Pods are in the order in which they came.
 	return p.Less(x, y) || !p.Less(y, x)
 }
 
@@ -41,8 +41,8 @@ func queuedView(t testing.TB, q framework.QueuedPod) sched.QueuedPodInfo {
 	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Came.UnixNano()}
 }
 
-// EventsToRegister returns the events that may make a Pod schedulable which the
-// plugin has refused.
+// EventsToRegister returns the events that may make a Pod schedulable that the plugin has
+// refused.
 func (s *Plugin) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 	t.Helper()
 	r := s.run(t)
@@ -87,10 +87,10 @@ func eventOf(e fwk.ClusterEvent) sched.ClusterEvent {
 	return event
 }
 
-// QueueingHint asks what becomes of a Pod that the plugin has refused when something
-// happens to a Pod or a Node: the manifests are those of the object before and after
-// it, empty if there was none. The Pod is tried again if the plugin registered for the
-// event and has no hint, or one that says so. The error is the hint's own.
+// QueueingHint returns whether a Pod that the plugin has refused is queued again after an
+// event of a Pod or a Node. before and after are manifests of that object, empty if it was
+// added or deleted. If the plugin has registered for the event without a hint, the Pod is
+// queued. The error is that of the hint.
 func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, before, after string) (sched.QueueingHint, error) {
 	t.Helper()
 	r := s.run(t)
@@ -156,8 +156,7 @@ func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 	return harness.ReadPod(t, manifest)
 }
 
-// SignPod returns what of the Pod in manifest the plugin looks at. The values are
-// compact JSON.
+// SignPod returns the signature of the Pod in manifest. The values are compact JSON.
 func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *sched.Status) {
 	t.Helper()
 	r := s.run(t)

@@ -40,7 +40,7 @@ type world struct {
 
 	mu     sync.Mutex
 	events []Event
-	// Natively: what the call that runs may ask for.
+	// names and binding are those of the current call of a native plugin.
 	names   []byte
 	binding bool
 }
@@ -114,7 +114,7 @@ func (w *world) record(e Event) {
 	w.events = append(w.events, e)
 }
 
-// take returns what was recorded since it was last called.
+// take returns the events since the last take.
 func (w *world) take() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *world) take() []Event {
 	return list
 }
 
-// recorder keeps what guests report.
+// recorder records the events that guests report.
 type recorder struct{ *world }
 
 func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
@@ -132,7 +132,7 @@ func (r recorder) Eventf(_, _ runtime.Object, eventType, reason, action, note st
 	r.record(Event{eventType, reason, action, fmt.Sprintf(note, args...)})
 }
 
-// must returns bytes that cannot fail to be made but by a mistake of the test.
+// must panics if err is not nil, which only a mistake in the test can cause.
 func must(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -140,7 +140,7 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// The host of a native plugin. Its answers are made by what makes a host's.
+// world is the host of a native plugin: it answers with the encoders of the real host.
 
 func (w *world) NodeNames() []byte { return w.names }
 
@@ -181,14 +181,14 @@ func (w *world) WaitingPods() (b []byte) {
 }
 
 func (w *world) WaitingPod(uid string) []byte {
-	if p := w.Handle.GetWaitingPod(types.UID(uid)); p != nil {
+	if p := w.GetWaitingPod(types.UID(uid)); p != nil {
 		return must(codec.Encode(p.GetPod()))
 	}
 	return nil
 }
 
 func (w *world) AllowWaitingPod(uid string) bool {
-	p := w.Handle.GetWaitingPod(types.UID(uid))
+	p := w.GetWaitingPod(types.UID(uid))
 	if p == nil {
 		return false
 	}
@@ -198,7 +198,7 @@ func (w *world) AllowWaitingPod(uid string) bool {
 
 func (w *world) RejectWaitingPod(request string) bool {
 	uid, reason, _ := strings.Cut(request, "\x00")
-	p := w.Handle.GetWaitingPod(types.UID(uid))
+	p := w.GetWaitingPod(types.UID(uid))
 	return p != nil && p.Reject(nativeName, reason)
 }
 

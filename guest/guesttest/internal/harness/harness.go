@@ -23,9 +23,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// Each runs test in two subtests: "native" on plugin itself, and "wasm" on the
-// guest that is compiled from the package of the test. under makes the plugin under
-// test of one of the two; the other is nil. With -short only the native test runs.
+// Each runs test in two subtests: "native" on plugin itself, and "wasm" on the guest that is
+// compiled from the package of the test. under returns the plugin under test for one of the
+// two; the other argument is nil. With -short only the native test runs.
 func Each[P any](t *testing.T, plugin any, under func(testing.TB, *Native, *Module) P, test func(t *testing.T, p P)) {
 	t.Helper()
 	t.Run("native", func(t *testing.T) { test(t, under(t, &Native{plugin}, nil)) })
