@@ -160,7 +160,7 @@ type fieldEncoder struct {
 	number uint64
 	holds  holding
 	kind   kind
-	// empty says that a value is written even if it is empty, as the generated
+	// empty is set if a value is written even if it is empty, as the generated
 	// code does.
 	empty bool
 	// size is that of an element of a list.
@@ -346,7 +346,7 @@ func (e encoder) sorted() encoder {
 }
 
 // byStructField returns what the tree has of each field of the struct. In Go some
-// structs are embedded whose fields stand beside the others in JSON; in protobuf
+// structs are embedded whose fields are among the others in JSON; in protobuf
 // they are messages like any others.
 func (tr *tree) byStructField() map[int]*tree {
 	fields := map[int]*tree{}
@@ -442,7 +442,7 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 		if e.holds != one {
 			break
 		}
-		// A pointer to an empty value says that it is empty.
+		// A pointer to an empty value is not the same as no pointer.
 		e.holds, e.empty, e.size = maybe, true, t.Elem().Size()
 		if t.Kind() == reflect.Slice {
 			e.holds = list

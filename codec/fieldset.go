@@ -181,10 +181,10 @@ func (s *FieldSet) String() string {
 
 // tree is the fields of a struct that travel.
 type tree struct {
-	// whole says that all of them do, whatever fields has.
+	// whole is set if all of them do, whatever fields has.
 	whole  bool
 	fields []field
-	// generated says that what is empty is written as the generated code does.
+	// generated is set if empty values are written as the generated code does.
 	generated bool
 	// entries are the keys of those entries of a map that travel.
 	entries []string

@@ -11,7 +11,7 @@ import (
 )
 
 // The extension points from the choice of a node to the binding. Reserve and
-// Permit belong to the scheduling cycle; what comes after them runs beside the
+// Permit belong to the scheduling cycle; what comes after them runs in parallel with the
 // scheduling cycles of other Pods.
 
 // Reserve implements fwk.ReservePlugin.
@@ -25,18 +25,18 @@ func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev
 		return nil
 	}
 	object := p.objects.Pod(pod)
-	return p.take(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
+	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }
 
-// Unreserve implements fwk.ReservePlugin. There is nobody to tell of a failure:
-// it is logged.
+// Unreserve implements fwk.ReservePlugin. It cannot return a failure, which
+// is logged.
 func (e *extensions) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	e.plugin.informed(abi.Unreserve, state, pod, nodeName)
+	e.plugin.notify(abi.Unreserve, state, pod, nodeName)
 }
 
-// informed runs a function without a result, with which a cycle is over.
-func (p *plugin) informed(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	defer p.part(state, pod)
+// notify runs a function without a result, with which a cycle is over.
+func (p *plugin) notify(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	defer p.endBinding(state, pod)
 	if !p.functions.Has(f) {
 		return
 	}
@@ -104,5 +104,5 @@ func (e *extensions) Bind(_ context.Context, state fwk.CycleState, pod *corev1.P
 
 // PostBind implements fwk.PostBindPlugin. A failure is logged.
 func (e *extensions) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	e.plugin.informed(abi.PostBind, state, pod, nodeName)
+	e.plugin.notify(abi.PostBind, state, pod, nodeName)
 }

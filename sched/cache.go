@@ -14,18 +14,16 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// resultCache has what a guest answered to Filter and Score. In one state of a cycle its
-// answer about a Node is that about all Nodes of the same class: those that are equal in all
-// that any of its instances has ever read of Nodes. What is read in one call may be known in
-// the next, and what one instance reads another would read, too.
+// resultCache has the results of Filter and Score by the state of the cycle, the function and
+// the class of the Node. Nodes are of one class if they are equal in the read set: the fields
+// that any instance of the guest has read of any Node.
 type resultCache struct {
-	// disabled is set for a guest whose answers are its own: each Node is asked about.
+	// disabled is set if results are not shared.
 	disabled atomic.Bool
 	// lastState is the cycleState that was given out last.
 	lastState atomic.Uint64
 	store     *objects.Store
-	// logger is told of the read set, for an operator who wonders how often a guest is
-	// called.
+	// logger logs the read set.
 	logger *slog.Logger
 	hits   hits
 
@@ -40,7 +38,7 @@ type resultCache struct {
 // the guest remembers of the cycle. 0 is one in which results are not shared.
 type cycleState uint64
 
-// nodeClass is the Nodes that are equal in a read set, with the results about them.
+// nodeClass is the Nodes that are equal in a read set, with the results for them.
 type nodeClass struct {
 	fields *codec.Encoder[corev1.Node]
 	// filter and score have room for two states: that of a cycle and that of a clone.
@@ -73,7 +71,7 @@ func (c *resultCache) nextState() cycleState {
 	return cycleState(c.lastState.Add(1))
 }
 
-// keyOf returns the key of the result of a function about a Node.
+// keyOf returns the key of the result of a function for a Node.
 func (c *resultCache) keyOf(state cycleState, f abi.Function, node *objects.Object) (k cacheKey) {
 	if state != 0 {
 		k = cacheKey{state, f, c.classOf(node)}
@@ -124,9 +122,8 @@ func (k *cacheKey) get() *result {
 	return nil
 }
 
-// put keeps what the guest returned about a Node, unless it is a failure, or an answer about
-// this Node alone: the guest asked for more than its arguments, logged, or knows which Node
-// it is.
+// put stores what the guest returned for a Node, unless that is a failure, or a result for this
+// Node alone: the guest used more than its arguments, logged, or read which Node it is.
 func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64) {
 	switch abi.Code(int32(uint32(value))) {
 	case abi.Success:
@@ -143,7 +140,7 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 	k.at().Store(&result{k.state, value, inst.Reason()})
 }
 
-// status returns what the framework is told of a result, which may change it.
+// status returns the status of a result. It is a new one, since the framework may change it.
 func (r *result) status() *fwk.Status {
 	if code := abi.Code(int32(uint32(r.value))); code != abi.Success {
 		return statusOf(code, r.reason)
@@ -151,9 +148,9 @@ func (r *result) status() *fwk.Status {
 	return nil
 }
 
-// hits counts the results that were taken from the cache since they were reported last.
-// Goroutines filter Nodes that stand together in the scheduler's snapshot, and mostly so do
-// their slots: they count at different places, of a line of the processor's cache each.
+// hits counts the results that were taken from the cache since the last report. Goroutines
+// filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So they mostly use
+// different counters, each of which fills a cache line.
 type hits [8]struct {
 	filter, score atomic.Uint64
 	_             [48]byte

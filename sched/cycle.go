@@ -20,15 +20,14 @@ type cycle struct {
 	pod    *objects.Object
 	// of is the Pod that the cycle is for, nil for a group.
 	of *corev1.Pod
-	// state is that since the last step of the cycle.
+	// state is the state after the last step, for the result cache.
 	state cycleState
 	// history is what happened in the cycle so far.
 	history atomic.Pointer[history]
-	// clone says that the cycle was cloned from another.
+	// clone is set if the cycle was cloned from another.
 	clone bool
-	// effort is that of the cycle and its clones, nil if the guest need not be shown
-	// anything of a cycle.
-	effort *effort
+	// instances are those of the cycle and its clones, nil if there is nothing to replay.
+	instances *cycleInstances
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
 }
@@ -38,15 +37,15 @@ type cycle struct {
 type history struct {
 	ref   abi.Ref
 	steps []step
-	// shared says that a clone of the cycle has the same ref, so that the next
-	// step of either needs another. It belongs to all that have the ref.
+	// shared is set when a clone of the cycle has the same ref: the next step of either
+	// needs another ref. It belongs to all cycles that have the ref.
 	shared *atomic.Bool
 	// base is the history of the ref that this one took the place of, nil for the first.
 	// Nothing is added to it any more. Its steps are the first ones of this.
 	base *history
 }
 
-// step is a call that left something behind in the guest's cycle state.
+// step is a call that changed the guest's state of the cycle.
 type step struct {
 	function abi.Function
 	pod      *objects.Object
@@ -58,7 +57,7 @@ type step struct {
 	nodeName string
 }
 
-// phase says which objects of the scheduler a call may look at.
+// phase is a part of a cycle, by which objects of the scheduler a call may use.
 type phase uint8
 
 const (
@@ -73,7 +72,7 @@ const (
 // several goroutines.
 func (c *cycle) Clone() fwk.StateData {
 	h := c.history.Load()
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, effort: c.effort}
+	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -122,7 +121,7 @@ func (p *plugin) newCycle(pod *corev1.Pod) *cycle {
 		c.pod = p.objects.Pod(pod)
 	}
 	if p.functions.Has(abi.PreFilter) && pod != nil && !p.peer {
-		c.effort = &effort{}
+		c.instances = &cycleInstances{}
 	}
 	c.state = p.cache.nextState()
 	if p.peer {
@@ -148,7 +147,7 @@ func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) *cycle {
 	}
 	c := p.newCycle(pod)
 	if pod != nil && p.functions.Has(abi.PreFilter) {
-		p.note(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
+		p.addStep(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
 	if state != nil {
 		state.Write(p.key, c) // Complete: other goroutines may read it.
@@ -174,8 +173,8 @@ func samePod(a, b *corev1.Pod) bool {
 	return a == b || a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
-// note adds a step to the history of a cycle.
-func (p *plugin) note(c *cycle, s step) *history {
+// addStep adds a step to the history of a cycle.
+func (p *plugin) addStep(c *cycle, s step) *history {
 	old := c.history.Load()
 	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared, base: old.base}
 	if old.shared.Load() {
@@ -202,10 +201,10 @@ func (p *plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	return &i.seen[ref.Slot()]
 }
 
-// show runs the first n steps of a cycle, as far as the instance has not seen
+// replay runs the first n steps of a cycle, as far as the instance has not seen
 // them. Their results are those of the first run, which the framework has
 // already.
-func (p *plugin) show(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
+func (p *plugin) replay(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
 	s := p.seenOf(i, h.ref)
 	if s.ref == h.ref && s.steps >= n {
 		return nil
@@ -250,7 +249,7 @@ func (p *plugin) cloned(inst *host.Instance, i *instance, h *history, phase phas
 	if from.ref.Slot() == h.ref.Slot() {
 		return none, nil
 	}
-	if err := p.show(inst, i, from, len(from.steps), phase); err != nil {
+	if err := p.replay(inst, i, from, len(from.steps), phase); err != nil {
 		return none, err
 	}
 	i.call = call{replay: true}
@@ -279,10 +278,10 @@ func (s *step) run(p *plugin, inst *host.Instance, i *instance, ref abi.Ref) (ui
 	return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref))
 }
 
-// take runs a step for the first time, in the scheduling phase. then, if not nil,
+// runStep runs a step for the first time, in the scheduling phase. then, if not nil,
 // reads what the guest left in the instance.
-func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
-	h := p.note(c, s)
+func (p *plugin) runStep(c *cycle, s step, then func(*instance)) *fwk.Status {
+	h := p.addStep(c, s)
 	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
 	if err != nil {
 		return p.failed(s.function, err, nil)
@@ -293,8 +292,8 @@ func (p *plugin) take(c *cycle, s step, then func(*instance)) *fwk.Status {
 	if err != nil {
 		return p.failed(s.function, err, nil)
 	}
-	if c.effort != nil && !c.clone {
-		c.effort.replay.Add(inst.FuelUsed())
+	if c.instances != nil && !c.clone {
+		c.instances.replay.Add(inst.FuelUsed())
 	}
 	*p.seenOf(i, h.ref) = seen{h.ref, len(h.steps)}
 	if then != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
-// take a module for; empty if it is a guest of package abi, or would be refused as one.
+// runStep a module for; empty if it is a guest of package abi, or would be refused as one.
 func DialectOf(m *host.Module) string {
 	if m.Export(abi.Marker) != "" {
 		return ""

@@ -61,11 +61,11 @@ type PluginConfig struct {
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
 	// codec.ParseFieldSet; empty means what its module declares.
 	Projection []string `json:"projection,omitempty"`
-	// DisableResultSharing calls the guest for each node. Otherwise its answer about a
-	// node is that about all nodes that are equal in what it has read of Nodes, in one
-	// state of a scheduling cycle. It is for a guest whose answers depend on more than
-	// what it reads: on how often it is called, say. What it reads is logged at level
-	// debug.
+	// DisableResultSharing calls the guest for each node. Otherwise a result of Filter or
+	// Score is shared, within a state of a scheduling cycle, between all nodes that are
+	// equal in every field that the guest has read of Nodes. It is for a guest whose
+	// results depend on more, such as the number of calls. The fields are logged at level
+	// debug, and results that were shared are counted, see [host.Observer].
 	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
@@ -79,7 +79,7 @@ type PluginConfig struct {
 // Option changes how [New] loads a plugin.
 type Option func(*options)
 
-// options are what a program sets of a plugin beside the scheduler's configuration.
+// options are what a program sets of a plugin in addition to the scheduler's configuration.
 type options struct {
 	logger   *slog.Logger
 	observer host.Observer
@@ -148,7 +148,7 @@ func New(name string, rt *host.Runtime, opts ...Option) Factory {
 // decodeArgs reads the arguments as the scheduler hands them over: the raw bytes
 // of what stands in its configuration. hasSource says that the program has the
 // module already. With an error there may be arguments all the same, so that other
-// mistakes in them are found, too.
+// mistakes in them are also found.
 func decodeArgs(object runtime.Object, hasSource bool) (*PluginConfig, error) {
 	args := &PluginConfig{}
 	unknown, ok := object.(*runtime.Unknown)

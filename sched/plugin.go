@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -110,10 +109,11 @@ type plugin struct {
 	guest *host.Plugin
 	// functions are those of the guest, in every dialect.
 	functions abi.Mask
-	// peer says that the guest is of package wasmextension, and peers is of it alone.
+	// peer is set if the guest is of package wasmextension, and peers is used for such a
+	// guest only.
 	peer  bool
 	peers peerCycles
-	// instances is how many there may be, without those that are held.
+	// instances is the limit of instances, without those that are held.
 	instances int
 	config    []byte
 	handle    fwk.Handle
@@ -136,7 +136,7 @@ type plugin struct {
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]cache.GenericLister
 
-	// unsorted says that Less failed: the order of a queue must not change
+	// unsorted is set when Less has failed: the order of a queue must not change
 	// while Pods are in it, so the scheduler's own is used from then on.
 	unsorted atomic.Bool
 
@@ -146,8 +146,8 @@ type plugin struct {
 	registered []event
 }
 
-// pinned holds a version for as long as a cycle refers to it. Nobody tells a
-// plugin in every case that a cycle is over, so it ends with the last reference.
+// pinned holds a version for as long as a cycle refers to it. The framework does not always
+// report the end of a cycle, so the hold ends with the last reference.
 type pinned struct{ pin *host.Pin }
 
 // pin returns a hold on the version that serves new cycles.
@@ -160,89 +160,6 @@ func (p *plugin) pin() *pinned {
 	runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
 	p.pinned.CompareAndSwap(old, fresh)
 	return fresh
-}
-
-// enter takes an instance that has seen what happened in the cycle, for a call
-// in phase. Hand both to leave in the end.
-func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
-	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), phase)
-	return inst, i, h.ref, err
-}
-
-// acquire takes an instance that has seen the first n steps of h.
-func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, err := p.held(c, phase)
-	var home *home
-	if inst == nil && err == nil {
-		inst, home, err = p.instanceOf(c)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	i := inst.State().(*instance)
-	i.home = home
-	if err := p.show(inst, i, h, n, phase); err != nil {
-		p.leave(inst, i)
-		return nil, nil, err
-	}
-	return inst, i, nil
-}
-
-// leave gives an instance back.
-func (p *plugin) leave(inst *host.Instance, i *instance) {
-	i.call = call{}
-	if p.peer {
-		i.peer = wasmextension.Call{}
-	}
-	home, fuel := i.home, inst.FuelUsed()
-	i.home = nil
-	if inst.Release(); home != nil {
-		home.left(fuel)
-	}
-}
-
-// failed decides what becomes of a request whose guest did not answer. neutral
-// is the status of a plugin that has nothing to say.
-func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
-	if p.policy == host.Ignore {
-		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
-		return neutral
-	}
-	status := fwk.AsStatus(err)
-	var trap *host.TrapError
-	if errors.As(err, &trap) && trap.Stack != "" {
-		status.AppendReason("at " + strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))
-	}
-	return status
-}
-
-// statusFrames is how many functions of a guest's stack a status names.
-const statusFrames = 8
-
-// status turns the code that a guest returned into a status of the framework:
-// nil for success, whatever reason came with it; an error for a code that the
-// framework does not know, since it panics on those.
-func status(result uint32, inst *host.Instance) *fwk.Status {
-	code, reason := abi.Code(int32(result)), inst.Reason()
-	if said := inst.State().(*instance).peer.Reason; said != "" {
-		reason = said
-	}
-	switch {
-	case code == abi.Success:
-		return nil
-	case !code.Known():
-		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
-	}
-	return statusOf(code, reason)
-}
-
-// statusOf returns the status of a code that the framework knows.
-func statusOf(code abi.Code, reason string) *fwk.Status {
-	if reason != "" {
-		return fwk.NewStatus(fwk.Code(code), strings.Split(reason, "\x00")...)
-	}
-	return fwk.NewStatus(fwk.Code(code))
 }
 
 // advanceEvery is how many calls outside of cycles count as one cycle for the

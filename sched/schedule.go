@@ -26,7 +26,7 @@ func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *cor
 		return nil, nil
 	}
 	var result *fwk.PreFilterResult
-	status := p.take(c, step{function: abi.PreFilter, pod: c.pod, of: pod, nodes: nodes}, func(i *instance) {
+	status := p.runStep(c, step{function: abi.PreFilter, pod: c.pod, of: pod, nodes: nodes}, func(i *instance) {
 		if i.call.nodeNames != nil {
 			result = &fwk.PreFilterResult{NodeNames: sets.New(i.call.nodeNames...)}
 		}
@@ -68,7 +68,7 @@ func (p *plugin) changePod(f abi.Function, state fwk.CycleState, pod *corev1.Pod
 		return fwk.NewStatus(fwk.Error, "node not found")
 	}
 	c := p.cycleOf(state, pod)
-	return p.take(c, step{
+	return p.runStep(c, step{
 		function: f, pod: c.pod, of: pod, other: p.objects.Pod(changed.GetPod()), node: p.objects.Node(node), info: nodeInfo,
 	}, nil)
 }
@@ -87,7 +87,7 @@ func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *co
 	var result *fwk.PostFilterResult
 	status := p.inCycle(abi.PostFilter, scheduling, state, pod, fwk.NewStatus(fwk.Unschedulable), call{statuses: statuses}, func(i *instance, packed uint64) *fwk.Status {
 		mode, code := abi.Unpack(packed)
-		// The framework takes a nomination of one that found no node, too.
+		// The framework also takes a nomination from a plugin that found no node.
 		switch abi.Code(int32(code)) {
 		case abi.Success, abi.Unschedulable, abi.UnschedulableAndUnresolvable:
 		default:
@@ -108,8 +108,8 @@ func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *co
 }
 
 // nodeStatuses returns the statuses of the nodes that have one of their own, in
-// the order of their names. The interface has no way to ask for them, the type
-// behind it has.
+// the order of their names. The interface has no method for them, but its
+// implementation has.
 func nodeStatuses(r fwk.NodeToStatusReader) []schedmsg.NodeStatus {
 	each, ok := r.(interface {
 		ForEachExplicitNode(func(string, *fwk.Status))
@@ -128,7 +128,7 @@ func nodeStatuses(r fwk.NodeToStatusReader) []schedmsg.NodeStatus {
 // PreScore implements fwk.PreScorePlugin.
 func (e *extensions) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	c := e.plugin.cycleOf(state, pod)
-	return e.plugin.take(c, step{function: abi.PreScore, pod: c.pod, of: pod, nodes: nodes}, nil)
+	return e.plugin.runStep(c, step{function: abi.PreScore, pod: c.pod, of: pod, nodes: nodes}, nil)
 }
 
 // Score implements fwk.ScorePlugin.

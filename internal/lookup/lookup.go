@@ -34,8 +34,8 @@ type Source[O Object] interface {
 	// and nothing if there is none. The bytes stay as they are during the call.
 	Get(inst *host.Instance, resource, namespace, name string) ([]byte, error)
 	// List returns the objects of a resource in a namespace or, if that is empty, in
-	// all, sorted by namespace and then by name; it may return those of other
-	// namespaces, too. It returns the same list as long as the call lasts.
+	// all, sorted by namespace and then by name; it may also return those of
+	// other namespaces. It returns the same list as long as the call lasts.
 	List(inst *host.Instance, resource, namespace string) ([]O, error)
 	// Encode returns an object in the form in which guests get objects.
 	Encode(O) ([]byte, error)
@@ -125,8 +125,8 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 type List struct {
 	Resource, Namespace string
 	Selector            labels.Selector
-	// Paged says that a page is wanted: that of the objects behind After, which is the
-	// namespace and the name of one, with a slash between them.
+	// Paged is set if a page is wanted: the objects after After, which is the namespace
+	// and the name of an object, with a slash between them.
 	Paged bool
 	After string
 
@@ -135,7 +135,7 @@ type List struct {
 }
 
 // ParseList reads a question: a resource, a NUL, a namespace, and then, each after a NUL
-// and each optional, a label selector and what the page begins behind. spend takes fuel.
+// and each optional, a label selector and the object before the page. spend takes fuel.
 func ParseList(question string, spend func(int64)) (*List, error) {
 	parts := strings.Split(question, "\x00")
 	if len(parts) < 2 || len(parts) > 4 {

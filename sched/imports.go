@@ -8,119 +8,13 @@ import (
 	"strings"
 	"unsafe"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
-	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
-
-// instance is what the plugin knows of an instance of its guest.
-type instance struct {
-	// seen is what happened here of the cycle in each slot.
-	seen [cycleSlots + cloneSlots]seen
-	call call
-	// home is that of the cycle that the call is of, nil if it has none.
-	home *home
-	// peer is the call as a guest of package wasmextension knows it.
-	peer wasmextension.Call
-	// buffer is what the guest reads last: scores, names, messages.
-	buffer []byte
-	// part is the part of an object that it read last.
-	part lastPart
-}
-
-// lastPart is the part of an object that a guest asked for last: it may ask once more,
-// with a buffer that is large enough. Its bytes are the instance's, until it asks for
-// another part.
-type lastPart struct {
-	of     *objects.Object
-	number uint32
-	fields uint64
-	bytes  []byte
-}
-
-func (l *lastPart) get(of *objects.Object, number uint32, fields uint64) []byte {
-	if l.of != of || l.number != number || l.fields != fields {
-		l.of, l.number, l.fields = of, number, fields
-		l.bytes = of.AppendPart(l.bytes[:0], number, fields)
-	}
-	return l.bytes
-}
-
-// call is the call that runs: what the guest may ask about, and what it answered
-// by host calls, in copies.
-type call struct {
-	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
-	// and Less, and the old object of an event whose new one is node.
-	pod, other, node *objects.Object
-	of               *corev1.Pod
-	info             fwk.NodeInfo
-	nodes            []fwk.NodeInfo
-	nodeName         string
-	statuses         fwk.NodeToStatusReader
-	scores           fwk.NodeScoreList
-	group            fwk.PodGroupInfo
-	placement        *fwk.PodGroupAssignments
-	// try schedules the group on trial.
-	try func() (*fwk.PodGroupAssignments, *fwk.Status)
-	// replay says that the results of the call are of no interest.
-	replay bool
-	// snapshot says that the scheduler's snapshot does not change meanwhile.
-	snapshot bool
-	// own is set when the guest asks the host for more than its arguments: then its answer
-	// is about these alone.
-	own bool
-	// looked are the nodes that the guest was given in the call, by their refs, and pods the
-	// Pods of nodes, which may have other versions by now.
-	looked map[abi.Ref]lookedUp
-	pods   []*objects.Object
-	// listed are the objects that the guest listed, and lastList the last answer.
-	listed   []listed
-	lastList lookup.Last
-	// answers are what the guest was told of things that may change meanwhile.
-	answers map[string][]byte
-
-	events      []event
-	nodeNames   []string
-	normalized  []int64
-	nominated   string
-	fragments   []fwk.SignFragment
-	nominations map[types.NamespacedName]string
-	placements  []schedmsg.Placement
-}
-
-type lookedUp struct {
-	object *objects.Object
-	info   fwk.NodeInfo
-	// pods are those of the node, nil before the guest asked for them.
-	pods []*objects.Object
-}
-
-// look gives the guest a node for the rest of the call.
-func (c *call) look(object *objects.Object, info fwk.NodeInfo) {
-	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
-		return // It has it.
-	}
-	if _, ok := c.looked[object.Ref]; !ok {
-		if c.looked == nil {
-			c.looked = make(map[abi.Ref]lookedUp, len(c.nodes))
-		}
-		c.looked[object.Ref] = lookedUp{object: object, info: info}
-	}
-}
-
-// listed are the objects of a resource, sorted by namespace and then by name.
-type listed struct {
-	resource string
-	objects  []metav1.Object
-}
 
 // scheduler returns an import of the module k8s.io/scheduler.
 func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {

@@ -14,33 +14,12 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// invoke calls a function of the guest, in whatever dialect it is.
-func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
-	if !p.peer {
-		return inst.Call(p.ctx, f, args...)
-	}
-	c := &i.call
-	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Nodes: c.nodes, Scores: c.scores}
-	if c.info != nil && c.nodeName == "" {
-		i.peer.NodeName = c.info.Node().Name
-	}
-	if c.statuses != nil {
-		i.peer.Statuses = nodeStatuses(c.statuses)
-	}
-	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
-	if err != nil {
-		return 0, err
-	}
-	c.nodeNames, c.nominated, c.normalized = i.peer.NodeNames, i.peer.Nominated, i.peer.Normalized
-	return wasmextension.Result(f, result), nil
-}
-
 // peerFunctions returns the functions of the guest that are called, and what the scheduler
 // is offered.
 //
-// As in its own host a guest is refused that takes no part in the choice of a node or in
-// binding, and some functions are called beside another only; that combinations which it
-// has no type for are refused there is no rule.
+// As in its own host, a guest is refused that takes no part in the choice of a node or in
+// binding, and some functions are called only if the guest has another one. Its own host also
+// refuses combinations that it has no type for, which no rule describes.
 func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	has := wasmextension.Functions(p.guest.Exports)
 	called, needed := wasmextension.Called(has)

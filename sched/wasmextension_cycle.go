@@ -21,18 +21,18 @@ import (
 // steps, as in our own ABI: the copies of a cycle in which preemption tries out which
 // Pods to remove, and what is told of a cycle that is over.
 
-// peerCycle is what a cycle of such a guest has beside. plugin.peers guards it.
+// peerCycle is the part of a cycle that only such a guest needs. plugin.peers guards it.
 type peerCycle struct {
 	refs *cycleCounter
-	// copied says that it began as a copy of another, which has the instance.
+	// copied is set if it began as a copy of another cycle, which has the instance.
 	copied bool
-	// settled says that its Pod has a node, so no other cycle may have its instance.
+	// settled is set when its Pod has a node: no other cycle may have its instance.
 	settled bool
 	// hold is that of its instance, nil before its next call if it is not settled.
 	hold *host.Hold
 }
 
-// peerCycles is what a plugin with such a guest has beside.
+// peerCycles is the part of a plugin that only such a guest needs.
 type peerCycles struct {
 	mu sync.Mutex
 	// hold is on the instance of the cycle that has no node for its Pod yet, nil if
@@ -106,8 +106,8 @@ func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
 	return hold, nil
 }
 
-// keep makes a hold the cycle's own. Nobody tells a plugin in every case that a cycle
-// is over, so the hold ends with it at the latest.
+// keep makes a hold the cycle's own. The framework does not always report the end of
+// a cycle, so the hold ends with it at the latest.
 func (c *cycle) keep(hold *host.Hold) {
 	c.peer.hold = hold
 	runtime.AddCleanup(c, (*host.Hold).Release, hold)
@@ -145,8 +145,8 @@ func (p *plugin) settle(c *cycle) {
 	}
 }
 
-// part ends what settle began: the Pod of the state is bound, or not to be.
-func (p *plugin) part(state stateStore, pod *corev1.Pod) {
+// endBinding ends what settle began: the Pod of the state is bound, or not to be.
+func (p *plugin) endBinding(state stateStore, pod *corev1.Pod) {
 	c := p.begun(state, pod)
 	if c == nil || c.peer == nil {
 		return

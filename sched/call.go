@@ -1,0 +1,190 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
+)
+
+// call is the call that runs: what the guest may ask for, and copies of what it handed to host
+// functions.
+type call struct {
+	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
+	// and Less, and the old object of an event whose new one is node.
+	pod, other, node *objects.Object
+	of               *corev1.Pod
+	info             fwk.NodeInfo
+	nodes            []fwk.NodeInfo
+	nodeName         string
+	statuses         fwk.NodeToStatusReader
+	scores           fwk.NodeScoreList
+	group            fwk.PodGroupInfo
+	placement        *fwk.PodGroupAssignments
+	// try schedules the group on trial.
+	try func() (*fwk.PodGroupAssignments, *fwk.Status)
+	// replay is set while a step is repeated: its results are dropped.
+	replay bool
+	// snapshot is set while the scheduler's snapshot does not change.
+	snapshot bool
+	// own is set when the guest uses more than its arguments: then its result is not shared.
+	own bool
+	// looked are the nodes that the guest was given in the call, by their refs, and pods the
+	// Pods of nodes, which may have other versions by now.
+	looked map[abi.Ref]lookedUp
+	pods   []*objects.Object
+	// listed are the objects that the guest listed, and lastList the last answer.
+	listed   []listed
+	lastList lookup.Last
+	// answers are what the guest was told of things that may change meanwhile.
+	answers map[string][]byte
+
+	events      []event
+	nodeNames   []string
+	normalized  []int64
+	nominated   string
+	fragments   []fwk.SignFragment
+	nominations map[types.NamespacedName]string
+	placements  []schedmsg.Placement
+}
+
+type lookedUp struct {
+	object *objects.Object
+	info   fwk.NodeInfo
+	// pods are those of the node, nil before the guest asked for them.
+	pods []*objects.Object
+}
+
+// look gives the guest a node for the rest of the call.
+func (c *call) look(object *objects.Object, info fwk.NodeInfo) {
+	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
+		return // It has it.
+	}
+	if _, ok := c.looked[object.Ref]; !ok {
+		if c.looked == nil {
+			c.looked = make(map[abi.Ref]lookedUp, len(c.nodes))
+		}
+		c.looked[object.Ref] = lookedUp{object: object, info: info}
+	}
+}
+
+// listed are the objects of a resource, sorted by namespace and then by name.
+type listed struct {
+	resource string
+	objects  []metav1.Object
+}
+
+// enter takes an instance that has seen what happened in the cycle, for a call
+// in phase. Hand both to leave in the end.
+func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
+	h := c.history.Load()
+	inst, i, err := p.acquire(c, h, len(h.steps), phase)
+	return inst, i, h.ref, err
+}
+
+// acquire takes an instance that has seen the first n steps of h.
+func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
+	inst, err := p.held(c, phase)
+	var home *home
+	if inst == nil && err == nil {
+		inst, home, err = p.instanceOf(c)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	i := inst.State().(*instance)
+	i.home = home
+	if err := p.replay(inst, i, h, n, phase); err != nil {
+		p.leave(inst, i)
+		return nil, nil, err
+	}
+	return inst, i, nil
+}
+
+// leave gives an instance back.
+func (p *plugin) leave(inst *host.Instance, i *instance) {
+	i.call = call{}
+	if p.peer {
+		i.peer = wasmextension.Call{}
+	}
+	home, fuel := i.home, inst.FuelUsed()
+	i.home = nil
+	if inst.Release(); home != nil {
+		home.left(fuel)
+	}
+}
+
+// failed decides what becomes of a request whose guest did not answer. neutral
+// is the status of a plugin that has nothing to say.
+func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
+	if p.policy == host.Ignore {
+		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
+		return neutral
+	}
+	status := fwk.AsStatus(err)
+	var trap *host.TrapError
+	if errors.As(err, &trap) && trap.Stack != "" {
+		status.AppendReason("at " + strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))
+	}
+	return status
+}
+
+// statusFrames is how many functions of a guest's stack a status names.
+const statusFrames = 8
+
+// status turns the code that a guest returned into a status of the framework:
+// nil for success, whatever reason came with it; an error for a code that the
+// framework does not know, since it panics on those.
+func status(result uint32, inst *host.Instance) *fwk.Status {
+	code, reason := abi.Code(int32(result)), inst.Reason()
+	if of := inst.State().(*instance).peer.Reason; of != "" {
+		reason = of
+	}
+	switch {
+	case code == abi.Success:
+		return nil
+	case !code.Known():
+		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
+	}
+	return statusOf(code, reason)
+}
+
+// statusOf returns the status of a code that the framework knows.
+func statusOf(code abi.Code, reason string) *fwk.Status {
+	if reason != "" {
+		return fwk.NewStatus(fwk.Code(code), strings.Split(reason, "\x00")...)
+	}
+	return fwk.NewStatus(fwk.Code(code))
+}
+
+// invoke calls a function of the guest, in whatever dialect it is.
+func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
+	if !p.peer {
+		return inst.Call(p.ctx, f, args...)
+	}
+	c := &i.call
+	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Nodes: c.nodes, Scores: c.scores}
+	if c.info != nil && c.nodeName == "" {
+		i.peer.NodeName = c.info.Node().Name
+	}
+	if c.statuses != nil {
+		i.peer.Statuses = nodeStatuses(c.statuses)
+	}
+	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
+	if err != nil {
+		return 0, err
+	}
+	c.nodeNames, c.nominated, c.normalized = i.peer.NodeNames, i.peer.Nominated, i.peer.Normalized
+	return wasmextension.Result(f, result), nil
+}
