@@ -279,7 +279,7 @@ plugins:
 	_, err = newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	for _, want := range []string{
 		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
-		`level "Node" is none of QOS, Pod, Container`, `failure policy "Panic" is none of Fail, Ignore, KeepLast`, `QoS class "Best" is none of Guaranteed`,
+		`level "Node" is none of QOS, Pod, Container`, `failurePolicy is "Panic", want Fail, Ignore or KeepLast`, `QoS class "Best" is none of Guaranteed`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v\nwant one with %s", err, want)

@@ -35,6 +35,8 @@ type node struct {
 	*runtimetest.Runtime
 	*runtimetest.Agent
 	*containerd
+	// plugin is the one that was connected last.
+	plugin *nri.Plugin
 }
 
 func newNode(t *testing.T) *node {
@@ -86,6 +88,7 @@ func (n *node) connect() (stop func()) {
 	if err != nil {
 		n.Fatal(err)
 	}
+	n.plugin = plugin
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { plugin.Run(ctx) })
@@ -334,9 +337,12 @@ func TestContainerd(t *testing.T) {
 		n.check(path, n.cpu(77, 40_000))
 	})
 	t.Run("containerd is restarted", func(t *testing.T) {
+		connections := n.plugin.Connections()
 		n.stop(syscall.SIGKILL)
 		n.Tree.Write(path, n.file("cpu.shares", "cpu.weight"), "99")
 		n.start()
+		// The enforcer may repair the file before that.
+		n.until("the plugin has connected again", func() bool { return n.plugin.Connections() > connections && n.plugin.Ready() == nil })
 		n.until("what runs is decided on again", func() bool { return n.differs(path, n.cpu(77, 40_000)) == "" })
 		n.update(id, &runtimeapi.LinuxContainerResources{CpuQuota: 70_000, CpuPeriod: 100_000})
 		n.check(path, n.cpu(77, 35_000))

@@ -320,7 +320,7 @@ func TestSocketThatIsThere(t *testing.T) {
 
 func TestNewReportsEveryMistake(t *testing.T) {
 	_, err := runtimehook.New(runtimehook.Config{FailurePolicy: host.KeepLast, Timeout: -1})
-	for _, want := range []string{"socket is missing", "failure policy is KeepLast", "engine is missing", "state is missing", "enforcer is missing", "timeout is -1ns"} {
+	for _, want := range []string{"socket is missing", `failurePolicy is "KeepLast"`, "engine is missing", "state is missing", "enforcer is missing", "timeout is -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %s", err, want)
 		}
