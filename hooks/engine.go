@@ -404,7 +404,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 			errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name(), err))
 		} else if p.projection == nil && !reads.Limited() && e.logger != nil {
 			e.logger.LogAttrs(ctx, slog.LevelWarn, "fields are withheld from a runtime hook that does not declare what it reads",
-				slog.String("plugin", p.Name()), slog.Any("fields", fields), slog.String("unknown to", mode))
+				slog.String("plugin", p.Name()), slog.Any("fields", fields), slog.String("mode", mode))
 		}
 	}
 	return errors.Join(errs...)
@@ -509,7 +509,7 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, e
 	}
 	if e.logger != nil {
 		e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("error", err))
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("err", err))
 	}
 }
 
@@ -521,7 +521,7 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *h
 		e.dryRun(ctx, req, p.Name(), d)
 	case e.logger != nil:
 		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decides", d.Fields().String()))
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decided", d.Fields().String()))
 	}
 }
 

@@ -369,7 +369,7 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 		t.Errorf("the dry run of %v was told", told)
 	}
 	for _, name := range []string{"ignores", "keeps", "dry"} {
-		if want := `plugin=` + name + ` request="Reconcile of container shop/web-0/nginx" error="plugin \"` + name + `\": decision: container_envs[LD_PRELOAD]`; !strings.Contains(log.String(), want) {
+		if want := `plugin=` + name + ` request="Reconcile of container shop/web-0/nginx" err="plugin \"` + name + `\": decision: container_envs[LD_PRELOAD]`; !strings.Contains(log.String(), want) {
 			t.Errorf("logged %s\nwant %s", log.String(), want)
 		}
 	}

@@ -34,6 +34,14 @@
 // the module of [Bytes] must not change until the plugin is closed, standard input not
 // before [DialectInstance.Run] returns.
 //
+// # Logs
+//
+// One thing has one key in the logs of all packages: "plugin" is the name of a plugin,
+// "policy" that of a policy or a group, "function" the export that runs, "err" an error,
+// "reason" and "stack" those of a trap, "fields" names of fields; "pod" is namespace/name,
+// "container" and "cgroup" a name and a path. What a guest logs beyond its text is in the
+// group "guest". A level is a level of the host's logger, so the host chooses what is kept.
+//
 // # Debugging
 //
 // With KUBEWASM_DEBUG=memory in the environment, a Runtime makes the memory of an

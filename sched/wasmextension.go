@@ -28,7 +28,7 @@ func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	}
 	if lone := has &^ called; lone != 0 {
 		p.logger.Warn("functions of the guest are not called, as in its own host",
-			"plugin", p.guest.Name(), "functions", lone.String(), "since it has no", needed.String())
+			"plugin", p.guest.Name(), "functions", lone.String(), "missing", needed.String())
 	}
 	// When a cycle begins, when its Pod has a node, and when it is over.
 	offered = called | abi.MaskOf(abi.PreFilter)

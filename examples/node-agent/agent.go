@@ -100,7 +100,7 @@ type follower struct {
 
 func (f *follower) Run(ctx context.Context) error {
 	err := f.engine.Follow(ctx, host.FollowOptions{Failed: func(err error) {
-		f.logger.Error("the plugin was not swapped", slog.Any("error", err))
+		f.logger.Error("the plugin was not swapped", slog.Any("err", err))
 	}})
 	if err != nil {
 		return err

@@ -350,7 +350,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	for _, err := range p.errs {
 		if e.refuse(err, now, report) {
 			errs = append(errs, err)
-			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("error", err))
+			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
 		}
 	}
 	report.Err = errors.Join(errs...)

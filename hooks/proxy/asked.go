@@ -202,7 +202,7 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) }).Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)
 	if err != nil {
-		h.cfg.Logger.Warn("make room for a container", slog.Any("error", err))
+		h.cfg.Logger.Warn("make room for a container", slog.Any("err", err))
 		return
 	}
 	h.recordTold(&req, req.Resources, d.Resources)

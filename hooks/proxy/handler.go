@@ -232,7 +232,7 @@ func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request
 	}
 	if err != nil {
 		h.refused.Add(1)
-		h.cfg.Logger.Warn("nothing is written for an event that claims the cgroup of another", slog.String("stage", req.Stage.String()), slog.Any("error", err))
+		h.cfg.Logger.Warn("nothing is written for an event that claims the cgroup of another", slog.String("stage", req.Stage.String()), slog.Any("err", err))
 	}
 	return &own, cgroup
 }

@@ -35,7 +35,7 @@ func (h *Handler) Resync(ctx context.Context) {
 			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: path})
 			cancel()
 			if err != nil {
-				h.cfg.Logger.Warn("resync", slog.Any("error", err)) // What was decided before stays.
+				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // What was decided before stays.
 				continue
 			}
 			h.cfg.State.Put(cgroup.Target{Cgroup: path, Resources: d.Resources})
@@ -159,7 +159,7 @@ func (h *Handler) inferAsked(podUID string) {
 		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
 		d, err := h.cfg.Engine.Decide(ctx, &req)
 		if err != nil {
-			h.cfg.Logger.Warn("an update that the runtime proxy did not state", slog.Any("error", err))
+			h.cfg.Logger.Warn("an update that the runtime proxy did not state", slog.Any("err", err))
 		} else {
 			h.put(ctx, &req, u.cgroup, d.Resources)
 			h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })

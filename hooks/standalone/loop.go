@@ -38,7 +38,7 @@ func (l *loop) run() {
 	defer l.beat.Store(0)
 	open := func() {
 		if err := l.watcher.open(); err != nil {
-			l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("error", err))
+			l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("err", err))
 		}
 	}
 	open()
@@ -75,7 +75,7 @@ func (l *loop) run() {
 			l.enforceDirty()
 		case err := <-l.watcher.errors:
 			// After an overflow it is not known what was lost.
-			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("error", err))
+			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
 			l.demand()
 			l.enforceAll()
 		case <-resync.C:
@@ -108,7 +108,7 @@ func stopped() *time.Timer {
 func (l *loop) watch(cgroup string) {
 	children, err := l.watcher.add(cgroup)
 	if err != nil {
-		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("error", err))
+		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("err", err))
 	}
 	for _, child := range children {
 		l.onCgroup(child)
@@ -165,7 +165,7 @@ func (l *loop) onCgroup(cgroup string) {
 // onSync follows a round of decisions.
 func (l *loop) onSync(o outcome) {
 	if o.err != nil && l.ctx.Err() == nil {
-		l.cfg.Logger.Warn("reconcile", slog.Any("error", o.err))
+		l.cfg.Logger.Warn("reconcile", slog.Any("err", o.err))
 	}
 	l.known = make(map[string]bool, len(o.cgroups))
 	for _, cgroup := range o.cgroups {

@@ -170,7 +170,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if time.Since(start) > p.cfg.MaxBackoff {
 			backoff = p.cfg.Backoff // It served for a while.
 		}
-		p.logger.Warn("the connection to the runtime ended; it is made again", slog.Duration("after", backoff), slog.Any("error", err))
+		p.logger.Warn("the connection to the runtime ended; it is made again", slog.Duration("after", backoff), slog.Any("err", err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -366,7 +366,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			e.p.later(decide[i:])
 			return updates, nil
 		case err != nil:
-			e.p.logger.Warn("synchronize", slog.Any("error", err))
+			e.p.logger.Warn("synchronize", slog.Any("err", err))
 		case u != nil:
 			updates = append(updates, u)
 		}
@@ -386,7 +386,7 @@ func (p *Plugin) later(decide []decision) {
 				return
 			}
 			if _, err := f(p.ctx); err != nil {
-				p.logger.Warn("synchronize", slog.Any("error", err))
+				p.logger.Warn("synchronize", slog.Any("err", err))
 			}
 		}
 	})
@@ -401,7 +401,7 @@ func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 // would keep it from the plugins of NRI that come later.
 func (e *events) notified(event string, err error) {
 	if err != nil {
-		e.p.logger.Warn(event, slog.Any("error", err))
+		e.p.logger.Warn(event, slog.Any("err", err))
 	}
 }
 
