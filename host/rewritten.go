@@ -41,7 +41,7 @@ func rewrite(module []byte, opts wasmbin.Options, goPass bool) ([]byte, *wasmbin
 	return snapmem.MergeSegments(module), info, nil
 }
 
-// errStop ends a compilation behind its validation.
+// errStop ends a compilation after its validation.
 var errStop = errors.New("the module is valid")
 
 // stopper stops a compilation: wazero asks for listeners of functions when it has validated
@@ -53,7 +53,7 @@ func (stopper) NewFunctionListener(api.FunctionDefinition) experimental.Function
 }
 
 // validate has wazero validate a module. Validation is a step of its compilation only, so the
-// compilation is stopped behind it: a Go guest of 3.5 MB takes 0.02 s and not 0.75.
+// compilation is stopped after it: a Go guest of 3.5 MB takes 0.02 s and not 0.75.
 func validate(module []byte) (err error) {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithDebugInfoEnabled(false))

@@ -2,7 +2,6 @@ package gowasm
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -11,20 +10,12 @@ import (
 // and the addresses of its stack written as WebAssembly has them, or c.Body itself if it
 // recognises neither.
 func Optimize(t wasmbin.FuncType, c *wasmbin.Code) []byte {
-	f := function{body: c.Body, frames: make([]frame, 1, 16), head: head{next: none}}
-	f.addresses.ours = isGo(t, c)
-	end := 0
-	for i := range wasmbin.Instructions(c.Body) {
-		if len(f.frames) == 0 {
-			return c.Body // Something follows its end.
-		}
-		if f.addresses.ours {
-			f.address(&i)
-		}
-		f.jump(&i)
-		end = i.End
+	f := function{body: c.Body, frames: make([]frame, 1, 16), edits: make([]edit, 0, len(c.Body)/32), head: head{next: none}}
+	if f.addresses.ours = declaredByGo(t, c); !f.read() && f.addresses.ours {
+		f.reset() // No function of Go after all.
+		f.read()
 	}
-	if end != len(c.Body) || len(f.edits) == 0 {
+	if len(f.edits) == 0 {
 		return c.Body
 	}
 	out := make([]byte, 0, len(c.Body)+len(f.edits))
@@ -63,36 +54,66 @@ func (e *edit) write(number uint32, before ...byte) {
 	e.n += uint8(binary.PutUvarint(e.with[e.n:], uint64(number)))
 }
 
-// isGo reports whether a function has the form in which Go's compiler writes functions of
-// Go: one parameter, the number of the block where it begins, and as its first local a copy
-// of the stack pointer, which is global 0. It begins by taking the copy, and whenever one of
-// the two is written, the other one is.
-func isGo(t wasmbin.FuncType, c *wasmbin.Code) bool {
-	i32 := []wasmbin.ValType{wasmbin.I32}
-	if !slices.Equal(t.Params, i32) || !slices.Equal(t.Results, i32) || len(c.Locals) < 2 || c.Locals[0] == 0 || c.Locals[1] != byte(wasmbin.I32) {
-		return false
-	}
-	var last wasmbin.Instruction
-	first := true
-	for i := range wasmbin.Instructions(c.Body) {
-		switch {
-		case last.Op == wasmbin.OpLocalTee && last.Index == stackPointer:
-			if i.Op != wasmbin.OpGlobalSet || i.Index != stackGlobal {
-				return false
-			}
-		case i.Op == wasmbin.OpGlobalSet && i.Index == stackGlobal:
-			return false
-		case i.Op == wasmbin.OpLocalSet && i.Index == stackPointer:
-			if last.Op != wasmbin.OpGlobalGet || last.Index != stackGlobal {
-				return false
-			}
-			first = false
-		case first && i.At > 0:
+// reset begins anew, without addresses.
+func (f *function) reset() {
+	f.edits, f.frames, f.targets = f.edits[:0], append(f.frames[:0], frame{}), f.targets[:0]
+	f.head, f.number, f.addresses = head{next: none}, assignment{}, addresses{}
+}
+
+// read notes what is to be changed in the body. It returns false, and notes nothing, if the
+// body is malformed, or if its addresses are to be changed and it is no function of Go.
+func (f *function) read() bool {
+	end, pointers := 0, pointers{}
+	for i := range wasmbin.Instructions(f.body) {
+		if len(f.frames) == 0 || f.addresses.ours && !pointers.keep(i) {
+			f.edits = f.edits[:0]
 			return false
 		}
-		last = i
+		if f.addresses.ours {
+			f.address(i)
+		}
+		f.jump(i)
+		end = i.End
 	}
-	return !first
+	if end != len(f.body) {
+		f.edits = f.edits[:0]
+		return false
+	}
+	return true
+}
+
+// declaredByGo reports whether a function is declared as Go's compiler declares functions of
+// Go: one i32 in and out, and as its first local another one.
+func declaredByGo(t wasmbin.FuncType, c *wasmbin.Code) bool {
+	return len(t.Params) == 1 && t.Params[0] == wasmbin.I32 && len(t.Results) == 1 && t.Results[0] == wasmbin.I32 &&
+		len(c.Locals) >= 2 && c.Locals[0] != 0 && c.Locals[1] == byte(wasmbin.I32)
+}
+
+// pointers follows the stack pointer, a global, and the copy of it in the first local. In a
+// function of Go the copy is taken at the beginning, and whenever one of the two is written,
+// the other one is.
+type pointers struct {
+	op    int // the last instruction, and the index that it names
+	index uint32
+	taken bool // the copy
+}
+
+// keep reads an instruction, and reports whether the two are still the same.
+func (p *pointers) keep(i *wasmbin.Instruction) bool {
+	ok := true
+	switch {
+	case p.op == wasmbin.OpLocalTee && p.index == stackPointer:
+		ok = i.Op == wasmbin.OpGlobalSet && i.Index == stackGlobal
+	case i.Op == wasmbin.OpGlobalSet && i.Index == stackGlobal:
+		ok = false
+	case i.Op == wasmbin.OpLocalSet && i.Index == stackPointer:
+		ok = p.op == wasmbin.OpGlobalGet && p.index == stackGlobal
+		p.taken = true
+	default:
+		ok = p.taken || i.At == 0
+	}
+	p.op, p.index = i.Op, i.Index
+	return ok
 }
 
 // The places of the stack pointer, a global and the local that has a copy of it.

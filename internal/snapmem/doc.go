@@ -7,6 +7,6 @@
 // pages that they wrote. Elsewhere, and where the kernel refuses, a memory is a
 // slice and a reset copies all of it.
 //
-// For debugging, memory that is in nobody's use can be hidden: a read of it then ends
+// For debugging, memory that no call uses can be hidden: a read of it then ends
 // the process where it happens, and not later, somewhere else, or not at all.
 package snapmem

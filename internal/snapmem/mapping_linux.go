@@ -16,7 +16,7 @@ import (
 // in the meantime.
 const keepPages = 256
 
-// imageFile is a file in memory that nobody can change any more.
+// imageFile is a file in memory that is sealed against changes.
 type imageFile struct {
 	fd     int
 	mapped bool
@@ -76,7 +76,7 @@ type mapping struct {
 	bytes []byte
 	// open is how much of it may be read and written.
 	open uint64
-	// shared says that the beginning is mapped from the image.
+	// shared is set if the beginning is mapped from the image.
 	shared bool
 }
 
@@ -100,8 +100,8 @@ func (m *mapping) resize(size uint64) []byte {
 		}
 		m.open = size
 	case size < m.open:
-		// What grows again begins with zeros. That the pages stay open harms
-		// nobody: wazero checks the length.
+		// What grows again begins with zeros. The pages may stay open, since wazero
+		// checks the length.
 		_ = unix.Madvise(m.bytes[size:m.open], unix.MADV_DONTNEED)
 	}
 	return m.bytes[:size:size]

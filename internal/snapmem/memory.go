@@ -7,7 +7,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// ErrBudget says that a memory does not fit into what is left of its budget.
+// ErrBudget is the error of a memory that does not fit into what is left of its budget.
 var ErrBudget = errors.New("the budget of memory is used up")
 
 // Allocator makes memories.
@@ -38,7 +38,7 @@ type Memory struct {
 	// shown is what the next Reallocate returns, when it is Reset that asks.
 	shown []byte
 	freed bool
-	// guard is Allocator.Guard; hidden says that Hide came last, not Show.
+	// guard is Allocator.Guard; hidden is set between Hide and Show.
 	guard, hidden bool
 }
 
@@ -243,8 +243,8 @@ const Poison = 0xdb
 type slice struct {
 	bytes []byte
 	max   uint64
-	// kept is what the bytes were before hide. guard says that those that they moved
-	// away from are poisoned, too.
+	// kept is what the bytes were before hide. guard is set if those that they moved
+	// away from are poisoned as well.
 	kept  []byte
 	guard bool
 }

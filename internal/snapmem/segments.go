@@ -128,7 +128,7 @@ func parseSegments(section []byte) ([]segment, error) {
 	return segments, nil
 }
 
-// reader reads a binary. After a mistake it only says that it has failed.
+// reader reads a binary. After a mistake it only reports that it has failed.
 type reader struct {
 	bytes  []byte
 	at     int

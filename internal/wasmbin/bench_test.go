@@ -94,22 +94,24 @@ func benchGuests(t testing.TB) []benchGuest {
 	}
 }
 
-// BenchmarkMetering measures a call of each guest plain, metered, metered without
-// the limit of the stack, and with wazero's own way to stop a guest, which is to watch the context. It goes
-// round them in turn and reports the minimum of each, so that the ratios hold
-// on a noisy machine. The time per operation that the framework reports is that
-// of a round.
+// BenchmarkMetering measures a call of each guest plain, metered, metered after the pass of
+// package gowasm, metered without the limit of the stack, and with wazero's own way to stop a
+// guest, which is to watch the context. It goes round them in turn and reports the minimum of
+// each, so that the ratios hold on a noisy machine. The time per operation that the framework
+// reports is that of a round.
 func BenchmarkMetering(b *testing.B) {
 	for _, g := range benchGuests(b) {
 		b.Run(g.name, func(b *testing.B) {
 			fuel, _ := rewriteFor(b, g.bin, Options{Meter: true})
 			metered, _ := rewriteFor(b, g.bin, Options{Meter: true, StackBytes: maxStack})
+			passed, _ := rewriteFor(b, g.bin, Options{Meter: true, StackBytes: maxStack, Pass: TestPass})
 			config := wazero.NewRuntimeConfigCompiler()
 			functions := []api.Function{
 				instance(b, config, g.bin).ExportedFunction(g.fn),
 				instance(b, config, metered).ExportedFunction(g.fn),
 				instance(b, config, fuel).ExportedFunction(g.fn),
 				instance(b, config.WithCloseOnContextDone(true), g.bin).ExportedFunction(g.fn),
+				instance(b, config, passed).ExportedFunction(g.fn),
 			}
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
@@ -129,6 +131,7 @@ func BenchmarkMetering(b *testing.B) {
 			b.ReportMetric(float64(best[1])/float64(best[0]), "metered/plain")
 			b.ReportMetric(float64(best[2])/float64(best[0]), "fuel/plain")
 			b.ReportMetric(float64(best[3])/float64(best[0]), "context/plain")
+			b.ReportMetric(float64(best[4])/float64(best[0]), "pass/plain")
 		})
 	}
 }
@@ -177,10 +180,14 @@ func BenchmarkCompile(b *testing.B) {
 
 func BenchmarkRewrite(b *testing.B) {
 	bin := goGuest(b)
-	b.SetBytes(int64(len(bin)))
-	for b.Loop() {
-		if _, _, err := Rewrite(bin, Options{Meter: true, MaxMemoryPages: 1024}); err != nil {
-			b.Fatal(err)
-		}
+	for name, pass := range map[string]Pass{"plain": nil, "pass": TestPass} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(bin)))
+			for b.Loop() {
+				if _, _, err := Rewrite(bin, Options{Meter: true, MaxMemoryPages: 1024, Pass: pass}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -31,7 +31,7 @@ const (
 	weightIf     = 4
 	weightElse   = 2
 	weightTrap   = 6  // unreachable: a way out of its own
-	weightBulk   = 16 // With the check of the fuel behind it.
+	weightBulk   = 16 // With the check of the fuel after it.
 	weightPieces = 26 // The same, and the choice whether to do it in pieces.
 	weightCall   = 12 // One that is charged for the stack.
 	weightBranch = 4  // A conditional one; its other way goes on in a block of its own.
@@ -61,16 +61,16 @@ type complexity struct {
 	carried  uint64
 	passed   uint64
 	merges   uint64 // where ways meet
-	meeting  uint64 // locals that are read behind such a place
+	meeting  uint64 // locals that are read after such a place
 	calls    uint64
-	across   uint64 // locals that are read behind a call
+	across   uint64 // locals that are read after a call
 	below    uint64 // operands below calls, added up
 	memory   uint64 // bytes that the compiler needs
 	trapping uint64 // rare instructions that are slow to compile since they can trap
 
 	// Of the place that is looked at: depth is the weight of the blocks that
 	// dominate it, at most; chain is how many blocks with one way in lead to it from
-	// the last one that has several; dead says that no way leads there.
+	// the last one that has several; dead is set if no way leads there.
 	depth, chain uint64
 	dead         bool
 
@@ -110,7 +110,7 @@ type label struct {
 	least    uint64 // and the least depth of them.
 }
 
-// open begins a block, behind the branch that it consists of itself.
+// open begins a block, after the branch that an `if` itself is.
 func (c *complexity) open(loop, conditional bool) label {
 	l := label{loop: loop, bare: conditional, dead: c.dead, depth: c.depth, chain: c.chain, least: math.MaxUint64}
 	switch {

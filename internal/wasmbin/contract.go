@@ -24,7 +24,7 @@ const (
 
 	// StackGlobal is the exported mutable i32 global that holds the stack left,
 	// in bytes. It begins at [Options.StackBytes], and is back there when a call
-	// has returned; behind one that did not, the host must set it.
+	// has returned; after one that did not, the host must set it.
 	StackGlobal = ReservedPrefix + "stack"
 
 	// globalPrefix, with an index, names the exports of the mutable globals
@@ -33,7 +33,7 @@ const (
 )
 
 // The price list: an instruction costs 1, except that block, loop, else, end
-// and nop are free, as they leave nothing behind in machine code. Bulk
+// and nop are free, as they become no machine code. Bulk
 // operations cost, besides, by length.
 const (
 	// BytesPerFuel is how many bytes memory.copy, memory.fill and memory.init

@@ -32,12 +32,13 @@ var (
 	differentialSeed    = flag.Uint64("differential.seed", 1, "`number` of the first module")
 )
 
-// TestDifferential holds that rewriting changes nothing but what it is for, on modules that
-// nobody wrote: random code of the patterns that the rewriter and its pass look for, as it is
-// and with instructions changed, mutations of the specification suite, and what binaryen's
-// wasm-opt makes of random bytes where it is installed. Each is valid before and after or neither, comes to the same results on the
-// interpreter as it is and on the compiler and the interpreter as it is rewritten, with and
-// without the pass of package gowasm, and spends the same fuel as with a charge for each instruction.
+// TestDifferential holds that rewriting changes nothing but what it is for, on generated
+// modules: random code of the patterns that the rewriter and its pass look for, as it is and
+// with instructions changed, mutations of the specification suite, and what binaryen's wasm-opt
+// makes of random bytes where it is installed. Each is valid before and after or neither. It
+// comes to the same results on the interpreter as it is and on both engines as it is rewritten,
+// with and without the pass of package gowasm. Without the pass it spends the same fuel as with
+// a charge for each instruction.
 func TestDifferential(t *testing.T) {
 	suite, valid := specModules(t)
 	sources := map[string]func(t *testing.T, r *rand.Rand) []byte{

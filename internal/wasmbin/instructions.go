@@ -107,7 +107,7 @@ func (s *scanner) constant() uint32 {
 	return uint32(v)
 }
 
-// prefixed reads the opcode behind a prefix, in the way that wazero does it: a
+// prefixed reads the opcode after a prefix, in the way that wazero does it: a
 // guest whose bytes we read as other instructions than wazero could hide a loop
 // from the meter. wazero reads vector and atomic opcodes as one byte. The
 // second byte that LEB128 demands of a vector opcode from 0x80 is always 0x01,
@@ -187,15 +187,17 @@ type Instruction struct {
 	Index   uint32   // the local, global, function or label that it names first
 	IndexAt int      // where that index begins in the body
 	Block   int64    // the type of a block: the index of a type, or negative, as BlockEmpty is
-	Labels  []uint32 // of br_table, the default last; valid until the next instruction
+	Labels  []uint32 // of br_table, the default last
 }
 
-// Instructions returns the instructions of a body in their order. It ends before the end of
-// the body at what is malformed.
-func Instructions(body []byte) iter.Seq[Instruction] {
-	return func(yield func(Instruction) bool) {
+// Instructions returns the instructions of a body in their order, each of which is valid until
+// the next one. It ends before the end of the body at what is malformed.
+func Instructions(body []byte) iter.Seq[*Instruction] {
+	return func(yield func(*Instruction) bool) {
+		var i Instruction
 		for s := (scanner{reader: reader{buf: body}}); s.next(); {
-			if !yield(Instruction{s.op, s.at, s.pos, s.imm, s.immAt, s.block, s.to}) {
+			i = Instruction{s.op, s.at, s.pos, s.imm, s.immAt, s.block, s.to}
+			if !yield(&i) {
 				return
 			}
 		}

@@ -57,12 +57,12 @@ type frame struct {
 	// outermost is the outermost frame that something inside branches to: all
 	// frames above it are left early.
 	outermost int
-	// caught says that a caught exception continues at the label of the frame,
-	// and loop is the edit at the head of the loop if it is one, or none.
+	// caught is set if a caught exception continues at the label of the frame. loop is
+	// the edit at the head of a loop, none for any other block.
 	caught bool
 	loop   int
-	// looped says that something branches to the head of the loop, and checks that
-	// the fuel that it checks there is that of the function's entry, too.
+	// looped is set if something branches to the head of the loop. checks is set if the
+	// check of the fuel there serves the function's entry as well.
 	looped, checks bool
 }
 
@@ -103,7 +103,7 @@ const (
 	editUnfused                   // the comparison op, i32.eqz
 	editRemainder                 // the remainder op, worked out from the quotient
 	editEnter                     // take bytes from the stack in front of a call
-	editLeave                     // give them back behind it
+	editLeave                     // give them back after it
 	editRestore                   // bring the stack back to what it was at the function's entry
 )
 
@@ -167,10 +167,10 @@ func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
 //
 // Charging follows the structure of the code. A charge is placed where code
 // begins that may run or not run, or run again: at the function's entry, the
-// head of a loop, the arms of an if, behind a conditional branch, and behind a
+// head of a loop, the arms of an if, after a conditional branch, and after a
 // block that is left early. Every other instruction is added to the charge with
-// which it is certain to run: behind a block that no branch leaves for an outer
-// one, that is the charge which was current in front of the block. So what is
+// which it is certain to run: after a block that no branch leaves for an outer
+// one, that is the charge which was current before the block. So what is
 // charged is what runs, instruction by instruction, unless a trap or an
 // exception cuts it short.
 //
@@ -353,8 +353,8 @@ func (b *bodyRewriter) total() (n uint64) {
 	return n
 }
 
-// charge begins a charge behind the instruction, which follows the charge from.
-// If that is none, what comes is dead.
+// charge begins a charge after the instruction, which follows the charge from.
+// If that is none, the code after it is dead.
 func (b *bodyRewriter) charge(kind editKind, from int) {
 	if b.current = from; from != none {
 		b.current = len(b.edits)
@@ -377,8 +377,7 @@ func (b *bodyRewriter) bulk(kind editKind, limit uint32) {
 	}
 }
 
-// enter charges for the stack in front of a call, and exit gives it back behind
-// it.
+// enter charges for the stack before a call, and exit gives it back after it.
 func (b *bodyRewriter) enter(function int) {
 	s := &b.scanner
 	b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editEnter, value: b.plan.taken[function]})
@@ -505,9 +504,9 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 		case editEntry:
 			out = b.appendCharge(b.appendYield(out), e.cost)
 		case editLoop:
-			// Behind the yield the loop begins anew, so that the way past it
+			// After the yield the loop begins anew, so that the way past it
 			// has one predecessor. wazero's compiler keeps values in registers
-			// along such a way, and would reload all of them behind a point
+			// along such a way, and would reload all of them after a point
 			// where two ways meet.
 			out = append(b.appendCheck(out), OpBr, 1, OpEnd)
 			out = b.appendCharge(out, e.cost)

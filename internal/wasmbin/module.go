@@ -164,7 +164,7 @@ func (t FuncType) String() string {
 // by one, through all groups.
 type RecGroup struct {
 	Types []FuncType
-	// Explicit says that the group is encoded as one, which a single type need
+	// Explicit is set if the group is encoded as one, which a single type need
 	// not be.
 	Explicit bool
 }
@@ -174,7 +174,7 @@ type RecGroup struct {
 type Limits struct {
 	Min, Max uint32
 	HasMax   bool
-	// Shared says that threads share the memory.
+	// Shared is set for a memory that threads share.
 	Shared bool
 }
 

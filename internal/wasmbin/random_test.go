@@ -115,7 +115,7 @@ func (g *random) label(list ...ValType) int {
 	return -1
 }
 
-// zero is 0, also as nobody writes it.
+// zero is 0, now and then in an encoding that is longer than it need be.
 func (g *random) zero(t ValType) []byte {
 	op := OpI32Const
 	if t == I64 {

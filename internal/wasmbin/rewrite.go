@@ -80,7 +80,7 @@ type Info struct {
 	// Functions is the number of functions that the guest defines, CodeSize the
 	// size of their bodies in bytes.
 	Functions, CodeSize int
-	// Starts says that the guest has a start section, which runs whenever it is
+	// Starts is set if the guest has a start section, which runs whenever it is
 	// instantiated.
 	Starts bool
 	// Globals are the exports under which the host finds the guest's mutable
@@ -91,8 +91,8 @@ type Info struct {
 	// their values are references or wider than the 64 bits that wazero lets
 	// the host set. They are not exported.
 	OpaqueGlobals []uint32
-	// MutatesTables says that the guest has instructions which change tables;
-	// DropsSegments, that it has instructions which drop data or element
+	// MutatesTables is set if the guest has instructions which change tables,
+	// DropsSegments if it has instructions which drop data or element
 	// segments. A snapshot of memory and globals does not capture either.
 	MutatesTables, DropsSegments bool
 	// Customs are the names of the custom sections that were kept, Dropped of
@@ -137,7 +137,7 @@ func (e Extern) String() string {
 // it (memory.atomic.wait) for as long as it likes without spending fuel.
 type Memory struct {
 	Limits
-	// Imported says that the guest gets its memory from another module. Then
+	// Imported is set if the guest gets its memory from another module. Then
 	// the maximum is only what it asks for, and the module that defines the
 	// memory sets the real one.
 	Imported bool
@@ -204,10 +204,10 @@ type rewriter struct {
 	functions []uint32                   // the type of each function, imports included
 	spaces    [len(externNames)][]Extern // the index spaces, imports included
 	yield     uint32                     // the index that the yield function gets
-	added     []FuncType                 // types behind that of the yield function
+	added     []FuncType                 // types after that of the yield function
 	plan      *stackPlan                 // nil if the stack is not limited
 	indexOf   map[string]int             // what typeIndex found, by the type's text
-	pieces    []pieceFunction            // functions behind the guest's
+	pieces    []pieceFunction            // functions after the guest's
 }
 
 // resultsType returns the block type, encoded, of a block that takes nothing and
@@ -506,7 +506,7 @@ func (l Limits) most() uint32 {
 	return math.MaxUint32
 }
 
-// remap returns the new index of a function: the yield import stands behind the
+// remap returns the new index of a function: the yield import comes after the
 // guest's own imports.
 func (rw *rewriter) remap(function uint32) uint32 {
 	if rw.opts.Meter && function >= rw.yield {
@@ -615,7 +615,7 @@ func stale(name string) bool {
 		strings.HasPrefix(name, "metadata.code.")
 }
 
-// Debug reports whether the section describes the code, for those who debug it.
+// Debug reports whether the section describes the code to a debugger.
 func (c *Custom) Debug() bool { return c.Name == nameSection || stale(c.Name) }
 
 // customs remaps the name section and drops what metering makes stale.

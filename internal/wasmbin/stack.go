@@ -23,12 +23,12 @@ const (
 	maxFrameBytes = 1 << 24 // Beyond any limit, and far from wrapping a sum.
 )
 
-// stackPlan says which calls of a module are charged for the stack that they
+// stackPlan is the set of a module's calls that are charged for the stack that they
 // take.
 //
 // Functions take stack without end only if they call one another in a circle. So
 // it is enough to charge one call of each circle of direct calls, and each
-// indirect one, whose target nobody knows. A charge covers everything since the
+// indirect one, whose target is not known. A charge covers everything since the
 // last one: the frame of the caller and, of the ways that lead to it without a
 // charge, the largest.
 type stackPlan struct {
@@ -36,14 +36,14 @@ type stackPlan struct {
 	// taken is, for each function that the module defines, how much stack there
 	// is at most since the last charge, its own frame included.
 	taken []uint32
-	// callees are whom function i calls directly, from starts[i] to starts[i+1],
-	// times how often it does so, and charged which of these calls are.
+	// callees[starts[i]:starts[i+1]] are the functions that function i calls directly;
+	// times is how often it does so, and charged whether these calls are charged.
 	starts  []uint32
 	callees []uint32
 	times   []uint32
 	charged []bool
-	// frames are the frames, and tails says which functions call in tail
-	// position.
+	// frames are the sizes of the frames, and tails is set for functions that call in
+	// tail position.
 	frames []uint32
 	tails  []bool
 }
@@ -138,7 +138,7 @@ func (p *stackPlan) order() []uint32 {
 // charge finds out how much stack there is in front of each call.
 func (p *stackPlan) charge(order []uint32) {
 	for _, f := range order {
-		p.taken[f] = max(p.taken[f], p.frames[f]) // Someone may call it with a charge, too.
+		p.taken[f] = max(p.taken[f], p.frames[f]) // A charged call may reach it as well.
 		for call := p.starts[f]; call < p.starts[f+1]; call++ {
 			callee := p.callees[call]
 			if sum := p.taken[f] + p.frames[callee]; p.charged[call] || sum > maxUncharged {

@@ -9,11 +9,11 @@ package wasmbin
 // not stand where it can be read what they are. But it fuses only what lies between two of
 // its basic blocks: an ordered comparison (less or more) without an `and` in front of it in
 // the same straight code stays what it is. One with an `and` becomes the opposite comparison
-// and an i32.eqz, which the compiler fuses with no branch but as a comparison for equality.
+// and an i32.eqz, which the compiler fuses with a branch as a comparison for equality only.
 
 // ordered follows the straight code since the last label or conditional branch.
 type ordered struct {
-	// and says that there was an `and`.
+	// and is set after an `and`.
 	and bool
 	// op is the instruction before, but for a nop, and at where it begins.
 	op, at int
@@ -42,7 +42,7 @@ func (b *bodyRewriter) compare() {
 	o.op, o.at = s.op, s.at
 }
 
-// unfuse takes a comparison apart from a branch behind it, unless a constant as its second
+// unfuse separates a comparison from a branch after it, unless a constant as its second
 // operand rules out that it is one that the compiler gets wrong.
 func (b *bodyRewriter) unfuse(unsigned bool) {
 	s := &b.scanner
