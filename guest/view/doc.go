@@ -1,14 +1,17 @@
-// Package view is what the typed views of Kubernetes objects are made of. Code
-// that kubewasm gen generates is built on it; a
-// plugin uses the generated types, and of this package no more than its maps.
+// Package view reads Kubernetes objects in protobuf or JSON where they lie, field by
+// field. Code that kubewasm gen writes is built on it.
 //
-// A view is a value with a pointer to what was read of a message so far. A
-// message is read one level at a time, when its first field is asked for: one
-// pass in one loop over the level notes where each field lies. Accessors read
-// from there, and what they made of it is remembered.
+// An author meets three of its types, as results of generated accessors: [StringMap],
+// [Map] and [MessageMap]. Everything else is for generated code and for the SDK:
+// [View] with its accessors, [Type], [List] and the other functions that read a field, and
+// [FromRef], [FromProto], [FromJSON] and [Slot], which say where the bytes come from.
 //
-// A message is either protobuf or JSON: the accessors are the same. This is all
-// that there is to the view of a message:
+// # Views
+//
+// A view is a pointer to what was read of a message so far, with a version. A message is
+// read one level at a time, when its first field is read: one loop over the level notes
+// where each field lies. Accessors read from there and cache what they return. They are
+// the same for protobuf and JSON. The view of a message is:
 //
 //	// Container is a view of …
 //	type Container view.View
@@ -22,40 +25,35 @@
 //		return view.List[ContainerPort](view.View(c), 6, &TypeOfContainerPort)
 //	}
 //
-// So a type costs a guest a list of names, if an accessor that it calls leads to
-// it, and each accessor a call.
+// A type adds its list of names to a guest if the guest calls an accessor that leads to
+// it, and each accessor that is called adds one function.
 //
 // # Memory
 //
-// In a guest, decoding is not what costs: garbage is. 11 KB of it for each
-// version of a Node cost more than reading its labels and taints. So the memory
-// of an object from the host, its bytes and what was read of them, is used again
-// for the object's next version. This is why a view carries the version that it
-// is of: a view of an earlier version answers what it was asked before, until
-// the next version is read in its place, and panics at anything else. It never
-// sees the bytes of another version. Strings that accessors return are copies
-// then, made when they are first asked for, and may be kept for ever; one that
-// the version before had in the same place is used again.
+// Garbage costs a guest more than decoding does: 11 KB for each version of a Node cost
+// more than reading its labels and taints. So the next version of an object from the host
+// uses the memory of the version before, of its bytes and of what was read of them. A view
+// of an earlier version returns what it returned before, until the next version is read in
+// its place, and panics at anything else. It never reads the bytes of another version.
+// Strings of such objects are copies and may be kept.
 //
-// Bytes that a guest makes views of itself are never overwritten, and strings
-// share their memory. The objects of requests and the items of lists come one after
-// another in a [Slot]: the next view uses the memory of what was read of the one before,
-// but not its bytes.
+// The bytes given to [FromProto] and [FromJSON] are never overwritten, and strings share
+// their memory. The objects of requests and the items of lists come one after another in a
+// [Slot]: the next view uses the memory of what was read of the one before, but not its
+// bytes.
 //
 // # Parts
 //
-// Of Pods and Nodes a host encodes what a guest asks for. So metadata, spec and status of
-// one that is looked at (see [FromRefByParts]) are objects of their own. Of each those fields are fetched that are read: the first time one by one,
-// each behind those before, and later on at once those that were read of any such object,
-// but for name, uid and resourceVersion. Up to four labels and annotations are looked up
-// one by one before all of them are fetched. So a host knows the read set of a plugin
-// (see the SPEC of package abi, 4.10).
+// The host encodes the fields of Pods and Nodes that a guest reads. So the metadata, spec
+// and status of a view from [FromRefByParts] are objects of their own. The first time, each
+// field is fetched when it is read. After that, all fields that were read of any such
+// object are fetched together, except name, uid and resourceVersion. Up to four labels and
+// annotations of an object are fetched one by one before all of them are. This is how the
+// host knows the read set of a plugin: see 4.10 of the SPEC in package abi.
 //
 // # Speed
 //
-// The Go compiler's code for wasm is slow at calls, at jumps, at copying structs
-// and at writing pointers, in this order: a jump goes through a table at the head
-// of its function, a call besides through the memory. So loops work on locals and
-// leave what is rare to functions of their own, and nothing here hands larger
-// structs around.
+// In WebAssembly of the Go compiler a call is slow, then a jump, then copying a struct,
+// then writing a pointer. So loops work on locals, what is rare is a function of its own,
+// and structs are passed by pointer.
 package view

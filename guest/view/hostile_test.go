@@ -67,7 +67,7 @@ func plainly(raw []byte) said {
 		s.Names = append(s.Names, string(e))
 	}
 	for _, e := range fields[6].elements() {
-		var entry Entry
+		var entry entry
 		for r := wire.NewReader(e); r.Next(); {
 			switch r.Field {
 			case 1:
@@ -193,7 +193,7 @@ func TestOneFieldInSeveralWays(t *testing.T) {
 			}
 			return list
 		}},
-		{"entries", func(v View, n uint32) any { return append([]Entry{}, v.StringMap(n).entries()...) }},
+		{"entries", func(v View, n uint32) any { return append([]entry{}, v.StringMap(n).entries()...) }},
 		{"message of a map", func(v View, n uint32) any {
 			return MessageMapOf[View](v, n, &typeOfPart).Get("zone").Text(1)
 		}},

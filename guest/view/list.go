@@ -11,7 +11,7 @@ import (
 // messages is what was made of a field that is a list of messages, or a map to
 // messages.
 type messages struct {
-	part
+	cached
 	// views is what accessors return: a new slice for each version of the object, since
 	// a plugin may hold the one before. spare is the memory of the next ones.
 	views, spare []View
@@ -31,7 +31,7 @@ func (v View) list(n uint32, t *Type) []View {
 	if m == nil {
 		return nil
 	}
-	if l := found[messages](m, keyOf(madeMessages, v.version, n)); l != nil {
+	if l := hit[messages](m, keyOf(madeMessages, v.version, n)); l != nil {
 		return l.views
 	}
 	return m.makeList(v.version, n, t)
@@ -43,7 +43,7 @@ func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	if m.bytes(n) == nil {
 		return nil
 	}
-	l := makePart[messages](m, keyOf(madeMessages, version, n))
+	l := cacheFor[messages](m, keyOf(madeMessages, version, n))
 	count := m.placeElements(n, l.elements)
 	if count > len(l.elements) {
 		l.elements = m.object.makeMessages(count, t)
@@ -103,7 +103,7 @@ func (v View) Strings(n uint32) []string {
 	if m == nil {
 		return nil
 	}
-	if l := found[values[[]string]](m, keyOf(madeStrings, v.version, n)); l != nil {
+	if l := hit[values[[]string]](m, keyOf(madeStrings, v.version, n)); l != nil {
 		return l.of
 	}
 	return m.makeStrings(v.version, n)
@@ -129,7 +129,7 @@ func (m *message) makeStrings(version uint64, n uint32) []string {
 			list = append(list, kept[uint32(element)-first:uint32(element>>32)-first])
 		}
 	})
-	makePart[values[[]string]](m, keyOf(madeStrings, version, n)).of = list
+	cacheFor[values[[]string]](m, keyOf(madeStrings, version, n)).of = list
 	return list
 }
 
@@ -141,7 +141,7 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	if m == nil {
 		return nil
 	}
-	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
+	if l := hit[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
 		return l.of.([]T)
 	}
 	m.ready(v.version, n)
@@ -152,7 +152,7 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	m.each(n, func(element uint64) {
 		list = append(list, of(Value{Raw: m.object.at(element), JSON: m.object.json, Kept: m.object.kept}))
 	})
-	makePart[values[any]](m, keyOf(madeValues, v.version, n)).of = list
+	cacheFor[values[any]](m, keyOf(madeValues, v.version, n)).of = list
 	return list
 }
 
@@ -225,7 +225,7 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 	if m == nil {
 		return nil
 	}
-	if l := found[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
+	if l := hit[values[any]](m, keyOf(madeValues, v.version, n)); l != nil {
 		return l.of.([]T)
 	}
 	m.ready(v.version, n)
@@ -234,7 +234,7 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 	}
 	list := []T{}
 	m.eachNumber(n, kind, func(bits uint64, v json.Value) { list = append(list, of(bits, v)) })
-	makePart[values[any]](m, keyOf(madeValues, v.version, n)).of = list
+	cacheFor[values[any]](m, keyOf(madeValues, v.version, n)).of = list
 	return list
 }
 

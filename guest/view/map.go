@@ -11,7 +11,7 @@ import (
 // an empty map. Of several entries with the same key the last counts.
 type Map[V any] struct {
 	m  *message
-	at partKey
+	at cacheKey
 	of func(Value) V
 }
 
@@ -66,7 +66,7 @@ func (s Map[V]) value(raw string) V {
 	return s.of(Value{Raw: bytesOf(raw), JSON: s.m.object.json, Kept: true})
 }
 
-func (s Map[V]) entries() []Entry {
+func (s Map[V]) entries() []entry {
 	return entriesOf(s.m, s.at, false)
 }
 
@@ -74,7 +74,7 @@ func (s Map[V]) entries() []Entry {
 // empty map. Of several entries with the same key the last counts.
 type MessageMap[V Of] struct {
 	m   *message
-	at  partKey
+	at  cacheKey
 	typ *Type
 }
 
@@ -124,17 +124,17 @@ func (s MessageMap[V]) All(yield func(key string, value V) bool) {
 }
 
 // all returns the entries and, for each, the view of its message.
-func (s MessageMap[V]) all() ([]Entry, []View) {
+func (s MessageMap[V]) all() ([]entry, []View) {
 	entries := entriesOf(s.m, s.at, false)
 	if len(entries) == 0 {
 		return nil, nil
 	}
 	m, version := s.m, s.at.version()
-	if l := found[messages](m, s.at); l != nil {
+	if l := hit[messages](m, s.at); l != nil {
 		return entries, l.views
 	}
 	m.ready(version, s.at.field())
-	l := makePart[messages](m, s.at)
+	l := cacheFor[messages](m, s.at)
 	if len(entries) > len(l.elements) {
 		l.elements = m.object.makeMessages(len(entries), s.typ)
 	}

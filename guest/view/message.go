@@ -5,8 +5,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/internal/json"
-
-	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Type says what a message looks like. It is data that generated code declares,
@@ -28,10 +26,10 @@ type Type struct {
 type message struct {
 	// part is that of the message that it is a field of, and of none if it is an
 	// element of a list. Its version is the one in which this level was read.
-	part
+	cached
 	object *object
 	// made is the first of what was made of the fields.
-	made *part
+	made *cached
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
 	// fields is where each field lies: the first of as many as there are Names, nil
@@ -89,20 +87,8 @@ func (m *message) field(n uint32) *field {
 // than once the last counts, as in every decoder; of bytes that are no message
 // what comes before they stop making sense.
 func (m *message) read(version uint64) {
-	if o := m.object; o.unread {
-		if o.byParts {
-			o.whole()
-		}
-		o.unread = false
-		buf := o.bytes[:cap(o.bytes)]
-		n := o.fetch(buf)
-		if uint64(n) > uint64(len(buf)) {
-			buf = o.fetchAgain(n)
-		}
-		o.bytes, o.root.end = buf[:n], n
-		if o.part != 0 {
-			o.missing = abi.AllFields &^ wantedFields[o.wanted]
-		}
+	if m.object.unread {
+		m.object.fetch()
 	}
 	if m.fields == nil {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))

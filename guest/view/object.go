@@ -2,7 +2,6 @@ package view
 
 import (
 	"math"
-	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -188,35 +187,6 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 		m.read(o.version)
 	}
 	return View{m, o.version}
-}
-
-// fetch asks the host for the bytes, those of the wanted fields if it is a part, by the
-// buffer-limit rule.
-func (o *object) fetch(buf []byte) uint32 {
-	if o.part != 0 {
-		if wantedFields[o.wanted] == 0 {
-			return 0
-		}
-		return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
-	}
-	return hostObject(o.ref, buf)
-}
-
-// slack is by how much a buffer is larger than its first object, at least, so that
-// the next version with one more label still fits.
-const slack = 32
-
-// fetchAgain gets the bytes from the host, n of them, into a buffer that is large
-// enough: that of the version before was not.
-//
-//go:noinline
-func (o *object) fetchAgain(n uint32) []byte {
-	buf := slices.Grow([]byte(nil), int(n)+slack)
-	buf = buf[:cap(buf)]
-	if again := o.fetch(buf); again != n {
-		panic("kubewasm: host answered with an object of another length than before")
-	}
-	return buf
 }
 
 // stale ends the use of a view whose object has changed.

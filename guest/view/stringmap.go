@@ -7,8 +7,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Entry is a key of a map with its value.
-type Entry struct{ Key, Value string }
+// entry is a key of a map with its value.
+type entry struct{ Key, Value string }
 
 // StringMap is a view of a map of strings to strings, such as labels. The zero
 // value is an empty map. Of several entries with the same key the last counts, as
@@ -20,7 +20,7 @@ type Entry struct{ Key, Value string }
 type StringMap struct {
 	m *message
 	// at is the key of its answers.
-	at partKey
+	at cacheKey
 }
 
 // StringMap returns a field of type map<string, string>.
@@ -30,7 +30,7 @@ func (v View) StringMap(n uint32) StringMap {
 
 // answers are the answers of the last look-ups in a map, up to maxRecent.
 type answers struct {
-	part
+	cached
 	first answer
 }
 
@@ -38,7 +38,7 @@ const maxRecent = 4
 
 // answer is that of a look-up in a version of a map.
 type answer struct {
-	Entry
+	entry
 	version uint32
 	found   bool
 	// turn is which of the answers is replaced next. It is that of the first.
@@ -80,7 +80,7 @@ func (s StringMap) answer(key string) *answer {
 	if m == nil {
 		return &nothing
 	}
-	if l := partOf[answers](m, s.at); l != nil {
+	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
 			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && a.Key == key {
 				return a
@@ -92,7 +92,7 @@ func (s StringMap) answer(key string) *answer {
 
 func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	if m.object.part == metadataPart && m.lacks(n) {
-		if a := m.entryByPart(version, n, key); a != nil {
+		if a := m.fetchEntry(version, n, key); a != nil {
 			return a
 		}
 	}
@@ -106,7 +106,7 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	a := m.answerTo(version, n, key)
 	a.version, a.found = uint32(version), false
 	var value string
-	if all := found[values[[]Entry]](m, keyOf(madeEntries, version, n)); all != nil {
+	if all := hit[values[[]entry]](m, keyOf(madeEntries, version, n)); all != nil {
 		for _, e := range all.of {
 			if e.Key == key {
 				value, a.found = e.Value, true
@@ -124,7 +124,7 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 // answerTo returns the place for the answer to a key: the one of the version before,
 // or the one that was not used for longest.
 func (m *message) answerTo(version uint64, n uint32, key string) *answer {
-	l := makePart[answers](m, keyOf(madeAnswers, version, n))
+	l := cacheFor[answers](m, keyOf(madeAnswers, version, n))
 	last, count := &l.first, 0
 	for a := last; a != nil; a = a.next {
 		if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
@@ -213,37 +213,37 @@ func numberEntry(b []byte) (value []byte) {
 	return value
 }
 
-func (s StringMap) entries() []Entry { return entriesOf(s.m, s.at, true) }
+func (s StringMap) entries() []entry { return entriesOf(s.m, s.at, true) }
 
 // entriesOf returns the entries of the map that at is of. The values are strings, or
 // bytes of any other kind if they are not text.
-func entriesOf(m *message, at partKey, text bool) []Entry {
+func entriesOf(m *message, at cacheKey, text bool) []entry {
 	if m == nil {
 		return nil
 	}
-	if all := found[values[[]Entry]](m, keyOf(madeEntries, at.version(), at.field())); all != nil {
+	if all := hit[values[[]entry]](m, keyOf(madeEntries, at.version(), at.field())); all != nil {
 		return all.of
 	}
 	return m.makeEntries(at.version(), at.field(), text)
 }
 
 // makeEntries is entriesOf for what was not read yet.
-func (m *message) makeEntries(version uint64, n uint32, text bool) []Entry {
+func (m *message) makeEntries(version uint64, n uint32, text bool) []entry {
 	m.ready(version, n)
 	raw := m.repeated(n)
 	if raw == nil {
 		return nil
 	}
-	list := []Entry{}
+	list := []entry{}
 	if m.object.json {
 		for it := json.Object(bytesOf(m.keep(raw, ""))); it.Next(); { // One copy for all.
-			e := Entry{it.Key(), inPlace(it.Value())}
+			e := entry{it.Key(), inPlace(it.Value())}
 			if text {
 				e.Value = it.Value().String()
 			}
 			list = append(list, e)
 		}
-		makePart[values[[]Entry]](m, keyOf(madeEntries, version, n)).of = list
+		cacheFor[values[[]entry]](m, keyOf(madeEntries, version, n)).of = list
 		return list
 	}
 	kept := m.keep(raw, "") // One copy for all.
@@ -257,11 +257,11 @@ func (m *message) makeEntries(version uint64, n uint32, text bool) []Entry {
 	}
 	count := 0
 	m.each(n, func(uint64) { count++ })
-	list = make([]Entry, 0, count)
+	list = make([]entry, 0, count)
 	m.eachEntry(n, text, func(key string, value []byte) {
-		list = append(list, Entry{copyOf(bytesOf(key)), copyOf(value)})
+		list = append(list, entry{copyOf(bytesOf(key)), copyOf(value)})
 	})
-	makePart[values[[]Entry]](m, keyOf(madeEntries, version, n)).of = list
+	cacheFor[values[[]entry]](m, keyOf(madeEntries, version, n)).of = list
 	return list
 }
 

@@ -52,7 +52,7 @@ func (v View) Text(n uint32) string {
 	if m == nil {
 		return ""
 	}
-	if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
+	if t := hit[text](m, keyOf(madeText, v.version, n)); t != nil {
 		return t.string
 	}
 	return m.makeText(v.version, n)
@@ -72,7 +72,7 @@ func (m *message) makeText(version uint64, n uint32) string {
 	if m.object.kept && !decoded {
 		return inPlace(raw)
 	}
-	t := makePart[text](m, keyOf(madeText, version, n))
+	t := cacheFor[text](m, keyOf(madeText, version, n))
 	if decoded {
 		t.string = inPlace(raw)
 	} else {
@@ -95,7 +95,7 @@ func (v View) Bytes(n uint32) []byte {
 	if m == nil {
 		return nil
 	}
-	if t := found[text](m, keyOf(madeText, v.version, n)); t != nil {
+	if t := hit[text](m, keyOf(madeText, v.version, n)); t != nil {
 		return bytesOf(t.string)
 	}
 	m.ready(v.version, n)
@@ -103,7 +103,7 @@ func (v View) Bytes(n uint32) []byte {
 	if raw == nil {
 		return nil
 	}
-	t := makePart[text](m, keyOf(madeText, v.version, n))
+	t := cacheFor[text](m, keyOf(madeText, v.version, n))
 	if m.object.json {
 		t.string = inPlace(base64(json.Value(raw)))
 	} else {
@@ -118,7 +118,7 @@ func (v View) Message(n uint32, t *Type) View {
 	if m == nil {
 		return View{}
 	}
-	if c := found[message](m, keyOf(madeMessage, v.version, n)); c != nil {
+	if c := hit[message](m, keyOf(madeMessage, v.version, n)); c != nil {
 		return View{c, v.version}
 	}
 	return m.makeMessage(v.version, n, t)
@@ -127,7 +127,7 @@ func (v View) Message(n uint32, t *Type) View {
 // makeMessage is Message for a message that was not read in this version.
 func (m *message) makeMessage(version uint64, n uint32, t *Type) View {
 	if m.object.byParts && m.object.version == version {
-		return m.object.messageByPart(version, n, t)
+		return m.object.partOf(version, n, t)
 	}
 	m.ready(version, n)
 	f := m.field(n)
@@ -135,11 +135,11 @@ func (m *message) makeMessage(version uint64, n uint32, t *Type) View {
 		return View{}
 	}
 	k := keyOf(madeMessage, 0, n)
-	c := partOf[message](m, k)
+	c := reusable[message](m, k)
 	if c == nil {
 		c = &m.object.makeMessages(1, t)[0]
 		c.key = k
-		m.add(&c.part)
+		m.add(&c.cached)
 	}
 	c.place(f.value)
 	c.read(version)

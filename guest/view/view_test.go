@@ -31,7 +31,7 @@ type said struct {
 	Number               int64
 	HasNumber, Truth     bool
 	Parts, Names         []string
-	Labels               []Entry
+	Labels               []entry
 }
 
 func say(v View) said {
@@ -67,7 +67,7 @@ func thingBytes(name, long string) []byte {
 func thingSays(name, long string) said {
 	return said{
 		Name: name, Far: "far", NestedKey: "inner", Number: -3, HasNumber: true, Truth: true,
-		Parts: []string{"p1=v1", "p2=" + long}, Names: []string{"first", long}, Labels: []Entry{{"zone", "a"}, {"long", long}},
+		Parts: []string{"p1=v1", "p2=" + long}, Names: []string{"first", long}, Labels: []entry{{"zone", "a"}, {"long", long}},
 	}
 }
 

@@ -18,9 +18,8 @@
 // # What is checked
 //
 // The walk checks what it walks over: keys, colons, commas, the words true,
-// false and null, and that the value ends. It does not look into a nested value
-// that nobody walks over; there it only counts brackets. [Valid] checks a whole
-// document by the grammar of RFC 8259.
+// false and null, and that the value ends. In nested values that are passed over it
+// only counts brackets. [Valid] checks a whole document by the grammar of RFC 8259.
 //
 // Bytes that are not JSON end the walk where they stop making sense, and
 // Malformed says so. They never cause a panic, a read beyond them, or a
@@ -28,15 +27,14 @@
 //
 // # Speed
 //
-// Who walks down to a value deep in a document walks by a [Walker], which reads
-// every level once. In guests the loops are WebAssembly assembly: scan_wasm.s is what
-// scan_native.go is, and nextOf and seekOf take over what is unusual. A test compares
-// the two.
+// A [Walker] reads each level of a document once, where values deep in it are read. In
+// guests three of its loops are WebAssembly assembly: scan_wasm.s is scan_native.go, and
+// leaves unusual forms to the Go beside it. A test compares both.
 //
 // # Strings
 //
 // A string without escapes is returned in place: it shares its memory with the
-// document and is right as long as nobody writes there. In a host, a document that
+// document and is valid until the document is written to. In a host, a document that
 // lies in the memory of a guest is copied before it is read: its strings would be
 // another request's later. Any other string is decoded as
 // encoding/json does it, with U+FFFD for invalid UTF-8 and for a surrogate

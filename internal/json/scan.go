@@ -76,6 +76,80 @@ func skipValue(b []byte, i int) int {
 	return skipScalar(b, i)
 }
 
+// skipString returns the index after the string whose first byte, behind the
+// opening quote, is b[i], or -1 if it does not end.
+func skipString(b []byte, i int) int {
+	for {
+		if i+8 <= len(b) {
+			w := load64(b[i : i+8])
+			m := zeroBytes(w^'"'*lows) | zeroBytes(w^'\\'*lows)
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) / 8
+		}
+		if i >= len(b) {
+			return -1
+		}
+		if c := b[i]; c == '"' {
+			return i + 1
+		} else if c == '\\' {
+			i++
+		}
+		i++
+	}
+}
+
+// skipNested returns the index after the array or object that begins at b[i],
+// or -1 if it does not end. It tells strings from the rest and counts brackets:
+// depth costs no memory.
+//
+// Most of a Kubernetes object is strings, so eight of their bytes are looked at
+// in one step, and here rather than in skipString.
+func skipNested(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		c := classes[b[i]]
+		i++
+		if c&(opens|closes|quote) == 0 {
+			continue
+		}
+		if c&quote == 0 {
+			if c&opens != 0 {
+				depth++
+				continue
+			}
+			if depth--; depth == 0 {
+				return i
+			}
+			continue
+		}
+		for {
+			if i+8 <= len(b) {
+				w := load64(b[i : i+8])
+				m := zeroBytes(w^'"'*lows) | zeroBytes(w^'\\'*lows)
+				if m == 0 {
+					i += 8
+					continue
+				}
+				i += bits.TrailingZeros64(m) / 8
+			}
+			if i >= len(b) {
+				return -1
+			}
+			if c := b[i]; c == '"' {
+				i++
+				break
+			} else if c == '\\' {
+				i++
+			}
+			i++
+		}
+	}
+	return -1
+}
+
 // skipScalar is skipValue for what is neither a string nor nested.
 func skipScalar(b []byte, i int) int {
 	switch b[i] {

@@ -74,9 +74,6 @@ func (v Value) String() string {
 // Text returns the text of a string. It shares its memory with v unless it had
 // to be decoded.
 func (v Value) Text() (s string, ok bool) {
-	if isPlain(v) {
-		return inPlace(v[1 : len(v)-1]), true
-	}
 	if len(v) == 0 || v[0] != '"' {
 		v = v.trim() // A value that was walked to has no white space around it.
 	}

@@ -1,9 +1,8 @@
 package json
 
-// Walker walks over the arrays and objects of one document, over one at a time. It
-// is for who reads several, the one in the other: it knows where the longer ones end,
-// and passes over them without reading them once more, and a walk costs less to
-// begin than those of [Object] and [Array].
+// Walker walks over the arrays and objects of one document, one at a time. It is for
+// reading several that lie within one another: it knows where the longer ones end and
+// passes over them without reading them again.
 type Walker struct {
 	walk
 	whole []byte
@@ -26,14 +25,13 @@ func (w *Walker) Read(doc []byte, index []uint64) {
 
 // Object begins the walk over the members of the object that lies from start up to
 // end in the document, as Span returns it.
-func (w *Walker) Object(start, end int) { seek(w, start, end, '{') }
+func (w *Walker) Object(start, end int) { w.seek(start, end, '{') }
 
 // Array begins the walk over the elements of the array that lies from start up to
 // end in the document, as Span returns it.
-func (w *Walker) Array(start, end int) { seek(w, start, end, '[') }
+func (w *Walker) Array(start, end int) { w.seek(start, end, '[') }
 
-// seekOf is seek, written in Go.
-func seekOf(w *Walker, start, end int, opening byte) {
+func (w *Walker) seek(start, end int, opening byte) {
 	w.begin(w.whole[:end:end], start, opening)
 	w.passed = firstFrom(w.nested, start+1)
 }
@@ -72,6 +70,22 @@ func (w *Walker) ReadObject(start, end int, names []string, fields []Field, vers
 			}
 		}
 	}
+}
+
+// find returns the index of name in names[1:] and 0 if it is not there. It begins
+// to look at names[from].
+func find(names []string, name string, from int) int {
+	for i := from; i < len(names); i++ {
+		if names[i] == name {
+			return i
+		}
+	}
+	for i := min(from, len(names)) - 1; i > 0; i-- {
+		if names[i] == name {
+			return i
+		}
+	}
+	return 0
 }
 
 // Lookup returns the value of the member with the name, in the object that lies from

@@ -113,6 +113,6 @@ func termsOfAll(tolerations []Toleration) []terms {
 	for i, t := range tolerations {
 		list[i] = termsOf(t)
 	}
-	lastTolerations.Store(&tolerationTerms{tolerations, list})
+	lastTolerations.Store(&tolerationTerms{slices.Clone(tolerations), list}) // The slice may be the plugin's own.
 	return list
 }

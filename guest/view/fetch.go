@@ -1,25 +1,27 @@
 package view
 
 import (
+	"slices"
+
 	"github.com/kubewasm/kubewasm/abi"
 )
 
 // metadataPart is the field of an object that is its metadata.
 const metadataPart = 1
 
-// maxLooked is how many entries of a part's maps are asked for one by one, in a version,
-// before the part is fetched.
+// maxLooked is how many labels and annotations of a version are fetched one by one, before
+// all of them are.
 const maxLooked = 4
 
-// identity are the fields of the metadata that say which object it is: name, uid and
-// resourceVersion. They are fetched of those objects alone of which they are read, since a
-// host that handed them over has to ask about each.
+// identity are the fields of the metadata that tell objects apart: name, uid and
+// resourceVersion. They are fetched only of objects of which they are read: a host that
+// handed them over could not share the result between objects.
 const identity = 1<<1 | 1<<5 | 1<<6
 
-// wantedFields are those that were ever read of a part of objects of a type, but for
-// identity: what a plugin reads of one Node it reads of the next, and no more is fetched.
-// wantedOf says which they are. The first are all fields, for all types beyond maxWanted
-// and for those with too many fields.
+// wantedFields are the fields that were ever read of a part of any object of a type, but
+// for identity: what a plugin reads of one Node it reads of the next. They are fetched at
+// once. wantedOf has the index of each part. Index 0 is all fields: for types beyond
+// maxWanted and for those with more than maxFields.
 var (
 	wantedFields = []uint64{abi.AllFields}
 	wantedOf     = map[partOfType]uint8{}
@@ -50,16 +52,54 @@ func (o *object) wantedOf(part uint32, t *Type) uint8 {
 	return n
 }
 
-// messageByPart is slowMessage for the root of an object that is read by parts.
-func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
+// slack is by how much a buffer is larger than its first object, at least, so that
+// the next version with one more label still fits.
+const slack = 32
+
+// fetch gets the bytes of the object from the host; of a part, the fields that are
+// wanted.
+func (o *object) fetch() {
+	if o.byParts { // Something else is read than the messages in its fields.
+		o.byParts, o.root.made = false, nil
+	}
+	o.unread = false
+	buf := o.bytes[:cap(o.bytes)]
+	n := o.write(buf)
+	if uint64(n) > uint64(len(buf)) {
+		buf = slices.Grow([]byte(nil), int(n)+slack)
+		buf = buf[:cap(buf)]
+		if again := o.write(buf); again != n {
+			panic("kubewasm: host answered with an object of another length than before")
+		}
+	}
+	o.bytes, o.root.end = buf[:n], n
+	if o.part != 0 {
+		o.missing = abi.AllFields &^ wantedFields[o.wanted]
+	}
+}
+
+// write has the host write the bytes into buf, by the buffer-limit rule.
+func (o *object) write(buf []byte) uint32 {
+	switch {
+	case o.part == 0:
+		return hostObject(o.ref, buf)
+	case wantedFields[o.wanted] == 0:
+		return 0
+	}
+	return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
+}
+
+// partOf returns the message in field n of an object that is read by parts, which is an
+// object of its own.
+func (o *object) partOf(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
-	c := partOf[message](&o.root, k)
+	c := reusable[message](&o.root, k)
 	if c == nil {
 		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
 		c.key = k
-		o.root.add(&c.part)
+		o.root.add(&c.cached)
 	}
 	if p := c.object; p.wasRead {
 		p.wasRead = false
@@ -68,14 +108,9 @@ func (o *object) messageByPart(version uint64, n uint32, t *Type) View {
 	return View{c, version}
 }
 
-// whole ends the reading by parts of an object of which something else is read than the
-// messages in its fields.
-func (o *object) whole() {
-	o.byParts, o.root.made = false, nil
-}
-
-// fetchField gets a field of a part that was not fetched: with all that are wanted if
-// nothing was fetched yet, and else behind what there is, which stays where it is.
+// fetchField gets a field of a part that was not fetched: together with all wanted fields
+// if none was fetched yet, and else alone, after the bytes of the others, which stay where
+// they are.
 func (m *message) fetchField(version uint64, n uint32) {
 	o := m.object
 	if field := uint64(1) << n; o.part != metadataPart || field&identity == 0 {
@@ -103,9 +138,9 @@ func (m *message) fetchField(version uint64, n uint32) {
 	m.readFrom(at)
 }
 
-// entryByPart is lookup in the metadata of an object of which the map was not fetched, nil
-// if it is better to fetch it.
-func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
+// fetchEntry asks the host for the entry of a map in the metadata, of which the map was
+// not fetched. It returns nil if all entries are better fetched at once.
+func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
 	o := m.object
 	if o.version != version {
 		stale()
@@ -113,13 +148,8 @@ func (m *message) entryByPart(version uint64, n uint32, key string) *answer {
 	if o.looked == maxLooked {
 		return nil
 	}
-	return m.fetchEntry(m.answerTo(version, n, key), version, n, key)
-}
-
-// fetchEntry asks the host for the answer to a key.
-func (m *message) fetchEntry(a *answer, version uint64, n uint32, key string) *answer {
-	o := m.object
 	o.looked++
+	a := m.answerTo(version, n, key)
 	a.version = uint32(version)
 	size := hostEntry(o.ref, n, key, entryBuffer)
 	if a.found = size != abi.NoEntry; !a.found {

@@ -1,0 +1,113 @@
+package view
+
+import "unsafe"
+
+// cached is the head of what was read of a field of a message: of one of the types below,
+// whose first field it is. A message has a chain of them, in the order in which a plugin
+// first read the fields, which is the order in which it reads those of the next version.
+// A look at a thousand Nodes waits for memory most of the time, so a message has room for
+// what is read of it and no more.
+//
+// What an earlier version left is used again.
+type cached struct {
+	next *cached
+	key  cacheKey
+}
+
+// cacheKey names what was read: the field and the kind in the lower half, the version of
+// the message in the upper half, 0 if none. It is one number, so that one comparison
+// tells all.
+type cacheKey uint64
+
+// The kinds of what is read of a field, above the bits of the field.
+const (
+	// madeMessage is a message.
+	madeMessage cacheKey = iota << 24
+	// madeMessages is messages, those of a list.
+	madeMessages
+	// madeMapMessages is messages, those of a map.
+	madeMapMessages
+	// madeText is text.
+	madeText
+	// madeAnswers is answers.
+	madeAnswers
+	// madeEntries is a values of []entry.
+	madeEntries
+	// madeStrings is a values of []string.
+	madeStrings
+	// madeValues is a values of any, which is a slice of what an accessor returns.
+	madeValues
+)
+
+// keyOf returns the key of what is made of field n of a version.
+func keyOf(made cacheKey, version uint64, n uint32) cacheKey {
+	return made | cacheKey(version<<32|uint64(n))
+}
+
+func (k cacheKey) field() uint32 { return uint32(k) & (1<<24 - 1) }
+
+func (k cacheKey) version() uint64 { return uint64(k >> 32) }
+
+// in returns the key in another version.
+func (k cacheKey) in(version uint64) cacheKey { return k&(1<<32-1) | cacheKey(version<<32) }
+
+// sameField reports whether both are of the same field, and the same was made of it.
+func (k cacheKey) sameField(of cacheKey) bool { return uint32(k) == uint32(of) }
+
+// text is the string that was made of a field.
+type text struct {
+	cached
+	string
+}
+
+// values is a slice that was made of a field.
+type values[T any] struct {
+	cached
+	of T
+}
+
+// The address of what is made is that of its part.
+var _ [0]struct{} = [unsafe.Offsetof(message{}.cached) + unsafe.Offsetof(messages{}.cached) + unsafe.Offsetof(text{}.cached) +
+	unsafe.Offsetof(answers{}.cached) + unsafe.Offsetof(values[any]{}.cached)]struct{}{}
+
+// hit returns the T with the key, nil if there is none in that version.
+func hit[T any](m *message, k cacheKey) *T {
+	for p := m.made; p != nil; p = p.next {
+		if p.key == k {
+			return (*T)(unsafe.Pointer(p))
+		}
+	}
+	return nil
+}
+
+// reusable returns the T of the same field and kind as the key, of any version, nil if
+// there is none.
+func reusable[T any](m *message, k cacheKey) *T {
+	for p := m.made; p != nil; p = p.next {
+		if p.key.sameField(k) {
+			return (*T)(unsafe.Pointer(p))
+		}
+	}
+	return nil
+}
+
+// cacheFor returns the T to read into under the key: that of an earlier version, or else
+// a new one. T is the type of the key's kind.
+func cacheFor[T any](m *message, k cacheKey) *T {
+	t := reusable[T](m, k)
+	if t == nil {
+		t = new(T)
+		m.add((*cached)(unsafe.Pointer(t)))
+	}
+	(*cached)(unsafe.Pointer(t)).key = k
+	return t
+}
+
+// add puts c at the end of the chain.
+func (m *message) add(c *cached) {
+	last := &m.made
+	for *last != nil {
+		last = &(*last).next
+	}
+	*last = c
+}
