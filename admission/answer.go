@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -77,25 +78,6 @@ func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *ad
 	return response
 }
 
-// reasons are the reasons that belong to HTTP codes, as in
-// k8s.io/apimachinery/pkg/api/errors. 422 has none: of a status whose reason is Invalid
-// kubectl prints the causes instead of the message, in which the API server names the
-// webhook and we the policy. Clients know that the object is invalid by the code.
-var reasons = map[int32]metav1.StatusReason{
-	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
-	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:             metav1.StatusReasonForbidden,
-	http.StatusNotFound:              metav1.StatusReasonNotFound,
-	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
-	http.StatusConflict:              metav1.StatusReasonConflict,
-	http.StatusGone:                  metav1.StatusReasonGone,
-	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
-	http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
-	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
-	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
-	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
-}
-
 // denial returns a status with the code and the reason of a denial: those of the
 // plugin, or what they leave open. A code that is no HTTP error becomes 400, to
 // which the API server raises lower ones itself; higher than 599 it would not
@@ -111,7 +93,7 @@ func denial(v *verdict) *metav1.Status {
 	default:
 		status.Code = int32(v.Code)
 	}
-	status.Reason = reasons[status.Code]
+	status.Reason = httpserve.Reasons[status.Code]
 	if v.Result != nil && v.Result.Reason != "" && v.Result.Reason != string(metav1.StatusReasonInvalid) {
 		status.Reason = metav1.StatusReason(v.Result.Reason)
 	}

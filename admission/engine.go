@@ -171,7 +171,7 @@ func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) 
 // The answer's status has the code and the reason of the first policy that
 // denies, in the order of the engine, or 500 InternalError if none denies and
 // one fails; it has the messages of all, with the policy's name before each. Field
-// errors are the causes of the status; they are in the message, too, which is what
+// errors are the causes of the status, and also in the message, which is what
 // kubectl prints. A code of 422 has no reason: with reason Invalid, kubectl would print
 // the causes alone. Warnings and audit annotations of all policies are kept, also of those
 // that allow, within what an API server takes: each warning once, without

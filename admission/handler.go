@@ -3,7 +3,6 @@ package admission
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"mime"
@@ -12,14 +11,15 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 )
 
 // Handler serves a [Validator] or a [Mutator] as an admission webhook of
 // admission.k8s.io/v1: POST of an AdmissionReview in JSON, whatever the path.
 //
 // A review is answered with 200 and a review, whether it is admitted or not.
-// Anything else gets a Status, see [WriteStatus]: 405 for another method, 415 for
+// Anything else gets a Status, a Status of the Kubernetes API: 405 for another method, 415 for
 // another media type or an encoded body, 413 for a body that is too long, 408 for one
 // that does not come in time, 429 or 503 with Retry-After if others have the memory
 // for bodies, 400 for one that is not a review with a request and a uid.
@@ -74,16 +74,25 @@ const (
 	MaxTimeout = 30 * time.Second
 )
 
-// firstRead is how much memory a body gets that announces more, until so much of it
-// has come: a length is only a claim.
-const firstRead = 128 << 10
+// Bodies reads the bodies of requests into memory that is bounded over all of them. It is
+// safe for use by several goroutines.
+type Bodies = httpserve.Bodies
+
+// BodyLimits bound what the bodies of requests may have. What is 0 has its default.
+type BodyLimits = httpserve.BodyLimits
+
+// NewBodies returns Bodies with limits.
+func NewBodies(limits BodyLimits) *Bodies { return httpserve.NewBodies(limits) }
+
+// sharedBodies are those of handlers that have none of their own.
+var sharedBodies = NewBodies(BodyLimits{})
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	timeout, refused := h.check(w, r)
 	if refused != nil {
-		DropBody(w)
-		WriteStatus(w, refused.code, refused.message)
+		httpserve.DropBody(w)
+		httpserve.WriteStatus(w, refused.code, refused.message)
 		return
 	}
 	// The time that the body takes counts too.
@@ -100,14 +109,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if unread.Code == http.StatusRequestEntityTooLarge {
 			message = h.tooLong(unread, r.ContentLength, limit)
 		}
-		unread.Answer(w, jsonContent[0], string(statusBody(unread.Code, message)))
+		unread.Answer(w, jsonContent[0], string(httpserve.StatusBody(unread.Code, message)))
 		return
 	}
 	// The request refers to the body.
 	defer body.Release()
 	request, err := DecodeReview(body.Bytes)
 	if err != nil {
-		WriteStatus(w, http.StatusBadRequest, err.Error())
+		httpserve.WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	response := h.decide(ctx, request)
@@ -121,7 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if marshalErr != nil {
 		// Only strings and numbers are in it, so this is not for the client.
 		h.log("encode admission review", "uid", request.UID, "err", marshalErr)
-		WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
+		httpserve.WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
 		return
 	}
 	w.Header()["Content-Type"] = jsonContent
@@ -139,31 +148,10 @@ func (h *Handler) log(msg string, args ...any) {
 	}
 }
 
-// WriteStatus answers a request about which there is no review: with the code and a
-// Status of the Kubernetes API in JSON, on one line. An API server drops a text, and
-// tells its client that there was no more information; of a Status it hands the message
-// on: failed calling webhook "…": failed to call webhook: <message>.
-func WriteStatus(w http.ResponseWriter, code int, message string) {
-	w.Header()["Content-Type"] = jsonContent
-	w.WriteHeader(code)
-	_, _ = w.Write(statusBody(code, message)) // The client is gone, and there is no other to tell.
-}
-
-func statusBody(code int, message string) []byte {
-	text, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Message: message, Reason: reasons[int32(code)], Code: int32(code),
-	})
-	if err != nil {
-		panic(err) // It has strings and numbers.
-	}
-	return append(text, '\n')
-}
-
 // tooLong notes that a review is too long, and returns what to tell of it. length is
 // what was announced.
-func (h *Handler) tooLong(e *BodyError, length, limit int64) string {
-	about := subjectOf(e.beginning)
+func (h *Handler) tooLong(e *httpserve.BodyError, length, limit int64) string {
+	about := subjectOf(e.Beginning)
 	if h.Logger != nil {
 		h.Logger.Error("review is too long", "uid", about.uid, "kind", about.kind, "namespace", about.namespace, "name", about.name,
 			"operation", about.operation, "bytes", length, "limit", limit, "err", e)

@@ -435,3 +435,30 @@ func BenchmarkHandler(b *testing.B) {
 		}
 	}
 }
+
+// Many bodies at once are never more than the limit, and each that is read is right.
+func TestBodiesAreBounded(t *testing.T) {
+	const most = 1 << 20
+	bodies := admission.NewBodies(admission.BodyLimits{Bytes: most, AddressBytes: most, Wait: time.Minute})
+	url := serve(t, &admission.Handler{Validator: allowAll, Bodies: bodies})
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			for range 5 {
+				code, out := post(t, url, "application/json", strings.NewReader(review("u", `"`+strings.Repeat("x", 200<<10)+`"`)))
+				if code != 200 {
+					t.Errorf("answer is %d %s", code, out)
+				}
+				if held := bodies.Held(); held > most {
+					t.Errorf("%d bytes are held", held)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for deadline := time.Now().Add(20 * time.Second); bodies.Held() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held", bodies.Held())
+		}
+	}
+}

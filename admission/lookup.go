@@ -99,7 +99,7 @@ func keep(cluster Cluster, grants []ObjectGrant) (k kept) {
 	for _, g := range grants {
 		gvr, err := lookup.ParseResource(g.Resource)
 		if err != nil {
-			continue // CheckObjects said so.
+			continue // CheckObjects has reported it.
 		}
 		namespaces := g.Namespaces
 		if namespaces == nil {

@@ -21,7 +21,7 @@ import (
 // zero value is all of them. A list within a rule is not empty, and holds nothing
 // that no request can have: such a rule would match nothing, unseen.
 //
-// Whoever can should leave the choice to the API server: a request that it does
+// Where possible, leave the choice to the API server: a request that it does
 // not send costs nothing.
 type Match struct {
 	// Rules are the operations and resources; one of them must fit, unless there
@@ -43,7 +43,7 @@ type matcher struct {
 	rules             []admissionregistrationv1.RuleWithOperations
 	namespace, object labels.Selector // nil takes everything.
 	namespaceLabels   NamespaceLabels
-	// never says that it takes nothing, whatever the others say.
+	// never is set if it takes nothing, whatever the other fields are.
 	never bool
 	// except is what it does not take although the others say so; nil is nothing.
 	except *matcher

@@ -36,7 +36,7 @@ func MatchWarnings(p Policy) []string {
 	return nil
 }
 
-// matchWarnings compares rules with what the module says that it is for.
+// matchWarnings compares rules with those that the module declares.
 func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperations) []string {
 	declared, err := p.declared()
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperation
 	return warnings
 }
 
-// declared returns what the module says that it is for, nothing if it does not.
+// declared returns the rules that the module declares, none if it declares none.
 func (p *Plugin) declared() ([]metadata.Rule, error) {
 	m := p.guest.Module()
 	if section := m.Custom(abi.MetadataSection); section != nil {

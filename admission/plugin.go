@@ -41,11 +41,11 @@ type PluginConfig struct {
 	host.Config `json:",inline"`
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
 	PolicyRules `json:",inline"`
-	// AllowedToMutate says that the plugin may change objects. A plugin that does
-	// so all the same fails. A guest of another ABI is asked as a mutator if it
+	// AllowedToMutate allows the plugin to change objects. A plugin that changes one
+	// without it fails. A guest of another ABI is asked as a mutator if it
 	// is allowed to be one, and as a validator otherwise.
 	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
-	// Gatekeeper says that a policy in Rego is written for Gatekeeper, which is
+	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper, which is
 	// known without it if the entrypoint of the module is called violation, or if
 	// Kubewarden's metadata in the module say so.
 	Gatekeeper bool `json:"gatekeeper,omitempty"`
@@ -75,7 +75,7 @@ type Cluster interface {
 	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
 	// empty, until the Objects are closed. It does not wait for them.
 	Keep(resource schema.GroupVersionResource, namespace string) Objects
-	// Review asks whether somebody may do something, as a SubjectAccessReview.
+	// Review asks whether a user may do something, as a SubjectAccessReview.
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 

@@ -25,7 +25,7 @@ type Policy interface {
 	// validates and mutates report what the policy is asked for.
 	validates() bool
 	mutates() bool
-	// decide asks for a verdict. mutating says that the object may be changed.
+	// decide asks for a verdict. mutating is set if the object may be changed.
 	decide(ctx context.Context, req *policy.Request, mutating bool) verdict
 }
 
@@ -36,7 +36,7 @@ type PolicyRules struct {
 	Match Match `json:"match,omitempty"`
 	// Namespaces knows the labels of namespaces, for Match.NamespaceSelector.
 	Namespaces NamespaceLabels `json:"-"`
-	// Order decides who comes first: policies with lower numbers, and of equal
+	// Order is the place among the policies of an engine: those with lower numbers, and of equal
 	// ones those that the engine was given first. Mutators see the objects as
 	// those before them left them; messages are in this order.
 	Order int `json:"order,omitempty"`
@@ -99,12 +99,12 @@ type Observer interface {
 // Decision is the verdict of a policy on a request.
 type Decision struct {
 	Policy string
-	// Mutating says that the policy was asked as a mutator.
+	// Mutating reports whether the policy was asked as a mutator.
 	Mutating bool
 	Mode     Mode
-	// Verdict is what the policy said, whatever came of it.
+	// Verdict is the verdict of the policy, whether it counts or not.
 	Verdict Outcome
-	// Patched says that the policy changed the object.
+	// Patched reports whether the policy changed the object.
 	Patched bool
 	// Duration is how long it took, the wait for an instance included.
 	Duration time.Duration
@@ -112,7 +112,7 @@ type Decision struct {
 	Err error
 }
 
-// Outcome is what a policy said.
+// Outcome is the kind of a verdict.
 type Outcome string
 
 // The outcomes.
@@ -122,7 +122,7 @@ const (
 	Failed  Outcome = "error"
 )
 
-// verdict is what one policy said about a request.
+// verdict is that of one policy about a request.
 type verdict struct {
 	policy.Verdict
 	// causes are what a group adds: which of its members deny.

@@ -264,7 +264,7 @@ func (d *decoder) extra(v json.Value, to *authenticationv1.UserInfo) {
 	})
 }
 
-// appendReview writes the review that carries a response behind dst, as
+// appendReview appends the review that carries a response to dst, as
 // encoding/json would.
 func appendReview(dst []byte, r *admissionv1.AdmissionResponse) ([]byte, error) {
 	dst = append(dst, `{"kind":"`+reviewKind+`","apiVersion":"`+reviewVersion+`","response":{"uid":`...)

@@ -11,8 +11,8 @@ import (
 // Unavailable returns a policy that fails on every request that rules match, for
 // reason: it stands for one that should be there and could not be loaded, so that
 // requests which it should guard do not pass unseen, while others do. mutates says
-// that it stands for a mutator. It stands for a validator in any case: nobody knows
-// whether the plugin is not one, too.
+// that it stands for a mutator. It stands for a validator in any case:
+// the plugin may be one as well.
 func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
 	match, err := rules.compile()
 	if err != nil {

@@ -45,7 +45,7 @@ func subjectOf(beginning []byte) subject {
 		path   string
 		object bool
 		key    string
-		// hasKey says that the next token is the value of key.
+		// hasKey is set if the next token is the value of key.
 		hasKey bool
 	}
 	var levels []level

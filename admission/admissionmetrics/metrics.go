@@ -12,7 +12,7 @@
 //
 // What it has:
 //
-//	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  what policies said
+//	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  verdicts of policies
 //	kubewasm_admission_patches_total             policy                          changes of objects
 //	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
 //	kubewasm_admission_requests_total            webhook, code                   requests to a handler

@@ -87,10 +87,10 @@ func keep(from any) (any, error) {
 	return o, nil
 }
 
-// syncPoll is how often an informer is looked at that has not what there is yet.
+// syncPoll is how often an informer that has not synced yet is looked at.
 const syncPoll = 10 * time.Millisecond
 
-// of returns the informer of a kind when it has what there is. One that may not list,
+// of returns the informer of a kind after it has synced. One that may not list,
 // or cannot, is an error at once: to wait would take all the time of the request.
 func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
 	k, err := c.start(gvk)

@@ -29,11 +29,11 @@ type resource struct {
 
 	mu     sync.Mutex
 	sorted []*admission.Object
-	// lent says that sorted was handed out: a change is made to a copy of it.
+	// lent reports whether sorted was handed out. A change is then made to a copy of it.
 	lent bool
 }
 
-// use returns the resource of a scope, which it starts if nobody uses it. c.mu is held.
+// use returns the resource of a scope, which it starts at its first use. c.mu is held.
 func (c *Cluster) use(s scope) (*resource, error) {
 	if r, ok := c.kept[s]; ok {
 		r.users++

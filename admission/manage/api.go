@@ -15,11 +15,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
-// Auth says who may use the management API. The zero value lets nobody in.
+// Auth decides which clients may use the management API. The zero value lets none in.
 type Auth struct {
 	// Token returns the bearer token that opens the API; nil or an empty one
 	// opens it to none. It is asked for each request, so that a file may change.
@@ -90,13 +91,13 @@ func (m *Manager) API(auth Auth) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !auth.allows(r) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
-				admission.DropBody(w)
+				httpserve.DropBody(w)
 				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
 				return
 			}
 			if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 				w.Header().Set("Accept-Encoding", "identity")
-				admission.DropBody(w)
+				httpserve.DropBody(w)
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
 				return
 			}
@@ -159,7 +160,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n')) // The client is gone, and nobody else to tell.
+	_, _ = w.Write(append(data, '\n')) // The client is gone.
 }
 
 // codeOf returns the HTTP code of an error.

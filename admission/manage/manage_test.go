@@ -543,153 +543,199 @@ func loadBody(name, version string, module []byte, more map[string]any) map[stri
 	return body
 }
 
+// apiFixture is a manager that keeps its state in a directory, with its API.
+type apiFixture struct {
+	*fixture
+	*client
+	state string
+}
+
+func (a *apiFixture) withState(c *manage.Config) { c.Directory = a.state }
+
+// answers checks what the policies answer about a Pod.
+func (a *apiFixture) answers(t *testing.T, want string) {
+	t.Helper()
+	if got := a.ask("Pod"); got != want {
+		t.Errorf("message is %q, want %q", got, want)
+	}
+}
+
+// TestAPI is the life of a policy by the API: each step begins where the one before ended.
 func TestAPI(t *testing.T) {
-	state := t.TempDir()
-	withState := func(c *manage.Config) { c.Directory = state }
-	f := start(t, withState)
+	a := &apiFixture{state: t.TempDir()}
+	a.fixture = start(t, a.withState)
 	token := func() (string, error) { return "secret\n", nil }
-	server := httptest.NewServer(f.API(manage.Auth{Token: token}))
+	server := httptest.NewServer(a.API(manage.Auth{Token: token}))
 	defer server.Close()
-	c := &client{t, server.URL, "secret", server.Client()}
+	for _, step := range []struct {
+		name string
+		run  func(*apiFixture, *testing.T)
+	}{
+		{"a policy is loaded and listed", (*apiFixture).testLoad},
+		{"what is wrong is refused, and the policy stays", (*apiFixture).testRefused},
+		{"a newer version is disabled, enabled and rolled back", (*apiFixture).testVersions},
+		{"what was loaded is there after a restart", (*apiFixture).testRestart},
+		{"a module that was changed is not loaded", (*apiFixture).testChangedModule},
+		{"what cannot be read guards everything, until it is removed", (*apiFixture).testTornRecord},
+		{"a directory that cannot be written to", (*apiFixture).testReadOnlyState},
+		{"policies are removed, and nothing is left over", (*apiFixture).testRemove},
+		{"a policy of the file is not the API's", (*apiFixture).testDeclared},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			a.client = &client{t, server.URL, "secret", server.Client()}
+			step.run(a, t)
+		})
+	}
+}
 
-	c.want("GET", "/plugins", nil, 200, map[string]any{"plugins": []any{}})
-	c.want("POST", "/plugins", loadBody("p", "1.0.0", says("one"), nil), 201, map[string]any{"status": "created"})
-	if got := f.ask("Pod"); got != "one" {
-		t.Errorf("message is %q", got)
+func (a *apiFixture) testLoad(t *testing.T) {
+	a.want("GET", "/plugins", nil, 200, map[string]any{"plugins": []any{}})
+	a.want("POST", "/plugins", loadBody("p", "1.0.0", says("one"), nil), 201, map[string]any{"status": "created"})
+	a.answers(t, "one")
+	_, got := a.do("GET", "/plugins", nil)
+	list := got["plugins"].([]any)
+	if len(list) != 1 {
+		t.Fatalf("plugins are %v", got)
 	}
-	if _, got := c.do("GET", "/plugins", nil); len(got["plugins"].([]any)) != 1 {
-		t.Errorf("plugins are %v", got)
-	} else {
-		p := got["plugins"].([]any)[0].(map[string]any)
-		delete(p, "loadedAt")
-		if diff := cmp.Diff(map[string]any{
-			"name": "p", "version": "1.0.0", "description": "says it", "operations": []any{"CREATE", "UPDATE"}, "enabled": true,
-			"origin": "api", "digest": digest(says("one")), "mode": "Protect", "failurePolicy": "Fail",
-		}, p); diff != "" {
-			t.Errorf("plugin (-want +got):\n%s", diff)
-		}
+	p := list[0].(map[string]any)
+	delete(p, "loadedAt")
+	if diff := cmp.Diff(map[string]any{
+		"name": "p", "version": "1.0.0", "description": "says it", "operations": []any{"CREATE", "UPDATE"}, "enabled": true,
+		"origin": "api", "digest": digest(says("one")), "mode": "Protect", "failurePolicy": "Fail",
+	}, p); diff != "" {
+		t.Errorf("plugin (-want +got):\n%s", diff)
 	}
-	refused := func(body any, code int, want string) {
-		t.Helper()
-		got, answer := c.do("POST", "/plugins", body)
-		if text, _ := answer["error"].(string); got != code || !strings.Contains(text, want) {
-			t.Errorf("%d %v, want %d %s", got, answer, code, want)
-		}
-		if got := f.ask("Pod"); got != "one" {
-			t.Errorf("message is %q", got)
-		}
-	}
-	refused("{", 400, "read request")
-	refused(`{"metadata":{"name":"p"},"wasm":""}`, 400, `unknown field "wasm"`)
-	refused(loadBody("p", "2", []byte("\x00asm"), nil), 400, "load module")
-	refused(loadBody("p", "2", nil, nil), 400, "the module is empty")
-	refused(loadBody("../p", "2", says("x"), nil), 400, "a name is at most 63")
-	refused(loadBody("p", "2", says("x"), map[string]any{"operations": []string{}}), 400, "operations is empty")
-	refused(loadBody("p", "2", says("x"), map[string]any{"operations": []string{"PATCH"}}), 400, `has "PATCH"`)
-	refused(loadBody("p", "2", says("x"), map[string]any{"metadata": map[string]any{"name": "p", "sha256": strings.Repeat("0", 64)}}), 400, "sha256 of the module is")
+}
 
-	c.want("POST", "/plugins", loadBody("p", "2.0.0", says("two"), map[string]any{"fail_open": true}), 201, map[string]any{"status": "created"})
-	if got := f.ask("Pod"); got != "two" {
-		t.Errorf("message is %q", got)
+func (a *apiFixture) testRefused(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		body any
+		want string
+	}{
+		{"no JSON", "{", "read request"},
+		{"an unknown field", `{"metadata":{"name":"p"},"wasm":""}`, `unknown field "wasm"`},
+		{"half a module", loadBody("p", "2", []byte("\x00asm"), nil), "load module"},
+		{"no module", loadBody("p", "2", nil, nil), "the module is empty"},
+		{"a name with a slash", loadBody("../p", "2", says("x"), nil), "a name is at most 63"},
+		{"no operations", loadBody("p", "2", says("x"), map[string]any{"operations": []string{}}), "operations is empty"},
+		{"an unknown operation", loadBody("p", "2", says("x"), map[string]any{"operations": []string{"PATCH"}}), `has "PATCH"`},
+		{"another digest", loadBody("p", "2", says("x"), map[string]any{"metadata": map[string]any{"name": "p", "sha256": strings.Repeat("0", 64)}}), "sha256 of the module is"},
+	} {
+		code, answer := a.do("POST", "/plugins", test.body)
+		if text, _ := answer["error"].(string); code != 400 || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %d %v, want 400 %s", test.name, code, answer, test.want)
+		}
+		a.answers(t, "one")
 	}
-	c.want("POST", "/plugins/p/disable", nil, 200, map[string]any{"status": "disabled"})
+}
+
+func (a *apiFixture) testVersions(t *testing.T) {
+	a.want("POST", "/plugins", loadBody("p", "2.0.0", says("two"), map[string]any{"fail_open": true}), 201, map[string]any{"status": "created"})
+	a.answers(t, "two")
+	a.want("POST", "/plugins/p/disable", nil, 200, map[string]any{"status": "disabled"})
 	// A webhook of the policy's own does not ask it, either.
-	if one, ok := f.engine.ForPolicy("p"); !ok || !one.Validate(t.Context(), &admissionv1.AdmissionRequest{}).Allowed {
+	if one, ok := a.engine.ForPolicy("p"); !ok || !one.Validate(t.Context(), &admissionv1.AdmissionRequest{}).Allowed {
 		t.Error("the policy that is disabled denies, or is gone")
 	}
-	if got := f.ask("Pod"); got != "" {
-		t.Errorf("message is %q", got)
-	}
-	c.want("POST", "/plugins/p/enable", nil, 200, map[string]any{"status": "enabled"})
-	c.want("POST", "/plugins/p/rollback", nil, 200, map[string]any{"status": "rolled back", "version": "1.0.0", "digest": digest(says("one"))})
-	if got := f.ask("Pod"); got != "one" {
-		t.Errorf("message is %q", got)
-	}
-	if _, got := c.do("GET", "/plugins/p/versions", nil); len(got["versions"].([]any)) != 2 {
+	a.answers(t, "")
+	a.want("POST", "/plugins/p/enable", nil, 200, map[string]any{"status": "enabled"})
+	a.want("POST", "/plugins/p/rollback", nil, 200, map[string]any{"status": "rolled back", "version": "1.0.0", "digest": digest(says("one"))})
+	a.answers(t, "one")
+	if _, got := a.do("GET", "/plugins/p/versions", nil); len(got["versions"].([]any)) != 2 {
 		t.Errorf("versions are %v", got)
 	}
-	c.want("POST", "/plugins/p/rollback", `{"version":"2.0.0"}`, 200, map[string]any{"status": "rolled back", "version": "2.0.0", "digest": digest(says("two"))})
-	c.want("POST", "/plugins/p/rollback", `{"version":"3"}`, 404, map[string]any{"error": `policy "p": version "3" to roll back to: not found`})
-	c.want("POST", "/plugins", loadBody("q", "1", says("q"), map[string]any{"enabled": false}), 201, map[string]any{"status": "created"})
+	a.want("POST", "/plugins/p/rollback", `{"version":"2.0.0"}`, 200, map[string]any{"status": "rolled back", "version": "2.0.0", "digest": digest(says("two"))})
+	a.want("POST", "/plugins/p/rollback", `{"version":"3"}`, 404, map[string]any{"error": `policy "p": version "3" to roll back to: not found`})
+	a.want("POST", "/plugins", loadBody("q", "1", says("q"), map[string]any{"enabled": false}), 201, map[string]any{"status": "created"})
+}
 
-	t.Run("what was loaded is there after a restart", func(t *testing.T) {
-		again := start(t, withState)
-		if got := again.ask("Pod"); got != "p: two" {
-			t.Errorf("message is %q", got)
-		}
-		if got := again.List(); len(got) != 2 || got[0].Version != "2.0.0" || got[1].Enabled {
-			t.Errorf("policies are %+v", got)
-		}
-		if v, err := again.Rollback(t.Context(), "p", "1.0.0"); err != nil || v.Digest != digest(says("one")) {
-			t.Errorf("rolled back to %+v, %v", v, err)
-		}
-		if got := again.ask("Pod"); got != "p: one" {
-			t.Errorf("message is %q", got)
-		}
-	})
-	t.Run("a module that was changed is not loaded", func(t *testing.T) {
-		file := filepath.Join(state, "modules", digest(says("q"))+".wasm")
-		if err := os.WriteFile(file, says("z"), 0o600); err != nil {
+func (a *apiFixture) testRestart(t *testing.T) {
+	again := start(t, a.withState)
+	if got := again.ask("Pod"); got != "p: two" {
+		t.Errorf("message is %q", got)
+	}
+	if got := again.List(); len(got) != 2 || got[0].Version != "2.0.0" || got[1].Enabled {
+		t.Errorf("policies are %+v", got)
+	}
+	if v, err := again.Rollback(t.Context(), "p", "1.0.0"); err != nil || v.Digest != digest(says("one")) {
+		t.Errorf("rolled back to %+v, %v", v, err)
+	}
+	if got := again.ask("Pod"); got != "p: one" {
+		t.Errorf("message is %q", got)
+	}
+}
+
+func (a *apiFixture) testChangedModule(t *testing.T) {
+	file := filepath.Join(a.state, "modules", digest(says("q"))+".wasm")
+	if err := os.WriteFile(file, says("z"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, a.withState)
+	if got := again.List()[1].Error; !strings.Contains(got, "sha256 is") {
+		t.Errorf("error is %q", got)
+	}
+}
+
+func (a *apiFixture) testTornRecord(t *testing.T) {
+	file := filepath.Join(a.state, "torn.json")
+	if err := os.WriteFile(file, []byte(`{"spec":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, a.withState)
+	if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+file+": unexpected end of JSON input") {
+		t.Errorf("message is %q", got)
+	}
+	// And the others can be changed meanwhile.
+	if err := again.SetEnabled("p", false); err != nil {
+		t.Error(err)
+	}
+	if err := again.Remove("torn"); err != nil {
+		t.Error(err)
+	}
+	if got := again.ask("Node"); got != "" {
+		t.Errorf("message is %q", got)
+	}
+}
+
+func (a *apiFixture) testReadOnlyState(t *testing.T) {
+	if err := os.Chmod(a.state, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 { // Permissions are not for root.
+		if err := os.Rename(a.state, a.state+".gone"); err != nil {
 			t.Fatal(err)
 		}
-		again := start(t, withState)
-		if got := again.List()[1].Error; !strings.Contains(got, "sha256 is") {
-			t.Errorf("error is %q", got)
-		}
-	})
-	t.Run("what cannot be read guards everything, until it is removed", func(t *testing.T) {
-		file := filepath.Join(state, "torn.json")
-		if err := os.WriteFile(file, []byte(`{"spec":`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		again := start(t, withState)
-		if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+file+": unexpected end of JSON input") {
-			t.Errorf("message is %q", got)
-		}
-		// And the others can be changed meanwhile.
-		if err := again.SetEnabled("p", false); err != nil {
-			t.Error(err)
-		}
-		if err := again.Remove("torn"); err != nil {
-			t.Error(err)
-		}
-		if got := again.ask("Node"); got != "" {
-			t.Errorf("message is %q", got)
-		}
-	})
-	t.Run("a directory that cannot be written to", func(t *testing.T) {
-		if err := os.Chmod(state, 0o500); err != nil {
-			t.Fatal(err)
-		}
-		if os.Getuid() == 0 { // Permissions are not for root.
-			if err := os.Rename(state, state+".gone"); err != nil {
-				t.Fatal(err)
-			}
-			defer os.Rename(state+".gone", state)
-		}
-		defer os.Chmod(state, 0o700)
-		code, answer := c.do("POST", "/plugins", loadBody("w", "1", says("w"), nil))
-		if text, _ := answer["error"].(string); code != 500 || !strings.HasPrefix(text, `policy "w" is in service, and not kept: `) {
-			t.Errorf("%d %v", code, answer)
-		}
-	})
-	c.want("DELETE", "/plugins/w", nil, 200, map[string]any{"status": "removed"})
-	c.want("DELETE", "/plugins/p", nil, 200, map[string]any{"status": "removed"})
-	c.want("DELETE", "/plugins/p", nil, 404, map[string]any{"error": `policy "p": not found`})
-	c.want("POST", "/plugins/p/enable", nil, 404, map[string]any{"error": `policy "p": not found`})
-	c.want("DELETE", "/plugins/q", nil, 200, map[string]any{"status": "removed"})
-	if files, _ := filepath.Glob(state + "/*/*"); len(files) != 0 {
+		defer os.Rename(a.state+".gone", a.state)
+	}
+	defer os.Chmod(a.state, 0o700)
+	code, answer := a.do("POST", "/plugins", loadBody("w", "1", says("w"), nil))
+	if text, _ := answer["error"].(string); code != 500 || !strings.HasPrefix(text, `policy "w" is in service, and not kept: `) {
+		t.Errorf("%d %v", code, answer)
+	}
+}
+
+func (a *apiFixture) testRemove(t *testing.T) {
+	a.want("DELETE", "/plugins/w", nil, 200, map[string]any{"status": "removed"})
+	a.want("DELETE", "/plugins/p", nil, 200, map[string]any{"status": "removed"})
+	a.want("DELETE", "/plugins/p", nil, 404, map[string]any{"error": `policy "p": not found`})
+	a.want("POST", "/plugins/p/enable", nil, 404, map[string]any{"error": `policy "p": not found`})
+	a.want("DELETE", "/plugins/q", nil, 200, map[string]any{"status": "removed"})
+	if files, _ := filepath.Glob(a.state + "/*/*"); len(files) != 0 {
 		t.Errorf("left over: %v", files)
 	}
+}
+
+func (a *apiFixture) testDeclared(t *testing.T) {
 	parsed, err := manage.ParseFile([]byte("plugins: [{name: f, source: {bytes: " + base64.StdEncoding.EncodeToString(says("f")) + "}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(t.Context(), parsed); err != nil {
+	if err := a.Apply(t.Context(), parsed); err != nil {
 		t.Fatal(err)
 	}
-	c.want("DELETE", "/plugins/f", nil, 409, map[string]any{"error": `policy "f": is declared in the configuration file`})
-	c.want("POST", "/plugins", loadBody("f", "", says("g"), nil), 409, map[string]any{"error": `plugin "f": is declared in the configuration file`})
+	a.want("DELETE", "/plugins/f", nil, 409, map[string]any{"error": `policy "f": is declared in the configuration file`})
+	a.want("POST", "/plugins", loadBody("f", "", says("g"), nil), 409, map[string]any{"error": `plugin "f": is declared in the configuration file`})
 }
 
 func TestAPILetsNobodyInByDefault(t *testing.T) {

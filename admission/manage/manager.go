@@ -34,7 +34,7 @@ type Manager struct {
 	entries map[string]*entry
 	next    int
 	applied bool
-	// wantsFile says that there is a configuration file, and fileErr why what it
+	// wantsFile reports whether there is a configuration file, and fileErr why what it
 	// declares is not in service.
 	wantsFile bool
 	fileErr   error
@@ -60,7 +60,7 @@ type entry struct {
 	// policy is what the engine asks, also if it is disabled.
 	policy   admission.Policy
 	disabled bool
-	// standIn says that policy only stands for one that never came into service,
+	// standIn reports whether policy only stands for one that never came into service,
 	// and unknown that it stands for one whose rules are not known.
 	standIn, unknown bool
 	// gap guards what the version that could not be loaded is meant for and policy
@@ -100,9 +100,9 @@ type Version struct {
 }
 
 var (
-	// ErrNotFound says that there is no such policy or version.
+	// ErrNotFound is returned if there is no such policy or version.
 	ErrNotFound = errors.New("not found")
-	// ErrDeclared says that a policy is declared by the configuration file, and
+	// ErrDeclared is returned if a policy is declared by the configuration file, and
 	// so is not to be changed here.
 	ErrDeclared = errors.New("is declared in the configuration file")
 )

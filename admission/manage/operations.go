@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Info is what there is to know of a policy.
+// Info describes a policy.
 type Info struct {
 	Name        string `json:"name"`
 	Version     string `json:"version,omitempty"`
@@ -21,7 +21,7 @@ type Info struct {
 	// Operations are those of its rules, all if it has none.
 	Operations []string `json:"operations"`
 	Enabled    bool     `json:"enabled"`
-	// Group says that it is a group.
+	// Group reports whether it is a group.
 	Group bool `json:"group,omitempty"`
 	// Origin is file or api.
 	Origin string `json:"origin"`

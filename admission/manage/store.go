@@ -16,7 +16,7 @@ import (
 // store keeps what the management API loaded: a record in JSON for each plugin, a
 // file for each module, named by its digest, and the list of the plugins, which
 // tells a record that is lost from one that never was. All of it belongs to the user
-// of the process, and is for nobody else to read or to write.
+// of the process, and no other user may read or write it.
 type store struct{ dir string }
 
 // kept is the record of a plugin.

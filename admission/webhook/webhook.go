@@ -45,6 +45,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 )
 
 // Config says what a server serves. Zero fields have the defaults below.
@@ -55,7 +56,7 @@ type Config struct {
 	Listener net.Listener
 	// CertFile and KeyFile are the certificate and its key in PEM. Run requires them.
 	CertFile, KeyFile string
-	// ClientCAFile, if it is there, is a bundle in PEM: who calls a webhook must
+	// ClientCAFile, if it is there, is a bundle in PEM: clients of the webhooks must
 	// have a certificate that one of it has signed. Probes and metrics are
 	// served to everybody.
 	ClientCAFile string
@@ -110,7 +111,7 @@ type Server struct {
 	listening, draining atomic.Bool
 	// started and answered count requests.
 	started, answered atomic.Int64
-	// loaded says that Config.Ready has returned nil once.
+	// loaded is set after Config.Ready has returned nil once.
 	loaded atomic.Bool
 }
 
@@ -259,8 +260,8 @@ func (s *Server) Handler() http.Handler {
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
 			if !ok {
-				admission.DropBody(w)
-				admission.WriteStatus(w, http.StatusNotFound, "there is no such policy")
+				httpserve.DropBody(w)
+				httpserve.WriteStatus(w, http.StatusNotFound, "there is no such policy")
 				return
 			}
 			h := &admission.Handler{Validator: policy}
@@ -326,14 +327,14 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-			admission.DropBody(w)
-			admission.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
+			httpserve.DropBody(w)
+			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
-				admission.DropBody(w)
-				admission.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
+				httpserve.DropBody(w)
+				httpserve.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
 				return
 			}
 		}

@@ -27,12 +27,12 @@ type FieldError struct {
 	BadValue *string
 }
 
-// ErrMalformed says that bytes are not the message that they should be: cut
+// ErrMalformed is wrapped by errors about bytes that are not the expected message: cut
 // off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
 var ErrMalformed = wire.ErrMalformed
 
-// ParseResult decodes a result, which a guest wrote and nobody has checked. It
+// ParseResult decodes a result, which a guest wrote, unchecked. It
 // copies what it keeps of b. No bytes are an empty result.
 //
 // Unknown fields are skipped; of a field that occurs twice the last one counts,

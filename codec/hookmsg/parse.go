@@ -6,7 +6,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
-// ErrMalformed says that bytes are not the message that they should be: cut
+// ErrMalformed is wrapped by errors about bytes that are not the expected message: cut
 // off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
 var ErrMalformed = wire.ErrMalformed
@@ -77,7 +77,7 @@ func ParseRequest(b []byte) (*Request, error) {
 	return r, nil
 }
 
-// ParseDecision decodes a decision, which a guest wrote and nobody has checked.
+// ParseDecision decodes a decision, which a guest wrote, unchecked.
 // It copies what it keeps of b; the rules and the errors are those of
 // [ParseRequest]. Whether the values make sense is for package hooks to say.
 //

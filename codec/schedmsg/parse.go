@@ -10,8 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
-// ErrMalformed says that bytes of a guest are not the message that they should
-// be.
+// ErrMalformed is wrapped by errors about bytes that are not the expected message.
 var ErrMalformed = wire.ErrMalformed
 
 // maxEntries is how many placements or nominations a message may have: an empty one

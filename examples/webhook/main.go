@@ -138,7 +138,7 @@ func run(ctx context.Context, args []string) error {
 			<-applied
 		}()
 		// Modules may take a while to come. The server listens meanwhile, so that
-		// nobody takes it for dead, and is not ready.
+		// it is not taken for dead, and is not ready.
 		manager.ExpectFile()
 		go func() {
 			defer close(applied)
@@ -167,7 +167,7 @@ func run(ctx context.Context, args []string) error {
 	return server.Run(ctx)
 }
 
-// auth says who may use the management API: who has the token in a file, which may
+// auth decides which clients may use the management API: those with the token in a file, which may
 // change, or a certificate.
 func (o *options) auth() manage.Auth {
 	auth := manage.Auth{ClientNames: o.clients}

@@ -54,7 +54,7 @@ var (
 	// large is how many bytes of answers too long for small were fetched since
 	// the last garbage collection.
 	large int
-	// request is that of the call that runs. It is nobody's when the call has ended:
+	// request is that of the call that runs. It is not used after the call:
 	// it would answer with what the host has to say about another.
 	request Request
 	// result is the buffer of messages to the host.

@@ -66,7 +66,7 @@
 //
 // [Get] and [List] look other objects of the cluster up, if the configuration names them.
 //
-// Mistakes in single fields are best said with package
+// Mistakes in single fields are best reported with package
 // [github.com/kubewasm/kubewasm/guest/admission/field], whose names are those of
 // Kubernetes' own validation:
 //

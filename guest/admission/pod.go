@@ -25,7 +25,7 @@ type Pod struct {
 // none.
 //
 // Requests for the subresources ephemeralcontainers (kubectl debug), resize and status of
-// a Pod have the whole Pod, too. Those of other subresources have objects of their own:
+// a Pod also have the whole Pod. Those of other subresources have objects of their own:
 // exec a PodExecOptions, binding a Binding, scale of a workload a Scale.
 func PodOf(req *Request) (pod Pod, ok bool) { return podIn(req.Kind(), req.Object()) }
 

@@ -71,7 +71,7 @@ func (r *Request) read() *Request {
 }
 
 // parse decodes the message kubewasm.admission.v1.Request. The host wrote it, so
-// there is nobody to tell if it is malformed: what cannot be read stays empty.
+// a malformed one is no mistake of the plugin: fields that cannot be read stay empty.
 func (r *Request) parse(envelope []byte) {
 	for f := wire.NewReader(envelope); f.Next(); {
 		switch f.Field {
@@ -155,7 +155,7 @@ func (r *Request) Operation() Operation { return r.read().operation }
 // DryRun reports whether nothing will be stored, whatever the verdict is.
 func (r *Request) DryRun() bool { return r.read().dryRun }
 
-// UserInfo returns who asks.
+// UserInfo returns the user that makes the request.
 func (r *Request) UserInfo() UserInfo { return r.read().userInfo }
 
 // Object returns the object as the client wants it to be, in JSON, byte for byte
@@ -200,7 +200,7 @@ func (r *Request) ObjectProto() []byte { return fetchObjectProto() }
 // OldObjectProto is ObjectProto for the object as it is.
 func (r *Request) OldObjectProto() []byte { return fetchOldObjectProto() }
 
-// UserInfo is who asks.
+// UserInfo is the user that makes a request.
 type UserInfo struct {
 	// raw is the message kubewasm.admission.v1.UserInfo.
 	raw []byte

@@ -47,7 +47,7 @@ func Allow() *Response { return nil }
 
 // Deny returns a Response that refuses the request, with 403 Forbidden unless
 // WithCode says otherwise. The message is put together from parts; the user
-// reads it behind "admission webhook … denied the request: ".
+// reads it after "admission webhook … denied the request: ".
 func Deny(message ...string) *Response {
 	return &Response{verdict: abi.VerdictDeny, message: strings.Join(message, "")}
 }
@@ -57,8 +57,8 @@ func Deny(message ...string) *Response {
 // of the errors.
 func Invalid(errs ...*field.Error) *Response { return Allow().WithFieldErrors(errs...) }
 
-// Errored returns a Response that says that the plugin could not decide. What
-// becomes of the request is for the plugin's failure policy to say. A nil err
+// Errored returns a Response of a plugin that could not decide. The plugin's failure
+// policy decides what becomes of the request. A nil err
 // allows the request.
 func Errored(err error) *Response {
 	if err == nil {

@@ -15,7 +15,7 @@ type fieldMask map[string]fieldMask
 const maxMaskFields = 1000
 
 // newFieldMask reads paths such as "spec.containers.image", which go through lists.
-// The mask has apiVersion, kind and metadata.name, too, which say what an object is.
+// The mask always has apiVersion, kind and metadata.name, which identify an object.
 // Without paths it is the whole object.
 func newFieldMask(paths []string) (fieldMask, error) {
 	if len(paths) == 0 {
@@ -40,7 +40,7 @@ func (m fieldMask) add(path string) {
 	}
 }
 
-// appendTo writes behind dst what is wanted of a value, which is valid JSON. The
+// appendTo appends to dst what is wanted of a value, which is valid JSON. The
 // value is read once for each level of it that the mask goes into, which b pays.
 func (m fieldMask) appendTo(dst []byte, value json.Value, b *budget) []byte {
 	b.work(len(value))

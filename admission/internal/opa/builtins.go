@@ -160,7 +160,7 @@ type call struct {
 
 // evaluation is what is the same for all calls of an evaluation.
 type evaluation struct {
-	// clock says that the policy is granted the time.
+	// clock reports whether the policy is granted the time.
 	clock  bool
 	time   time.Time
 	random map[string]any
@@ -481,7 +481,7 @@ func rangeStep(_ *call, args []any) (any, error) {
 	return list, nil
 }
 
-// maxRange keeps the ends of a range where their difference is a number, too.
+// maxRange bounds the ends of a range so that their difference does not overflow.
 const maxRange = 1 << 60
 
 var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)

@@ -171,7 +171,7 @@ func (a algorithm) verifies(key any, text, signature string) bool {
 
 // tokenKey is a key that tokens are verified with.
 type tokenKey struct {
-	algorithm, id string // Empty if they are not said.
+	algorithm, id string // Empty if the header has none.
 	key           any
 }
 

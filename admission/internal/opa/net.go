@@ -78,7 +78,7 @@ func cidrMerge(c *call, args []any) (any, error) {
 		}
 		return bytes.Compare(a.first, b.first)
 	})
-	var merged []addressRange // Those behind are before.
+	var merged []addressRange // From the last range to the first.
 	for _, r := range slices.Backward(ranges) {
 		if n := len(merged) - 1; n >= 0 && bytes.Compare(previous(merged[n].first), r.last) <= 0 {
 			if bytes.Compare(r.first, merged[n].first) < 0 {

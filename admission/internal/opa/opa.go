@@ -140,14 +140,14 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 // ruleset is what is known of an instance after its first call.
 type ruleset struct {
 	gatekeeper bool
-	// older says that the module has no opa_eval.
+	// older reports whether the module has no opa_eval.
 	older bool
-	// data is the address of the settings, heap that behind them.
+	// data is the address of the settings, heap that after them.
 	data, heap uint32
 	builtins   map[uint32]builtin
-	// calling says that the arguments of a builtin are being read.
+	// calling is set while the arguments of a builtin are read.
 	calling bool
-	// clock says that the policy is granted the time; evaluation is the one that runs.
+	// clock reports whether the policy is granted the time; evaluation is the one that runs.
 	clock      bool
 	evaluation evaluation
 }

@@ -37,7 +37,7 @@ const (
 type expression struct {
 	call *call
 	*regexp.Regexp
-	// later finds matches behind a character, which is the first one it reads. It is
+	// later finds matches after a character, which is the first one it reads. It is
 	// made when it is needed.
 	later   *regexp.Regexp
 	pattern string
@@ -96,7 +96,7 @@ func programSize(re *syntax.Regexp) int {
 	case syntax.OpRepeat:
 		n *= max(re.Min, re.Max, 0) + 1
 	}
-	return min(n, maxProgram+1) // A thousand times that is a number, too.
+	return min(n, maxProgram+1) // A thousand times that does not overflow.
 }
 
 // paidReader is a text that is paid for as it is read.

@@ -424,7 +424,7 @@ func rational(v any) (*big.Rat, error) {
 type location struct {
 	path  string
 	depth int
-	// below says that it is not the root.
+	// below reports whether it is not the root.
 	below bool
 }
 
@@ -716,7 +716,7 @@ func (s *schema) conditions(o object, v any, l location, r *outcome) error {
 	return nil
 }
 
-// common validates by what may be said of any value.
+// common validates by the keywords that apply to values of all types.
 func (s *schema) common(o object, v any, l location, r *outcome) error {
 	if constant, ok := o.get("const"); ok && (s.draft == 0 || s.draft >= 6) {
 		s.call.work(10 * size(constant))

@@ -268,7 +268,7 @@ type scientific struct {
 	exponent int64
 }
 
-// maxExponent is where exponents are all the same: larger than any number is long.
+// maxExponent is the largest exponent that makes a difference: more than a number has digits.
 const maxExponent = 1 << 40
 
 // scientific takes the number apart; ok is false if it is none.

@@ -72,16 +72,17 @@ type Dialect struct {
 	// about its settings, if it can be asked, and returns why they will not do.
 	// nil takes all settings.
 	Check func(ctx context.Context, inst host.DialectInstance, settings []byte) error
-	// Ask asks a guest for its verdict, which has copies of what the guest said.
+	// Ask asks a guest for its verdict, whose strings and bytes are copies of those of the guest.
 	Ask func(ctx context.Context, inst host.DialectInstance, settings []byte, req *Request) (Verdict, error)
-	// Mutating says that guests of the dialect may change objects.
+	// Mutating reports whether guests of the dialect may change objects.
 	Mutating bool
 }
 
-// Call is the state of an instance: what it is asked about, and what it said, in copies.
+// Call is the state of an instance: the request that it is asked about, and copies of what
+// it answered.
 type Call struct {
 	Request *Request
-	// Mutating says that the object may be changed.
+	// Mutating reports whether the object may be changed.
 	Mutating bool
 	// Object and OldObject are the protobuf of the objects, once Fetched.
 	Object, OldObject []byte

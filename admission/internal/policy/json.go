@@ -10,7 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// AppendRequest writes an admission request as JSON behind dst, as encoding/json
+// AppendRequest appends an admission request in JSON to dst, as encoding/json
 // would, but without fields that are empty or null. The objects are copied as they
 // are.
 func AppendRequest(dst []byte, r *admissionv1.AdmissionRequest) []byte {
@@ -40,7 +40,7 @@ func AppendRequest(dst []byte, r *admissionv1.AdmissionRequest) []byte {
 	return o.End()
 }
 
-// appendUserInfo writes who asks. whole says that groups and extra are written
+// appendUserInfo writes the user of a request. With whole, groups and extra are written
 // even if they are empty.
 func appendUserInfo(dst []byte, u *authenticationv1.UserInfo, whole bool) []byte {
 	o := Object{dst: append(dst, '{')}
@@ -66,7 +66,7 @@ func appendUserInfo(dst []byte, u *authenticationv1.UserInfo, whole bool) []byte
 	return o.End()
 }
 
-// AppendUserInfo writes who asks, with groups and extra even if they are empty.
+// AppendUserInfo writes the user of a request, with groups and extra even if they are empty.
 func AppendUserInfo(dst []byte, u *authenticationv1.UserInfo) []byte {
 	return appendUserInfo(dst, u, true)
 }
@@ -88,7 +88,7 @@ type Object struct {
 	begun bool
 }
 
-// NewObject begins an object behind dst.
+// NewObject begins an object at the end of dst.
 func NewObject(dst []byte) Object { return Object{dst: append(dst, '{')} }
 
 // Key writes the name of a member, whose value the caller appends with Append.

@@ -29,7 +29,7 @@ func Decode(raw []byte, into any) error {
 // Field is a field that has a value if it is there: null is none.
 type Field[T any] struct {
 	Value T
-	// Present says that the field is there.
+	// Present reports whether the field is there.
 	Present bool
 }
 
@@ -51,7 +51,7 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	if !ok {
 		return fmt.Errorf("%s where a string is required", json.Value(raw).Kind())
 	}
-	// Half of a pair becomes U+FFFD, which may also have been said.
+	// Half of a pair becomes U+FFFD, which may also have been in the text.
 	if bytes.Contains(raw, []byte(`\u`)) && hasHalfPair(raw) {
 		return errors.New(`half of a surrogate pair in a string`)
 	}

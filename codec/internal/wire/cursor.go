@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// ErrMalformed says that bytes are not the message that they should be: cut
+// ErrMalformed is wrapped by errors about bytes that are not the expected message: cut
 // off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
 var ErrMalformed = errors.New("malformed message")
@@ -26,7 +26,7 @@ var ErrMalformed = errors.New("malformed message")
 //	}
 //	if err := c.Err(); err != nil { … }
 //
-// Fields that nobody asks for are skipped. A field that is asked for must have
+// Fields whose value is not asked for are skipped. A field whose value is must have
 // the wire type of what it is asked for: protobuf's own decoders skip it
 // otherwise, but whoever wrote it meant something by it.
 type Cursor struct {

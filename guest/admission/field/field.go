@@ -150,38 +150,38 @@ func (t ErrorType) title() string {
 	return string(t)
 }
 
-// Invalid says that a value is malformed or out of bounds.
+// Invalid reports that a value is malformed or out of bounds.
 func Invalid(field *Path, value any, detail string) *Error {
 	return &Error{ErrorTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
-// TypeInvalid says that a value is of the wrong type.
+// TypeInvalid reports that a value is of the wrong type.
 func TypeInvalid(field *Path, value any, detail string) *Error {
 	return &Error{ErrorTypeTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
-// Required says that a value is missing or empty.
+// Required reports that a value is missing or empty.
 func Required(field *Path, detail string) *Error {
 	return &Error{ErrorTypeRequired, field.String(), "", detail}
 }
 
-// Forbidden says that a value would be right under other circumstances, such as
+// Forbidden reports that a value would be right under other circumstances, such as
 // for another user.
 func Forbidden(field *Path, detail string) *Error {
 	return &Error{ErrorTypeForbidden, field.String(), "", detail}
 }
 
-// NotFound says that a value names what does not exist.
+// NotFound reports that a value names what does not exist.
 func NotFound(field *Path, value any) *Error {
 	return &Error{ErrorTypeNotFound, field.String(), string(encode.Append(nil, value)), ""}
 }
 
-// Duplicate says that a value must be unique and is not.
+// Duplicate reports that a value must be unique and is not.
 func Duplicate(field *Path, value any) *Error {
 	return &Error{ErrorTypeDuplicate, field.String(), string(encode.Append(nil, value)), ""}
 }
 
-// NotSupported says that a value is none of those that there are.
+// NotSupported reports that a value is none of those that there are.
 func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
 	detail := ""
 	for i, valid := range validValues {
@@ -195,7 +195,7 @@ func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
 	return &Error{ErrorTypeNotSupported, field.String(), string(encode.Append(nil, value)), detail}
 }
 
-// TooLong says that a value has more than maxLength bytes. The value itself is
+// TooLong reports that a value has more than maxLength bytes. The value itself is
 // not shown.
 func TooLong(field *Path, _ any, maxLength int) *Error {
 	detail := "value is too long"
@@ -205,7 +205,7 @@ func TooLong(field *Path, _ any, maxLength int) *Error {
 	return &Error{ErrorTypeTooLong, field.String(), "", detail}
 }
 
-// TooMany says that a list has actual items, more than max.
+// TooMany reports that a list has actual items, more than max.
 func TooMany(field *Path, actual, max int) *Error {
 	detail := "has too many items"
 	if max >= 0 {
@@ -214,7 +214,7 @@ func TooMany(field *Path, actual, max int) *Error {
 	return &Error{ErrorTypeTooMany, field.String(), string(encode.Append(nil, actual)), detail}
 }
 
-// InternalError says that a field could not be checked.
+// InternalError reports that a field could not be checked.
 func InternalError(field *Path, err error) *Error {
 	return &Error{ErrorTypeInternal, field.String(), "", err.Error()}
 }

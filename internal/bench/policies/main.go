@@ -15,7 +15,7 @@
 // length.
 //
 // Figures are CPU time of the process, garbage collection included. -rounds=3 is a quick
-// look. It is a module of its own, so that nobody else depends on OPA and CEL. It needs
+// look. It is a module of its own, so that nothing else depends on OPA and CEL. It needs
 // clang.
 package main
 
@@ -432,7 +432,7 @@ func regoGuest(ctx context.Context, dir string) (string, error) {
 	return file, os.WriteFile(file, module, 0o600)
 }
 
-// nativeValidator is native behind the handler: a webhook that computes about as
+// nativeValidator is native in the handler: a webhook that computes about as
 // long as the guest does, without one.
 type nativeValidator struct{}
 
@@ -448,7 +448,7 @@ func (nativeValidator) Validate(_ context.Context, r *admissionv1.AdmissionReque
 //
 // On its own, a verdict finds its memory and its code in the processor's caches,
 // between two requests it does not. So the sum is taken once more "in turns": each
-// verdict, on its own, behind a request that is always allowed. And with several
+// verdict, on its own, after a request that is always allowed. And with several
 // processors, one that has nothing to do looks for work for a while, then its thread
 // sleeps and has to be woken: all that is counted. So native code and a guest in C
 // stand beside the guest in Go.

@@ -38,191 +38,215 @@ const loops = "\x00asm\x01\x00\x00\x00" +
 	"\x0a\x13\x02\x08\x00\x42\x80\x80\x80\x80\x10\x0b" + // 1 << 32.
 	"\x08\x00\x03\x40\x0c\x00\x0b\x00\x0b"
 
+// scriptedPolicy is a configuration with one policy that does what a Pod asks for.
+func scriptedPolicy(t *testing.T) string {
+	return "plugins: [{name: scripted, allowedToMutate: true, source: {file: " + guest(t, admissionDir+"testdata/scripted") + "}}]"
+}
+
+// TestAPIServer asks policies by a real API server, in steps that share one.
 func TestAPIServer(t *testing.T) {
 	f := start(t)
-	scripted := guest(t, admissionDir+"testdata/scripted")
-	one := "plugins: [{name: scripted, allowedToMutate: true, source: {file: " + scripted + "}}]"
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"denies, allows, warns and notes", f.testVerdicts},
+		{"dry run", f.testDryRun},
+		{"mutates, and mutates again what others changed", f.testMutatesAgain},
+		{"one webhook, several mutators", f.testSeveralMutators},
+		{"the largest object that can be stored", f.testLargestObject},
+		{"what kubectl prints", f.testKubectl},
+		{"timeouts", f.testTimeouts},
+		{"a custom resource", f.testCustomResource},
+		{"the manifests of the example", f.testManifests},
+		{"the steps that install the example", f.testInstall},
+		{"the program of the example with the rights of its manifests", f.testProgram},
+		{"the policies of the example with the rules and rights of its manifests", f.testShippedPolicies},
+		{"certificates and plugins change under load", f.changeUnderLoad},
+	} {
+		t.Run(step.name, step.run)
+	}
+}
 
-	t.Run("denies, allows, warns and notes", func(t *testing.T) {
-		f.policies(t, one)
-		f.validating(t, "/validate", nil)
-		eventually(t, "a denial", func() bool {
-			_, err := f.create(t, pod("first", "deny", "not today"), metav1.DryRunAll)
-			return err != nil && strings.Contains(err.Error(), "not today")
-		})
-		_, err := f.create(t, pod("second", "deny", "not today", "code", "429", "reason", "TooManyRequests"))
-		if want := `admission webhook "validate.kubewasm.dev" denied the request: scripted: not today`; err == nil || err.Error() != want || !apierrors.IsTooManyRequests(err) {
-			t.Errorf("error is %v\nwant %s", err, want)
-		}
-		_, err = f.create(t, pod("third", "fields", ""))
-		var status *apierrors.StatusError
-		if !errors.As(err, &status) || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) != 5 || status.Status().Details.Causes[0].Field != "spec.containers[1].image" {
-			t.Errorf("error is %+v", err)
-		}
-		f.warnings.take()
-		if _, err := f.create(t, pod("fourth", "warn", "old|odd", "audit", "image=web:1")); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Join(f.warnings.take(), "|"); got != "old|odd" {
-			t.Errorf("warnings are %q", got)
-		}
-		eventually(t, "an audit annotation", func() bool {
-			return f.audited(t, "fourth")["validate.kubewasm.dev/scripted.image"] == "web:1"
-		})
-		if _, err := f.create(t, pod("fifth", "panic", "oops")); err == nil || !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate trapped") {
-			t.Errorf("error is %v", err)
-		}
+func (f *fixture) testVerdicts(t *testing.T) {
+	f.policies(t, scriptedPolicy(t))
+	f.validating(t, "/validate", nil)
+	eventually(t, "a denial", func() bool {
+		_, err := f.create(t, pod("first", "deny", "not today"), metav1.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "not today")
 	})
-	t.Run("dry run", func(t *testing.T) {
-		f.policies(t, one)
-		f.validating(t, "/validate", nil)
-		eventually(t, "a denial that says that it is a dry run", func() bool {
-			_, err := f.create(t, pod("dry", "echo", "request"), metav1.DryRunAll)
-			return err != nil && strings.Contains(err.Error(), ",dry,shop,true,")
-		})
-		if _, err := f.create(t, pod("dry")); err != nil {
-			t.Error(err) // The dry run has stored nothing.
-		}
+	_, err := f.create(t, pod("second", "deny", "not today", "code", "429", "reason", "TooManyRequests"))
+	if want := `admission webhook "validate.kubewasm.dev" denied the request: scripted: not today`; err == nil || err.Error() != want || !apierrors.IsTooManyRequests(err) {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
+	_, err = f.create(t, pod("third", "fields", ""))
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) != 5 || status.Status().Details.Causes[0].Field != "spec.containers[1].image" {
+		t.Errorf("error is %+v", err)
+	}
+	f.warnings.take()
+	if _, err := f.create(t, pod("fourth", "warn", "old|odd", "audit", "image=web:1")); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(f.warnings.take(), "|"); got != "old|odd" {
+		t.Errorf("warnings are %q", got)
+	}
+	eventually(t, "an audit annotation", func() bool {
+		return f.audited(t, "fourth")["validate.kubewasm.dev/scripted.image"] == "web:1"
 	})
-	t.Run("mutates, and mutates again what others changed", func(t *testing.T) {
-		f.policies(t, `
+	if _, err := f.create(t, pod("fifth", "panic", "oops")); err == nil || !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate trapped") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func (f *fixture) testDryRun(t *testing.T) {
+	f.policies(t, scriptedPolicy(t))
+	f.validating(t, "/validate", nil)
+	eventually(t, "a denial that says that it is a dry run", func() bool {
+		_, err := f.create(t, pod("dry", "echo", "request"), metav1.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), ",dry,shop,true,")
+	})
+	if _, err := f.create(t, pod("dry")); err != nil {
+		t.Error(err) // The dry run has stored nothing.
+	}
+}
+
+func (f *fixture) testMutatesAgain(t *testing.T) {
+	scripted := guest(t, admissionDir+"testdata/scripted")
+	f.policies(t, `
 plugins:
 - {name: first, allowedToMutate: true, source: {file: `+scripted+`}}
 - {name: second, allowedToMutate: true, guestConfig: {mark: b}, source: {file: `+scripted+`}, match: {objectSelector: {matchExpressions: [{key: team, operator: Exists}]}}}
 - {name: defaults, allowedToMutate: true, guestConfig: {cpu: 100m, label: defaulted}, source: {file: `+guest(t, examples+"admission/resource-defaults")+`}}
 `)
-		// The second webhook changes what the first has seen, which is then asked
-		// once more.
-		f.mutating(t, "/mutate/first", "/mutate/defaults")
-		eventually(t, "a changed object", func() bool {
-			p, err := f.create(t, pod("changed", "label", "team=shop"), metav1.DryRunAll)
-			return err == nil && p.Labels["team"] == "shop" && p.Labels["defaulted"] == "true"
+	// The second webhook changes what the first has seen, which is then asked
+	// once more.
+	f.mutating(t, "/mutate/first", "/mutate/defaults")
+	eventually(t, "a changed object", func() bool {
+		p, err := f.create(t, pod("changed", "label", "team=shop"), metav1.DryRunAll)
+		return err == nil && p.Labels["team"] == "shop" && p.Labels["defaulted"] == "true"
+	})
+	f.decisions.take()
+	p, err := f.create(t, pod("changed", "label", "team=shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu := p.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "100m" || p.Labels["team"] != "shop" {
+		t.Errorf("cpu is %s, labels %v", cpu, p.Labels)
+	}
+	if got := f.decisions.take(); got["first"] != 2 || got["defaults"] != 1 {
+		t.Errorf("asked %v, want first twice", got)
+	}
+	_, err = f.create(t, pod("denied", "label", "team=shop", "deny", "no"))
+	if err == nil || !strings.Contains(err.Error(), `admission webhook "mutatefirst.kubewasm.dev" denied the request: first: no`) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func (f *fixture) testSeveralMutators(t *testing.T) {
+	f.mutating(t, "/mutate")
+	// Second chooses by a label that first gives.
+	eventually(t, "an object that all have changed", func() bool {
+		p, err := f.create(t, pod("several", "label", "team=shop", "trail", ">"), metav1.DryRunAll)
+		return err == nil && p.Annotations["trail"] == ">b" && p.Labels["team"] == "shop" && p.Labels["defaulted"] == "true"
+	})
+	// A request without an object is not patched.
+	if err := f.Client.CoreV1().Pods("shop").Delete(t.Context(), "changed", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (f *fixture) testKubectl(t *testing.T) {
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+	f.validating(t, "/validate", nil)
+	const want = `admission webhook "validate.kubewasm.dev" denied the request: labels: metadata.labels[team]: Required value: every Pod must have it`
+	eventually(t, "a denial", func() bool {
+		_, err := f.create(t, pod("told"), metav1.DryRunAll)
+		return err != nil && err.Error() == want
+	})
+	kubectl := func(stdin string, args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", f.Kubeconfig, "-n", "shop"}, args...)...)
+		cmd.Stdin = strings.NewReader(stdin)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("kubectl %s: %s", args, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if got := kubectl("", "run", "told", "--image=web"); got != "Error from server: "+want {
+		t.Errorf("kubectl run prints %s", got)
+	}
+	const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: told}\nspec: {containers: [{name: web, image: web}]}\n"
+	if got := kubectl(manifest, "apply", "-f", "-"); got != `Error from server: error when creating "STDIN": `+want {
+		t.Errorf("kubectl apply prints %s", got)
+	}
+}
+
+func (f *fixture) testTimeouts(t *testing.T) {
+	scripted := guest(t, admissionDir+"testdata/scripted")
+	slow := base64.StdEncoding.EncodeToString([]byte(loops))
+	one := func(t *testing.T, failurePolicy string) {
+		f.policies(t, "plugins: [{name: slow, failurePolicy: "+failurePolicy+", limits: {fuel: 1000000000000, timeout: 20s}, source: {bytes: "+slow+"}}]")
+		timeout := int32(1)
+		f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) { w.TimeoutSeconds = &timeout })
+	}
+	t.Run("a plugin that takes too long denies, within the time of the API server", func(t *testing.T) {
+		one(t, "Fail")
+		eventually(t, "a denial", func() bool {
+			_, err := f.create(t, pod("slow"), metav1.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), `denied the request: plugin "slow": validate trapped: `) && strings.Contains(err.Error(), "deadline")
 		})
-		f.decisions.take()
-		p, err := f.create(t, pod("changed", "label", "team=shop"))
+	})
+	t.Run("or allows with a warning", func(t *testing.T) {
+		one(t, "Ignore")
+		eventually(t, "a warning", func() bool {
+			f.warnings.take()
+			_, err := f.create(t, pod("slow"), metav1.DryRunAll)
+			return err == nil && strings.HasSuffix(strings.Join(f.warnings.take(), ""), "(ignored)")
+		})
+	})
+	t.Run("a server that does not answer", func(t *testing.T) {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cpu := p.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "100m" || p.Labels["team"] != "shop" {
-			t.Errorf("cpu is %s, labels %v", cpu, p.Labels)
-		}
-		if got := f.decisions.take(); got["first"] != 2 || got["defaults"] != 1 {
-			t.Errorf("asked %v, want first twice", got)
-		}
-		_, err = f.create(t, pod("denied", "label", "team=shop", "deny", "no"))
-		if err == nil || !strings.Contains(err.Error(), `admission webhook "mutatefirst.kubewasm.dev" denied the request: first: no`) {
-			t.Errorf("error is %v", err)
-		}
-	})
-	t.Run("one webhook, several mutators", func(t *testing.T) {
-		f.mutating(t, "/mutate")
-		// Second chooses by a label that first gives.
-		eventually(t, "an object that all have changed", func() bool {
-			p, err := f.create(t, pod("several", "label", "team=shop", "trail", ">"), metav1.DryRunAll)
-			return err == nil && p.Annotations["trail"] == ">b" && p.Labels["team"] == "shop" && p.Labels["defaulted"] == "true"
-		})
-		// A request without an object is not patched.
-		if err := f.Client.CoreV1().Pods("shop").Delete(t.Context(), "changed", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("the largest object that can be stored", f.testLargestObject)
-	t.Run("what kubectl prints", func(t *testing.T) {
-		if _, err := exec.LookPath("kubectl"); err != nil {
-			t.Skip("kubectl is not installed")
-		}
-		f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
-		f.validating(t, "/validate", nil)
-		const want = `admission webhook "validate.kubewasm.dev" denied the request: labels: metadata.labels[team]: Required value: every Pod must have it`
-		eventually(t, "a denial", func() bool {
-			_, err := f.create(t, pod("told"), metav1.DryRunAll)
-			return err != nil && err.Error() == want
-		})
-		kubectl := func(stdin string, args ...string) string {
-			cmd := exec.CommandContext(t.Context(), "kubectl", append([]string{"--kubeconfig", f.Kubeconfig, "-n", "shop"}, args...)...)
-			cmd.Stdin = strings.NewReader(stdin)
-			out, err := cmd.CombinedOutput()
-			if err == nil {
-				t.Errorf("kubectl %s: %s", args, out)
-			}
-			return strings.TrimSpace(string(out))
-		}
-		if got := kubectl("", "run", "told", "--image=web"); got != "Error from server: "+want {
-			t.Errorf("kubectl run prints %s", got)
-		}
-		const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: told}\nspec: {containers: [{name: web, image: web}]}\n"
-		if got := kubectl(manifest, "apply", "-f", "-"); got != `Error from server: error when creating "STDIN": `+want {
-			t.Errorf("kubectl apply prints %s", got)
-		}
-	})
-	t.Run("timeouts", func(t *testing.T) {
-		slow := base64.StdEncoding.EncodeToString([]byte(loops))
-		one := func(t *testing.T, failurePolicy string) {
-			f.policies(t, "plugins: [{name: slow, failurePolicy: "+failurePolicy+", limits: {fuel: 1000000000000, timeout: 20s}, source: {bytes: "+slow+"}}]")
-			timeout := int32(1)
-			f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) { w.TimeoutSeconds = &timeout })
-		}
-		t.Run("a plugin that takes too long denies, within the time of the API server", func(t *testing.T) {
-			one(t, "Fail")
-			eventually(t, "a denial", func() bool {
-				_, err := f.create(t, pod("slow"), metav1.DryRunAll)
-				return err != nil && strings.Contains(err.Error(), `denied the request: plugin "slow": validate trapped: `) && strings.Contains(err.Error(), "deadline")
-			})
-		})
-		t.Run("or allows with a warning", func(t *testing.T) {
-			one(t, "Ignore")
-			eventually(t, "a warning", func() bool {
-				f.warnings.take()
-				_, err := f.create(t, pod("slow"), metav1.DryRunAll)
-				return err == nil && strings.HasSuffix(strings.Join(f.warnings.take(), ""), "(ignored)")
-			})
-		})
-		t.Run("a server that does not answer", func(t *testing.T) {
-			silent, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer silent.Close()
-			for _, policy := range []arv1.FailurePolicyType{arv1.Fail, arv1.Ignore} {
-				t.Run(string(policy), func(t *testing.T) {
-					url, timeout := "https://"+silent.Addr().String()+"/validate", int32(1)
-					f.validating(t, "", func(w *arv1.ValidatingWebhook) {
-						w.ClientConfig.URL, w.TimeoutSeconds, w.FailurePolicy = &url, &timeout, &policy
-					})
-					eventually(t, "a call that fails", func() bool {
-						begin := time.Now()
-						_, err := f.create(t, pod("silent"), metav1.DryRunAll)
-						if policy == arv1.Ignore {
-							return err == nil && time.Since(begin) > 900*time.Millisecond
-						}
-						return err != nil && strings.Contains(err.Error(), "failed calling webhook")
-					})
+		defer silent.Close()
+		for _, policy := range []arv1.FailurePolicyType{arv1.Fail, arv1.Ignore} {
+			t.Run(string(policy), func(t *testing.T) {
+				url, timeout := "https://"+silent.Addr().String()+"/validate", int32(1)
+				f.validating(t, "", func(w *arv1.ValidatingWebhook) {
+					w.ClientConfig.URL, w.TimeoutSeconds, w.FailurePolicy = &url, &timeout, &policy
 				})
-			}
-		})
-		t.Run("a plugin that loops, beside one that does not", func(t *testing.T) {
-			f.policies(t, `
+				eventually(t, "a call that fails", func() bool {
+					begin := time.Now()
+					_, err := f.create(t, pod("silent"), metav1.DryRunAll)
+					if policy == arv1.Ignore {
+						return err == nil && time.Since(begin) > 900*time.Millisecond
+					}
+					return err != nil && strings.Contains(err.Error(), "failed calling webhook")
+				})
+			})
+		}
+	})
+	t.Run("a plugin that loops, beside one that does not", func(t *testing.T) {
+		f.policies(t, `
 plugins:
 - {name: slow, failurePolicy: Ignore, limits: {timeout: 200ms, fuel: 1000000000000}, source: {bytes: `+slow+`}}
 - {name: scripted, source: {file: `+scripted+`}}
 `)
-			f.validating(t, "/validate", nil)
-			eventually(t, "the verdict of the other", func() bool {
-				_, err := f.create(t, pod("beside", "deny", "no"), metav1.DryRunAll)
-				return err != nil && strings.HasSuffix(err.Error(), "denied the request: scripted: no")
-			})
-			// A call that outlasts the webhook's timeout is refused.
-			if _, err := f.create(t, pod("beside")); err != nil {
-				t.Error(err)
-			}
+		f.validating(t, "/validate", nil)
+		eventually(t, "the verdict of the other", func() bool {
+			_, err := f.create(t, pod("beside", "deny", "no"), metav1.DryRunAll)
+			return err != nil && strings.HasSuffix(err.Error(), "denied the request: scripted: no")
 		})
+		// A call that outlasts the webhook's timeout is refused.
+		if _, err := f.create(t, pod("beside")); err != nil {
+			t.Error(err)
+		}
 	})
-	t.Run("a custom resource", f.testCustomResource)
-	t.Run("the manifests of the example", f.testManifests)
-	t.Run("the steps that install the example", f.testInstall)
-	t.Run("the program of the example with the rights of its manifests", f.testProgram)
-	t.Run("the policies of the example with the rules and rights of its manifests", f.testShippedPolicies)
-	t.Run("certificates and plugins change under load", func(t *testing.T) { f.changeUnderLoad(t) })
 }
 
 // testLargestObject stores a Pod that is as large as the API server can send to etcd,

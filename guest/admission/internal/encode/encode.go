@@ -11,7 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Append writes a value as JSON behind dst. It knows what fields of objects are:
+// Append appends a value in JSON to dst. It knows what fields of objects are:
 // strings, numbers, bools, lists and maps of these, what has a method String, and
 // the raw JSON of anything else as []byte or json.Value. What it does not know is
 // null.

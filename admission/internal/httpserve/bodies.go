@@ -1,4 +1,6 @@
-package admission
+// Package httpserve reads the bodies of requests into bounded memory, and answers requests
+// that cannot be served.
+package httpserve
 
 import (
 	"bytes"
@@ -49,7 +51,7 @@ type Bodies struct {
 	all         share
 	addresses   map[netip.Prefix]share
 	connections map[string]share
-	// freed is closed when memory is given back; nil if nobody waits for that.
+	// freed is closed when memory is given back; nil if no body waits for that.
 	freed chan struct{}
 }
 
@@ -72,9 +74,6 @@ func NewBodies(limits BodyLimits) *Bodies {
 	return &Bodies{limits: limits, addresses: map[netip.Prefix]share{}, connections: map[string]share{}}
 }
 
-// sharedBodies are those of handlers that have none of their own.
-var sharedBodies = NewBodies(BodyLimits{})
-
 // Held returns how many bytes of memory bodies have now.
 func (b *Bodies) Held() int64 {
 	b.mu.Lock()
@@ -89,8 +88,8 @@ type BodyError struct {
 	// client has too many, and 503 if all clients together have.
 	Code    int
 	message string
-	// beginning is how a body that is too long begins.
-	beginning []byte
+	// Beginning is how a body that is too long begins.
+	Beginning []byte
 }
 
 // Error implements error.
@@ -152,17 +151,21 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			return body, nil
 		}
 		if err.Code == http.StatusRequestEntityTooLarge {
-			err.beginning = bytes.Clone(body.Bytes[:min(len(body.Bytes), beginningBytes)])
+			err.Beginning = bytes.Clone(body.Bytes[:min(len(body.Bytes), beginningBytes)])
 		}
 		body.Release()
 		return nil, err
 	}
-	if r.Header.Get("Expect") == "" { // The rest would be on its way, too.
-		err.beginning = body.begin(ctx, w, r)
+	if r.Header.Get("Expect") == "" { // Otherwise the rest would be on its way.
+		err.Beginning = body.begin(ctx, w, r)
 		body.Release()
 	}
 	return nil, err
 }
+
+// firstRead is how much memory a body gets that announces more, until so much of it
+// has come: a length is only a claim.
+const firstRead = 128 << 10
 
 // beginningBytes is how much of a body that is too long is looked at: in a review, what
 // it is about comes first, and then the user's groups.
@@ -308,7 +311,7 @@ func (t *timedBody) Read(p []byte) (int, error) {
 }
 
 // hold gives the body memory for n bytes instead of what it has, when that is within
-// the limits. begins says that it may not be all that the body needs.
+// the limits. begins is set if the body may need more later.
 func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
 	all := b.bodies
 	if most := all.limits.Bytes; n > most {
