@@ -178,17 +178,17 @@ func (p base) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// SignPod adds nothing to a signature if no choice of a node depends on the guest: the
-// framework does not ask such a plugin. Without a function, any other guest keeps Pods from
-// being signed, as a plugin without the method does.
+// SignPod adds nothing to a signature if the guest lacks the function and no choice of a node
+// depends on it. Without the function, any other guest keeps Pods from being signed, as a
+// plugin without the method does.
 func (p base) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	switch {
-	case !p.has(choosing):
-		return nil, nil
-	case !p.has(abi.MaskOf(abi.SignPod)):
+	case p.has(abi.MaskOf(abi.SignPod)):
+		return p.extensions.SignPod(ctx, pod)
+	case p.has(choosing):
 		return nil, fwk.NewStatus(fwk.Unschedulable, "the plugin signs no Pods")
 	}
-	return p.extensions.SignPod(ctx, pod)
+	return nil, nil
 }
 
 func (p base) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {

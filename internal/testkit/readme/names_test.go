@@ -74,6 +74,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestWaysAreThere holds that the functions of docs/architecture.md are in the files beside them.
+func TestWaysAreThere(t *testing.T) {
+	rows := regexp.MustCompile("(?m)\\| `(?:\\w+\\.)?(\\w+)` \\| \\[(\\S+)\\]").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	if len(rows) < 30 {
+		t.Fatalf("only %d functions", len(rows))
+	}
+	for _, row := range rows {
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + row[1] + `[\[(]`).MatchString(read(t, row[2])) {
+			t.Errorf("docs/architecture.md: there is no function %s in %s", row[1], row[2])
+		}
+	}
+}
+
 // anchors returns the anchors that the forge makes of the headings of a document.
 func anchors(text string) (list []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)

@@ -1,0 +1,3 @@
+package neutral
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
