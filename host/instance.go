@@ -244,7 +244,7 @@ func (i *Instance) start(ctx context.Context) error {
 // FuelUsed returns how much fuel the last call took.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
-// Release gives the instance back, to the [Hold] that it is of if it is one's. One whose guest trapped begins anew from the
+// Release gives the instance back, to its [Hold] if it has one. One whose guest trapped begins anew from the
 // snapshot, or is closed if it cannot. Neither the instance nor bytes that it lent must
 // be used afterwards.
 func (i *Instance) Release() {

@@ -134,7 +134,7 @@ func (p *Plugin) Stats() Stats {
 		s.MemoryBytes = v.snapshot.size
 	}
 	v.pool.mu.Lock()
-	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)+len(v.pool.faithful)
+	s.Instances, s.Idle, s.Limit, s.Waiting = v.pool.count, v.pool.idle(), len(v.pool.slots), len(v.pool.waiters)+len(v.pool.returning)
 	s.Held = len(v.pool.holds)
 	v.pool.mu.Unlock()
 	p.mu.Lock()

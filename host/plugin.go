@@ -130,7 +130,7 @@ func (v *version) acquire(ctx context.Context, again *Instance) (*Instance, erro
 		}
 		// Others of the plugin have memory, and will be free.
 		full := err
-		if inst, err = v.pool.waitInstead(ctx); errors.Is(err, errNobody) {
+		if inst, err = v.pool.waitInstead(ctx); errors.Is(err, errNoOther) {
 			return nil, full
 		} else if err != nil {
 			err = fmt.Errorf("%w; %w", err, full)

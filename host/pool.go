@@ -36,9 +36,9 @@ type pool struct {
 	// waiters are the callers that found no instance, oldest first. Each gets
 	// an instance, or nil for the leave to make one.
 	waiters []chan *Instance
-	// faithful are the callers that wait for one instance, and get no other.
-	faithful []faithful
-	closed   bool
+	// returning are the callers that wait for the instance that they had before.
+	returning []returning
+	closed    bool
 	// holds are those that have an instance beside count, or will.
 	holds map[*Hold]struct{}
 	// discard closes an instance that came back too late to be used.
@@ -47,9 +47,9 @@ type pool struct {
 	drained chan struct{}
 }
 
-// faithful is a caller that waits for inst: it gets that, or nil if that is gone or the pool
-// is closed.
-type faithful struct {
+// returning is a caller that waits for inst, which it had before. It gets inst, or nil if
+// inst is gone or the pool is closed.
+type returning struct {
 	inst   *Instance
 	served chan *Instance
 }
@@ -184,8 +184,8 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 		}
 		return nil, nil
 	}
-	wait := faithful{inst, make(chan *Instance, 1)}
-	p.faithful = append(p.faithful, wait)
+	wait := returning{inst, make(chan *Instance, 1)}
+	p.returning = append(p.returning, wait)
 	p.mu.Unlock()
 
 	select {
@@ -194,7 +194,7 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	p.release(func(w faithful) bool { return w == wait })
+	p.release(func(w returning) bool { return w == wait })
 	p.mu.Unlock()
 	if inst := <-wait.served; inst != nil { // It was served before.
 		p.put(inst)
@@ -202,20 +202,19 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 	return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
 }
 
-// errNobody says that there is no other instance to wait for.
-var errNobody = errors.New("the plugin has no other instance")
+// errNoOther says that there is no other instance to wait for.
+var errNoOther = errors.New("the plugin has no other instance")
 
-// waitInstead is for a caller that was given leave to make an instance and could
-// not, for want of memory: it gives the leave up and waits for an instance of
-// another caller, or for the leave to try again. The error is [errNobody] if there
-// is none.
+// waitInstead returns the slot that acquire reserved, after an out-of-memory error, and
+// waits for an instance of another caller, or for a slot to try again. The error is
+// [errNoOther] if the plugin has no other instance.
 func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 	p.mu.Lock()
 	if p.count == 1 || p.closed {
 		// Whoever waits may try, and find the same.
 		p.mu.Unlock()
 		p.forget()
-		return nil, errNobody
+		return nil, errNoOther
 	}
 	p.count--
 	if inst := p.takeOrWait(); inst != nil {
@@ -325,7 +324,7 @@ func (p *pool) settle() {
 
 // serve gives idle instances to those who wait for them. p.mu is held.
 func (p *pool) serve() {
-	p.faithful = slices.DeleteFunc(p.faithful, func(w faithful) bool {
+	p.returning = slices.DeleteFunc(p.returning, func(w returning) bool {
 		if !p.takeThis(w.inst) {
 			return false
 		}
@@ -339,15 +338,15 @@ func (p *pool) serve() {
 func (p *pool) lose(inst *Instance) {
 	p.mu.Lock()
 	inst.gone = true
-	p.release(func(w faithful) bool { return w.inst == inst })
+	p.release(func(w returning) bool { return w.inst == inst })
 	p.mu.Unlock()
 	p.forget()
 }
 
 // release ends the wait of those callers of acquireAgain that which says: they get nothing.
 // p.mu is held.
-func (p *pool) release(which func(faithful) bool) {
-	p.faithful = slices.DeleteFunc(p.faithful, func(w faithful) bool {
+func (p *pool) release(which func(returning) bool) {
+	p.returning = slices.DeleteFunc(p.returning, func(w returning) bool {
 		if !which(w) {
 			return false
 		}
@@ -395,7 +394,7 @@ func (p *pool) lend() *Instance {
 	if inst != nil {
 		p.count--
 		inst.gone = true // A hold may last for long.
-		p.release(func(w faithful) bool { return w.inst == inst })
+		p.release(func(w returning) bool { return w.inst == inst })
 	}
 	return inst
 }
@@ -444,7 +443,7 @@ func (p *pool) shut() map[*Hold]struct{} {
 	for w := p.popWaiter(); w != nil; w = p.popWaiter() {
 		close(w)
 	}
-	p.release(func(faithful) bool { return true })
+	p.release(func(returning) bool { return true })
 	p.checkDrained()
 	return maps.Clone(p.holds)
 }
