@@ -7,7 +7,7 @@
 //	metrics := hookmetrics.New(state)
 //	prometheus.MustRegister(metrics)
 //	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Observer: metrics, …})
-//	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{Observer: metrics})
+//	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier, Observer: metrics})
 //
 // What it has:
 //
