@@ -155,6 +155,9 @@ func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, 
 	m.ignored.WithLabelValues(pluginLabel(plugin), string(policy)).Inc()
 }
 
+// DryRun implements [hooks.Observer]. It counts nothing.
+func (m *Metrics) DryRun(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
+
 // Enforced implements [hooks.Observer].
 func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 	m.files.Add(float64(r.Files))
