@@ -48,9 +48,6 @@ func (pin *Pin) Hold() (*Hold, error) {
 	return h, nil
 }
 
-// Holds reports whether the hold is on the version of the pin, and has not ended.
-func (h *Hold) Holds(pin *Pin) bool { return h.version == pin.version && !h.over.Load() }
-
 // Acquire takes the instance for the caller alone, and waits while another has it.
 // [Instance.Release] gives it back to the hold. The first call gets one that is idle, if
 // there is one, and creates one otherwise.
