@@ -2,13 +2,13 @@ package host
 
 import "context"
 
-// Pin is a hold on a version of a plugin: what is called through it runs that
-// version, whatever [Plugin.Swap] does. A scheduling cycle that began on a
-// version ends on it. It is safe for use by several goroutines.
+// Pin keeps a version of a plugin: calls through it run that version even after
+// [Plugin.Swap]. A scheduling cycle that began on a version ends on it. It is
+// safe for use by several goroutines.
 type Pin struct{ version *version }
 
-// Pin holds the version that serves new calls. Release it in the end: a version
-// that was replaced is not freed before.
+// Pin pins the version that serves new calls. The caller must release it: a
+// version that was replaced is freed only after that.
 func (p *Plugin) Pin() *Pin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
