@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -159,7 +160,7 @@ func (p *plan) coreSchedGroup(want *string) {
 			return
 		case !has:
 			p.outside(s, path, "", group, func() error {
-				if err := cores.join(group, thread); err != nil && err != syscall.ESRCH {
+				if err := cores.join(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
 					return coreSchedError("write", path, group, err)
 				}
 				return nil
