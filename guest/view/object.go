@@ -143,11 +143,11 @@ func fromBytes(raw []byte, t *Type) *object {
 	return o
 }
 
-// FromRef returns a view of the object that the host knows by ref, whose bytes
-// are fetched when a field is first read; at once, if what was in the memory before
-// was read, since a plugin does the same with each Node. It uses the memory of old,
-// which is empty or a view of the same type that FromRef returned for another ref,
-// and which goes stale.
+// FromRef returns a view of the object that the host knows by ref. Its bytes are fetched
+// when a field is first read, or immediately if the object that used the memory before
+// was read: a plugin reads the same of each Node. FromRef uses the memory of old, which
+// goes stale. old is empty, or a view of the same type that FromRef returned for another
+// ref.
 func FromRef(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, false)
 }

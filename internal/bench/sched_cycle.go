@@ -305,7 +305,7 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 	)
 	measure := func(name, args string) (float64, error) {
 		before := rt.MemoryInUse()
-		p, err := loadPlugin(b, rt, name, file, `, "instances": 1, "memoryBytes": 1073741824`+args)
+		p, err := loadPlugin(b, rt, name, file, `, "limits": {"instances": 1, "memoryBytes": 1073741824}`+args)
 		if err != nil {
 			return 0, err
 		}
