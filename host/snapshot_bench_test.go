@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
@@ -21,15 +23,30 @@ func zone(t testing.TB) guest {
 		t.Fatal(err)
 	}
 	cfg := guest{host.Config{Name: "zone", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler}}
-	node := nodeBytes()
+	node := labelled()
+	encoder := new(codec.FieldSet).Node()
+	object := func(name string, answer func(inst *host.Instance, stack []uint64) uint32, params ...abi.ValueType) host.Import {
+		return host.Import{
+			Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},
+			Func: func(inst *host.Instance, stack []uint64) { stack[0] = uint64(answer(inst, stack)) },
+		}
+	}
 	refuse := func(inst *host.Instance) []byte { return nil }
-	cfg.Imports = []host.Import{{
-		Module: abi.ModuleObjects, Name: abi.ImportObject,
-		Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
-		Func: func(inst *host.Instance, stack []uint64) {
-			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), node))
-		},
-	}}
+	cfg.Imports = []host.Import{
+		object(abi.ImportObject, func(inst *host.Instance, stack []uint64) uint32 {
+			return inst.Write(uint32(stack[1]), uint32(stack[2]), encoder.Append(nil, node))
+		}, abi.I64, abi.I32, abi.I32),
+		object(abi.ImportObjectPart, func(inst *host.Instance, stack []uint64) uint32 {
+			return inst.Write(uint32(stack[3]), uint32(stack[4]), encoder.AppendPart(nil, node, uint32(stack[1]), stack[2]))
+		}, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
+		object(abi.ImportObjectEntry, func(inst *host.Instance, stack []uint64) uint32 {
+			value, ok := encoder.Entry(node, uint32(stack[1]), string(inst.Read(uint32(stack[2]), uint32(stack[3]))))
+			if n := inst.Write(uint32(stack[4]), uint32(stack[5]), []byte(value)); ok {
+				return n
+			}
+			return abi.NoEntry
+		}, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	}
 	// The SDK imports all that a plugin may need; Filter calls none of it.
 	for _, name := range []string{
 		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
@@ -45,17 +62,13 @@ func zone(t testing.TB) guest {
 	return cfg
 }
 
-// nodeBytes is an object of 4 KB, whose metadata are those of a Node as of a Pod.
-func nodeBytes() []byte {
-	field := func(b []byte, n protowire.Number, v []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
-	}
-	meta := field(nil, 1, []byte("node-1"))
+// labelled is a Node of 4 KB, whose metadata are those of a Pod, too.
+func labelled() *corev1.Node {
+	labels := map[string]string{}
 	for i := range byte(40) {
-		label := field(nil, 1, []byte("example.com/a-label-with-a-long-name-as-is-usual-"+string('a'+i%26)+string('a'+i/26)))
-		meta = field(meta, 11, field(label, 2, []byte("and-its-value-which-is-shorter")))
+		labels["example.com/a-label-with-a-long-name-as-is-usual-"+string('a'+i%26)+string('a'+i/26)] = "and-its-value-which-is-shorter"
 	}
-	return field(nil, 1, meta)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: labels}}
 }
 
 // filter is what the scheduler asks a plugin for one Pod and one Node.
