@@ -36,7 +36,9 @@ type message struct {
 	// before the level was ever read.
 	fields *field
 	typ    *Type
-	_      uint64 // With it a message takes one line of the processor's cache.
+	// serial is what View.Serial returns. With it a message takes one line of the processor's
+	// cache.
+	serial uint64
 }
 
 // field is where a field lies.

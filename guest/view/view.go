@@ -331,3 +331,27 @@ func (v Value) Each(number uint32, f func([]byte)) {
 		}
 	}
 }
+
+// Serial returns a number by which a table can remember what was found out about a message. An
+// element of a list keeps its number when the next version of its object comes. The number is
+// 0 for other messages, and in objects that are read once, which a table would keep in memory.
+func (v View) Serial() uint64 {
+	if v.m == nil {
+		return 0
+	}
+	return v.m.serial
+}
+
+// Proto returns the bytes of a message in protobuf that is an element of a list, for those
+// that read all its fields at once. They are valid as long as the view is and must not be
+// written to. ok is false for any other message.
+func (v View) Proto() (raw []byte, ok bool) {
+	m := v.m
+	if m == nil || m.object.json || m == &m.object.root {
+		return nil, false
+	}
+	if m.object.version != v.version {
+		stale()
+	}
+	return m.object.bytes[m.at:m.end], true
+}
