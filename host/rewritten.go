@@ -58,7 +58,7 @@ func validate(module []byte) (err error) {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithDebugInfoEnabled(false))
 	defer func() {
-		if r := recover(); r != nil && r != errStop {
+		if r := recover(); r != nil && r != errStop { //nolint:errorlint // It is a value that was panicked with.
 			err = fmt.Errorf("validation panicked: %v", r)
 		}
 		err = errors.Join(err, rt.Close(ctx))

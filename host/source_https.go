@@ -108,7 +108,7 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 	// that half a module looks whole.
 	if ctx.Err() != nil {
 		err = ctx.Err()
-		if context.Cause(ctx) == late {
+		if errors.Is(context.Cause(ctx), late) {
 			err = late
 		}
 	}

@@ -97,8 +97,8 @@ func benchSched(b *bench) error {
 	return benchNodeMemory(b, rt)
 }
 
-// benchHostShare measures what the host takes of a Filter: that of a guest that
-// does nothing, and fetches nothing.
+// benchHostShare measures the host's share of a Filter, with a guest that does
+// nothing, and fetches nothing.
 func benchHostShare(b *bench, rt *host.Runtime) error {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -161,7 +161,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 		}
 		row := comparison{"the host's share of a Filter, Node " + c.what, c.target, filtering(p.(fwk.FilterPlugin)), "the call alone", call}
 		if len(c.versions) > 1 {
-			// It has to fetch them from memory, too.
+			// It also has to fetch them from memory.
 			row.against, row.theirs = "native plugin, the same Nodes", filtering(nativePlugin{})
 		}
 		rows = append(rows, row)

@@ -116,9 +116,9 @@ func loadPlugin(b *bench, rt *host.Runtime, name, file, args string) (fwk.Plugin
 }
 
 // computeCycle shifts and adds for each node, in registers, as much at a time as a
-// processor can: what it gains from a second goroutine is what the machine has to
-// give. Multiplications that wait for one another gain as much where two processors
-// of a virtual machine are one with two threads.
+// processor can: its gain from a second goroutine is what the machine has to give.
+// Multiplications that wait for one another gain as much where two processors of a
+// virtual machine are one with two threads.
 type computeCycle struct {
 	fwk.PreFilterPlugin
 	fwk.FilterPlugin

@@ -33,9 +33,6 @@ func Of(v any) (reflect.Type, unsafe.Pointer) {
 	return t, w.data
 }
 
-// Pointer returns p as a *T, T being t.
-func Pointer(t reflect.Type, p unsafe.Pointer) any { return value(reflect.PointerTo(t), p) }
-
 // Pointee returns the address that the pointer in v has.
 func Pointee(v any) unsafe.Pointer { return (*words)(unsafe.Pointer(&v)).data }
 
