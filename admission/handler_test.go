@@ -148,7 +148,7 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != 405 || resp.Header.Get("Allow") != "POST" {
+		if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != "POST" {
 			t.Errorf("answer is %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
 		}
 	})

@@ -24,7 +24,6 @@ import (
 type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
-	dryRun  func(context.Context, *hookmsg.Request, string, *hookmsg.Decision)
 	// observer is that of Config, or nil.
 	observer Observer
 	// requests are buffers, *encoding.
@@ -40,14 +39,12 @@ type Config struct {
 	// Plugins are the plugins, in any order. An engine without plugins decides
 	// nothing.
 	Plugins []PluginConfig
-	// Logger receives the failures that a policy ignores; nil drops them.
+	// Logger receives the failures that a policy ignores, and which fields were decided
+	// in dry runs; nil drops them.
 	Logger *slog.Logger
 	// Observer receives the results of decisions; nil is none. The Observer of a
 	// plugin's Config receives the calls of its guest.
 	Observer Observer
-	// DryRun is called with the decisions of plugins with DryRun. It must not keep the
-	// request. nil writes them to Logger.
-	DryRun func(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision)
 	// HostRoot is the root of the node's file system: "/host" for an agent in a container
 	// that mounts it there. The engine looks up the sources of mounts and the devices in
 	// it that plugins add to containers. Default "/".
@@ -85,7 +82,7 @@ type PluginConfig struct {
 	// [hookmsg.ParseProjection]; none means what its module declares, or all. What
 	// it does not read costs time.
 	Projection []string
-	// DryRun asks the plugin, checks what it decides and tells Config.DryRun, and
+	// DryRun asks the plugin, checks what it decides and tells Config.Observer, and
 	// does nothing else with it.
 	DryRun bool
 	// FailurePolicy says what becomes of a request on which the plugin fails: by an
@@ -183,7 +180,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
-	e := &Engine{logger: cfg.Logger, observer: cfg.Observer, dryRun: cfg.DryRun, changed: make(chan struct{})}
+	e := &Engine{logger: cfg.Logger, observer: cfg.Observer, changed: make(chan struct{})}
 	e.requests.New = func() any { return new(encoding) }
 	var errs []error
 	for i, p := range plugins {
@@ -515,11 +512,13 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, e
 
 // tell reports the decision of a dry run.
 func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *hookmsg.Decision) {
-	switch {
-	case d.Fields() == 0:
-	case e.dryRun != nil:
-		e.dryRun(ctx, req, p.Name(), d)
-	case e.logger != nil:
+	if d.Fields() == 0 {
+		return
+	}
+	if e.observer != nil {
+		e.observer.DryRun(ctx, req, p.Name(), d)
+	}
+	if e.logger != nil {
 		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
 			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decided", d.Fields().String()))
 	}

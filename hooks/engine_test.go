@@ -599,13 +599,24 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 	}
 }
 
+// dryRuns is an observer of dry runs.
+type dryRuns func(plugin string, d *hookmsg.Decision)
+
+func (f dryRuns) DryRun(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
+	f(plugin, d)
+}
+
+func (dryRuns) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
+
+func (dryRuns) Ignored(context.Context, *hookmsg.Request, string, host.FailurePolicy, error) {}
+
 func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
 	p.DryRun, p.FailurePolicy, real.Order = true, host.Fail, 1
 	var told []string
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, Observer: dryRuns(func(plugin string, d *hookmsg.Decision) {
 		told = append(told, plugin+" "+d.Fields().String())
-	}})
+	})})
 	d, err := e.Decide(t.Context(), script(map[string]string{"p": "cpu_shares 2\nenv A 1", "real": "cpu_shares 4"}))
 	if err != nil {
 		t.Fatal(err)

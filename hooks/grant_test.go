@@ -346,9 +346,7 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	var told []string
 	e := engine(t, hooks.Config{
 		Plugins: []hooks.PluginConfig{ignores, keeps, dry}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		DryRun: func(_ context.Context, _ *hookmsg.Request, plugin string, _ *hookmsg.Decision) {
-			told = append(told, plugin)
-		},
+		Observer: dryRuns(func(plugin string, _ *hookmsg.Decision) { told = append(told, plugin) }),
 	})
 	req := script(map[string]string{"keeps": "cpu_shares 3"})
 	req.Pod.UID = "u1"

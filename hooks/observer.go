@@ -16,4 +16,7 @@ type Observer interface {
 	// Ignored is called with the failure of a plugin that did not fail the request:
 	// its policy is Ignore or KeepLast, or it is a dry run.
 	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy host.FailurePolicy, err error)
+	// DryRun is called with each decision of a plugin with PluginConfig.DryRun that sets
+	// any field. It must not keep the request.
+	DryRun(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Adapter is what a component offers to its guests: which kind of extension they are, which
-// functions they may import, and which other ABIs are served. The packages sched,
+// Adapter describes what a component offers to its guests: the kind of extension, the
+// functions that they may import, and the other ABIs that are served. The packages sched,
 // admission and hooks are adapters; a user of theirs sets a [Config] only.
 type Adapter struct {
 	// Kind is the kind of extension that the component can serve. A guest that
@@ -21,20 +21,20 @@ type Adapter struct {
 	// Dialects are the other ABIs that the component serves. A module that is of none
 	// of them, or exports [abi.Marker], is a guest of package abi.
 	Dialects []Dialect
-	// Defaults are limits that count where Config.Limits is zero. Those of a
-	// [Dialect] come before them.
+	// Defaults are the limits where Config.Limits is zero. Those of a [Dialect]
+	// take precedence over them.
 	Defaults Limits
 	// Probe is called with the first instance of each version before the version
-	// serves: an error refuses it. The instance is reset afterwards. nil probes
-	// nothing.
+	// serves: an error refuses it. The instance is reset afterwards. If Probe is
+	// nil, nothing is probed.
 	Probe func(ctx context.Context, inst *Instance) error
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.
 	NewState func() any
 }
 
-// Validate reports every mistake of a configuration at once, as [Runtime.Load] does, for
-// adapters that have mistakes of their own to report beside.
+// Validate reports every mistake of a configuration at once, as [Runtime.Load] does.
+// Adapters join them with the mistakes of their own configuration.
 func (a *Adapter) Validate(cfg *Config) error {
 	errs := cfg.validate(a.grants())
 	errs = append(errs, a.Defaults.check("defaults")...)

@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// ErrDisabled says that a plugin is out of service since it failed too often.
+// ErrDisabled is returned for a plugin that is out of service because it failed
+// too often.
 var ErrDisabled = errors.New("plugin is disabled")
 
-// CircuitBreaker says when a plugin that keeps failing is taken out of service, so that
-// it does not cost every request its timeout. The zero value is never.
+// CircuitBreaker configures when a plugin that keeps failing is taken out of service,
+// so that it does not cost every request its timeout. The zero value never disables a
+// plugin.
 type CircuitBreaker struct {
 	// After is how many calls in a row must trap or be stopped; 0 means that a
 	// plugin is never disabled.
 	After int `json:"after,omitempty"`
-	// Ratio is the share of calls that may fail for ever. Beyond it failures are
-	// counted even if calls succeed in between, until they are After: so a
-	// plugin that fails every other call is disabled, too. 0 <= Ratio < 1;
-	// default 0, by which a call that succeeds begins the count anew.
+	// Ratio is the share of calls that may fail indefinitely. Failures above it
+	// add up even if calls succeed in between, and After of them disable the
+	// plugin: so one that fails every other call is disabled as well. 0 <= Ratio
+	// < 1. With the default of 0, a call that succeeds resets the count.
 	Ratio float64 `json:"ratio,omitempty"`
 	// Backoff is how long the plugin is disabled at first. Then one call is let
 	// through: if it succeeds the plugin is back, otherwise it is disabled for
@@ -39,8 +41,8 @@ const (
 // level for each call.
 type breaker struct {
 	cfg CircuitBreaker
-	// level is the failures that count, each as much as failure: those in a row
-	// or, with a ratio, those beyond it.
+	// level is the number of failures that count, times failure: those in a row
+	// or, with a ratio, those above it.
 	level atomic.Int64
 	// until is when the plugin may be tried again, in nanoseconds since 1970.
 	until atomic.Int64
@@ -52,13 +54,13 @@ const failure = 1 << 20
 // limit is the level at which the plugin is disabled.
 func (b *breaker) limit() int64 { return int64(b.cfg.After) * failure }
 
-// forgiven is what a success takes from the level, so that it stands still while
-// as many calls fail as may.
+// forgiven returns what a success takes from the level. The level stays the same
+// while exactly the share Ratio of the calls fails.
 func (b *breaker) forgiven() int64 {
 	return int64(math.Ceil(failure * b.cfg.Ratio / (1 - b.cfg.Ratio)))
 }
 
-// reason says which failures the level counts.
+// reason returns a text that names the failures which the level counts.
 func (b *breaker) reason() string {
 	n := b.level.Load() / failure
 	if b.cfg.Ratio == 0 {
@@ -68,7 +70,8 @@ func (b *breaker) reason() string {
 }
 
 // allow returns [ErrDisabled] while the plugin is disabled. When its time is up,
-// one caller is let through and the others wait for what becomes of it.
+// one caller is let through, and the others are refused until its call has
+// ended.
 func (b *breaker) allow() error {
 	if b.cfg.After == 0 || b.level.Load() < b.limit() {
 		return nil
@@ -88,7 +91,7 @@ func (b *breaker) open() bool {
 	return b.cfg.After != 0 && b.level.Load() >= b.limit() && time.Now().UnixNano() < b.until.Load()
 }
 
-// succeeded notes a call that returned.
+// succeeded records a call that returned.
 func (b *breaker) succeeded() {
 	for {
 		level := b.level.Load()
@@ -105,7 +108,7 @@ func (b *breaker) succeeded() {
 	}
 }
 
-// failed notes a call that did not return.
+// failed records a call that did not return.
 func (b *breaker) failed() {
 	if b.cfg.After == 0 {
 		return

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// The clocks of a guest that is not granted the real ones show how much it has
-// executed, an instruction a nanosecond: the same in each run, and yet in
-// proportion to what happens. A Go guest's garbage collector depends on that,
-// since it gives its background work a quarter of the time.
+// A guest that is not granted the real clocks has clocks that advance by a
+// nanosecond with each instruction. They are the same in each run, and yet in
+// proportion to the work. A Go guest's garbage collector depends on that, since
+// it gives its background work a quarter of the time.
 const (
-	// fakeEpoch is what the fake wall clock shows at the start, in nanoseconds:
-	// the year 2022.
+	// fakeEpoch is the start of the fake wall clock, in nanoseconds: the year
+	// 2022.
 	fakeEpoch = 1_640_995_200 * int64(time.Second)
-	// fakeStart is what the fake monotonic clock shows at the start. Go takes 0
-	// for a clock that does not work.
+	// fakeStart is the start of the fake monotonic clock. Go takes 0 for a
+	// clock that does not work.
 	fakeStart = 1
 )
 
-// WASI's names for its clocks. There are no others: those of processes and
-// threads were never made.
+// The clock ids of WASI. Its clocks of processes and threads were never
+// implemented.
 const (
 	clockRealtime  = 0
 	clockMonotonic = 1
@@ -83,8 +83,9 @@ func (m *meter) wind(t int64) {
 	m.granted = t + m.rest
 }
 
-// sleep lets the fake clock go on by the timeout of a clock subscription of
-// poll_oneoff, if it is relative: what sleeps finds that the time has passed.
+// sleep advances the fake clock by the timeout of a clock subscription of
+// poll_oneoff, if it is relative: after its sleep the guest finds that the time
+// has passed.
 func (m *meter) sleep(subscription []byte) {
 	const absolute, most = 1, math.MaxInt64 / 4
 	timeout := binary.LittleEndian.Uint64(subscription[24:])

@@ -14,10 +14,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Config is what the user of a plugin sets: which module it is, and what it is allowed.
-// What the component offers to its guests is an [Adapter]. The same struct is part of the
-// configuration files of the adapters, in YAML or JSON; the fields that have no name there
-// are set by the program.
+// Config is what the user of a plugin sets: its module, and what the guest may do. An
+// [Adapter] describes what the component offers. The struct is also part of the
+// configuration files of the adapters, in YAML or JSON. The program sets the fields that
+// have no name there.
 type Config struct {
 	// Name is the plugin's name in logs, errors and metrics, in UTF-8. Required.
 	Name string `json:"name,omitempty"`
@@ -29,22 +29,23 @@ type Config struct {
 	// GuestConfig is the guest's own configuration, which it reads with
 	// kubewasm.config.
 	GuestConfig GuestConfig `json:"guestConfig,omitempty"`
-	// Args are the arguments that the guest finds, as os.Args of a program has them, the
-	// name first. Empty means Name alone. They must not change while the plugin is open. A
-	// program of a [Dialect] gets those of [DialectInstance.Run] instead.
+	// Args are the guest's arguments, the name first, as in os.Args. Empty means Name
+	// alone. They must not change while the plugin is open. A program of a [Dialect] gets
+	// those of [DialectInstance.Run] instead.
 	Args []string `json:"args,omitempty"`
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that the imports of the [Adapter] require.
 	Grants []string `json:"grants,omitempty"`
-	// Limits bound what the guest may use; the zero value is the default.
+	// Limits bound the resources of the guest; the zero value is the default.
 	Limits Limits `json:"limits,omitzero"`
-	// Reset says when an instance begins anew.
+	// Reset is when an instance is reset.
 	Reset ResetPolicy `json:"reset,omitempty"`
-	// CircuitBreaker says when a plugin that keeps failing is taken out of service.
+	// CircuitBreaker configures when a plugin that keeps failing is taken out of
+	// service.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
 	// Observer is told of calls, builds and resets; nil costs nothing.
 	Observer Observer `json:"-"`
-	// Logger receives what the guest logs and prints; nil drops it.
+	// Logger receives the lines that the guest logs and prints; nil drops them.
 	Logger *slog.Logger `json:"-"`
 }
 
@@ -52,10 +53,10 @@ type Config struct {
 // empty, and must not change while the plugin is open.
 //
 // In a configuration file it is any value, which the guest gets as JSON. A string is
-// handed over as the text that it is, without quotes.
+// handed over without quotes.
 type GuestConfig []byte
 
-// MarshalJSON returns the configuration as it stands in a file.
+// MarshalJSON returns the configuration as it is written in a file.
 func (c GuestConfig) MarshalJSON() ([]byte, error) {
 	if len(c) == 0 {
 		return []byte("null"), nil
@@ -66,7 +67,7 @@ func (c GuestConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(c))
 }
 
-// UnmarshalJSON takes the configuration from a file.
+// UnmarshalJSON reads the configuration as it is written in a file.
 func (c *GuestConfig) UnmarshalJSON(data []byte) error {
 	switch {
 	case string(data) == "null":
@@ -89,14 +90,14 @@ func (c *GuestConfig) UnmarshalJSON(data []byte) error {
 const (
 	// GrantClock gives a guest the real time.
 	GrantClock = "clock"
-	// GrantRandom gives a guest the random numbers of the operating system. What
-	// a guest drew while it started is in the snapshot, and so the same for all
-	// instances.
+	// GrantRandom gives a guest the random numbers of the operating system. The
+	// numbers that a guest draws while it starts are in the snapshot, and so the
+	// same for all instances.
 	GrantRandom = "random"
 )
 
-// validate returns every mistake of the configuration; known are the grants that there
-// are.
+// validate returns every mistake of the configuration. known are the names of all
+// grants.
 func (c *Config) validate(known []string) (errs []error) {
 	if c.Name == "" {
 		errs = append(errs, errors.New("name is empty"))

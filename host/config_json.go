@@ -12,7 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// duration is a time.Duration as it stands in a configuration file, such as "100ms".
+// duration is a time.Duration as it is written in a configuration file, such as
+// "100ms".
 type duration time.Duration
 
 func (d duration) IsZero() bool { return d == 0 }

@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// debugVariable is the environment variable that turns on what helps to find a fault
-// in a host. A Runtime looks at it when it is made.
+// debugVariable is the environment variable that turns on checks which help to find
+// a fault in a host. NewRuntime reads it.
 const debugVariable = "KUBEWASM_DEBUG"
 
 // debugsMemory reports whether the memory of an instance is hidden while no caller has
-// it. Each call then costs two system calls more, and each instance that is closed
-// Limits.MemoryBytes of address space, for ever.
+// it. Each call then costs two system calls more. Each closed instance keeps
+// Limits.MemoryBytes of address space until the process ends.
 func debugsMemory() (bool, error) {
 	switch mode := os.Getenv(debugVariable); mode {
 	case "":

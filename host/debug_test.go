@@ -104,7 +104,7 @@ func TestMemoryIsUnreadableOnceItIsGivenBack(t *testing.T) {
 			pin := p.Pin()
 			swap(t, p)
 			inst.Release()
-			again, err := pin.Acquire(t.Context())
+			again, err := pin.Acquire(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

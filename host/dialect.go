@@ -11,36 +11,36 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Dialect is an ABI other than that of package abi, of guests that are older
-// than it. Such a guest has no marker: what it is shows in its imports and
-// exports. A module that exports [abi.Marker] is never of a dialect.
+// Dialect describes an ABI other than that of package abi, for guests that are
+// older than it. Such a guest has no marker: it is recognised by its imports
+// and exports. A module that exports [abi.Marker] is never of a dialect.
 type Dialect struct {
 	// Name names the dialect in messages, and for [Plugin.Dialect].
 	Name string
-	// Detect reports whether a module is of the dialect. Of several the first
-	// counts.
+	// Detect reports whether a module is of the dialect. If several dialects
+	// match, the first is used.
 	Detect func(m *Module) bool
-	// Inspect looks at the bytes of a module of the dialect before it is compiled.
-	// What it returns is [Module.Inspected], and an error refuses the module. The
-	// bytes must not be kept. nil looks at nothing.
+	// Inspect examines the bytes of a module of the dialect before it is compiled.
+	// [Module.Inspected] returns its result; an error refuses the module. The
+	// bytes must not be kept. nil skips the step.
 	Inspect func(module []byte) (any, error)
 	// Exports are the functions that the caller calls by their index here, 64 at
 	// most. All but the optional ones must be there.
 	Exports []Export
-	// Imports are the functions that guests may import, beside WASI: those of
-	// Config and the common ones are not offered.
+	// Imports are the functions that guests may import, beside WASI. They
+	// replace those of the Adapter and the common ones.
 	Imports []Import
-	// Start names the functions () -> () that start an instance, in their order,
-	// as far as the guest exports them. nil means _initialize or, if there is
-	// none, _start.
+	// Start names the functions () -> () that start an instance, in this order.
+	// Those that the guest does not export are skipped. nil means _initialize
+	// or, if there is none, _start.
 	Start []string
-	// Command says that guests are programs, which are not started once and then
-	// called, but run from beginning to end for each call of [DialectInstance.Run].
+	// Command is set if guests are programs: each call of [DialectInstance.Run]
+	// runs one from beginning to end.
 	Command bool
-	// DefineMemory says that guests import their memory from elsewhere. They get
-	// one of their own instead, exported as [abi.Memory].
+	// DefineMemory is set if guests import their memory. Each gets a memory of
+	// its own instead, exported as [abi.Memory].
 	DefineMemory bool
-	// Defaults are the limits of the dialect that count where Config.Limits is zero.
+	// Defaults are the limits of the dialect where Config.Limits is zero.
 	Defaults Limits
 }
 
@@ -49,15 +49,15 @@ type Dialect struct {
 type Export struct {
 	Name            string
 	Params, Results []abi.ValueType
-	// Optional says that a guest may do without. Which of the optional functions
-	// there are cannot change in a swap.
+	// Optional is set if a guest need not export the function. A swap cannot
+	// change which optional functions there are.
 	Optional bool
 }
 
 // maxParams is the most parameters that a function of a guest may have.
 const maxParams = 8
 
-// check returns what is wrong with the dialect.
+// check returns an error if the dialect is not valid.
 func (d *Dialect) check() error {
 	var errs []error
 	if d.Name == "" || d.Detect == nil {
@@ -96,19 +96,18 @@ func (p *Plugin) Exports(export ExportIndex) bool {
 	return p.current.Load().exports&(1<<export) != 0
 }
 
-// Module returns what the module that serves new calls says of itself.
+// Module returns the description of the module that serves new calls.
 func (p *Plugin) Module() *Module { return p.current.Load().about }
 
 // Metadata returns the custom section [abi.MetadataSection] of the module that
 // serves new calls, which must not be changed; nil if it has none.
 func (p *Plugin) Metadata() []byte { return p.Module().Custom(abi.MetadataSection) }
 
-// Module returns what the module of the instance says of itself.
+// Module returns the description of the instance's module.
 func (i *Instance) Module() *Module { return i.version.about }
 
-// DialectInstance is an [Instance] with the methods that only the guests of a [Dialect]
-// need: their exports are called by an index, and their host functions write to the guest's
-// memory.
+// DialectInstance is an [Instance] with the methods that only guests of a [Dialect] need:
+// their exports are called by index, and their host functions write to the guest's memory.
 type DialectInstance struct{ *Instance }
 
 // ExportIndex is the index of a function in Dialect.Exports.
@@ -120,8 +119,8 @@ func (i *Instance) Dialect() DialectInstance { return DialectInstance{i} }
 // Context returns the caller's context of the call that runs.
 func (i DialectInstance) Context() context.Context { return i.ctx.parent }
 
-// CallExport calls the function of Dialect.Exports with that index. It is as
-// [Instance.Call] otherwise.
+// CallExport calls the function of Dialect.Exports with that index. It behaves
+// as [Instance.Call] otherwise.
 func (i DialectInstance) CallExport(ctx context.Context, export ExportIndex, args ...uint64) (uint64, error) {
 	fn, sig, err := i.export(export, args)
 	if err != nil {
@@ -150,9 +149,9 @@ func (i *Instance) export(export ExportIndex, args []uint64) (*api.Function, *Ex
 	return &i.exports[export], e, nil
 }
 
-// Do runs f as one call of the guest, which name stands for in messages and
-// metrics: whatever f calls by [DialectInstance.Invoke] shares the fuel and the time of
-// one call. f may use everything that a host function may.
+// Do runs f as one call of the guest, which messages and metrics call name. All
+// functions that f calls by [DialectInstance.Invoke] share the fuel and the time of one
+// call. f may use everything that a host function may use.
 //
 // The error is that of f, or a *[TrapError] if the guest trapped, was stopped or
 // broke a rule.
@@ -166,7 +165,8 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	}
 	var failed error
 	err = func() (err error) {
-		// As wazero does it for host functions: a guest's mischief ends here.
+		// As in wazero's host functions, a panic that the guest caused ends
+		// here.
 		defer func() {
 			if r := recover(); r != nil {
 				if err, _ = r.(error); err == nil {
@@ -183,13 +183,13 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	return failed
 }
 
-// maxNested is how often the host and a guest may call one another in turn. Each
-// time takes the host's stack, too.
+// maxNested is how deep calls between the host and a guest may nest. Each level
+// uses the host's stack as well.
 const maxNested = 16
 
 // Invoke calls the function of Dialect.Exports with that index within the call
-// that runs: it may be used in host functions, and in the function that
-// [DialectInstance.Do] runs, only. It does not return if the guest does not.
+// that runs. It may be used only in host functions and in the function that
+// [DialectInstance.Do] runs. It does not return if the guest does not.
 func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	if i.calling == "" {
 		panic(fmt.Sprintf("plugin %q: Invoke outside of a call", i.plugin.cfg.Name))
@@ -202,8 +202,8 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	if level > maxNested {
 		i.Abort(fmt.Errorf("%s: the guest and the host call each other more than %d times in turn", e.Name, maxNested))
 	}
-	// A function that runs already cannot be entered again, another handle of it
-	// can.
+	// A handle whose function runs cannot be called again, but another handle of
+	// the function can.
 	if level > 0 {
 		fn = i.handle(level, export)
 	}
@@ -221,7 +221,8 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	return stack[0]
 }
 
-// handle returns an export for a call within level others.
+// handle returns the handle of an export for a call that is nested in level
+// others.
 func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 	for len(i.handles) < level {
 		i.handles = append(i.handles, make([]api.Function, len(i.exports)))
@@ -233,27 +234,29 @@ func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 	return fn
 }
 
-// Memory returns the guest's memory, for host functions, Do and the time
-// between calls. It is lent: it is valid until the guest runs again, no longer than to
-// Release, and may be written to.
-// Whoever copies much of it on the guest's behalf pays with [DialectInstance.Charge].
+// Memory returns the guest's memory, for host functions, Do and the time between
+// calls. It is lent: it is valid until the guest runs again or the instance is
+// released. The host may write to it. A host function that copies much of it on the
+// guest's behalf calls [DialectInstance.Charge].
 func (i DialectInstance) Memory() []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	return memory
 }
 
-// MayLog reports whether the host may write n bytes more to its log for the guest: in
-// one call they are Limits.OutputBytes at most. A host function that logs calls it, and
-// drops what it may not write; the log tells once that lines were dropped.
+// MayLog reports whether the host may write n bytes more to its log for the guest: the
+// limit for one call is Limits.OutputBytes. A host function that logs calls MayLog
+// first, and drops the line if it returns false. The log reports once that lines were
+// dropped.
 func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
 
-// Charge takes the price of moving n bytes from the fuel of the call that runs.
+// Charge deducts the price of moving n bytes from the fuel of the call that
+// runs.
 func (i DialectInstance) Charge(n int) { i.meter.chargeBytes(n) }
 
-// Spend takes fuel for work that the host does on behalf of the guest: two units are
-// about a nanosecond. It does not return if the call has not as much, if its time is
-// over or if the caller's context has ended. A host function that works for long
-// spends before it works, and again in about every millisecond: nothing else stops
+// Spend deducts fuel for work that the host does on behalf of the guest: two units
+// are about a nanosecond. It does not return if the fuel or the time of the call is
+// used up, or if the caller's context has ended. A host function that works for long
+// calls Spend before the work, and again about every millisecond: nothing else stops
 // it.
 func (i *Instance) Spend(fuel int64) {
 	m := &i.meter
@@ -266,10 +269,9 @@ func (i *Instance) Spend(fuel int64) {
 // Limits returns the limits of the plugin, with their defaults.
 func (i *Instance) Limits() Limits { return i.version.limits }
 
-// Run runs a program (Dialect.Command) from its beginning to its end, and
-// returns what it has written to standard output, in bytes of the caller's own. args
-// begin with the name of the program; stdin must not change meanwhile. An instance runs
-// once, then it must be released.
+// Run runs a program (Dialect.Command) to its end and returns what it wrote to standard
+// output, in bytes that the caller owns. args begin with the name of the program; stdin
+// must not change meanwhile. An instance runs once, then it must be released.
 //
 // The error is a *[TrapError] as for [Instance.Call], also if the program exits
 // with another code than 0 or writes more than Limits.ResultBytes.
@@ -291,10 +293,10 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 	return stdout, err
 }
 
-// WriteStdin puts data behind what the program that runs has not read yet of its
-// standard input: for host functions that answer there. data is copied, which the
-// guest pays for. A program that lets more pile up than its memory may have breaks
-// a rule.
+// WriteStdin appends data to the standard input of the program that runs, for host
+// functions that answer there. data is copied, and the guest pays fuel for that.
+// If the unread input exceeds the limit of the guest's memory, the call ends with
+// an [ABIError].
 func (i DialectInstance) WriteStdin(data []byte) {
 	if !i.program.running {
 		return
@@ -313,10 +315,11 @@ func (i DialectInstance) WriteStdin(data []byte) {
 // commandStart is the export that runs a program.
 const commandStart = "_start"
 
-// program is what a guest that runs as one sees of the world.
+// program is the standard streams and the arguments of a guest that runs as a
+// program.
 type program struct {
 	args    []string
-	stdin   []byte // What is left of it.
+	stdin   []byte // The unread rest.
 	fed     bool   // stdin is a slice of the host's own.
 	stdout  []byte
 	running bool
@@ -338,7 +341,7 @@ func (v *version) startFunctions() []string {
 }
 
 // checkDialect reports the exports of a dialect that are missing or of the wrong
-// type, and notes which there are.
+// type, and records which exist.
 func (v *version) checkDialect() []error {
 	var errs []error
 	for n, e := range v.dialect.Exports {

@@ -8,21 +8,24 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// ErrClosed says that a plugin was closed before or during the call.
+// ErrClosed is the error of a call whose plugin was closed before it or
+// meanwhile.
 var ErrClosed = errors.New("plugin is closed")
 
-// ErrSaturated says that no instance of a plugin became free before the
-// caller's context ended. The context's own error is wrapped beside it.
+// ErrSaturated is the error of a caller whose context ended before an instance
+// of the plugin became free. The context's own error is wrapped beside it.
 var ErrSaturated = errors.New("every instance of the plugin is in use")
 
-// ErrFuel says that a call used up Limits.Fuel. It is wrapped by a *[TrapError].
+// ErrFuel is the error of a call that used up Limits.Fuel. It is wrapped by a
+// *[TrapError].
 var ErrFuel = errors.New("out of fuel")
 
-// ErrStack says that functions of a guest called one another until Limits.StackBytes
-// were used up. It is wrapped by a *[TrapError].
+// ErrStack is the error of a call whose nested functions used up Limits.StackBytes.
+// It is wrapped by a *[TrapError].
 var ErrStack = errors.New("out of stack")
 
-// DigestError says that a module is not the one that the configuration names.
+// DigestError is the error of a module whose digest is not the one of the
+// configuration.
 type DigestError struct {
 	Plugin    string
 	Want, Got string // SHA-256 in lower-case hexadecimal.
@@ -32,8 +35,9 @@ func (e *DigestError) Error() string {
 	return fmt.Sprintf("plugin %q: sha256 of the module is %s, want %s", e.Plugin, e.Got, e.Want)
 }
 
-// ModuleError says that bytes are not a module that can run here: malformed, of
-// an unsupported feature, with a start function that fails, or over a limit.
+// ModuleError is the error of bytes that are not a module that can run here:
+// malformed, with an unsupported feature, with a start function that fails, or
+// over a limit.
 type ModuleError struct {
 	Plugin string
 	Err    error
@@ -45,8 +49,8 @@ func (e *ModuleError) Error() string {
 
 func (e *ModuleError) Unwrap() error { return e.Err }
 
-// ExportError says that an export is missing or has another signature than the
-// ABI asks for.
+// ExportError is the error of an export that is missing, or whose signature is
+// not that of the ABI.
 type ExportError struct {
 	Plugin string
 	Export string
@@ -63,7 +67,7 @@ func (e *ExportError) Error() string {
 	return fmt.Sprintf("plugin %q: export %q is %s, want %s", e.Plugin, e.Export, e.Got, e.Want)
 }
 
-// ImportError says that a module imports what this host does not provide or
+// ImportError is the error of an import that this host does not provide or
 // grant.
 type ImportError struct {
 	Plugin       string
@@ -71,7 +75,7 @@ type ImportError struct {
 	// Got is the signature that the module imports, Want the one that the host
 	// provides; Want is empty when there is no such function.
 	Got, Want string
-	// Grant is what the configuration does not grant, if that is the mistake.
+	// Grant is the grant that the configuration lacks, if that is the mistake.
 	Grant string
 }
 
@@ -85,21 +89,21 @@ func (e *ImportError) Error() string {
 	return fmt.Sprintf("plugin %q: import %s.%s is %s, want %s", e.Plugin, e.Module, e.Name, e.Got, e.Want)
 }
 
-// TrapError says that a guest did not return from a call: it executed a
-// trapping instruction, exited, exhausted its stack, or broke a rule of the ABI
-// (then errors.As finds an *ABIError too). A call that was stopped is one as
-// well: errors.Is finds [ErrFuel], [ErrStack], context.DeadlineExceeded for Limits.Timeout
-// or the caller's deadline, or context.Canceled.
+// TrapError is the error of a call from which the guest did not return: it executed a
+// trapping instruction, exited, exhausted its stack, or broke a rule of the ABI (then
+// errors.As also finds an *ABIError). It is also the error of a call that was stopped:
+// errors.Is finds [ErrFuel], [ErrStack], context.DeadlineExceeded for Limits.Timeout or
+// the caller's deadline, or context.Canceled.
 type TrapError struct {
 	Plugin string
 	// Function is the export that was called.
 	Function string
-	// Reason is the runtime's word for what happened: "wasm error:
-	// unreachable", "exit code 2".
+	// Reason is the runtime's text for the cause, such as "wasm error:
+	// unreachable" or "exit code 2".
 	Reason string
 	// Output is what the guest printed to standard output and standard error
-	// during the call, cut to Limits.OutputBytes. A Go guest's panic and its
-	// Go stack stand here.
+	// during the call, cut to Limits.OutputBytes. It contains a Go guest's
+	// panic and its Go stack.
 	Output string
 	// Stack is the stack of WebAssembly functions, innermost first, one to a
 	// line, cut to 64 KiB.
@@ -108,8 +112,8 @@ type TrapError struct {
 	Err error
 }
 
-// Error is one line: the first line that the guest printed is usually the text
-// of its panic.
+// Error returns one line. It includes the first line that the guest printed,
+// usually the text of its panic.
 func (e *TrapError) Error() string {
 	msg := fmt.Sprintf("plugin %q: %s trapped: %s", e.Plugin, e.Function, e.Reason)
 	if line, _, _ := strings.Cut(strings.TrimSpace(e.Output), "\n"); line != "" {
@@ -120,7 +124,8 @@ func (e *TrapError) Error() string {
 
 func (e *TrapError) Unwrap() error { return e.Err }
 
-// maxLoggedFrames is how much of a stack is written to the log.
+// maxLoggedFrames is the number of frames of a stack that are written to the
+// log.
 const maxLoggedFrames = 32
 
 // frameBytes is how long a line of Frames may be on average.
@@ -141,7 +146,8 @@ func (e *TrapError) Frames(n int) string {
 	return text([]byte(e.Stack[:max(0, end-1)]), frameBytes*n)
 }
 
-// ABIError says that a guest broke a rule of the ABI in a call to the host.
+// ABIError is the error of a guest that broke a rule of the ABI in a call to
+// the host.
 type ABIError struct {
 	// Function is the host function that the guest called, with its module.
 	Function string
@@ -152,14 +158,14 @@ func (e *ABIError) Error() string { return fmt.Sprintf("call %s: %v", e.Function
 
 func (e *ABIError) Unwrap() error { return e.Err }
 
-// StatusError says that a guest returned a status code other than success from
-// a function whose only other answer is failure, such as configure.
+// StatusError is the error of a guest that returned a status code other than
+// success from a function that can only succeed or fail, such as configure.
 type StatusError struct {
 	Plugin   string
 	Function string
 	Code     abi.Code
 	Reason   string
-	// Functions are those that the guest said that it implements.
+	// Functions are those that the guest declared to implement.
 	Functions abi.Mask
 }
 
@@ -174,9 +180,9 @@ func (e *StatusError) Error() string {
 // maxErrorBytes is how much of an error of wazero about a module is kept.
 const maxErrorBytes = 4 << 10
 
-// shorten cuts the text of an error short that is made of what a module has: a
-// mistake at a branch names the type of every operand, of which there may be
-// millions.
+// shorten cuts the text of an error that repeats contents of a module: an error
+// at a branch names the type of every operand, and there may be millions of
+// them.
 func shorten(err error) error {
 	if err == nil {
 		return nil
@@ -191,8 +197,8 @@ func shorten(err error) error {
 // maxStackBytes is how much of a stack trace is kept: some hundred functions.
 const maxStackBytes = 64 << 10
 
-// newTrapError takes wazero's error apart: the reason stands before its stack
-// trace.
+// newTrapError splits wazero's error into the reason and the stack trace that
+// follows it.
 func newTrapError(plugin, function, output string, err error) *TrapError {
 	reason, stack, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	reason = strings.TrimSuffix(reason, " (recovered by wazero)")

@@ -13,10 +13,10 @@ import (
 // and never shrinks.
 const maxIdleStack = 128 << 10
 
-// handles says where the handles of a guest's functions have their stacks: wazero
-// has no call for it, and to count in the guest how deep it was makes a recursion a
-// tenth slower. The zero value knows no stacks: then only a handle whose call failed
-// is replaced.
+// handles locates the stacks of the handles of a guest's functions. wazero has no
+// call for it, and a counter of the depth in the guest would make a recursion a
+// tenth slower. The zero value locates no stacks: then only a handle whose call
+// failed is replaced.
 type handles struct {
 	// table is the first word of an api.Function that holds such a handle. A
 	// function that the host defines has handles of another type.
@@ -28,7 +28,7 @@ type handles struct {
 // words are what an interface consists of.
 type words struct{ table, data unsafe.Pointer }
 
-// handlesOf learns of a handle, and reports whether there is something to learn.
+// handlesOf locates the stack in a handle, and reports whether it has found one.
 func handlesOf(fn api.Function) (handles, bool) {
 	t := reflect.TypeOf(fn)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {

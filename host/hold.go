@@ -8,28 +8,31 @@ import (
 
 // Hold keeps an instance for one user from call to call: what the guest leaves in its
 // memory is there in the next one, and no other call runs in between. It is for guests
-// that keep more than the host can tell another instance. It is safe for use by several
-// goroutines, of which one at a time has the instance.
+// with state that the host cannot pass to another instance. It is safe for use by
+// several goroutines; one at a time has the instance.
 //
 // # Notes
 //
-//   - Held instances are beside those that Limits.Instances counts: they may wait for
-//     long, and whoever has none to wait for must not wait for them.
-//   - An instance whose guest trapped begins anew, as all do: [Instance.State] is a new
+//   - Limits.Instances does not count held instances: they may be idle for long, and
+//     other callers must not wait for them.
+//   - An instance whose guest trapped is reset, as all are: [Instance.State] is a new
 //     one then.
-//   - A Hold ends with its version, and does not keep it: that is what the Pin is for.
+//   - A Hold ends with its version. A [Pin] keeps the version.
 type Hold struct {
 	version *version
-	// turn has a token unless a call runs. Who takes it has inst.
+	// turn has a token unless a call runs. The goroutine that takes the token
+	// owns inst.
 	turn chan struct{}
 	// inst is nil before the first call, and after one whose instance could not be reset.
 	inst *Instance
-	// over says that the hold has ended, as soon as no call runs; ended is closed then.
+	// over is set once the hold shall end. It ends when no call runs; ended is closed
+	// then.
 	over  atomic.Bool
 	ended chan struct{}
 }
 
-// Hold returns a hold on an instance of the version. Release it in the end.
+// Hold returns a hold on an instance of the version. The caller must release
+// it.
 //
 // Errors, for errors.Is: [ErrSaturated] at once if there are Limits.HeldInstances,
 // [ErrClosed] if the plugin is closed.
@@ -45,12 +48,9 @@ func (pin *Pin) Hold() (*Hold, error) {
 	return h, nil
 }
 
-// Holds reports whether the hold is on the version of the pin, and has not ended.
-func (h *Hold) Holds(pin *Pin) bool { return h.version == pin.version && !h.over.Load() }
-
 // Acquire takes the instance for the caller alone, and waits while another has it.
 // [Instance.Release] gives it back to the hold. The first call gets one that is idle, if
-// there is one, and makes one otherwise.
+// there is one, and creates one otherwise.
 //
 // Errors, for errors.Is: [ErrClosed] if the hold, the version or the plugin has ended;
 // [ErrSaturated] together with ctx's error if ctx ends first; [ErrDisabled]; [ErrMemory].
@@ -96,7 +96,7 @@ func (h *Hold) acquire(ctx context.Context) (*Instance, error) {
 	return nil, err
 }
 
-// giveBack ends the turn of a call. ok says whether the instance may run again.
+// giveBack ends the turn of a call. ok is set if the instance may run again.
 func (h *Hold) giveBack(ok bool) {
 	if ok {
 		h.inst.linear.Hide()

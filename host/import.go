@@ -17,14 +17,14 @@ import (
 
 // Import is a function that a guest may import.
 type Import struct {
-	// Module and Name are what the guest imports.
+	// Module and Name are those of the guest's import.
 	Module, Name    string
 	Params, Results []abi.ValueType
-	// Grant is what the plugin's configuration must grant to a guest that
-	// imports the function; empty means that every guest may.
+	// Grant is the grant without which a plugin must not import the function;
+	// empty if every plugin may.
 	Grant string
-	// Func runs the function. The parameters lie in stack as WebAssembly has
-	// them, 32-bit numbers in the low half; the result goes to stack[0].
+	// Func runs the function. stack has the parameters, 32-bit numbers in the
+	// low half; the result goes to stack[0].
 	//
 	// Func may use inst.Write, inst.Read and inst.Abort. It runs on the
 	// goroutine that called the guest.
@@ -75,8 +75,8 @@ var commonImports = []Import{
 			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.version.limits.OutputBytes))
 		},
 	},
-	// Views in an SDK are linked with it, whatever kind of plugin uses them. A
-	// caller that has objects offers its own.
+	// The views of an SDK import it in every kind of plugin. A caller that has
+	// objects offers its own.
 	noObjects(abi.ImportObject, abi.I64, abi.I32, abi.I32),
 	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
 	noObjects(abi.ImportObjectEntry, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
@@ -105,7 +105,7 @@ func text(b []byte, limit int) string {
 // importTable is the set of functions that one plugin may import.
 type importTable map[[2]string]*Import
 
-// newImportTable merges sets; of two functions with one name the later counts.
+// newImportTable merges sets; of two functions with one name the later is used.
 func newImportTable(sets ...[]Import) importTable {
 	t := importTable{}
 	for _, set := range sets {
@@ -119,8 +119,8 @@ func newImportTable(sets ...[]Import) importTable {
 // maxImportErrors is how many bad imports a message names.
 const maxImportErrors = 50
 
-// check reports every import of the module that the table does not hold, holds
-// with another signature, or holds for those to whom it is granted.
+// check reports every import of the module that the table does not have, has
+// with another signature, or has with a grant that grants does not include.
 func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants []string) []error {
 	var errs []error
 	for _, fn := range compiled.ImportedFunctions() {

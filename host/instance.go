@@ -20,27 +20,28 @@ import (
 type Instance struct {
 	plugin  *Plugin
 	version *version
-	// slot is where the instance is while it is idle, hold what keeps it, nil if it is
-	// the pool's.
+	// slot is the place of the idle instance. hold is the Hold that keeps it, nil if
+	// the pool does.
 	slot *slot
 	hold *Hold
-	// gone says that the pool has it no more. It belongs to the pool's mutex.
+	// gone is set once the instance has left the pool. The pool's mutex guards
+	// it.
 	gone   bool
 	module api.Module
 	memory api.Memory
-	// linear is what memory is a view of.
+	// linear is the memory that the field memory is a view of.
 	linear *snapmem.Memory
-	// globals are those that a snapshot holds.
+	// globals are those that a snapshot contains.
 	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
 	functions [64]function
-	// exports are the same for a dialect, in the order of Dialect.Exports, and
-	// handles those for calls within calls, by how many are running.
+	// exports are the functions of a dialect, in the order of Dialect.Exports.
+	// handles are those for nested calls, by depth.
 	exports []api.Function
 	handles [][]api.Function
 	nested  int
-	// command runs the guest if it is a program, and program is what it sees;
-	// spent says that it has run.
+	// command runs the guest if it is a program, and program is its streams and
+	// arguments; spent is set once it has run.
 	command api.Function
 	program program
 	spent   bool
@@ -57,18 +58,18 @@ type Instance struct {
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
 	reason   string
-	// logged counts the bytes that the call has logged, and what it has printed.
+	// logged counts the bytes that the call has logged and printed.
 	logged int
 	output output
-	// failed is why a call within the call that runs did not return: the guest's
-	// memory may be half written, whatever became of the panic.
+	// failed is the error of a nested call that did not return. The guest's
+	// memory may then be half written, even if the panic was recovered.
 	failed error
-	// broken says that the guest did not return from a call: its memory may be
-	// half written, so the instance must not run again.
+	// broken is set when the guest did not return from a call: its memory may
+	// be half written, so the instance must not run again.
 	broken bool
 }
 
-// function is an export, with what a call of it needs to know.
+// function is an export with its name and the number of its parameters.
 type function struct {
 	api.Function
 	name   string
@@ -90,7 +91,7 @@ func (c *callContext) Done() <-chan struct{}       { return c.parent.Done() }
 func (c *callContext) Err() error                  { return c.parent.Err() }
 
 // Value hides the caller's values: wazero looks for its own keys in every call,
-// and a guest has no business with any.
+// and a guest needs none.
 func (c *callContext) Value(key any) any {
 	if c.instantiation != nil {
 		return c.instantiation.Value(key)
@@ -110,11 +111,10 @@ func (i *Instance) State() any { return i.state }
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
 // returns its result: a status code, or two packed numbers.
 //
-// The error is a *[TrapError] if the guest did not return, or was stopped since
-// ctx ended or a limit was reached; the instance is then reset before its next call,
-// with a new State, or reset or discarded when it is released. One that cannot be reset
-// answers each further call with an error. The error is ctx's if ctx ended before the
-// call.
+// The error is a *[TrapError] if the guest did not return, or was stopped because ctx
+// ended or a limit was reached. The instance is then reset before its next call, with a
+// new State, or reset or discarded when it is released. If it cannot be reset, each
+// further call fails. The error is ctx's if ctx ended before the call.
 //
 // 0 allocs: TestCallDoesNotAllocate.
 func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (uint64, error) {
@@ -128,7 +128,7 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	if len(args) != fn.params {
 		return 0, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, f, len(args), fn.params)
 	}
-	for n, arg := range args { // For so few, copy takes longer.
+	for n, arg := range args { // copy takes longer for so few.
 		i.stack[n%maxParams] = arg
 	}
 	return i.run(ctx, &fn.Function, fn.name)
@@ -148,8 +148,8 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint
 	return i.stack[0], err
 }
 
-// begin begins a call. Until end the instance counts as broken: so it is also
-// when a host function panics through wazero.
+// begin begins a call. The instance counts as broken until end, and remains so
+// if a host function panics through wazero.
 func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
@@ -164,8 +164,8 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 }
 
 // revive resets an instance whose guest did not return from its last call, for a
-// caller that goes on with it, and reports whether it may run. One that runs, since
-// a host function calls it, may not.
+// caller that goes on with it, and reports whether it may run. An instance that is
+// already running, because a host function calls it, may not.
 func (i *Instance) revive() bool {
 	if i.calling != "" || !i.version.restore(i) {
 		return false
@@ -177,8 +177,7 @@ func (i *Instance) revive() bool {
 	return true
 }
 
-// end ends a call that returned, or did not for the reason of err, and returns
-// the error of the call.
+// end ends a call and returns its error. err is nil if the guest returned.
 func (i *Instance) end(ctx context.Context, name string, start time.Time, err error) error {
 	if err == nil {
 		err = i.failed
@@ -192,7 +191,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if err != nil {
 		trap := newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
-		if !errors.Is(err, context.Canceled) { // What the caller ended is not its fault.
+		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
 			i.plugin.breaker.failed()
 			if l := i.plugin.cfg.Logger; l != nil {
 				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
@@ -216,12 +215,12 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	return err
 }
 
-// startFunctions initialise a module: that of a reactor or, if there is none,
-// that of a command.
+// startFunctions initialise a module: the function of a reactor or, if there is
+// none, that of a command.
 var startFunctions = []string{"_initialize", "_start"}
 
-// startedWell reports whether err is the end of a command that exits with 0 when
-// it has started.
+// startedWell reports whether err is the exit with code 0 by which a command
+// ends its start.
 func (i *Instance) startedWell(err error, name string) bool {
 	var exit *sys.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 0 {
@@ -241,12 +240,12 @@ func (i *Instance) start(ctx context.Context) error {
 	return nil
 }
 
-// FuelUsed returns how much fuel the last call took.
+// FuelUsed returns the fuel that the last call used.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
-// Release gives the instance back, to its [Hold] if it has one. One whose guest trapped begins anew from the
-// snapshot, or is closed if it cannot. Neither the instance nor bytes that it lent must
-// be used afterwards.
+// Release returns the instance to the pool, or to its [Hold]. If its guest trapped, it is
+// reset from the snapshot, or closed if it cannot be reset. Neither the instance nor bytes
+// that it lent must be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
 	if i.broken || i.spent || i.plugin.cfg.Reset == ResetPerCall {
@@ -272,8 +271,8 @@ func (i *Instance) Release() {
 	v.pool.put(i)
 }
 
-// renew forgets what the host knew of a guest that was restored: its state belongs
-// to memory that is gone.
+// renew drops the host's state of a guest that was restored: it belongs to memory
+// that is gone.
 func (i *Instance) renew() {
 	if i.plugin.adapter.NewState != nil {
 		i.state = i.plugin.adapter.NewState()
@@ -308,9 +307,8 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 }
 
 // Read returns bytes of the guest's memory, which are lent: they are valid until the
-// guest runs again, and no longer than to Release.
-// Bytes outside of its memory or more than Limits.ResultBytes are a violation
-// of the ABI.
+// guest runs again, and no longer than to Release. Bytes outside of its memory, or
+// more of them than Limits.ResultBytes, are a violation of the ABI.
 func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.version.limits.ResultBytes) {
 		i.Abort(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
@@ -335,7 +333,7 @@ func (i *Instance) Abort(err error) {
 	panic(&ABIError{Function: name, Err: err})
 }
 
-// log writes what a guest says to the host's log, up to Limits.OutputBytes in one
+// log writes a guest's line to the host's log, up to Limits.OutputBytes in one
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
 	if l := i.plugin.cfg.Logger; l != nil && l.Enabled(i.ctx.parent, level) && i.mayLog(len(msg)) {
@@ -349,8 +347,8 @@ func (i *Instance) log(level slog.Level, msg string) {
 func (i *Instance) Logged() bool { return i.logged != 0 }
 
 // mayLog reports whether the host may write n bytes more to its log for the guest, and
-// counts them: in one call they are Limits.OutputBytes at most. The log tells once that
-// more is dropped.
+// counts them: the limit for one call is Limits.OutputBytes. The log reports once that
+// lines were dropped.
 func (i *Instance) mayLog(n int) bool {
 	limit := i.version.limits.OutputBytes
 	if i.logged > limit {

@@ -10,48 +10,47 @@ import (
 
 // Limits bound what one plugin may use. A zero field means the default.
 type Limits struct {
-	// MemoryBytes is the most linear memory that an instance may have, rounded
-	// down to pages of 64 KiB. Default 256 MiB: a Go guest lives in 4 to 8 MiB,
-	// or in 20 MB if it remembers 5000 Nodes. Of 4 GiB, the most that WebAssembly has,
-	// the last page cannot be had.
+	// MemoryBytes is the most linear memory that an instance may have, rounded down to
+	// pages of 64 KiB. Default 256 MiB: a Go guest needs 4 to 8 MiB, or 20 MB if it
+	// remembers 5000 Nodes. The maximum is 4 GiB less one page.
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	// Fuel is how many WebAssembly instructions a call may execute, give or take
-	// those that leave nothing behind in machine code; bulk operations count by
-	// their length. The same call costs the same fuel on every machine. Default
-	// 2,000,000,000, about a second; a Filter needs some thousand, the start of
-	// a Go guest two million.
+	// Fuel is how many WebAssembly instructions a call may execute. Some
+	// instructions that produce no machine code are not counted; bulk operations
+	// count by their length. The same call costs the same fuel on every machine.
+	// Default 2,000,000,000, about a second; a Filter needs some thousand, the
+	// start of a Go guest two million.
 	Fuel int64 `json:"fuel,omitempty"`
-	// StackBytes is how much stack a guest's functions may take that call one
-	// another, as the host estimates it from their locals and operands: what
-	// wazero takes is of the same size, and lies outside of the guest's memory. It
-	// is Go's again after the call.
-	// Default 16 MiB, a thousand times what a Go guest takes to read JSON.
+	// StackBytes is how much stack nested calls of a guest's functions may use.
+	// The host estimates it from their locals and operands. wazero's stack is
+	// about as large; it lies outside of the guest's memory, and is freed after
+	// the call. Default 16 MiB, a thousand times what a Go guest needs to read
+	// JSON.
 	StackBytes int `json:"stackBytes,omitempty"`
-	// Timeout is how long a call may take. It is looked at once in about a
+	// Timeout is how long a call may take. It is checked about every
 	// millisecond, together with the caller's context. Default 5 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// BuildTimeout is how long the module may take to compile, the wait for other
 	// compilations of the Runtime included; the caller of Load or Swap waits no
-	// longer. A Go guest of 16 MB takes 11 s. What has begun goes
-	// on in the background to the end of the function that is being compiled.
-	// Default 5 min.
+	// longer. A Go guest of 16 MB takes 11 s. After the timeout, the compilation
+	// goes on in the background to the end of the current function. Default 5
+	// min.
 	BuildTimeout time.Duration `json:"buildTimeout,omitempty"`
-	// Compile is how long the compiler may take for the module, and for one function
-	// of it, beyond what any code of that size takes. It is estimated before the module
-	// is compiled, which nothing can stop within a function: a module that would take
-	// longer is refused. Default, for a module whose SHA256 is given, [DefaultCompile];
-	// for any other 0.8 s and 2 us for each byte of its code, and 5 s for one
-	// function. A guest of Go takes a tenth of that, one of TinyGo up to three quarters.
+	// Compile is how much longer the compiler may take for the module, and for one
+	// function of it, than for any code of that size. It is estimated before the
+	// compilation, which cannot be stopped within a function; a module that would take
+	// longer is refused. If SHA256 is given, the default is [DefaultCompile]; otherwise
+	// it is 0.8 s and 2 us for each byte of its code, and 5 s for one function. A guest
+	// of Go takes a tenth of that, one of TinyGo up to three quarters.
 	Compile time.Duration `json:"compile,omitempty"`
-	// Instances is how many instances of the module there may be, which is how
+	// Instances is how many instances of the module there may be, and so how
 	// many calls run at the same time. Default GOMAXPROCS.
 	Instances int `json:"instances,omitempty"`
-	// HeldInstances is how many instances there may be beside that are held from call
-	// to call, see [Hold]. Default 256.
+	// HeldInstances is how many more instances may be held from call to call, see
+	// [Hold]. Default 256.
 	HeldInstances int `json:"heldInstances,omitempty"`
-	// OutputBytes is how much of what a guest prints or logs in one call is
-	// kept, and how long a status reason may be; the rest is cut off. Default
-	// 16 KiB.
+	// OutputBytes is how many bytes of a guest's output and log lines are kept
+	// in one call, and how long a status reason may be; the rest is cut off.
+	// Default 16 KiB.
 	OutputBytes int `json:"outputBytes,omitempty"`
 	// ResultBytes is the longest result that a guest may hand to the host.
 	// Default 8 MiB; package admission has its own.
@@ -64,7 +63,7 @@ const (
 	DefaultStackBytes    = 16 << 20
 	DefaultTimeout       = 5 * time.Second
 	DefaultBuildTimeout  = 5 * time.Minute
-	DefaultCompile       = time.Minute // Of a module whose SHA256 is given.
+	DefaultCompile       = time.Minute // For a module whose SHA256 is given.
 	DefaultMemoryBytes   = 256 << 20
 	DefaultHeldInstances = 256
 	DefaultOutputBytes   = 16 << 10
@@ -89,8 +88,8 @@ func (l Limits) or(other Limits) Limits {
 	}
 }
 
-// maxMemoryBytes is the most that a memory may have: wazero gives the length of one of all
-// 4 GiB as 0.
+// maxMemoryBytes is the largest size of a memory: wazero returns 0 as the length of one of
+// 4 GiB.
 const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
@@ -109,7 +108,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// check returns what is wrong with the limits.
+// check returns the errors of the limits.
 func (l Limits) check(what string) (errs []error) {
 	if l.MemoryBytes != 0 && l.MemoryBytes < pageSize {
 		errs = append(errs, fmt.Errorf("%s.memoryBytes is %d, less than one page of %d", what, l.MemoryBytes, pageSize))

@@ -8,9 +8,10 @@ import (
 // maxAttributes is how many attributes of a line are kept.
 const maxAttributes = 64
 
-// splitLine takes a line that a guest logs apart: its text and, behind a NUL
-// each, keys and values in turn. They are in a group, so that a guest cannot
-// pass for another plugin by an attribute of the host's.
+// splitLine splits a line that a guest logs into its text and attributes. Keys
+// and values follow the text in turn, a NUL before each. They are in a group,
+// so that a guest cannot set an attribute of the host and pass for another
+// plugin.
 func splitLine(line string) (msg string, attributes []any) {
 	msg, rest, found := strings.Cut(line, "\x00")
 	var group []any

@@ -10,8 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// ErrMemory says that an instance could not be made, since the plugins of the
-// Runtime have RuntimeConfig.MemoryBytes already, or the system has no more.
+// ErrMemory is the error of an instance that could not be made, because the
+// plugins of the Runtime have RuntimeConfig.MemoryBytes already, or the system
+// has no more memory.
 var ErrMemory = errors.New("no memory for another instance")
 
 // MemoryInUse returns the linear memory, in bytes, that all instances of all
@@ -21,8 +22,8 @@ var ErrMemory = errors.New("no memory for another instance")
 func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 
 // newMemory makes the memory of a new instance, from the snapshot if there is
-// one. All that can fail does so here: wazero panics when an allocator has
-// nothing for it.
+// one. Every failure must occur here: wazero panics when an allocator returns
+// nothing.
 func (v *version) newMemory() (*snapmem.Memory, error) {
 	least, most := uint64(v.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
 	if m := v.info.Memory; m.HasMax {
@@ -30,7 +31,8 @@ func (v *version) newMemory() (*snapmem.Memory, error) {
 	}
 	var mem *snapmem.Memory
 	var err error
-	// A start section runs in each instance, and must find what the first found.
+	// A start section runs in each instance, and must find the same memory as in
+	// the first.
 	if s := v.snapshot; s != nil && !v.info.Starts {
 		mem, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
 	} else {
@@ -42,8 +44,8 @@ func (v *version) newMemory() (*snapmem.Memory, error) {
 	return mem, nil
 }
 
-// allocatorContext answers wazero's question for an allocator with mem. The key
-// is wazero's secret.
+// allocatorContext returns a context in which wazero finds mem as its
+// allocator. The key is private to wazero.
 func allocatorContext(mem *snapmem.Memory) context.Context {
 	return experimental.WithMemoryAllocator(context.Background(), mem)
 }

@@ -11,38 +11,38 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// fuelSlice is how much fuel a guest gets at a time. When it is used up the host
-// regains control: it looks at the clock and at the caller's context, and Go's
-// garbage collector, which waits for running guests, gets its turn. It is about
-// a millisecond of work, in which the look itself, a tenth of a microsecond,
-// does not count.
+// fuelSlice is how much fuel a guest gets at a time, about a millisecond of
+// work. When it is used up the host regains control: it checks the clock and the
+// caller's context, which takes a tenth of a microsecond. Go's garbage
+// collector, which waits for running guests, can run then.
 const fuelSlice = 2_000_000
 
 // meter is the fuel of an instance.
 type meter struct {
-	// global is the guest's counter: what is left of the slice.
+	// global is the guest's counter, the rest of the slice.
 	global api.MutableGlobal
-	// stack is what is left of Limits.StackBytes.
+	// stack is the rest of Limits.StackBytes.
 	stack api.MutableGlobal
-	// owed is what the host did on behalf of the guest and has not taken from
-	// the counter yet: reaching it costs more than many a host function.
+	// owed is fuel that the host has charged and not yet taken from the
+	// counter: access to the counter costs more than many a host function.
 	owed int64
-	// dry says that the slice was used up when the counter was last written to.
+	// dry is set if the slice was used up when the counter was last written.
 	dry bool
-	// rest is what was left of the slice when the last call ended.
+	// rest is the rest of the slice at the end of the last call.
 	rest int64
-	// left is the fuel of the call beyond the slice.
+	// left is the fuel of the call that is not in the slice.
 	left int64
-	// granted is the fuel of all slices so far, of the calls before too, and the
-	// time that the guest slept: what the fake clock shows, and what is left.
+	// granted is the fuel of all slices of this and the earlier calls, plus the
+	// time that the guest slept. Less the rest of the slice, it is the fake
+	// clock.
 	granted int64
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
 	// a call that ends within it never looks at the clock.
 	deadline time.Time
 }
 
-// begin gives a new call its fuel. What is left of the last slice is its first one,
-// unless that is short: so most calls leave the counter alone.
+// begin gives a new call its fuel. The rest of the last slice is its first one,
+// unless it is short: so most calls do not write the counter.
 func (m *meter) begin(fuel int64) {
 	slice := m.rest
 	if slice < fuelSlice/2 || slice > fuel {
@@ -53,15 +53,15 @@ func (m *meter) begin(fuel int64) {
 	m.left, m.deadline = fuel-slice, time.Time{}
 }
 
-// end notes what is left of the slice, and reports whether the call has spent more
-// than it had. A guest looks at its counter where it enters functions and loops, so
-// what it executes behind the last of them counts only here.
+// end records the rest of the slice, and reports whether the call has used more
+// than its fuel. A guest checks its counter where it enters functions and loops, so
+// the instructions after the last of them are checked only here.
 func (m *meter) end() (overdrawn bool) {
 	m.rest = m.get()
 	return m.rest+m.left < 0
 }
 
-// get returns what is left of the slice, negative if it was overdrawn.
+// get returns the rest of the slice, negative if it was overdrawn.
 func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
 
 func (m *meter) set(fuel int64) {
@@ -75,22 +75,22 @@ func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrF
 // moves: about as many instructions as run in that time.
 const hostCallFuel = 100
 
-// maxOwed is how much may be owed: less than any budget would notice.
+// maxOwed is the maximum of owed, small against any limit of fuel.
 const maxOwed = 1 << 12
 
-// charge takes fuel for what the host does on behalf of the guest. If that was more
-// than it had, the guest yields at the next function, loop or call of the host, at
-// the latest when maxOwed is reached.
+// charge deducts fuel for work of the host on behalf of the guest. If the guest had
+// less, it yields at the next function, loop or call of the host, at the latest
+// when maxOwed is reached.
 func (m *meter) charge(fuel int) {
 	if m.owed += int64(fuel); m.owed >= maxOwed {
 		m.set(m.get())
 	}
 }
 
-// chargeBytes takes the price of the guest's own bulk operations for n bytes.
+// chargeBytes deducts the price of the guest's own bulk operations for n bytes.
 func (m *meter) chargeBytes(n int) { m.charge(n / wasmbin.BytesPerFuel) }
 
-// used returns how much of the fuel of the last call is gone.
+// used returns the fuel that the last call used.
 func (m *meter) used(fuel int64) int64 {
 	if m.global == nil {
 		return 0
@@ -98,8 +98,8 @@ func (m *meter) used(fuel int64) int64 {
 	return fuel - m.left - m.get()
 }
 
-// pay takes fuel for what the host is about to do on behalf of the guest, and
-// looks whether there was so much. Between two functions or loops a guest can
+// pay deducts fuel for work that the host is about to do for the guest, and
+// checks that the guest had as much. Between two functions or loops a guest can
 // call the host thousands of times.
 func (i *Instance) pay(fuel int) {
 	if i.meter.charge(fuel); i.meter.dry {
@@ -139,8 +139,8 @@ func (i *Instance) look() {
 	m.set(spent + slice)
 }
 
-// meet makes the instance known to itself when its start section runs, which is
-// before wazero hands the module over.
+// meet binds the instance to its module when the start section runs, which is
+// before wazero returns the module.
 func (i *Instance) meet(module api.Module) {
 	if i.meter.global == nil {
 		i.meter.bind(module)
@@ -151,8 +151,8 @@ func (i *Instance) meet(module api.Module) {
 	}
 }
 
-// unwind notes that no function of the guest runs any more, behind a call that did
-// not return.
+// unwind resets the stack counter after a call that did not return: no function of
+// the guest runs any more.
 func (i *Instance) unwind() { i.meter.stack.Set(uint64(i.version.limits.StackBytes)) }
 
 // bind finds the counters in a module that was rewritten, before the first call.

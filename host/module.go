@@ -7,19 +7,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// Module is what can be read of a module without compiling it.
+// Module is the description of a module, read without compiling it.
 type Module struct {
 	digest  string
 	imports map[[2]string]wasmbin.Extern
 	exports map[string]wasmbin.Extern
 	customs map[string][]byte
-	// inspected is what Dialect.Inspect found.
+	// inspected is the result of Dialect.Inspect.
 	inspected any
 }
 
-// maxCustomBytes is how much of the custom sections of a module is kept, together:
-// what they hold is a few lines of JSON, and the sections for debuggers, which
-// are not kept, some megabytes.
+// maxCustomBytes is how many bytes of the custom sections of a module are kept in
+// total. They have a few lines of JSON; the sections for debuggers, of some
+// megabytes, are not kept.
 const maxCustomBytes = 1 << 20
 
 // Inspect reads the sections of a module that describe it. The bytes are not
@@ -52,9 +52,9 @@ func inspect(module []byte, digest string) (*Module, error) {
 	return m, nil
 }
 
-// signature writes the type of a function, and the kind of anything else; nothing
-// of an entry that a map does not have. A type of a thousand parameters may be that
-// of many exports, so it is written when somebody asks.
+// signature formats the type of a function, or the kind of anything else; it is
+// empty unless ok. It is formatted on demand, since many exports may share a type
+// of a thousand parameters.
 func signature(e wasmbin.Extern, ok bool) string {
 	if !ok {
 		return ""
@@ -93,7 +93,7 @@ func (m *Module) ImportsFrom(module string) bool {
 	return false
 }
 
-// Export returns what the module exports by that name, in the form of
+// Export returns the signature or the kind of an export, in the form of
 // [Module.Import].
 func (m *Module) Export(name string) string {
 	e, ok := m.exports[name]
@@ -105,6 +105,6 @@ func (m *Module) Export(name string) string {
 // that do not fit into a megabyte with the ones before.
 func (m *Module) Custom(name string) []byte { return m.customs[name] }
 
-// Inspected returns what [Dialect.Inspect] found in the module, nil if its dialect has
-// none.
+// Inspected returns the result of [Dialect.Inspect] for the module, nil if its dialect
+// has no Inspect.
 func (m *Module) Inspected() any { return m.inspected }

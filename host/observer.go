@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Observer is told what happens to plugins; metrics and traces are observers. A
+// Observer receives the events of plugins; metrics and traces are observers. A
 // plugin without one measures nothing.
 //
 // # Notes
@@ -14,26 +14,27 @@ import (
 //     several at the same time: they must be quick and safe for that.
 //   - They must not call the plugin.
 type Observer interface {
-	// Called is told of a call that has ended. ctx is the caller's.
+	// Called receives a call that has ended. ctx is the caller's.
 	Called(ctx context.Context, c CallEvent)
-	// Built is told of a version that was built for Load or Swap, or could not
-	// be. ctx is the caller's.
+	// Built receives the result of building a version for Load or Swap. ctx is
+	// the caller's.
 	Built(ctx context.Context, b BuildEvent)
-	// CacheHits is told of n calls of a function that did not run since an adapter had
-	// their results: the scheduler's shares results between equal Nodes. It is told of
-	// several at once.
+	// CacheHits receives the number of calls of a function that did not run, because
+	// an adapter had their results in a cache: the scheduler's shares results between
+	// equal Nodes.
 	CacheHits(plugin, function string, n uint64)
-	// Refused is told of a caller of [Plugin.Acquire] that got no instance, and
-	// why: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed], or why
-	// a new instance failed. ctx is the caller's.
+	// Refused receives the error of a caller of [Plugin.Acquire] that got no
+	// instance: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed],
+	// or the error of a new instance. ctx is the caller's.
 	Refused(ctx context.Context, plugin string, err error)
-	// Restarted is told of an instance that began anew: reset from the snapshot,
-	// or replaced since that could not be done.
+	// Restarted is called for an instance that was reset from the snapshot or,
+	// if that failed, replaced.
 	Restarted(plugin string, replaced bool)
 }
 
-// Observers returns an Observer that tells each of observers, in their order.
-// Nil ones are left out; without any other it is nil, which costs nothing.
+// Observers returns an Observer that calls each of observers, in their order.
+// Nil ones are skipped; if there is no other, the result is nil, which costs
+// nothing.
 func Observers(observers ...Observer) Observer {
 	list := make(observerList, 0, len(observers))
 	for _, o := range observers {
@@ -91,7 +92,7 @@ type CallEvent struct {
 	Function string
 	Start    time.Time
 	Duration time.Duration
-	// Fuel is what the call took, see Limits.Fuel.
+	// Fuel is the fuel that the call used, see Limits.Fuel.
 	Fuel int64
 	// Err is nil, or the *[TrapError] of a guest that did not return.
 	Err error
@@ -107,16 +108,19 @@ type BuildEvent struct {
 	Swap     bool
 	Start    time.Time
 	Duration time.Duration
-	// Err is why the version does not serve, nil if it does.
+	// Err is nil if the version serves, and the reason why it does not
+	// otherwise.
 	Err error
 }
 
-// Stats is the state of a plugin at a moment.
+// Stats is the state of a plugin at one moment.
 type Stats struct {
-	// Instances is how many there are, Idle how many of them serve no call,
-	// Limit how many there may be, Waiting how many callers wait for one.
+	// Instances is the number of instances, Idle the number of them that serve
+	// no call, Limit the maximum of Instances, Waiting the number of callers
+	// that wait for one.
 	Instances, Idle, Limit, Waiting int
-	// Held is how many instances are held beside, see [Hold].
+	// Held is the number of instances that are held, not counted by Instances;
+	// see [Hold].
 	Held int
 	// Retired is how many old versions still serve calls that began on them.
 	Retired int

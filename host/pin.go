@@ -2,13 +2,13 @@ package host
 
 import "context"
 
-// Pin is a hold on a version of a plugin: what is called through it runs that
-// version, whatever [Plugin.Swap] does. A scheduling cycle that began on a
-// version ends on it. It is safe for use by several goroutines.
+// Pin keeps a version of a plugin: calls through it run that version even after
+// [Plugin.Swap]. A scheduling cycle that began on a version ends on it. It is
+// safe for use by several goroutines.
 type Pin struct{ version *version }
 
-// Pin holds the version that serves new calls. Release it in the end: a version
-// that was replaced is not freed before.
+// Pin pins the version that serves new calls. The caller must release it: a
+// version that was replaced is freed only after that.
 func (p *Plugin) Pin() *Pin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -22,15 +22,12 @@ func (pin *Pin) Current() bool { return pin.version.plugin.current.Load() == pin
 
 // Acquire is [Plugin.Acquire] for the version. The error is [ErrClosed] once the
 // plugin is closed.
-func (pin *Pin) Acquire(ctx context.Context) (*Instance, error) {
-	return pin.version.plugin.acquire(ctx, pin.version, nil)
-}
-
-// AcquireAgain is Acquire for a caller that wants inst, an instance of the version that it
-// had before: it waits while others have that, even if there is another one. If inst is
-// gone, since its guest trapped and could not be reset, any will do.
-func (pin *Pin) AcquireAgain(ctx context.Context, inst *Instance) (*Instance, error) {
-	return pin.version.plugin.acquire(ctx, pin.version, inst)
+//
+// again is nil for any instance, or one that the caller had before: Acquire then waits
+// for that one while others have it, even if another is idle. It takes any if again is of
+// another version, is held, or is gone since its guest trapped and could not be reset.
+func (pin *Pin) Acquire(ctx context.Context, again *Instance) (*Instance, error) {
+	return pin.version.plugin.acquire(ctx, pin.version, again)
 }
 
 // Release ends the hold. The Pin must not be used afterwards.

@@ -14,7 +14,7 @@ import (
 // callPinned calls filter on some instance of the version that pin holds.
 func callPinned(t *testing.T, pin *host.Pin) (uint64, error) {
 	t.Helper()
-	inst, err := pin.Acquire(t.Context())
+	inst, err := pin.Acquire(t.Context(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -75,7 +75,7 @@ func TestCloseEndsPins(t *testing.T) {
 	}
 }
 
-// TestAcquireAgain holds that a caller gets the instance that it had, waits for it while
+// TestAcquireAgain holds that a caller gets the instance that it had before, waits for it while
 // others have it, and takes any if it is gone.
 func TestAcquireAgain(t *testing.T) {
 	p := load(t, config("noop"))
@@ -86,7 +86,7 @@ func TestAcquireAgain(t *testing.T) {
 	b.Release()
 	again := func(inst *host.Instance) *host.Instance {
 		t.Helper()
-		got, err := pin.AcquireAgain(t.Context(), inst)
+		got, err := pin.Acquire(t.Context(), inst)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,12 +102,12 @@ func TestAcquireAgain(t *testing.T) {
 	a = again(a)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := pin.AcquireAgain(ctx, a); !errors.Is(err, host.ErrSaturated) || !errors.Is(err, context.Canceled) {
+	if _, err := pin.Acquire(ctx, a); !errors.Is(err, host.ErrSaturated) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	served := make(chan *host.Instance)
 	go func() {
-		inst, _ := pin.AcquireAgain(context.Background(), a)
+		inst, _ := pin.Acquire(context.Background(), a)
 		served <- inst
 	}()
 	for p.Stats().Waiting == 0 {
@@ -123,14 +123,14 @@ func TestAcquireAgain(t *testing.T) {
 	}
 	current := p.Pin()
 	defer current.Release()
-	got, err := current.AcquireAgain(t.Context(), a)
+	got, err := current.Acquire(t.Context(), a)
 	if err != nil || got == a {
 		t.Errorf("a version lends the instance of another: error %v", err)
 	}
 	got.Release()
 
 	go func() {
-		_, err := pin.AcquireAgain(context.Background(), a)
+		_, err := pin.Acquire(context.Background(), a)
 		if !errors.Is(err, host.ErrClosed) {
 			t.Errorf("got %v, want ErrClosed", err)
 		}
@@ -164,7 +164,7 @@ func TestAnInstanceThatIsGoneIsNotWaitedFor(t *testing.T) {
 			}
 			served := make(chan *host.Instance)
 			go func() {
-				got, err := pin.AcquireAgain(context.Background(), inst)
+				got, err := pin.Acquire(context.Background(), inst)
 				if err != nil {
 					t.Error(err)
 				}
@@ -178,7 +178,7 @@ func TestAnInstanceThatIsGoneIsNotWaitedFor(t *testing.T) {
 			if got.Release(); (got == inst) != test.same {
 				t.Errorf("the waiter got the same instance: %v, want %v", !test.same, test.same)
 			}
-			if got, err := pin.AcquireAgain(t.Context(), inst); err != nil {
+			if got, err := pin.Acquire(t.Context(), inst); err != nil {
 				t.Error(err)
 			} else {
 				got.Release()

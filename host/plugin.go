@@ -32,7 +32,7 @@ type Plugin struct {
 }
 
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
-// configure. cfg is what the plugin's user sets, adapter what the component offers.
+// configure. The plugin's user sets cfg; adapter describes the component.
 //
 // Errors, for errors.As: *[DigestError]; *[ModuleError] for bytes that are no
 // module for this host; *[ExportError] and *[ImportError] for a module that is
@@ -72,8 +72,8 @@ func (p *Plugin) Functions() abi.Mask { return p.current.Load().functions }
 func (p *Plugin) Digest() string { return p.current.Load().digest }
 
 // Acquire takes an instance for the caller alone, making one if all are in use
-// and Limits.Instances allows it, waiting for one otherwise. Release it in the
-// end.
+// and Limits.Instances allows it, waiting for one otherwise. The caller must
+// release it.
 //
 // Errors, for errors.Is: [ErrClosed]; [ErrSaturated] together with ctx's error
 // if ctx ends first; [ErrDisabled]; [ErrMemory] if there is no memory for a new
@@ -81,8 +81,8 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // [Runtime.Load].
 func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil, nil) }
 
-// acquire takes an instance of the version that is pinned or, if that is nil, of the one
-// that serves new calls: again, unless that is nil or gone.
+// acquire takes an instance of the pinned version or, if that is nil, of the one that
+// serves new calls. It takes again unless that is nil or gone.
 func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) (inst *Instance, err error) {
 	if err = p.breaker.allow(); err != nil {
 		err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
@@ -128,7 +128,7 @@ func (v *version) acquire(ctx context.Context, again *Instance) (*Instance, erro
 			v.pool.forget()
 			return nil, err
 		}
-		// Others of the plugin have memory, and will be free.
+		// Other instances of the plugin have memory, and will be free.
 		full := err
 		if inst, err = v.pool.waitInstead(ctx); errors.Is(err, errNoOther) {
 			return nil, full
@@ -164,7 +164,8 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 }
 
 // build makes the module of a source the current version, unless it is that
-// already, and tells the observer. p.swapping is held, or p nobody else's yet.
+// already, and tells the observer. p.swapping is held, unless p is not shared
+// yet.
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err error) {
 	old := p.current.Load()
 	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
@@ -183,7 +184,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 	return err
 }
 
-// replace builds a version and puts it in the place of old, which may be nil.
+// replace builds a version and replaces old, which may be nil, by it.
 func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string) error {
 	v, err := p.newVersion(ctx, module, digest)
 	if err != nil {
@@ -215,13 +216,13 @@ func (p *Plugin) retire(v *version) {
 	p.mu.Unlock()
 	go func() {
 		<-v.pool.drained
-		// There is nobody to tell of an error: the last call was served well.
+		// The error has no receiver: the last call succeeded.
 		_ = v.free(context.Background())
 		p.forget(v)
 	}()
 }
 
-// forget takes a version that is gone from the list.
+// forget removes a version that is gone from the list.
 func (p *Plugin) forget(v *version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

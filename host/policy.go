@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// FailurePolicy says what becomes of a request that a plugin fails to answer: its guest
-// trapped, was stopped or broke a rule of the ABI, or the plugin is out of service. Its
-// values are those of the API server's webhooks, and one more. Empty means Fail.
+// FailurePolicy decides a request that a plugin fails to answer: its guest trapped, was
+// stopped or broke a rule of the ABI, or the plugin is out of service. The values are
+// those of the API server's webhooks and KeepLast. Empty means Fail.
 type FailurePolicy string
 
 const (
@@ -16,7 +16,7 @@ const (
 	// Ignore goes on as if the plugin had no opinion on the request.
 	Ignore FailurePolicy = "Ignore"
 	// KeepLast goes on with the plugin's last answer about the same subject, or as Ignore
-	// does if there is none. Only package hooks has it.
+	// does if there is none. Only package hooks accepts it.
 	KeepLast FailurePolicy = "KeepLast"
 )
 
@@ -29,8 +29,8 @@ func (p FailurePolicy) Check(others ...FailurePolicy) error {
 	return fmt.Errorf("failurePolicy is %q, want %s", string(p), list(known))
 }
 
-// ResetPolicy says when an instance begins anew from the snapshot that was taken after
-// the start of the first one. Empty means ResetOnError.
+// ResetPolicy is when an instance is reset to the snapshot that was taken after the
+// start of the first one. Empty means ResetOnError.
 type ResetPolicy string
 
 const (

@@ -10,36 +10,36 @@ import (
 	"sync/atomic"
 )
 
-// pool is a bounded set of instances. Those that are idle stand in slots, each in a
-// cache line of its own, and a caller takes one by a single atomic operation: it
-// looks first into the slot that its processor used last, then into the one that
-// anybody used last, then into the others. So an instance stays with the
-// processor whose caches have its memory. Callers meet only if there are fewer
-// instances than they are.
+// pool is a bounded set of instances. Idle ones are in slots, each in a cache line
+// of its own, and a caller takes one by a single atomic operation. It tries first
+// the slot that its processor used last, then the one that any processor used last,
+// then the others. So an instance stays with the processor whose caches have its
+// memory. Callers contend only if there are fewer instances than callers.
 //
 // It is not a sync.Pool, which drops instances without closing them: wazero
-// keeps an instance until it is closed. What a sync.Pool keeps here for each
-// processor is where to look first, and that may be lost.
+// keeps an instance until it is closed. The sync.Pool in it has only the slot
+// to try first on each processor, which may be lost.
 type pool struct {
 	slots []slot
-	// guarded says that the memory of idle instances is hidden.
+	// guarded is set if the memory of idle instances is hidden.
 	guarded bool
-	// near has the *slot that each processor used last, last that of them all.
+	// near has the *slot that each processor used last, last the one used last
+	// of all.
 	near sync.Pool
 	last atomic.Pointer[slot]
-	// rare says that there is more to do than to take an instance or put it
-	// back: the pool is closed, or somebody waits or is about to.
+	// rare is not 0 if there is more to do than to take an instance or put it
+	// back: the pool is closed, or a caller waits or is about to wait.
 	rare atomic.Int32
 
 	mu    sync.Mutex
 	count int // Instances that exist or are being made.
 	// waiters are the callers that found no instance, oldest first. Each gets
-	// an instance, or nil for the leave to make one.
+	// an instance, or nil, which allows it to make one.
 	waiters []chan *Instance
 	// returning are the callers that wait for the instance that they had before.
 	returning []returning
 	closed    bool
-	// holds are those that have an instance beside count, or will.
+	// holds are the holds whose instance, now or later, is not in count.
 	holds map[*Hold]struct{}
 	// discard closes an instance that came back too late to be used.
 	discard func(*Instance)
@@ -85,7 +85,7 @@ func (p *pool) take() *Instance {
 	return inst
 }
 
-// find takes an idle instance from where it stands, nil if there is none.
+// find takes an idle instance from its slot, nil if there is none.
 func (p *pool) find() *Instance {
 	near, _ := p.near.Get().(*slot)
 	if near != nil {
@@ -111,8 +111,8 @@ func (p *pool) find() *Instance {
 	return nil
 }
 
-// used notes where an instance is that was elsewhere before. p.near has nothing for
-// the processor.
+// used records the slot of an instance that was in another before. p.near has
+// nothing for the processor.
 func (p *pool) used(s *slot) {
 	p.last.Store(s)
 	p.near.Put(s)
@@ -175,7 +175,7 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 		return inst, nil
 	}
 	p.mu.Lock()
-	p.rare.Add(1) // Whoever puts it back from now on looks for those who wait.
+	p.rare.Add(1) // From now on, put serves the callers that wait.
 	if taken := p.takeThis(inst); taken || inst.gone || p.closed {
 		p.rare.Add(-1)
 		p.mu.Unlock()
@@ -196,7 +196,7 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 	p.mu.Lock()
 	p.release(func(w returning) bool { return w == wait })
 	p.mu.Unlock()
-	if inst := <-wait.served; inst != nil { // It was served before.
+	if inst := <-wait.served; inst != nil { // The instance came before ctx ended.
 		p.put(inst)
 	}
 	return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
@@ -211,7 +211,7 @@ var errNoOther = errors.New("the plugin has no other instance")
 func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 	p.mu.Lock()
 	if p.count == 1 || p.closed {
-		// Whoever waits may try, and find the same.
+		// Another caller that waits may try, and get the same error.
 		p.mu.Unlock()
 		p.forget()
 		return nil, errNoOther
@@ -225,8 +225,8 @@ func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 }
 
 // takeOrWait takes an idle instance, unless others wait for it. If it returns nil
-// the caller is counted in p.rare, so whoever puts one back from then on looks for
-// those who wait. p.mu is held.
+// the caller is counted in p.rare, so from then on put serves the callers that
+// wait. p.mu is held.
 func (p *pool) takeOrWait() *Instance {
 	p.rare.Add(1)
 	if len(p.waiters) > 0 {
@@ -239,8 +239,8 @@ func (p *pool) takeOrWait() *Instance {
 	return inst
 }
 
-// wait waits for an instance, or for the leave to make one. p.mu is held, and
-// released; p.rare counts the caller already.
+// wait waits for an instance, or until the caller may make one. It is called
+// with p.mu held and releases it; p.rare counts the caller already.
 func (p *pool) wait(ctx context.Context) (*Instance, error) {
 	wait := make(chan *Instance, 1)
 	p.waiters = append(p.waiters, wait)
@@ -275,7 +275,7 @@ func (p *pool) wait(ctx context.Context) (*Instance, error) {
 	return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
 }
 
-// put gives an instance back that may run again.
+// put returns an instance that may run again to the pool.
 func (p *pool) put(inst *Instance) {
 	if p.guarded {
 		inst.linear.Hide()
@@ -301,8 +301,8 @@ func (p *pool) move(inst *Instance) {
 	}
 }
 
-// settle serves those who wait with the instances that are idle, and discards
-// these if the pool is closed.
+// settle gives the idle instances to the callers that wait, or discards them if
+// the pool is closed.
 func (p *pool) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,7 +322,7 @@ func (p *pool) settle() {
 	}
 }
 
-// serve gives idle instances to those who wait for them. p.mu is held.
+// serve gives idle instances to the callers that wait for them. p.mu is held.
 func (p *pool) serve() {
 	p.returning = slices.DeleteFunc(p.returning, func(w returning) bool {
 		if !p.takeThis(w.inst) {
@@ -334,7 +334,7 @@ func (p *pool) serve() {
 	})
 }
 
-// lose says that inst is gone.
+// lose removes inst from the pool.
 func (p *pool) lose(inst *Instance) {
 	p.mu.Lock()
 	inst.gone = true
@@ -343,8 +343,8 @@ func (p *pool) lose(inst *Instance) {
 	p.forget()
 }
 
-// release ends the wait of those callers of acquireAgain that which says: they get nothing.
-// p.mu is held.
+// release ends the wait of the callers of acquireAgain that which selects: they get
+// nothing. p.mu is held.
 func (p *pool) release(which func(returning) bool) {
 	p.returning = slices.DeleteFunc(p.returning, func(w returning) bool {
 		if !which(w) {
@@ -356,19 +356,19 @@ func (p *pool) release(which func(returning) bool) {
 	})
 }
 
-// forget says that an instance is gone, or was not made after all.
+// forget uncounts an instance that is gone, or was not made after all.
 func (p *pool) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.popWaiter(); w != nil {
-		w <- nil // The leave to make one passes on; count stays.
+		w <- nil // The waiter may make one instead; count stays.
 		return
 	}
 	p.count--
 	p.checkDrained()
 }
 
-// hold counts a hold, of which there may be limit.
+// hold counts a hold; limit is the maximum of holds.
 func (p *pool) hold(h *Hold, limit int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -427,7 +427,8 @@ func (p *pool) close() {
 	}
 }
 
-// shut does what close does but for the holds, and returns these.
+// shut does what close does, except that it returns the holds instead of ending
+// them.
 func (p *pool) shut() map[*Hold]struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -435,7 +436,7 @@ func (p *pool) shut() map[*Hold]struct{} {
 		return nil
 	}
 	p.closed = true
-	p.rare.Add(1) // For ever.
+	p.rare.Add(1) // It is never taken back.
 	for inst := p.take(); inst != nil; inst = p.take() {
 		p.discard(inst)
 		p.count--

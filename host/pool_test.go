@@ -227,7 +227,7 @@ func TestHammer(t *testing.T) {
 				}
 				inst, err := last, error(nil)
 				if last != nil && n%2 == 0 {
-					inst, err = pin.AcquireAgain(ctx, last)
+					inst, err = pin.Acquire(ctx, last)
 				} else {
 					inst, err = p.Acquire(ctx)
 				}

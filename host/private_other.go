@@ -2,6 +2,6 @@
 
 package host
 
-// checkPrivate accepts any directory: the permission bits that it looks at
-// elsewhere do not say who may write here.
+// checkPrivate accepts any directory: permission bits do not decide about
+// writing here.
 func checkPrivate(string) error { return nil }

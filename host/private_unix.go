@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// checkPrivate refuses a directory that somebody else could write to.
+// checkPrivate refuses a directory that another user could write to.
 func checkPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // one: TestRewritingVersion holds it.
 const rewritingVersion = 5
 
-// rewrite makes a module ready for wazero, unless it is not valid. goPass has the code of
-// Go's compiler changed first.
+// rewrite makes a valid module ready for wazero. With goPass, it optimises the code of
+// Go's compiler first.
 func rewrite(module []byte, opts wasmbin.Options, goPass bool) ([]byte, *wasmbin.Info, error) {
 	opts.Validate = validate
 	if goPass {
@@ -58,7 +58,7 @@ func validate(module []byte) (err error) {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithDebugInfoEnabled(false))
 	defer func() {
-		if r := recover(); r != nil && r != errStop {
+		if r := recover(); r != nil && r != errStop { //nolint:errorlint // It is a value that was panicked with.
 			err = fmt.Errorf("validation panicked: %v", r)
 		}
 		err = errors.Join(err, rt.Close(ctx))
@@ -67,8 +67,8 @@ func validate(module []byte) (err error) {
 	return shorten(err)
 }
 
-// rewriteCache keeps what rewrite returns in files beside wazero's machine code,
-// which it is as trustworthy as. A file that is not exactly what was written
+// rewriteCache keeps the results of rewrite in files beside wazero's machine
+// code, and trusts them as much. A file that is not exactly what was written
 // counts as missing.
 type rewriteCache struct {
 	dir    string // empty without a cache
@@ -85,8 +85,8 @@ func newRewriteCache(dir string, goPass bool) (rewriteCache, error) {
 	return c, checkPrivate(c.dir)
 }
 
-// rewrite returns what is kept for the module of that digest, or rewrites it and
-// keeps that.
+// rewrite returns the cached result for the module of that digest, or rewrites
+// the module and caches the result.
 func (c rewriteCache) rewrite(module []byte, digest string, opts wasmbin.Options) ([]byte, *wasmbin.Info, error) {
 	if c.dir == "" {
 		return rewrite(module, opts, c.goPass)
@@ -152,8 +152,8 @@ func (c rewriteCache) read(key [sha256.Size]byte) ([]byte, *wasmbin.Info, error)
 	return content[length:], info, nil
 }
 
-// write makes the file under another name first: whoever reads finds all of it
-// or nothing.
+// write makes the file under another name first, so that a reader finds all of
+// it or nothing.
 func (c rewriteCache) write(key [sha256.Size]byte, module []byte, info *wasmbin.Info) (err error) {
 	text, err := json.Marshal(info)
 	if err != nil {

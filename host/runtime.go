@@ -24,8 +24,8 @@ type Runtime struct {
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
-	// building counts the versions that are being built, also those that nobody
-	// waits for any more.
+	// building counts the versions that are being built, also those whose
+	// callers have stopped waiting.
 	building sync.WaitGroup
 
 	mu      sync.Mutex
@@ -40,31 +40,31 @@ type RuntimeConfig struct {
 	// created with mode 0700; one that others can write to, or that belongs to
 	// another user, is refused, since its files are machine code. Empty means no cache beyond the process.
 	CacheDir string
-	// MemoryBytes is the most linear memory that the instances of all plugins
-	// and their snapshots, one for each plugin, may have together. A guest that
-	// grows beyond it gets -1 from memory.grow, an instance that does not fit is
-	// an [ErrMemory] unless the plugin has others to wait for. What counts is the length
-	// that guests see, of which instances share most. This memory is not in Go's
-	// heap and GOMEMLIMIT does not see it.
+	// MemoryBytes is the most linear memory that the instances of all plugins and their
+	// snapshots, one for each plugin, may have together. A guest that grows beyond it
+	// gets -1 from memory.grow, an instance that does not fit is an [ErrMemory] unless
+	// the plugin has others to wait for. The length that guests see counts, although
+	// instances share most of it. This memory is not in Go's heap, and GOMEMLIMIT does
+	// not include it.
 	//
-	// 0 means half of what the process may have, which is what the machine or the
-	// process's cgroup has, so that no plugin can have the process killed for its
-	// memory; no limit where that cannot be told. math.MaxUint64 means no limit.
+	// 0 means half of the memory of the machine or of the process's cgroup, so
+	// that no plugin can have the process killed for its memory. Where that is
+	// unknown, there is no limit. math.MaxUint64 means no limit.
 	MemoryBytes uint64
 	// Interpreter runs guests on wazero's interpreter instead of its compiler. Calls take
-	// ten to a hundred times as long, and everything else is the same. It is for the day
-	// when the compiler has a hole, see SECURITY.md.
+	// ten to a hundred times as long, and everything else is the same. It is for a
+	// vulnerability in the compiler, see SECURITY.md.
 	Interpreter bool
 	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes two
 	// detours out of it, which makes guests of Go up to a third faster and changes nothing
-	// that they can see. Without it their calls take other fuel, about a tenth more for the
-	// most part. It is for the day when the pass has a mistake.
+	// that they can see. Without it their calls use other fuel, mostly about a tenth more.
+	// The option is for a fault in the pass.
 	DisableGoPass bool
 }
 
 // maxCompilations is how many modules are compiled at a time, if there are as many
-// processors. Each may take hundreds of megabytes meanwhile, one processor and no
-// more, so a hundred at once would only take a hundred times the memory.
+// processors. Each may take hundreds of megabytes meanwhile, and uses one
+// processor. More at once would take more memory and no less time.
 const maxCompilations = 4
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
@@ -137,8 +137,8 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}
 }
 
-// begin counts a version that is being built. Whoever builds it says so to
-// rt.building when it is done with it.
+// begin counts a version that is being built. The caller calls rt.building.Done
+// in the end.
 func (rt *Runtime) begin(plugin string) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

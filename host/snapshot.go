@@ -8,22 +8,22 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// snapshot is the state of an instance that was started and configured, and has
-// served no call yet.
+// snapshot is the state of an instance that was started and configured, before
+// its first call.
 type snapshot struct {
 	image *snapmem.Image
-	// size is that of the image, in bytes, also after the end of it.
+	// size is that of the image, in bytes, also after the image is closed.
 	size    uint64
 	globals []uint64
 	wasi    wasiState
-	// clock is what the fake clock shows.
+	// clock is the time of the fake clock.
 	clock int64
 }
 
-// takeSnapshot takes the state of inst for v, so that inst and later instances
-// go back to it. There is none where nothing is to be reset and for a guest whose
-// state is more than its memory and its numeric globals: tables that it changes,
-// segments that it drops, globals that hold references.
+// takeSnapshot takes the state of inst for v, so that inst and later instances go
+// back to it. There is none if nothing is to be reset, or if the guest's state is
+// more than its memory and its numeric globals: it changes tables, drops
+// segments, or has globals with references.
 //
 // After an error inst must not be used any more.
 func (v *version) takeSnapshot(inst *Instance) error {
@@ -68,7 +68,7 @@ func (v *version) restore(inst *Instance) bool {
 	return true
 }
 
-// bindGlobals finds the globals that a snapshot holds.
+// bindGlobals finds the globals that a snapshot contains.
 func (i *Instance) bindGlobals() {
 	i.globals = make([]api.MutableGlobal, len(i.version.info.Globals))
 	for n, g := range i.version.info.Globals {

@@ -188,7 +188,7 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 	// Nothing is left: no instance, no plugin.
 	pin := small.Pin()
 	defer pin.Release()
-	for name, take := range map[string]func(context.Context) (*host.Instance, error){"plugin": small.Acquire, "pin": pin.Acquire} {
+	for name, take := range map[string]func(context.Context) (*host.Instance, error){"plugin": small.Acquire, "pin": func(ctx context.Context) (*host.Instance, error) { return pin.Acquire(ctx, nil) }} {
 		first := acquire(t, small)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

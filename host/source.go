@@ -17,17 +17,15 @@ type Source interface {
 	String() string
 }
 
-// Checker is a Source that knows before anything is fetched that it cannot be
-// used.
+// Checker is a Source that can be checked before anything is fetched.
 type Checker interface {
 	Source
-	// Check returns what is wrong with the source, several mistakes joined, when
-	// it is used with the digest that the configuration names, which is empty if
-	// any module will do. The errors name the source.
+	// Check returns every mistake of the source, joined. sha256 is the digest of
+	// the configuration, empty if it names none. The errors name the source.
 	Check(sha256 string) error
 }
 
-// checkSource returns what is wrong with a source of a configuration.
+// checkSource returns every mistake of a source of a configuration, joined.
 func checkSource(source Source, sha256 string) error {
 	if source == nil {
 		return errors.New("source is missing")
@@ -57,7 +55,7 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
 
 // File returns the source of a module in a file, which is read anew for each
-// load. It is a [Watcher]: see there what it notices.
+// load. It is a [Watcher].
 //
 // Replace the file by renaming another over it, as kubelet does for mounted
 // ConfigMaps: one that is written in place may be read half written.
@@ -69,7 +67,7 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Opening a pipe waits for a writer, whatever becomes of ctx.
+	// Opening a pipe would wait for a writer even after ctx has ended.
 	info, err := os.Stat(string(s))
 	if err != nil {
 		return nil, err

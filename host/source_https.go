@@ -12,10 +12,10 @@ import (
 
 // HTTPSOptions bound a download. The zero value is the default.
 type HTTPSOptions struct {
-	// Client makes the requests. Its CheckRedirect is asked after the rules of
+	// Client makes the requests. Its CheckRedirect is called after the rules of
 	// [HTTPS]. Its transport decides about proxies and certificates; one that adds
-	// credentials adds them to redirected requests as well. Default: a client
-	// with http.DefaultTransport.
+	// credentials adds them to redirected requests as well. Default: a client with
+	// http.DefaultTransport.
 	Client *http.Client
 	// Timeout is how long a fetch may take, from the first connection to the
 	// last byte. Default 30 s.
@@ -33,7 +33,7 @@ const maxRedirects = 5
 
 // HTTPS returns the source of a module behind an https URL, which is downloaded
 // anew for each load, as the server stores it. The configuration must name the
-// module's SHA-256: whoever answers for the URL would otherwise decide what runs.
+// module's SHA-256: otherwise the server of the URL would decide what runs.
 //
 // At most five redirects are followed, to https only. A user and password in the
 // URL are sent to its host alone, and appear in no message; neither does its
@@ -50,7 +50,7 @@ func HTTPS(rawURL string, opts HTTPSOptions) Source {
 		s.maxBytes = MaxModuleBytes
 	}
 	if s.url, s.err = url.Parse(rawURL); s.err != nil {
-		// What cannot be parsed may hold a password anywhere.
+		// A text that cannot be parsed may contain a password anywhere.
 		s.err = errors.New("URL cannot be parsed")
 	}
 	if opts.Client != nil {
@@ -108,7 +108,7 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 	// that half a module looks whole.
 	if ctx.Err() != nil {
 		err = ctx.Err()
-		if context.Cause(ctx) == late {
+		if errors.Is(context.Cause(ctx), late) {
 			err = late
 		}
 	}

@@ -29,7 +29,7 @@ func (f ObjectGetterFunc) Get(ctx context.Context, namespace, name string) (map[
 // ObjectWatcher is an ObjectGetter that notices changes, as an informer does.
 type ObjectWatcher interface {
 	ObjectGetter
-	// Watch does for one object what [Watcher] asks for.
+	// Watch does for one object what [Watcher.Watch] does for a module.
 	Watch(ctx context.Context, namespace, name string, changed func()) error
 }
 
@@ -117,8 +117,8 @@ func (s objectKey) String() string {
 	return fmt.Sprintf("%s %s/%s key %q", s.kind, s.namespace, s.name, s.key)
 }
 
-// watchedObjectKey is a type of its own, since only what can be watched may have
-// the method.
+// watchedObjectKey is a type of its own, since only a source that can be watched
+// may have the method.
 type watchedObjectKey struct {
 	objectKey
 	watcher ObjectWatcher

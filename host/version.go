@@ -33,24 +33,24 @@ type version struct {
 	compiled wazero.CompiledModule
 	// exported are its exports, which wazero collects anew for each call.
 	exported map[string]api.FunctionDefinition
-	// compiling is closed when a compilation that nobody waited for has ended;
-	// nil if there is none. compiled belongs to it until then.
+	// compiling is closed when a compilation whose caller stopped waiting has
+	// ended; nil if there is none. compiled belongs to it until then.
 	compiling chan struct{}
 	info      *wasmbin.Info
 	about     *Module
 	functions abi.Mask
-	// dialect is what the guest speaks, nil for our own ABI; exports are the
+	// dialect is that of the guest, nil for our own ABI; exports are the
 	// functions of the dialect that it has, bit n for the one with index n.
 	dialect *Dialect
 	exports uint64
 	handles handles
-	// snapshot is what new instances and those that trapped begin from; nil if
-	// the guest has state that a snapshot does not capture.
+	// snapshot is the initial state of new instances and of those that trapped;
+	// nil if the guest has state that a snapshot does not capture.
 	snapshot *snapshot
 	pool     *pool
 
-	// pins are the holds on the version, replaced says that another one serves
-	// new calls: Plugin.mu.
+	// pins is the number of pins on the version, replaced is set once another
+	// version serves new calls. Plugin.mu guards both.
 	pins     int
 	replaced bool
 
@@ -89,8 +89,8 @@ func writePieces(h hash.Hash, b []byte) {
 }
 
 // newVersion builds a version from the bytes of its module: rewrite, compile,
-// check, instantiate, configure, probe. One that it returns has answered
-// already; one that fails leaves nothing behind.
+// check, instantiate, configure, probe. A version that it returns has answered
+// a call; one that fails is freed.
 func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (*version, error) {
 	about, err := inspect(module, digest)
 	if err != nil {
@@ -134,7 +134,7 @@ func (v *version) abandon() error {
 	go func() {
 		defer v.plugin.runtime.building.Done()
 		<-v.compiling
-		_ = v.free(context.Background()) // Whoever asked has gone.
+		_ = v.free(context.Background()) // The caller has stopped waiting.
 	}()
 	return nil
 }
@@ -157,8 +157,8 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 	go func() {
 		defer close(done)
 		defer func() { <-slots }()
-		// wazero checks what it reads; a panic in it must not take a scheduler
-		// down all the same.
+		// wazero checks the module that it reads, but a panic in it must not
+		// end the process.
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("compiler panicked: %v", r)
@@ -204,7 +204,7 @@ func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte) (err error) {
-	// As in compile: what a module makes wazero do ends here.
+	// As in compile, a panic of wazero ends here.
 	defer func() {
 		if r := recover(); r != nil {
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
@@ -250,7 +250,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 			return fmt.Errorf("plugin %q: probe: %w", v.plugin.cfg.Name, err)
 		}
 		if v.snapshot == nil || !v.restore(inst) {
-			// What the probe left behind is nobody's business.
+			// No call must see the state after the probe.
 			v.discard(inst)
 			return nil
 		}
@@ -261,8 +261,8 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	return nil
 }
 
-// checkModule reports the exports that every guest needs, as far as they are
-// missing or of the wrong type.
+// checkModule reports which of the exports that every guest needs are missing
+// or of the wrong type.
 func (v *version) checkModule() []error {
 	var errs []error
 	if v.dialect != nil {
@@ -279,8 +279,8 @@ func (v *version) checkModule() []error {
 	return errs
 }
 
-// checkFunctions does the same for the functions that the guest says that it
-// implements.
+// checkFunctions does the same for the functions that the guest declares to
+// implement.
 func (v *version) checkFunctions(mask abi.Mask) []error {
 	var errs []error
 	for _, f := range mask.Functions() {
@@ -290,7 +290,7 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 	return errs
 }
 
-// checkExport appends to errs what is wrong with an exported function.
+// checkExport appends the errors of an exported function to errs.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
 	want, got := abi.FormatSignature(params, results), ""
 	if v.exported == nil {
@@ -305,8 +305,8 @@ func (v *version) checkExport(errs []error, name string, params, results []abi.V
 	return append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: name, Got: got, Want: want})
 }
 
-// instantiate makes an instance that is ready to be called: started, asked for
-// its functions, configured.
+// instantiate makes an instance that is ready to be called: started, with its
+// functions resolved, and configured.
 func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
@@ -412,8 +412,8 @@ func (v *version) resolve(inst *Instance) {
 	}
 }
 
-// implements says what the guest implements that a component may have registered, and in
-// which dialect.
+// implements returns a text that names the guest's dialect and the functions that a
+// component may have registered.
 func (v *version) implements() string {
 	if v.dialect == nil {
 		return (v.functions &^ abi.MaskOf(abi.CloneCycle)).String()
@@ -427,7 +427,7 @@ func (v *version) implements() string {
 	return v.dialect.Name + ": " + strings.Join(names, ", ")
 }
 
-// ask calls the marker. What the first instance answers holds for all.
+// ask calls the marker. The answer of the first instance holds for all.
 func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
 	marker := inst.module.ExportedFunction(abi.Marker)
 	result, err := inst.run(ctx, &marker, abi.Marker)
@@ -456,7 +456,7 @@ func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
 
 // discard frees an instance that does not run.
 func (v *version) discard(inst *Instance) {
-	// The error is that of open files, and a guest has none.
+	// Only open files can cause an error, and a guest has none.
 	_ = inst.module.Close(context.Background())
 }
 
@@ -489,12 +489,12 @@ func (v *version) free(ctx context.Context) error {
 
 // maxTableElements is how many elements the tables of a guest may have, 8 bytes
 // each in the host: a Go guest of 3 MB has 5,000. A table that grows is copied,
-// and while the host copies 8 MB it stops for nobody: a million elements kept
-// others waiting for 20 to 30 ms.
+// and nothing can interrupt the copy: one of a million elements, 8 MB, delayed
+// other goroutines by 20 to 30 ms.
 const maxTableElements = 1 << 17
 
-// instantiateMeter offers what a rewritten guest calls when its slice of fuel is
-// used up.
+// instantiateMeter provides the function that a rewritten guest calls when its
+// slice of fuel is used up.
 func instantiateMeter(ctx context.Context, rt wazero.Runtime) error {
 	_, err := rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, module api.Module, _ []uint64) {

@@ -14,7 +14,7 @@ import (
 
 const wasiModule = "wasi_snapshot_preview1"
 
-// The error numbers of WASI preview 1 that our functions answer.
+// The error numbers of WASI preview 1 that the host's functions return.
 const (
 	wasiSuccess = 0
 	wasiBadf    = 8
@@ -25,15 +25,15 @@ const (
 	wasiNotsup  = 58
 )
 
-// The most that one call may ask for: as many buffers as Linux takes in a
-// writev, and more events than any guest waits for.
+// The limits of one call: as many buffers as Linux takes in a writev, and more
+// events than any guest waits for.
 const (
 	maxIovecs        = 1024
 	maxSubscriptions = 64
 )
 
-// What the host's work for a guest costs beside [hostCallFuel] and the bytes that
-// it moves, by the time that it takes.
+// The fuel for the host's work, in proportion to its time, beside [hostCallFuel]
+// and the bytes that it moves.
 const (
 	iovecFuel        = 16 // For a buffer of fd_read or fd_write.
 	subscriptionFuel = 20 // For an event of poll_oneoff.
@@ -41,11 +41,11 @@ const (
 )
 
 // wasiImports are the functions of WASI preview 1, without files, environment,
-// sockets, real clocks or randomness. They answer what wazero's own answer to a
-// guest that has nothing but its standard streams. wazero's would not do: their
-// work is as much as their arguments say, which a guest would not pay for;
-// descriptors that a guest has closed stay closed when its memory is reset; and
-// proc_exit closes the module, whose functions still run, on memory that is gone.
+// sockets, real clocks or randomness. They return what wazero's own return to a
+// guest that has only its standard streams. wazero's are not used for three
+// reasons. A guest would not pay fuel for their work, which its arguments make as
+// large as it likes. Descriptors that a guest has closed stay closed when its
+// memory is reset. And proc_exit closes the module while its functions still run.
 var wasiImports = []Import{
 	wasi("args_get", argsGet, abi.I32, abi.I32),
 	wasi("args_sizes_get", argsSizesGet, abi.I32, abi.I32),
@@ -95,7 +95,7 @@ var wasiImports = []Import{
 	wasi("sock_shutdown", always(wasiBadf), abi.I32, abi.I32),
 }
 
-// wasiFunction answers a call with an error number.
+// wasiFunction serves a call and returns an error number.
 type wasiFunction func(inst *Instance, args []uint64) (errno uint64)
 
 func wasi(name string, f wasiFunction, params ...abi.ValueType) Import {
@@ -105,14 +105,14 @@ func wasi(name string, f wasiFunction, params ...abi.ValueType) Import {
 	}
 }
 
-// always is a function that looks at nothing.
+// always returns a function with a constant result.
 func always(errno uint64) wasiFunction {
 	return func(*Instance, []uint64) uint64 { return errno }
 }
 
-// ifOpen is a function that looks at nothing but the descriptor in the argument
-// with that index: what it would do is not possible with a standard stream, or
-// without effect.
+// ifOpen returns a function that checks only the descriptor in the argument
+// with that index. It is for functions that are impossible or without effect on
+// a standard stream.
 func ifOpen(arg int, errno uint64) wasiFunction {
 	return func(inst *Instance, args []uint64) uint64 {
 		if !inst.wasi.open(args[arg]) {
@@ -122,13 +122,13 @@ func ifOpen(arg int, errno uint64) wasiFunction {
 	}
 }
 
-// wasiState is what WASI remembers of a guest. It is a value, and part of a
+// wasiState is the state of a guest in WASI. It is a value, and part of a
 // snapshot.
 type wasiState struct {
 	// closed has bit n set when the guest has closed descriptor n: 0, 1 or 2,
 	// the standard streams. There are no others.
 	closed uint8
-	// random is where a guest's random numbers come from, unless it is granted
+	// random is the source of a guest's random numbers, unless it is granted
 	// real ones.
 	random fakeRandom
 }
@@ -169,11 +169,11 @@ func fdClose(inst *Instance, args []uint64) uint64 {
 	return wasiSuccess
 }
 
-// A standard stream looks like a device without a terminal, of which a guest may
-// do what can be done with a file.
+// A standard stream looks like a device without a terminal, with all the rights
+// for a file.
 const (
 	streamType   = 1          // A block device.
-	streamRights = 0x08e001ff // All that are about a file and not about a directory or a socket.
+	streamRights = 0x08e001ff // All rights for files, none for directories and sockets.
 )
 
 // fdFdstatGet is fd_fdstat_get (fd, stat_ptr).
@@ -274,8 +274,8 @@ func fdWrite(inst *Instance, args []uint64) uint64 {
 	return wasiSuccess
 }
 
-// print takes what the guest writes to standard output or standard error. What a
-// program writes to its standard output is its result.
+// print takes the bytes that the guest writes to standard output or standard
+// error. The standard output of a program is its result.
 func (i *Instance) print(fd uint32, data []byte) {
 	if fd != 1 || !i.program.running {
 		i.logged++
@@ -325,9 +325,9 @@ func (f *fakeRandom) fill(buf []byte) {
 	}
 }
 
-// pollOneoff is poll_oneoff (in, out, nsubscriptions, nevents_ptr). A guest has
-// nothing to wait for but its clock, and no caller waits for a guest that
-// sleeps: every timer has gone off already. A stream can always be read.
+// pollOneoff is poll_oneoff (in, out, nsubscriptions, nevents_ptr). A guest can
+// wait only for its clock, and the host does not let a caller wait for a guest
+// that sleeps: every timer fires at once. A stream can always be read.
 func pollOneoff(inst *Instance, args []uint64) uint64 {
 	const (
 		subscription, event = 48, 32 // Bytes.

@@ -2,8 +2,8 @@ package host
 
 import "encoding/binary"
 
-// What a program sees of the world: its arguments, its standard input and its
-// standard output. A guest that is no program has Config.Args and nothing else.
+// A program has arguments, standard input and standard output. A guest that is
+// no program has only Config.Args.
 
 func (i *Instance) args() []string {
 	if i.program.running {
@@ -31,8 +31,8 @@ func argsSizesGet(inst *Instance, args []uint64) uint64 {
 	return wasiSuccess
 }
 
-// argsGet is args_get (argv, buf): the arguments, each with a NUL behind it, go
-// to buf, and where they begin to argv.
+// argsGet is args_get (argv, buf): it writes the arguments to buf, a NUL after
+// each, and their addresses to argv.
 func argsGet(inst *Instance, args []uint64) uint64 {
 	argv, buf := args[0], args[1]
 	for _, arg := range inst.args() {
@@ -49,9 +49,9 @@ func argsGet(inst *Instance, args []uint64) uint64 {
 	return wasiSuccess
 }
 
-// fdRead is fd_read (fd, iovs, iovs_len, nread_ptr): standard input is what a
-// program is given, and there are no other files. What was read is not lost: the
-// buffers that follow the end of the input may lie anywhere.
+// fdRead is fd_read (fd, iovs, iovs_len, nread_ptr). The only file is standard
+// input. Buffers after the end of the input may lie outside of memory: bytes
+// already read are not lost then.
 func fdRead(inst *Instance, args []uint64) uint64 {
 	if uint32(args[0]) != 0 || !inst.wasi.open(args[0]) {
 		return wasiBadf

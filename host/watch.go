@@ -7,54 +7,55 @@ import (
 	"time"
 )
 
-// Watcher is a Source that notices when its module may have changed. A
-// [File] watches the directories of the file and of the symbolic links that lead
-// to it, so it notices writes, renames, links that change, and what is deleted
-// and made again.
+// Watcher is a Source that notices when its module may have changed. A [File]
+// watches the directories of the file and of the symbolic links that lead to it,
+// so it notices writes, renames, links that change, and files that are deleted
+// and created again.
 type Watcher interface {
 	Source
 	// Watch calls changed when it has begun to watch and from then on whenever
 	// the module may have changed, until ctx ends, which is no error. It returns
-	// earlier only with an error, if it cannot watch. It leaves nothing behind.
+	// earlier only with an error, if it cannot watch. It releases everything
+	// when it returns.
 	//
 	// The calls come one after the other and return soon. They are hints: many
-	// may be without cause, and one may stand for several changes. What counts
-	// is that a Fetch which begins in or after the last call sees the last
-	// change. A network file system may report no changes at all, so a caller
-	// looks for itself now and then, as [Follow] does.
+	// may be without cause, and one may stand for several changes. A Fetch that
+	// begins in or after the last call must see the last change. A network file
+	// system may report no changes at all, so a caller also polls at an
+	// interval, as [Follow] does.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// FollowOptions say how a source is followed. The zero value is the default.
+// FollowOptions configure how a source is followed. The zero value is the
+// default.
 type FollowOptions struct {
-	// Interval is the longest time between two looks at the source. It is what
-	// finds changes in sources that cannot be watched, and what begins again to
-	// watch where that has failed. Default 30 s.
+	// Interval is the longest time between two checks of the source. It finds
+	// changes in sources that cannot be watched, and restarts a watch that has
+	// failed. Default 30 s.
 	Interval time.Duration
 	// Applied is the SHA-256, in lower-case hexadecimal, of the module that is
 	// in use when following begins; empty if there is none.
 	Applied string
-	// Failed is told of what goes wrong: the module cannot be fetched, applied
-	// or watched for. Nothing else comes of it. It is called by the goroutine
-	// that follows; nil drops the errors.
+	// Failed is called with each error: the module cannot be fetched, applied
+	// or watched. Errors have no other effect. It is called by the goroutine of
+	// Follow; nil drops the errors.
 	Failed func(error)
 }
 
 // DefaultFollowInterval is the default of FollowOptions.Interval.
 const DefaultFollowInterval = 30 * time.Second
 
-// Follow hands each new module of a source to apply, until ctx ends, which is no
-// error. It looks at the source at once, when the source says that it may have
-// changed if it is a [Watcher], and at an interval. apply gets the module, which
-// it does not change, with its SHA-256 in lower-case hexadecimal, and runs in
-// the goroutine of Follow, one call at a time: changes during a call are looked
-// at after it.
+// Follow passes each new module of a source to apply, until ctx ends, which is
+// no error. It checks the source at once, at each hint of a [Watcher], and at an
+// interval. apply gets the module, which it must not change, with its SHA-256 in
+// lower-case hexadecimal. It runs in the goroutine of Follow, one call at a
+// time: changes during a call are checked after it.
 //
 // A module is skipped if it is the last that apply took, or the last that it
-// refused: a broken module is tried once, not at every look.
+// refused: a broken module is tried once, not at every check.
 //
-// It is an error to follow a source that needs a digest: what is pinned does not
-// change.
+// It is an error to follow a source that needs a digest: a pinned module does
+// not change.
 func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(ctx context.Context, module []byte, sha256 string) error) error {
 	if err := checkSource(source, ""); err != nil {
 		return fmt.Errorf("follow: %w", err)
@@ -70,11 +71,11 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 	return nil
 }
 
-// Follow keeps the plugin at what the source of its configuration holds, by
-// [Plugin.Swap], until ctx ends. A version that fails is told to opts.Failed and
-// leaves the running one serving. opts.Applied is ignored: it is the running
-// version. Where Config.SHA256 pins the module nothing can change, so Follow
-// returns at once.
+// Follow swaps the plugin to each new module of the source of its configuration,
+// by [Plugin.Swap], until ctx ends. opts.Failed is called with the error of a
+// version that fails; the running one goes on serving. opts.Applied is ignored:
+// it is the running version. Where Config.SHA256 pins the module nothing can
+// change, so Follow returns at once.
 func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	if p.cfg.SHA256 != "" {
 		return nil
@@ -89,7 +90,7 @@ type follower struct {
 	source Source
 	apply  func(ctx context.Context, module []byte, sha256 string) error
 	failed func(error)
-	// hints holds one as long as a change has not been looked at.
+	// hints has one value while a change has not been checked.
 	hints chan struct{}
 	// applied and refused are the digests of the last module that apply took and
 	// of the last that it did not.
@@ -118,8 +119,8 @@ func (f *follower) follow(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// watch turns what the source notices into hints, and returns a channel for the
-// error that ends it; nil if there is nothing that watches.
+// watch turns the hints of the source into values of hints, and returns a
+// channel for the error that ends the watch; nil if the source is no Watcher.
 func (f *follower) watch(ctx context.Context) <-chan error {
 	watcher, ok := f.source.(Watcher)
 	if !ok {
@@ -141,7 +142,7 @@ func (f *follower) watch(ctx context.Context) <-chan error {
 	return ended
 }
 
-// look applies what the source holds if it is new.
+// look fetches the module of the source and applies it if it is new.
 func (f *follower) look(ctx context.Context) {
 	module, err := f.source.Fetch(ctx)
 	if err != nil {
@@ -160,7 +161,7 @@ func (f *follower) look(ctx context.Context) {
 	f.applied = digest
 }
 
-// report tells of an error, unless it is the end of ctx.
+// report calls Failed with an error, unless it is the end of ctx.
 func (f *follower) report(ctx context.Context, err error) {
 	if f.failed != nil && ctx.Err() == nil {
 		f.failed(err)

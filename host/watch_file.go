@@ -13,7 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch implements [Watcher]. What happens to directories further up is not
+// Watch implements [Watcher]. Changes of directories further up are not
 // noticed, unless they lead to a part of the path that was missing.
 func (s fileSource) Watch(ctx context.Context, changed func()) error {
 	path, err := filepath.Abs(string(s))
@@ -62,9 +62,9 @@ type trailWatcher struct {
 	entries []string
 }
 
-// watchTrail watches what decides about an absolute path now. A watcher is not
-// adjusted but replaced: a directory that was renamed, or deleted and made again,
-// would still be known to it as what it was.
+// watchTrail watches the directories that decide now what an absolute path leads
+// to. A watcher is replaced, not adjusted: it would still know a directory that
+// was renamed, or deleted and created again, by its old name.
 func watchTrail(path string) (*trailWatcher, error) {
 	for {
 		entries := trail(path)
@@ -95,7 +95,7 @@ func newTrailWatcher(entries []string) (*trailWatcher, error) {
 }
 
 // concerns reports whether an event of this name can change what the path leads
-// to. A directory's own events are that it was deleted or renamed.
+// to. The events of a directory itself are its deletion and its renaming.
 func (w *trailWatcher) concerns(name string) bool {
 	return slices.ContainsFunc(w.entries, func(entry string) bool {
 		return name == entry || name == filepath.Dir(entry)
@@ -153,9 +153,9 @@ func partsOf(path string) []string {
 	return slices.DeleteFunc(strings.Split(filepath.ToSlash(path), "/"), func(part string) bool { return part == "" || part == "." })
 }
 
-// A burst of events is over after quiet without one, and for the time being after
-// patience: a file is written in several steps, and one that is written without
-// end must not go unnoticed.
+// A burst of events is over when none came for quiet; one that lasts is reported
+// after patience. A file is written in several steps, and one that is written
+// without end must not go unnoticed.
 const (
 	quiet    = 100 * time.Millisecond
 	patience = 2 * time.Second

@@ -291,7 +291,7 @@ func TestAnswersOfOneNode(t *testing.T) {
 		"one about which the guest prints":    {"print", nil, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(io.Discard, test.options))))
+			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(io.Discard, test.options)))) //nolint:sloglint // The handler has a level.
 			nodes := make([]*corev1.Node, 20)
 			for i := range nodes {
 				nodes[i] = reading(fmt.Sprint("n", i), test.what)

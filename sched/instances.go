@@ -90,11 +90,7 @@ func (e *cycleInstances) enter(ctx context.Context, pin *host.Pin, limit int) (i
 		h.mu.Lock()
 		e.mu.Lock()
 	}
-	if h.inst != nil {
-		inst, err = pin.AcquireAgain(ctx, h.inst)
-	} else {
-		inst, err = pin.Acquire(ctx)
-	}
+	inst, err = pin.Acquire(ctx, h.inst)
 	if h.inst = nil; err != nil {
 		h.mu.Unlock()
 		return nil, nil, err
@@ -143,9 +139,9 @@ func (h *home) left(fuel int64) {
 // at most: the only instance that is left may be the one that waits for the trial.
 func (p *plugin) instance(pin *host.Pin) (*host.Instance, error) {
 	if p.trials.Load() == 0 {
-		return pin.Acquire(p.ctx)
+		return pin.Acquire(p.ctx, nil)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, trialWait)
 	defer cancel()
-	return pin.Acquire(ctx)
+	return pin.Acquire(ctx, nil)
 }

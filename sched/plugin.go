@@ -150,16 +150,20 @@ type plugin struct {
 // report the end of a cycle, so the hold ends with the last reference.
 type pinned struct{ pin *host.Pin }
 
-// pin returns a hold on the version that serves new cycles.
+// pin returns a hold on the version that serves new cycles, the same for all cycles of
+// one version.
 func (p *plugin) pin() *pinned {
-	old := p.pinned.Load()
-	if old != nil && old.pin.Current() {
-		return old
+	for {
+		old := p.pinned.Load()
+		if old != nil && old.pin.Current() {
+			return old
+		}
+		fresh := &pinned{p.guest.Pin()}
+		runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
+		if p.pinned.CompareAndSwap(old, fresh) {
+			return fresh
+		}
 	}
-	fresh := &pinned{p.guest.Pin()}
-	runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
-	p.pinned.CompareAndSwap(old, fresh)
-	return fresh
 }
 
 // advanceEvery is how many calls outside of cycles count as one cycle for the

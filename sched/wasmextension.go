@@ -124,7 +124,7 @@ func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, text
 			group = append(group, slog.String(texts[0], texts[1]))
 		}
 		if len(texts) > 0 {
-			group = append(group, slog.String("!BADKEY", texts[0])) // As slog has it.
+			group = append(group, slog.String("!BADKEY", texts[0])) //nolint:sloglint // The key is slog's own.
 		}
 		attributes[1] = slog.Attr{Key: "guest", Value: slog.GroupValue(group...)}
 	}

@@ -36,8 +36,9 @@ type peerCycle struct {
 type peerCycles struct {
 	mu sync.Mutex
 	// hold is on the instance of the cycle that has no node for its Pod yet, nil if
-	// there is none, and served the cycle that it served last.
+	// there is none. pin is of the same version, and served the cycle that it served last.
 	hold   *host.Hold
+	pin    *host.Pin
 	served *peerCycle
 
 	// beginning is held while a cycle begins without PreFilter.
@@ -92,7 +93,7 @@ func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
 	case k.copied || phase == binding:
 		return nil, nil
 	}
-	if p.peers.hold != nil && p.peers.hold.Holds(c.pinned.pin) {
+	if p.peers.hold != nil && p.peers.pin == c.pinned.pin {
 		return p.peers.hold, nil
 	}
 	hold, err := c.pinned.pin.Hold()
@@ -102,7 +103,7 @@ func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
 	if p.peers.hold != nil {
 		p.peers.hold.Release() // It is of the version before a swap.
 	}
-	p.peers.hold, p.peers.served = hold, nil
+	p.peers.hold, p.peers.pin, p.peers.served = hold, c.pinned.pin, nil
 	return hold, nil
 }
 

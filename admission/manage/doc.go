@@ -1,7 +1,7 @@
 // Package manage keeps the policies of an admission engine: those that a
 // configuration file declares, and those that a management API loads.
 //
-//	m, err := manage.New(manage.Config{Runtime: rt, Engine: engine, Directory: "/var/lib/webhook"})
+//	m, err := manage.New(ctx, manage.Config{Runtime: rt, Engine: engine, Directory: "/var/lib/webhook"})
 //	err = m.FollowFile(ctx, "/etc/webhook/policies.yaml")
 //	mux.Handle("/plugins/", m.API(manage.Auth{Token: token}))
 //

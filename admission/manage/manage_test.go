@@ -768,7 +768,7 @@ func TestAPILetsNobodyInByDefault(t *testing.T) {
 func TestAPIByClientCertificate(t *testing.T) {
 	f := start(t, nil)
 	for name, code := range map[string]int{"admin": 200, "other": 401, "": 401} {
-		r := httptest.NewRequest("GET", "/plugins", nil)
+		r := httptest.NewRequest(http.MethodGet, "/plugins", nil)
 		cert := &x509.Certificate{Subject: pkix.Name{CommonName: name}}
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 		w := httptest.NewRecorder()

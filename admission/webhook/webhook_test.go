@@ -308,7 +308,7 @@ func TestClientCertificates(t *testing.T) {
 			return false
 		}
 		resp.Body.Close()
-		return resp.StatusCode == 200
+		return resp.StatusCode == http.StatusOK
 	})
 }
 
@@ -481,7 +481,7 @@ func TestDrainUnderLoad(t *testing.T) {
 				}
 				io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
-				if resp.StatusCode != 200 {
+				if resp.StatusCode != http.StatusOK {
 					t.Errorf("answer is %s", resp.Status)
 				}
 			}

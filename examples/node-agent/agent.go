@@ -87,7 +87,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
-	a.enforcer = cgroup.NewEnforcer(&a.state, a.applier, cgroup.EnforcerConfig{DryRun: cfg.DryRun, Logger: logger, Observer: decisions})
+	if a.enforcer, err = cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &a.state, Applier: a.applier, DryRun: cfg.DryRun, Logger: logger, Observer: decisions}); err != nil {
+		return nil, err
+	}
 	layout := cgroup.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
 	return a, a.makeModes(cfg, layout, logger)
 }

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -153,13 +154,13 @@ func (p *plan) coreSchedGroup(want *string) {
 		path := t + "/" + file // There is no such file: it names the thread.
 		has, err := cores.has(group, thread)
 		switch {
-		case err == syscall.ESRCH:
+		case errors.Is(err, syscall.ESRCH):
 		case err != nil:
 			p.fail(coreSchedError("read", path, "", err))
 			return
 		case !has:
 			p.outside(s, path, "", group, func() error {
-				if err := cores.join(group, thread); err != nil && err != syscall.ESRCH {
+				if err := cores.join(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
 					return coreSchedError("write", path, group, err)
 				}
 				return nil
@@ -171,7 +172,7 @@ func (p *plan) coreSchedGroup(want *string) {
 // coreSchedError words what the kernel says: EINVAL is a kernel without core scheduling,
 // ENODEV a machine without threads of cores.
 func coreSchedError(op, path, value string, err error) error {
-	if err == syscall.EINVAL || err == syscall.ENODEV || err == syscall.ENOSYS {
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
 		err = fmt.Errorf("no core scheduling here: %w: %w", err, ErrUnsupported)
 	}
 	return &FileError{Op: op, File: path, Value: value, Err: err}

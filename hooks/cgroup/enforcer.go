@@ -40,8 +40,12 @@ type Enforcer struct {
 	waits   waits
 }
 
-// EnforcerConfig configures an Enforcer. The zero value is the default.
+// EnforcerConfig configures an Enforcer.
 type EnforcerConfig struct {
+	// State has the resources that cgroups should have. Required.
+	State *State
+	// Applier reads and writes the files. Required; close it after the Enforcer.
+	Applier *Applier
 	// DryRun compares and reports, and writes nothing.
 	DryRun bool
 	// Contention is when a file is left to another writer.
@@ -132,15 +136,25 @@ type Observer interface {
 	Enforced(ctx context.Context, report Report)
 }
 
-// NewEnforcer returns an Enforcer that applies state by applier. Close it before the
-// applier.
-func NewEnforcer(state *State, applier *Applier, cfg EnforcerConfig) *Enforcer {
+// NewEnforcer returns an Enforcer that applies the state. Close it before the applier.
+// The error lists what is missing in cfg.
+func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
+	var errs []error
+	if cfg.State == nil {
+		errs = append(errs, errors.New("new enforcer: no state is given"))
+	}
+	if cfg.Applier == nil {
+		errs = append(errs, errors.New("new enforcer: no applier is given"))
+	}
+	if len(errs) != 0 {
+		return nil, errors.Join(errs...)
+	}
 	cfg.setDefaults()
 	return &Enforcer{
 		waits: waits{bounds{cfg.RetryAfter, cfg.RetryAtMost}, bounds{cfg.Contention.Backoff, cfg.Contention.MaxBackoff}},
-		state: state, applier: applier, cfg: cfg, cgroups: map[string]*enforced{},
-		dirs: directories{applier: applier, open: map[string]*directory{}, room: cfg.KeepFiles},
-	}
+		state: cfg.State, applier: cfg.Applier, cfg: cfg, cgroups: map[string]*enforced{},
+		dirs: directories{applier: cfg.Applier, open: map[string]*directory{}, room: cfg.KeepFiles},
+	}, nil
 }
 
 // Applier returns the applier.

@@ -28,9 +28,21 @@ import (
 // enforcer opens a hierarchy and enforces a state on it.
 func enforcer(t testing.TB, state *cgroup.State, root string, cfg cgroup.EnforcerConfig) *cgroup.Enforcer {
 	t.Helper()
-	e := cgroup.NewEnforcer(state, applier(t, cgroup.ApplierConfig{Root: root}), cfg)
+	cfg.State, cfg.Applier = state, applier(t, cgroup.ApplierConfig{Root: root})
+	e, err := cgroup.NewEnforcer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(e.Close)
 	return e
+}
+
+func TestNewEnforcerNamesWhatIsMissing(t *testing.T) {
+	_, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{})
+	want := "new enforcer: no state is given\nnew enforcer: no applier is given"
+	if err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
 }
 
 func put(state *cgroup.State, path string, r hookmsg.Resources) {
@@ -442,7 +454,10 @@ func TestEnforceAfterAnEndInTheMiddle(t *testing.T) {
 	enforce := func(ctx context.Context, quota, period int64, cpus string) cgroup.Report {
 		var state cgroup.State
 		decide(&state, quota, period, cpus)
-		e := cgroup.NewEnforcer(&state, applier(t, cgroup.ApplierConfig{Root: cgrouptest.Mount}), cgroup.EnforcerConfig{})
+		e, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &state, Applier: applier(t, cgroup.ApplierConfig{Root: cgrouptest.Mount})})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer e.Close()
 		return e.Enforce(ctx)
 	}
@@ -810,7 +825,10 @@ func TestFactsAreForgotten(t *testing.T) {
 	}
 	defer applier.Close()
 	state := new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer enforcer.Close()
 	learn := func(uid, id, parent, path string) {
 		state.Facts().Learn(facts.Subject{PodUID: uid, ContainerID: id}, func(f *facts.Facts) {
@@ -863,7 +881,10 @@ func TestDiffering(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer applier.Close()
-	enforcer := cgroup.NewEnforcer(new(cgroup.State), applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: new(cgroup.State), Applier: applier})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer enforcer.Close()
 	same := &hookmsg.Resources{
 		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),

@@ -63,7 +63,10 @@ func ExampleEnforcer() {
 	}
 	defer applier.Close()
 	state := new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer enforcer.Close()
 
 	ctx := context.Background()

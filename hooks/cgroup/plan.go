@@ -135,7 +135,7 @@ func (p *plan) close() {
 func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
 func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
-	if file, ok := err.(*FileError); ok {
+	if file := (*FileError)(nil); errors.As(err, &file) {
 		file.Cgroup, file.Field = cgroup, field
 	} else {
 		err = &fieldError{cgroup: cgroup, field: field, err: err}

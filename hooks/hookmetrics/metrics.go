@@ -7,7 +7,7 @@
 //	metrics := hookmetrics.New(state)
 //	prometheus.MustRegister(metrics)
 //	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Observer: metrics, …})
-//	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{Observer: metrics})
+//	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier, Observer: metrics})
 //
 // What it has:
 //
@@ -154,6 +154,9 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, policy host.FailurePolicy, _ error) {
 	m.ignored.WithLabelValues(pluginLabel(plugin), string(policy)).Inc()
 }
+
+// DryRun implements [hooks.Observer]. It counts nothing.
+func (m *Metrics) DryRun(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
 
 // Enforced implements [hooks.Observer].
 func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {

@@ -120,9 +120,13 @@ func TestPasses(t *testing.T) {
 			defer applier.Close()
 			state := new(cgroup.State)
 			metrics := hookmetrics.New(state)
-			enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{
+			enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{
+				State: state, Applier: applier,
 				DryRun: dryRun, Contention: cgroup.Contention{Repairs: 2, Period: time.Hour, Backoff: time.Hour}, Observer: metrics,
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			defer enforcer.Close()
 			// The first is written, the second has no file.
 			quota := int64(50_000)

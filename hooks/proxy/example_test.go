@@ -43,7 +43,10 @@ func Example() {
 	}
 	defer applier.Close()
 	state := new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer enforcer.Close()
 
 	handler, err := proxy.New(proxy.Config{

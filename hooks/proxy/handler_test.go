@@ -64,7 +64,11 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := cgroup.NewEnforcer(a.state, applier, enforcer)
+	enforcer.State, enforcer.Applier = a.state, applier
+	e, err := cgroup.NewEnforcer(enforcer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		e.Close()
 		applier.Close()

@@ -54,7 +54,10 @@ func Example() {
 	}
 	defer applier.Close()
 	state := new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer enforcer.Close()
 
 	reconciler, err := standalone.New(standalone.Config{Engine: engine, State: state, Enforcer: enforcer, Discovery: standalone.File(filepath.Join(root, "pods.yaml"))})

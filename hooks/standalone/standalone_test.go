@@ -108,7 +108,11 @@ func (n *node) restart(cfg cgroup.EnforcerConfig) {
 		n.Fatal(err)
 	}
 	n.state = new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(n.state, applier, cfg)
+	cfg.State, cfg.Applier = n.state, applier
+	enforcer, err := cgroup.NewEnforcer(cfg)
+	if err != nil {
+		n.Fatal(err)
+	}
 	n.enforcer = enforcer
 	n.Cleanup(func() {
 		enforcer.Close()

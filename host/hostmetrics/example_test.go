@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 
@@ -50,7 +51,7 @@ func Example() {
 
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).
-		ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+		ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
 		if strings.HasPrefix(line, "kubewasm_calls_total") && strings.Contains(line, "filter") ||
 			strings.HasPrefix(line, "kubewasm_plugin_instances") {

@@ -222,7 +222,10 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 	}
 	defer applier.Close()
 	var state cgroup.State
-	enforcer := cgroup.NewEnforcer(&state, applier, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1 << 30}})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &state, Applier: applier, Contention: cgroup.Contention{Repairs: 1 << 30}})
+	if err != nil {
+		return err
+	}
 	defer enforcer.Close()
 	// Five files of each cgroup, on v1; cgroup v2 has quota and period in one.
 	for _, path := range cgroups {
@@ -356,7 +359,10 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	}
 	defer applier.Close()
 	var state cgroup.State
-	enforcer := cgroup.NewEnforcer(&state, applier, cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1 << 30}})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &state, Applier: applier, Contention: cgroup.Contention{Repairs: 1 << 30}})
+	if err != nil {
+		return err
+	}
 	defer enforcer.Close()
 	r, err := standalone.New(standalone.Config{
 		Engine: engine, State: &state, Enforcer: enforcer, Discovery: listedPods(pods), Layout: cgroup.Layout{Root: root},

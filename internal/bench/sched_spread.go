@@ -140,7 +140,7 @@ func benchSpreading(b *bench, rt *host.Runtime) error {
 	if err := benchFirstPreFilter(b, s, what, load, native); err != nil {
 		return err
 	}
-	guest, err := load("spread", `, "instances": 2`)
+	guest, err := load("spread", `, "limits": {"instances": 2}`)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func benchSpreading(b *bench, rt *host.Runtime) error {
 			}
 		}
 	}
-	one, err := load("spread on one instance", `, "instances": 1`)
+	one, err := load("spread on one instance", `, "limits": {"instances": 1}`)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func benchFirstPreFilter(b *bench, s *spreading, what string, load func(name, ar
 	const most = 30 * time.Millisecond
 	least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
 	for i := range 5 {
-		guest, err := load(fmt.Sprint("first spread ", i), `, "instances": 1`)
+		guest, err := load(fmt.Sprint("first spread ", i), `, "limits": {"instances": 1}`)
 		if err != nil {
 			return err
 		}

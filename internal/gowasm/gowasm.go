@@ -100,7 +100,7 @@ type pointers struct {
 
 // keep reads an instruction, and reports whether the two are still the same.
 func (p *pointers) keep(i *wasmbin.Instruction) bool {
-	ok := true
+	var ok bool
 	switch {
 	case p.op == wasmbin.OpLocalTee && p.index == stackPointer:
 		ok = i.Op == wasmbin.OpGlobalSet && i.Index == stackGlobal

@@ -60,7 +60,7 @@ func yamlUnmarshal(c *call, args []any) (any, error) {
 	var first *yaml.Node
 	for d := yaml.NewDecoder(strings.NewReader(s)); ; {
 		node := new(yaml.Node)
-		if err := d.Decode(node); err == io.EOF {
+		if err := d.Decode(node); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, err

@@ -68,8 +68,12 @@ func runProcess(file string) error {
 		return err
 	}
 	state := new(cgroup.State)
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier})
+	if err != nil {
+		return err
+	}
 	plugin, err := nri.New(nri.Config{
-		Engine: engine, State: state, Enforcer: cgroup.NewEnforcer(state, applier, cgroup.EnforcerConfig{}),
+		Engine: engine, State: state, Enforcer: enforcer,
 		Index: "70", Socket: cfg.Socket, FailClosed: cfg.FailClosed, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
 	if err != nil {

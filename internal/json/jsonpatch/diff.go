@@ -27,12 +27,12 @@ func Diff(from, to []byte) []byte {
 func (pay Pay) Diff(from, to []byte) ([]byte, error) {
 	d := differ{limit: len(to) + MaxExcess, work: work{left: compareWork(from, to), pay: pay}}
 	d.diff(from, to)
-	if d.err == errWork || d.err == errLong {
+	if errors.Is(d.err, errWork) || errors.Is(d.err, errLong) {
 		d.wholes, d.err, d.left = true, nil, unlimited
 		d.patch, d.path, d.operations = d.patch[:0], d.path[:0], 0
 		d.diff(from, to)
 	}
-	if d.err == errLong {
+	if errors.Is(d.err, errLong) {
 		d.err = nil
 		d.patch = AppendOperation(d.patch[:0], "replace", to)
 	}
@@ -277,7 +277,7 @@ func Equal(a, b json.Value) bool {
 func (pay Pay) Equal(a, b json.Value) (bool, error) {
 	w := work{left: compareWork(a, b), pay: pay}
 	equal := w.equal(a, b)
-	if w.settle(); w.err != nil && w.err != errWork {
+	if w.settle(); w.err != nil && !errors.Is(w.err, errWork) {
 		return false, w.err
 	}
 	return equal, nil

@@ -158,7 +158,7 @@ type Scheduler interface {
 	Handle() fwk.Handle
 }
 
-// The grants that the host functions need which do something.
+// Grants are the names of the grants that the host functions with an effect need.
 type Grants struct{ Events, WaitingPods string }
 
 // Dialects returns both forms of the ABI.

@@ -82,7 +82,10 @@ func (a *Agent) Restart(t testing.TB) {
 		t.Fatal(err)
 	}
 	a.State = new(cgroup.State)
-	enforcer := cgroup.NewEnforcer(a.State, applier, cgroup.EnforcerConfig{})
+	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: a.State, Applier: applier})
+	if err != nil {
+		t.Fatal(err)
+	}
 	a.Enforcer = enforcer
 	t.Cleanup(func() {
 		enforcer.Close()
