@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// This file does without fmt: it is part of every guest, and fmt would add half
-// a megabyte to each.
+// This file does not import fmt: it is part of every guest, and fmt would add
+// half a megabyte.
 
-// ErrTooLarge says that bytes are too many for the ABI: a length must fit into
-// a signed 32-bit number.
+// ErrTooLarge is the error of more bytes than the ABI allows: a length must fit
+// into a signed 32-bit number.
 var ErrTooLarge = errors.New("more bytes than the ABI can carry")
 
-// BoundsError says that a guest named bytes that do not lie in its memory.
+// BoundsError is the error of a guest that named bytes outside of its memory.
 type BoundsError struct {
 	// Start and End enclose the bytes, Memory is the size of the memory.
 	Start, End, Memory uint64
@@ -24,12 +24,12 @@ func (e *BoundsError) Error() string {
 		") are out of bounds of the guest's memory of " + strconv.FormatUint(e.Memory, 10) + " bytes"
 }
 
-// AllFields asks object_part for a whole message. In any other mask of fields the bit
-// 1<<n stands for field n.
+// AllFields requests a whole message from object_part. In any other mask of fields
+// the bit 1<<n stands for field n.
 const AllFields = 1<<64 - 1
 
-// NoEntry is what object_entry answers, in place of a length, for a key that a map has
-// not.
+// NoEntry is the result of object_entry, instead of a length, for a key that the map
+// does not have.
 const NoEntry = math.MaxUint32
 
 func checkBounds(memory []byte, start, length uint32) error {
@@ -62,7 +62,7 @@ func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) 
 
 // Read returns the bytes [ptr, ptr+length) of memory, without a copy: they are
 // valid only while the guest does not run. The error is a *[BoundsError] when
-// they do not lie in memory. A length of 0 gives nil, wherever ptr points.
+// they do not lie in memory. A length of 0 gives nil for any ptr.
 func Read(memory []byte, ptr, length uint32) ([]byte, error) {
 	if length == 0 {
 		return nil, nil
@@ -75,7 +75,7 @@ func Read(memory []byte, ptr, length uint32) ([]byte, error) {
 }
 
 // Buffer is the guest's side of the buffer-limit rule: memory that is kept from
-// call to call and grows to what the largest answer needed.
+// call to call and grows to the size of the largest answer.
 //
 // The zero value is ready to use.
 type Buffer struct {
@@ -89,8 +89,8 @@ const bufferStart = 4 << 10
 // one that is large enough. It returns the answer, which is valid until the
 // next Fill.
 //
-// Fill panics if the second answer is longer still: a host gives the same
-// answer to the same question within one call of the guest.
+// Fill panics if the second answer is longer still: a host function must give
+// the same answer within one call of the guest.
 func (b *Buffer) Fill(host func(buf []byte) uint32) []byte {
 	if b.bytes == nil {
 		b.bytes = make([]byte, bufferStart)

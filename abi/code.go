@@ -39,8 +39,8 @@ type Verdict int32
 const (
 	// VerdictAllow admits the request.
 	VerdictAllow Verdict = 0
-	// VerdictError says that the plugin could not decide; the failure policy
-	// of the plugin says what becomes of the request.
+	// VerdictError is returned when the plugin could not decide; its failure
+	// policy then decides the request.
 	VerdictError Verdict = 1
 	// VerdictDeny refuses the request.
 	VerdictDeny Verdict = 2

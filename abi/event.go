@@ -49,7 +49,7 @@ func (r EventResource) String() string {
 	return eventResources[r]
 }
 
-// ActionType is what happens in a cluster event: bits, those of
+// ActionType is a set of changes in a cluster event, with the bits of
 // k8s.io/kube-scheduler/framework.ActionType, v0.37.
 type ActionType uint32
 
@@ -74,7 +74,7 @@ const (
 	ActionAll    ActionType = 1<<iota - 1
 	ActionUpdate            = ActionAll &^ (ActionAdd | ActionDelete)
 
-	// ActionHint is set for an event that the guest wants to be asked about by
+	// ActionHint is set for an event for which the host shall call
 	// queueinghint.
 	ActionHint ActionType = 1 << 31
 )

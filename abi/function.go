@@ -9,13 +9,12 @@ import (
 // is () -> i64 and its result the [Mask] of the functions that the plugin
 // implements.
 //
-// Exports alone do not say that: a Go SDK exports a function for each extension
-// point, since the linker keeps every go:wasmexport, whatever the plugin
-// implements.
+// The exports alone do not show which: a Go SDK exports a function for each
+// extension point, since the linker keeps every go:wasmexport.
 const Marker = "kubewasm_abi_v1"
 
-// MetadataSection is the name of the custom section in which a module says of
-// itself what a host may want to know before it runs.
+// MetadataSection is the name of the custom section with a module's description
+// of itself, which a host may read before the module runs.
 const MetadataSection = "kubewasm"
 
 // Memory is the name under which a guest exports its linear memory.
@@ -42,7 +41,7 @@ const (
 	KindHook
 )
 
-// String returns the name of the kind as it stands in messages.
+// String returns the name of the kind as messages write it.
 func (k Kind) String() string {
 	switch k {
 	case KindCommon:
@@ -98,7 +97,7 @@ const (
 	Configure Function = 56
 )
 
-// Signature is what an export must look like.
+// Signature is the name and the type that an export must have.
 type Signature struct {
 	// Name is the name of the export.
 	Name string

@@ -1,7 +1,7 @@
 package abi
 
-// The functions of [ModuleAdmission]. [ModuleHooks] has one of the name of ImportRequest,
-// too.
+// The functions of [ModuleAdmission]. [ModuleHooks] also has a function named
+// ImportRequest.
 const (
 	// ImportRequest is k8s.io/admission.request and k8s.io/hooks.request
 	// (buf, limit) -> len.

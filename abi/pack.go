@@ -5,13 +5,13 @@ package abi
 // signed or as unsigned numbers.
 func Pack(second, code uint32) uint64 { return uint64(second)<<32 | uint64(code) }
 
-// Unpack takes the two halves of a packed result apart.
+// Unpack returns the two halves of a packed result.
 func Unpack(packed uint64) (second, code uint32) { return uint32(packed >> 32), uint32(packed) }
 
 // PackScore packs the result of score.
 func PackScore(score int32, code Code) uint64 { return Pack(uint32(score), uint32(code)) }
 
-// UnpackScore takes the result of score apart.
+// UnpackScore returns the parts of the result of score.
 func UnpackScore(packed uint64) (score int32, code Code) {
 	s, c := Unpack(packed)
 	return int32(s), Code(int32(c))
@@ -21,7 +21,7 @@ func UnpackScore(packed uint64) (score int32, code Code) {
 // denial, 0 for the default, 403.
 func PackVerdict(status uint32, v Verdict) uint64 { return Pack(status, uint32(v)) }
 
-// UnpackVerdict takes the result of validate or mutate apart.
+// UnpackVerdict returns the parts of the result of validate or mutate.
 func UnpackVerdict(packed uint64) (status uint32, v Verdict) {
 	s, c := Unpack(packed)
 	return s, Verdict(int32(c))
@@ -29,14 +29,14 @@ func UnpackVerdict(packed uint64) (status uint32, v Verdict) {
 
 // Ref names a version of an object: version << 32 | slot, in an i64.
 //
-// A slot stands for one object for as long as the host needs it and is used
-// again for another afterwards; the version moves whenever the bytes of the
-// slot do. So a guest keeps what it read from a slot until the version moves,
-// and its memory is bounded by the number of slots. Versions start at 1: the
-// zero Ref is no object.
+// A slot stands for one object for as long as the host needs it, and later for
+// another. The version changes whenever the bytes of the slot change. So a
+// guest keeps what it read from a slot until the version changes, and the
+// number of slots bounds its memory. Versions start at 1: the zero Ref is no
+// object.
 //
-// A scheduling cycle has a Ref too: what a guest remembers under a slot is
-// gone as soon as the version moves.
+// A scheduling cycle also has a Ref: the guest's state of a cycle ends when the
+// version of its slot changes.
 type Ref uint64
 
 // MakeRef returns the Ref of a version of a slot.
@@ -45,7 +45,7 @@ func MakeRef(version, slot uint32) Ref { return Ref(uint64(version)<<32 | uint64
 // Slot returns the slot, a small number that is used again.
 func (r Ref) Slot() uint32 { return uint32(r) }
 
-// Version returns the version of what lies in the slot.
+// Version returns the version of the object in the slot.
 func (r Ref) Version() uint32 { return uint32(r >> 32) }
 
 // NextVersion returns the version after v. It never returns 0, so that a

@@ -18,29 +18,30 @@ import (
 // Section is the name of the custom section.
 const Section = abi.MetadataSection
 
-// MaxBytes is how long the section may be.
+// MaxBytes is the maximum length of the section.
 const MaxBytes = 64 << 10
 
-// Metadata is what a guest says about itself. It is a claim: the host believes
-// the functions that the guest implements and the imports that it has.
+// Metadata is a guest's description of itself. It is a claim: a host relies on
+// the functions that the guest implements and on its imports instead.
 type Metadata struct {
 	// Name is the name that the author gave the plugin; users may load it under
 	// another.
 	Name string `json:"name,omitempty"`
 	// Version is the author's, semantic by convention.
 	Version string `json:"version,omitempty"`
-	// Kinds are the kinds of plugin that the guest is, named as [abi.Kind] does.
+	// Kinds are the kinds of plugin that the guest is, as [abi.Kind.String]
+	// names them.
 	Kinds []string `json:"kinds,omitempty"`
 	// Projection names the fields of objects that the guest reads, as in
 	// "node.metadata.labels"; none means everything.
 	Projection []string `json:"projection,omitempty"`
 	// Decides names the fields that the decisions of a hook may set, as in
-	// "cpu_shares" and "container_envs[GOGC]"; none says nothing about them. A host
-	// refuses a guest that names what it does not grant.
+	// "cpu_shares" and "container_envs[GOGC]"; none declares nothing. A host
+	// refuses a guest that names a field which it does not grant.
 	Decides []string `json:"decides,omitempty"`
-	// Matches says which operations on which resources an admission plugin is for;
-	// none says nothing about them. A host that is configured to ask it about others,
-	// or not about all of these, warns.
+	// Matches are the operations and resources that an admission plugin is for; none
+	// declares nothing. A host warns if its configuration sends the plugin others, or
+	// not all of these.
 	Matches []Rule `json:"matches,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`
@@ -89,7 +90,7 @@ func (r *Rule) validate() (errs []error) {
 }
 
 // Parse reads the contents of the section. Fields that this version does not
-// know are passed over. The error names every mistake.
+// know are ignored. The error names every mistake.
 func Parse(section []byte) (*Metadata, error) {
 	if len(section) > MaxBytes {
 		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(section), MaxBytes)
@@ -107,8 +108,8 @@ func Parse(section []byte) (*Metadata, error) {
 // kinds are the kinds that a guest may be.
 var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String()}
 
-// Validate returns every mistake: an ABI that is not 1, a kind that there is not,
-// text with control characters or of more than 253 bytes, a rule that matches nothing.
+// Validate returns every mistake: an ABI that is not 1, an unknown kind, text with
+// control characters or of more than 253 bytes, a rule that matches nothing.
 func (m *Metadata) Validate() error {
 	var errs []error
 	if m.ABI != 1 {
@@ -142,11 +143,11 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// ErrNoModule says that bytes are not a WebAssembly module.
+// ErrNoModule is the error of bytes that are not a WebAssembly module.
 var ErrNoModule = errors.New("not a WebAssembly module")
 
-// Find returns what the module says about itself, nil if it says nothing. Of
-// several sections the first counts.
+// Find returns the metadata of a module, nil if it has none. If there are
+// several sections, it reads the first.
 func Find(module []byte) (*Metadata, error) {
 	var found []byte
 	err := sections(module, func(_ []byte, name string, contents []byte) {
@@ -160,8 +161,8 @@ func Find(module []byte) (*Metadata, error) {
 	return Parse(found)
 }
 
-// Add returns the module with m behind its other sections, in the place of what
-// it has said before. Everything else stays as it is, byte for byte.
+// Add returns the module with m as its last section, in place of any metadata
+// that it had. The other sections stay the same, byte for byte.
 func Add(module []byte, m *Metadata) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 const policy = `{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`
 
 // showAdmission sends an AdmissionReview for each Pod to the webhook's handler,
-// as the API server does when somebody creates the Pod.
+// as the API server does when the Pod is created.
 func showAdmission(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) error {
 	start := time.Now()
 	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{

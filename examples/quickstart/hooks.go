@@ -63,7 +63,7 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 	return nil
 }
 
-// hook asks the guest about one container and applies what it decides.
+// hook calls the guest for one container and applies its decision.
 func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *cgroup.Applier, root string, pod *corev1.Pod, i int) error {
 	req := &hookmsg.Request{
 		Stage:          hookmsg.PreStartContainer,

@@ -18,12 +18,12 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// nodeResult is what the guest said of a node.
+// nodeResult has the guest's results for a node.
 type nodeResult struct {
 	info     *framework.NodeInfo
 	rejected *fwk.Status
 	score    int64
-	// filter and again are what the first and a second Filter took.
+	// filter and again are the times of the first and a second Filter.
 	filter, again, scored time.Duration
 }
 
@@ -50,7 +50,7 @@ func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 }
 
 // schedule does for one Pod what the scheduler does: PreFilter once, Filter for
-// each Node, Score for those that are left, NormalizeScore once.
+// each Node, Score for each Node that passed, NormalizeScore once.
 func schedule(ctx context.Context, out io.Writer, p sched.Plugin, pod *corev1.Pod, nodes []*corev1.Node) error {
 	state := framework.NewCycleState()
 	infos := make([]fwk.NodeInfo, len(nodes))

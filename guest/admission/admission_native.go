@@ -2,7 +2,7 @@
 
 package admission
 
-// There is no host natively: a Request that no test filled is empty.
+// Natively there is no host: a Request is empty unless a test filled it.
 
 func fetchRequest() []byte        { return nil }
 func fetchObject() []byte         { return nil }

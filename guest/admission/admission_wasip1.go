@@ -45,28 +45,30 @@ func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
 
 var (
-	// small takes what is not large, which is nearly everything; it is copied
-	// from there, so that plugins may keep what they read.
+	// small receives answers that fit, nearly all of them. They are copied from
+	// there, so that plugins may keep them.
 	small [4 << 10]byte
-	// objectSlot and oldObjectSlot are the memory of the views of a call's objects. In
-	// new memory, which no cache of the processor has, a verdict takes 30 % longer.
+	// objectSlot and oldObjectSlot are the memory of the views of a call's objects.
+	// With new memory, which is in no cache of the processor, a verdict takes 30 %
+	// longer.
 	objectSlot, oldObjectSlot view.Slot
-	// large is how many bytes of answers too long for small were fetched since
-	// the last garbage collection.
+	// large is the number of bytes of answers too long for small that were
+	// fetched since the last garbage collection.
 	large int
-	// request is that of the call that runs. It is not used after the call:
-	// it would answer with what the host has to say about another.
+	// request is that of the call that runs. It must not be used after the
+	// call: it would return the data of another request.
 	request Request
 	// result is the buffer of messages to the host.
 	result []byte
 )
 
 // collectAfter is how many bytes of large answers may be garbage. Go starts a
-// collection by itself when the heap has doubled, but it needs turns to end, and
-// objects of 3 MiB would fill the guest's memory before.
+// collection by itself when the heap has doubled, but the collector needs
+// several calls to finish, and objects of 3 MiB would fill the guest's memory
+// before.
 const collectAfter = 8 << 20
 
-// fetch returns what a host function has to say, nil if it is nothing.
+// fetch returns the answer of a host function, nil if it is empty.
 func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	n := host(unsafe.Pointer(&small), uint32(len(small)))
 	switch {
@@ -78,7 +80,7 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	return fetchLarge(host, n)
 }
 
-// fetchInto is fetch of an object, of which views are made.
+// fetchInto is fetch of an object; its views use the memory of slot.
 func fetchInto(slot *view.Slot, host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	b := fetch(host)
 	if b != nil {
@@ -87,7 +89,7 @@ func fetchInto(slot *view.Slot, host func(buf unsafe.Pointer, limit uint32) uint
 	return b
 }
 
-// fetchLarge returns the n bytes that a host function has to say.
+// fetchLarge returns the answer of a host function, of n bytes.
 func fetchLarge(host func(buf unsafe.Pointer, limit uint32) uint32, n uint32) []byte {
 	large += int(n)
 	b := make([]byte, n)
@@ -125,7 +127,8 @@ func exportMutate() uint64 {
 	return verdict
 }
 
-// answer tells the host what a response says beside its verdict.
+// answer passes the reason, warnings and annotations of a response to the host,
+// and returns its verdict.
 func answer(response *Response) uint64 {
 	if response != nil {
 		if result = response.appendResult(result[:0]); len(result) != 0 {

@@ -31,8 +31,8 @@
 //	func init() { admission.Register(&owner{Label: "owner"}) }
 //	func main() {}
 //
-// matches says which operations on which resources the plugin is for: a server that is
-// configured to ask it about others warns.
+// The directive matches names the operations and resources that the plugin is for. A
+// server whose configuration sends it others warns.
 //
 // It is built with the Go toolchain alone, by the command
 // [github.com/kubewasm/kubewasm/cmd/kubewasm]:
@@ -50,8 +50,8 @@
 //		return admission.Allow()
 //	}
 //
-// A policy about containers looks at all of them, those of init and those that kubectl
-// debug adds, and at Pods that a workload's template describes:
+// A policy about containers checks all of them, also init containers and those that
+// kubectl debug adds, and also the Pod template of a workload:
 //
 //	pod, ok := admission.PodOf(req)
 //	for container := range pod.AllContainers() {
@@ -60,9 +60,9 @@
 //		}
 //	}
 //
-// What the API server asks about is for its webhook configuration to say, and for the
-// rules of the policy: [github.com/kubewasm/kubewasm/examples/webhook] has both, with
-// pods/ephemeralcontainers among them.
+// The webhook configuration and the rules of the policy select the requests that the
+// plugin gets. [github.com/kubewasm/kubewasm/examples/webhook] has both, for
+// pods/ephemeralcontainers as well.
 //
 // [Get] and [List] look other objects of the cluster up, if the configuration names them.
 //
@@ -72,6 +72,6 @@
 //
 //	return admission.Invalid(field.Invalid(path, image, "must come from registry.example.com"))
 //
-// What a guest has of the world, of time, files and the network, and what build refuses
-// and warns of, is in docs/guests.md.
+// docs/guests.md describes what a guest can use of time, files and the network, and
+// what build refuses and warns of.
 package admission

@@ -15,13 +15,13 @@ import (
 // custom resource, or any other that reads JSON. The resource is named as in the plugin's
 // configuration, which must name it; namespace is empty for objects that have none.
 //
-// The host answers from what it is told of changes, which may be some moments old. The
-// object that a request creates is not among them, and one that it changes is there as it
-// was. Within a call all answers are of one moment, for each resource and namespace that the
-// configuration names. What the configuration does not name, or the host does not know yet,
-// is a failure of the plugin: Get does not return.
+// The host answers from its cache, which may be some moments old. It does not have an
+// object that the request creates; one that the request changes is in its old state. Within
+// a call all answers of one resource and namespace of the configuration are of the same
+// moment. If the configuration does not name the resource, or the host's cache is not
+// filled yet, the plugin fails: Get does not return.
 //
-// Natively there are no objects but those of package guesttest.
+// Natively the only objects are those of package guesttest.
 func Get[V any](of func(json []byte) V, resource, namespace, name string) (object V, ok bool) {
 	b := lookup.Get(resource, namespace, name)
 	if b == nil {
@@ -37,14 +37,14 @@ func Get[V any](of func(json []byte) V, resource, namespace, name string) (objec
 //		if ingress.Metadata().Namespace() != req.Namespace() { … }
 //	}
 //
-// Of them it returns those that selector chooses by their labels, written as for kubectl's
-// -l: "app=web,tier in (a, b)"; all if it is empty. Otherwise it is as [Get].
+// selector chooses among them by labels, as kubectl's -l does: "app=web,tier in (a, b)";
+// empty chooses all. Otherwise List behaves as [Get].
 //
-// They come from the host a page at a time, and a view is for its turn of the loop, in
-// whose memory the next one's lie: to read an earlier one panics. Strings of views may be
-// kept. So a long list needs little memory, and fuel for what is read of it. A function
-// that returns the bytes, func(b []byte) []byte { return b }, lists what can be kept, and
-// viewed as often as one likes.
+// They come from the host a page at a time. A view is valid in its iteration of the loop
+// only, since the next one uses its memory: to read an earlier one panics. Strings of
+// views may be kept. So a long list needs little memory, and fuel only for the fields
+// that are read. With func(b []byte) []byte { return b } as of, List returns the bytes of
+// the objects, which may be kept and viewed at any time.
 func List[V any](of func(json []byte) V, resource, namespace, selector string) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		var slot view.Slot

@@ -9,9 +9,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
 
-// Patch is what a [Mutator] changes about an object. It says only what differs:
-// to set a field to the value that it has is no change, so that a plugin need not
-// look before. Later changes see the earlier ones.
+// Patch is the changes of a [Mutator] to an object. It has only differences: to
+// set a field to its present value is no change, so that a plugin need not
+// compare first. Later changes see the earlier ones.
 //
 // Paths are those of package field, the same as in messages about fields:
 //
@@ -20,12 +20,13 @@ import (
 //
 // Values are strings, numbers, bools, lists and maps of these, or JSON as []byte.
 //
-// What cannot be done, such as to set a field of a string, is an error of the
-// patch as a whole, and the plugin then could not decide.
+// A change that is impossible, such as to set a field of a string, is an error
+// of the whole patch. The call then counts as a failure of the plugin.
 type Patch struct {
 	// read returns the object as it came in.
 	read func() []byte
-	// document is the object with the changes so far, nil before the first look.
+	// document is the object with the changes so far, nil before the first
+	// access.
 	document *jsonpatch.Document
 	// operations is a JSON Patch without its end.
 	operations []byte
@@ -83,7 +84,7 @@ func (p *Patch) Set(path *field.Path, value any) {
 		p.operations = jsonpatch.AppendOperation(p.operations, "replace", raw, at...)
 		return
 	}
-	// What is missing is added by one operation, with the value in it.
+	// All missing objects are added by one operation, with the value in it.
 	for missing := path; ; missing, raw = missing.Parent(), wrap(missing, raw) {
 		token, isIndex := missing.Token()
 		at = at[:len(at)-1]
@@ -149,7 +150,7 @@ func (p *Patch) Append(path *field.Path, value any) {
 	}
 }
 
-// Remove takes the field or the element at path away, if it is there. The
+// Remove removes the field or the element at path, if there is one. The
 // elements after it move up.
 func (p *Patch) Remove(path *field.Path) {
 	d := p.doc()
@@ -162,7 +163,7 @@ func (p *Patch) Remove(path *field.Path) {
 }
 
 // SetObject replaces the whole object, in JSON, and every change before and after
-// it. The host finds out what differs.
+// it. The host computes the difference.
 func (p *Patch) SetObject(object []byte) {
 	if !json.Valid(object) || json.Value(object).Kind() != json.KindObject {
 		p.err = errors.New("patch: what the object is set to is no JSON object")
@@ -192,7 +193,7 @@ func (p *Patch) Object() []byte {
 	return d.Append(nil)
 }
 
-// Err returns what could not be done, nil if everything could.
+// Err returns the first error of a change, nil if all were possible.
 func (p *Patch) Err() error { return p.err }
 
 // tokens returns the steps of a path, with room for one more.

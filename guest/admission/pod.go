@@ -11,32 +11,31 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Pod is a Pod, or the Pod that the template of a workload describes. It is for the call,
-// as the object is that it lies in.
+// Pod is a Pod, or the Pod template of a workload. It is valid during the call, as its
+// object is.
 type Pod struct {
 	metadata meta.ObjectMeta
 	spec     core.PodSpec
 	path     *field.Path
 }
 
-// PodOf returns the Pod that the object of a request is or, if it is a workload, describes
-// in its template: that of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob,
-// ReplicationController or PodTemplate. ok is false for all other objects, and if there is
-// none.
+// PodOf returns the Pod of a request: its object, or the template of a Deployment,
+// ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or PodTemplate.
+// ok is false for all other objects, and if there is no object.
 //
 // Requests for the subresources ephemeralcontainers (kubectl debug), resize and status of
 // a Pod also have the whole Pod. Those of other subresources have objects of their own:
 // exec a PodExecOptions, binding a Binding, scale of a workload a Scale.
 func PodOf(req *Request) (pod Pod, ok bool) { return podIn(req.Kind(), req.Object()) }
 
-// OldPodOf is [PodOf] for the object as it is.
+// OldPodOf is [PodOf] for the old object.
 func OldPodOf(req *Request) (pod Pod, ok bool) { return podIn(req.Kind(), req.OldObject()) }
 
 func podIn(kind GroupVersionKind, object []byte) (Pod, bool) {
 	if object == nil {
 		return Pod{}, false
 	}
-	if kind.Kind == "" { // Of a review that was written by hand.
+	if kind.Kind == "" { // The review was written by hand.
 		kind = kindOf(object)
 	}
 	template := func(t core.PodTemplateSpec, name string, more ...string) (Pod, bool) {
@@ -66,7 +65,7 @@ func podIn(kind GroupVersionKind, object []byte) (Pod, bool) {
 	return Pod{}, false
 }
 
-// kindOf returns the kind that an object says it is of.
+// kindOf returns the kind that an object names.
 func kindOf(object []byte) (kind GroupVersionKind) {
 	for m := json.Object(object); m.Next(); {
 		switch m.Key() {
@@ -91,9 +90,9 @@ func (p Pod) Metadata() meta.ObjectMeta { return p.metadata }
 // Spec returns the spec of the Pod.
 func (p Pod) Spec() core.PodSpec { return p.spec }
 
-// Path returns where in the object the Pod lies: nil, the root, of a Pod, and
-// spec.template or the like in a workload. Child("metadata") and Child("spec") are its
-// parts.
+// Path returns the path of the Pod in the object: nil, the root, for a Pod, and
+// spec.template or the like for a workload. Child("metadata") and Child("spec") are
+// its parts.
 func (p Pod) Path() *field.Path { return p.path }
 
 // ContainerList is a list of a Pod's containers.
@@ -114,10 +113,10 @@ type Container struct {
 	pod   *field.Path
 }
 
-// List returns which list of the Pod the container is of.
+// List returns the list of the Pod that has the container.
 func (c Container) List() ContainerList { return c.list }
 
-// Path returns where in the object the container lies: spec.containers[0],
+// Path returns the path of the container in the object: spec.containers[0],
 // spec.template.spec.initContainers[1].
 func (c Container) Path() *field.Path {
 	return c.pod.Child("spec", string(c.list)).Index(c.index)

@@ -25,11 +25,11 @@ type GroupVersionKind struct{ Group, Version, Kind string }
 // API is empty.
 type GroupVersionResource struct{ Group, Version, Resource string }
 
-// Request is what is to be decided on. Its parts are fetched from the host when
-// they are first asked for, so that a plugin pays for what it reads.
+// Request is a request to decide on. Its parts are fetched from the host when
+// they are first read, so that a plugin pays only for those.
 //
 // Strings and bytes that it returns may be kept, and bytes must not be written to. The
-// Request itself, and views of its objects, are for the call.
+// Request itself, and views of its objects, are valid during the call.
 type Request struct {
 	fetched                    part
 	object, oldObject, options []byte
@@ -54,8 +54,7 @@ const (
 	allParts = envelopePart | objectPart | oldObjectPart | optionsPart
 )
 
-// need reports whether p is yet to be fetched, and takes it for fetched from
-// then on.
+// need reports whether p has not been fetched, and marks it as fetched.
 func (r *Request) need(p part) bool {
 	missing := r.fetched&p == 0
 	r.fetched |= p
@@ -161,8 +160,8 @@ func (r *Request) UserInfo() UserInfo { return r.read().userInfo }
 // Object returns the object as the client wants it to be, in JSON, byte for byte
 // as the API server sent it. It is nil for Delete.
 //
-// Typed views read it: core.PodFromJSON(req.Object()). They are for the call: the next
-// call's views use their memory. Strings of views may be kept.
+// Typed views read it: core.PodFromJSON(req.Object()). They are valid during the call:
+// the next call's views use their memory. Strings of views may be kept.
 func (r *Request) Object() []byte {
 	if r.need(objectPart) {
 		r.object = fetchObject()
@@ -170,8 +169,8 @@ func (r *Request) Object() []byte {
 	return r.object
 }
 
-// OldObject returns the object as it is, in JSON; nil for Create and Connect. It is
-// as Object otherwise.
+// OldObject returns the object as it is stored, in JSON; nil for Create and
+// Connect. Otherwise it behaves as Object.
 func (r *Request) OldObject() []byte {
 	if r.need(oldObjectPart) {
 		r.oldObject = fetchOldObject()
@@ -190,14 +189,14 @@ func (r *Request) Options() []byte {
 
 // ObjectProto returns the object as a protobuf message of the Kubernetes API,
 // without managedFields, for core.PodFromProto and the like. It is nil if
-// [Request.Kind] is not of the Kubernetes API, and where there is no host: under
-// go test there is only [Request.Object].
+// [Request.Kind] is not of the Kubernetes API, and natively: under go test there
+// is only [Request.Object].
 //
-// The host decodes the whole object for it. It pays where a plugin reads most of
-// an object; for a few fields a view of Object is faster.
+// The host decodes the whole object for it. It is faster if a plugin reads most
+// of an object; for a few fields a view of Object is.
 func (r *Request) ObjectProto() []byte { return fetchObjectProto() }
 
-// OldObjectProto is ObjectProto for the object as it is.
+// OldObjectProto is ObjectProto for the object as it is stored.
 func (r *Request) OldObjectProto() []byte { return fetchOldObjectProto() }
 
 // UserInfo is the user that makes a request.
@@ -210,7 +209,8 @@ type UserInfo struct {
 // "system:serviceaccount:kube-system:replicaset-controller".
 func (u UserInfo) Username() string { return u.text(1) }
 
-// UID returns what tells users apart that had the same name at different times.
+// UID returns the user's identifier, which distinguishes users of the same name
+// at different times.
 func (u UserInfo) UID() string { return u.text(2) }
 
 func (u UserInfo) text(field uint32) string {
@@ -236,7 +236,7 @@ func (u UserInfo) InGroup(group string) bool {
 	return false
 }
 
-// Extra returns what the authenticator knows under key.
+// Extra returns the values that the authenticator added under key.
 func (u UserInfo) Extra(key string) []string {
 	var values []string
 	for f := wire.NewReader(u.raw); f.Next(); {
@@ -274,8 +274,8 @@ func texts(list []string, message []byte, field uint32) []string {
 // admission.k8s.io/v1 in JSON, for native tests. review must not be written to
 // afterwards.
 //
-// It reads what `kubectl create --dry-run=server -v=8` or an audit log shows, or
-// what a test writes down by hand: everything but request may be missing.
+// It reads the output of `kubectl create --dry-run=server -v=8`, an audit log,
+// or a review that a test has: everything but request may be missing.
 func RequestFromReview(review []byte) (*Request, error) {
 	if !json.Valid(review) {
 		return nil, errors.New("read admission review: not valid JSON")
@@ -341,7 +341,7 @@ func tripleOf(v json.Value, last string) (group, version, name string) {
 	return group, version, name
 }
 
-// rawOf returns the bytes of an object; null is none, as the host has it.
+// rawOf returns the bytes of an object, nil for null, as the host does.
 func rawOf(v json.Value) []byte {
 	if v.IsNull() {
 		return nil

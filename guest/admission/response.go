@@ -8,11 +8,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// Response is the verdict of a plugin. A nil *Response allows the request; make
-// any other with one of the functions below, and add to it with its methods.
+// Response is the verdict of a plugin. A nil *Response allows the request. The
+// functions below make all others; the methods add to a Response.
 //
-// The methods return the Response that they added to, which is a new one if
-// they were called on nil:
+// The methods return their Response, or a new one if it was nil:
 //
 //	return admission.Allow().WithWarning("image ", image, " has no digest")
 type Response struct {
@@ -46,20 +45,19 @@ const (
 func Allow() *Response { return nil }
 
 // Deny returns a Response that refuses the request, with 403 Forbidden unless
-// WithCode says otherwise. The message is put together from parts; the user
-// reads it after "admission webhook … denied the request: ".
+// WithCode says otherwise. The message is the concatenation of its parts; the
+// user reads it after "admission webhook … denied the request: ".
 func Deny(message ...string) *Response {
 	return &Response{verdict: abi.VerdictDeny, message: strings.Join(message, "")}
 }
 
 // Invalid returns a Response that refuses the request because of errs, with 422
-// Invalid; it allows the request if there are none. The host makes the message
-// of the errors.
+// Invalid; it allows the request if there are none. The host writes the message
+// from the errors.
 func Invalid(errs ...*field.Error) *Response { return Allow().WithFieldErrors(errs...) }
 
 // Errored returns a Response of a plugin that could not decide. The plugin's failure
-// policy decides what becomes of the request. A nil err
-// allows the request.
+// policy then decides the request. A nil err allows the request.
 func Errored(err error) *Response {
 	if err == nil {
 		return nil
@@ -89,8 +87,8 @@ func (r *Response) WithReason(reason StatusReason) *Response {
 	return r
 }
 
-// WithFieldErrors adds what is wrong with single fields. A Response that allowed
-// the request denies it if there are any errs that are not nil.
+// WithFieldErrors adds mistakes in fields. A Response that allowed the request
+// denies it if there are any errs that are not nil.
 func (r *Response) WithFieldErrors(errs ...*field.Error) *Response {
 	for _, err := range errs {
 		if err == nil {
@@ -105,9 +103,10 @@ func (r *Response) WithFieldErrors(errs ...*field.Error) *Response {
 	return r
 }
 
-// WithWarning adds a warning, put together from parts, which the client shows to
-// its user whether the request is allowed or denied. It should be one line of at
-// most 120 characters that says what to change; the host cuts it at 256.
+// WithWarning adds a warning, the concatenation of its parts, which the client
+// shows to its user whether the request is allowed or denied. It should be one
+// line of at most 120 characters that tells the user what to change; the host
+// cuts it at 256.
 func (r *Response) WithWarning(warning ...string) *Response {
 	r = r.orNew()
 	r.warnings = append(r.warnings, strings.Join(warning, ""))
@@ -115,8 +114,8 @@ func (r *Response) WithWarning(warning ...string) *Response {
 }
 
 // WithAuditAnnotation adds an annotation to the audit event of the request. The
-// host puts the plugin's name before the key, replaces what a key may not have,
-// and cuts the whole at 63 characters.
+// host puts the plugin's name before the key, replaces characters that a key
+// may not have, and cuts the result at 63 characters.
 func (r *Response) WithAuditAnnotation(key, value string) *Response {
 	r = r.orNew()
 	r.annotations = append(r.annotations, annotation{key, value})
@@ -145,8 +144,7 @@ func (r *Response) Reason() StatusReason {
 	return r.reason
 }
 
-// Message returns what was given to Deny, or the text of the error given to
-// Errored.
+// Message returns the message of Deny, or the text of the error of Errored.
 func (r *Response) Message() string {
 	if r == nil {
 		return ""
@@ -196,8 +194,8 @@ func (r *Response) packed() uint64 {
 }
 
 // appendResult writes the message kubewasm.admission.v1.Result of
-// codec/admissionmsg/admission.proto. It writes nothing if there is nothing to
-// say.
+// codec/admissionmsg/admission.proto. It writes nothing if the response has
+// only a verdict.
 func (r *Response) appendResult(b []byte) []byte {
 	if r == nil {
 		return b

@@ -2,18 +2,18 @@ package hooks
 
 import "github.com/kubewasm/kubewasm/guest/internal/wire"
 
-// Decision is what should change. The zero value changes nothing; what is set by
-// a Set method is changed, everything else stays as it is.
+// Decision is the changes of a plugin. The Set methods set the values to change;
+// everything else stays the same. The zero value changes nothing.
 //
-// All but the Resources needs a grant of the plugin's operator: without it the host
-// refuses the decision. //kubewasm:decides declares the fields, see the command
-// kubewasm, so that a missing grant is found when the guest is loaded.
+// Everything except the Resources needs a grant of the plugin's operator; without
+// it the host refuses the decision. //kubewasm:decides declares the fields, see the
+// command kubewasm, so that a missing grant is found when the guest is loaded.
 //
 // The methods that read are for tests.
 //
 // The message is kubewasm.hooks.v1.Decision of codec/hookmsg/hook.proto.
 type Decision struct {
-	// Resources of the cgroup that the request is about.
+	// Resources of the cgroup of the request.
 	Resources
 
 	annotations Strings
@@ -42,7 +42,7 @@ func (d *Decision) ContainerEnvs() Strings { return d.envs }
 type Mount struct {
 	// Destination is the path in the container, absolute and clean.
 	Destination string
-	// Source is what is mounted: of a bind mount, a path on the node.
+	// Source is the source of the mount: for a bind mount, a path on the node.
 	Source string
 	// Type is that of the file system: "bind", "tmpfs".
 	Type string
@@ -90,7 +90,7 @@ func (d *Decision) reset() {
 	}
 }
 
-// append writes the message. The decision that changes nothing is no bytes.
+// append writes the message, no bytes for a decision that changes nothing.
 func (d *Decision) append(b []byte) []byte {
 	d.scratch = d.Resources.append(d.scratch[:0])
 	if len(d.scratch) != 0 {

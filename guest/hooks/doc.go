@@ -1,9 +1,9 @@
 // Package hooks is the SDK of runtime hooks: plugins that decide on the
 // resources of QoS classes, pods and containers.
 //
-// A plugin has one method, which reads a [Request] and writes what should change
-// into a [Decision]. It does no I/O: the host applies the decision, by the
-// container runtime or in the cgroups.
+// A plugin has one method, which reads a [Request] and writes its changes into a
+// [Decision]. It does no I/O: the host applies the decision, by the container
+// runtime or in the cgroups.
 //
 //	package main
 //
@@ -21,8 +21,8 @@
 //	func init() { hooks.Register(offline{}) }
 //	func main() {}
 //
-// What a plugin decides beyond the resources of cgroups, such as variables, mounts
-// and devices of a container, its operator has to grant.
+// Decisions on anything but the resources of cgroups, such as variables, mounts
+// and devices of a container, need a grant of the plugin's operator.
 //
 // It is built with the Go toolchain alone, by the command
 // [github.com/kubewasm/kubewasm/cmd/kubewasm]:
@@ -36,6 +36,6 @@
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.
 //
-// What a guest has of the world, of time, files and the network, and what build refuses
-// and warns of, is in docs/guests.md.
+// docs/guests.md describes what a guest can use of time, files and the network, and
+// what build refuses and warns of.
 package hooks

@@ -8,9 +8,9 @@ import (
 
 // Plugin decides on resources.
 type Plugin interface {
-	// Decide writes into d what should change; what it does not set stays as
-	// it is. An error fails the request, or is ignored, as the host is
-	// configured; d is dropped then.
+	// Decide writes its changes into d; values that it does not set stay the
+	// same. On an error d is dropped, and the failure policy of the host's
+	// configuration applies.
 	//
 	// # Notes
 	//
@@ -46,15 +46,15 @@ func Register[P Plugin](p P) {
 	registered = p
 }
 
-// call is what one call of the guest needs, kept for the next.
+// call is the memory of a call of the guest, kept for the next one.
 type call struct {
 	request  Request
 	decision Decision
 	out      []byte
 }
 
-// run runs the plugin on a request and returns what to hand to the host: the
-// encoded decision, valid until the next run, or why there is none.
+// run runs the plugin on a request and returns the encoded decision, which is
+// valid until the next run, or the plugin's error.
 func (c *call) run(p Plugin, request []byte) ([]byte, error) {
 	if err := c.request.parse(request); err != nil {
 		return nil, err
@@ -67,14 +67,14 @@ func (c *call) run(p Plugin, request []byte) ([]byte, error) {
 	return c.out, nil
 }
 
-// hook is the exported function, but for the host calls that only wasm has.
+// hook is the exported function without the host calls, which only wasm has.
 func (c *call) hook(request []byte, decide func([]byte)) abi.Code {
 	out, err := c.run(registered, request)
 	if err != nil {
 		hostcall.StatusReason(err.Error())
 		return abi.Error
 	}
-	// Nothing decided is nothing said: that saves the host call.
+	// An empty decision needs no host call.
 	if len(out) != 0 {
 		decide(out)
 	}

@@ -3,8 +3,7 @@
 package hooks
 
 // Decide runs p on an encoded request, kubewasm.hooks.v1.Request, and returns its
-// encoded decision, the way that a guest does. Package hookstest tests plugins by
-// it.
+// encoded decision, as a guest does. Package hookstest uses it.
 func Decide(p Plugin, request []byte) (decision []byte, err error) {
 	return new(call).run(p, request)
 }

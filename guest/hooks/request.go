@@ -10,9 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// Request is what the host asks a plugin to decide on. It is a view of the bytes
-// that the host sent: one pass notes where each field lies, and what a plugin
-// does not ask for is not decoded.
+// Request is a request of the host to decide on. It is a view of the bytes that
+// the host sent: one pass records where each field lies, and only fields that
+// the plugin reads are decoded.
 //
 // The message is kubewasm.hooks.v1.Request of codec/hookmsg/hook.proto.
 type Request struct {
@@ -20,7 +20,7 @@ type Request struct {
 	stage Stage
 	level Level
 	qos   QOSClass
-	// parts say where the fields lie, by number.
+	// parts are the positions of the fields, by number.
 	parts [fieldContainerEnvs + 1]part
 
 	resourcesRead bool
@@ -41,12 +41,13 @@ const (
 )
 
 // part is the part of a message that holds all fields of one number, from the
-// first to the last, with others in between. An end of 0 says that there is none.
+// first to the last, with others in between. An end of 0 means that there is
+// none.
 type part struct{ start, end uint32 }
 
-// copies copies strings out of the request, whose memory is used again for the
-// next one. Small ones share a block: an allocation for each would cost more
-// than the rest of a decision.
+// copies copies strings out of the request, whose memory the next request uses
+// again. Small ones share a block: an allocation for each would cost more than
+// the rest of a decision.
 type copies struct{ block []byte }
 
 const (
@@ -69,8 +70,8 @@ func (c *copies) string(b []byte) string {
 
 var errRequest = errors.New("read hook request: the bytes are not a message")
 
-// parse makes r a view of data, which must not change until the next parse. Of
-// what it returned before, strings stay right.
+// parse makes r a view of data, which must not change until the next parse.
+// Strings that r returned before stay valid.
 //
 // The loop works on locals and calls nothing for the fields that a host writes:
 // a call costs a Go guest as much as reading the field does.
@@ -104,7 +105,7 @@ func (r *Request) parse(data []byte) error {
 				continue
 			}
 		}
-		// Numbers, and what no host writes.
+		// Numbers, and encodings that no host writes.
 		f := wire.NewReaderAt(data, start)
 		if !f.Next() {
 			return errRequest
@@ -138,10 +139,10 @@ func (r *Request) strings(field int) Strings {
 	return Strings{raw: r.part(field), field: uint8(field), copies: &r.copies}
 }
 
-// Stage returns the moment at which the host asks.
+// Stage returns the moment of the request.
 func (r *Request) Stage() Stage { return r.stage }
 
-// Level returns what the host asks about.
+// Level returns the level of the request.
 func (r *Request) Level() Level { return r.level }
 
 // QOSClass returns the QoS class of the pod or, at [LevelQOS], the class that
@@ -208,12 +209,12 @@ func (r *Request) PodAnnotations() Strings { return r.strings(fieldPodAnnotation
 // container.
 func (r *Request) ContainerAnnotations() Strings { return r.strings(fieldContainerAnnotations) }
 
-// ContainerEnvs returns the environment of the container. Of a name that is there
-// twice the last value counts.
+// ContainerEnvs returns the environment of the container. If a name occurs twice,
+// the last value counts.
 func (r *Request) ContainerEnvs() Strings { return r.strings(fieldContainerEnvs) }
 
-// Resources returns the resources that the kubelet asks for, before any plugin
-// changed them. Those that are not set are not known. They are valid until
+// Resources returns the resources that the kubelet requests, before any plugin
+// changed them. Resources that are not set are unknown. They are valid until
 // Decide returns.
 func (r *Request) Resources() *Resources {
 	if r.resourcesRead {
@@ -252,10 +253,10 @@ func (c ContainerMeta) Name() string { return c.name }
 func (c ContainerMeta) ID() string { return c.id }
 
 // Strings is a map of strings to strings, such as labels. It is a list that is
-// searched from one end to the other: for the twenty entries that a pod has,
-// building a Go map would cost more than it saves.
+// searched from one end to the other: for the twenty entries that a pod has, a
+// Go map would cost more than it saves.
 type Strings struct {
-	// raw holds entries as they came in a request, with other fields in between.
+	// raw has the entries of a request, encoded, with other fields in between.
 	raw    []byte
 	field  uint8
 	copies *copies
@@ -301,8 +302,8 @@ func (s Strings) Lookup(key string) (value string, ok bool) {
 	return s.copies.string(raw), true
 }
 
-// find returns the value of the key in the request. Of a key that is there twice
-// the last one counts.
+// find returns the value of the key in the request. If a key occurs twice, the
+// last value counts.
 //
 // The loop calls nothing for an entry that has its key and its value once each
 // and in this order, as every encoder writes it.
@@ -408,7 +409,7 @@ func (s *Strings) set(key, value string) {
 	s.entries = append(s.entries, entry{key, value})
 }
 
-// reset removes the entries and keeps their memory. The strings are let go of.
+// reset removes the entries and keeps their memory, but not the strings.
 func (s *Strings) reset() {
 	if len(s.entries) != 0 {
 		clear(s.entries)
@@ -462,7 +463,7 @@ func RequestOf(f Fields) *Request {
 	b = appendMap(b, 11, f.ContainerEnvs)
 	r := new(Request)
 	if err := r.parse(b); err != nil {
-		panic(err) // The bytes are our own.
+		panic(err) // The bytes were encoded above.
 	}
 	return r
 }
@@ -493,7 +494,7 @@ func appendMap(b []byte, field uint32, m map[string]string) []byte {
 	return b
 }
 
-// Stage is the moment in the life of a pod at which the host asks.
+// Stage is the moment of a request in the life of a pod.
 type Stage int32
 
 // The stages, with the names of Koordinator's RuntimeHookService.
@@ -508,8 +509,8 @@ const (
 	PostStopContainer
 	PostStopPodSandbox
 	PreRemoveRunPodSandbox
-	// Reconcile is no event of the runtime: the host compares what is with what
-	// should be, and asks for the latter.
+	// Reconcile is no event of the runtime: the host asks for the desired
+	// state, to compare it with the present one.
 	Reconcile
 )
 
@@ -521,7 +522,7 @@ func (s Stage) String() string {
 	})
 }
 
-// Level is what a request is about.
+// Level is the level of the cgroup that a request is about.
 type Level int32
 
 // The levels, from the widest to the narrowest.

@@ -31,11 +31,11 @@ const (
 	fieldSchemata    = 18
 )
 
-// Resources are the limits and weights of one cgroup. Each may be set or not:
-// the methods that read return whether it is.
+// Resources are the limits and weights of one cgroup. Each may be set or not;
+// the methods that read report whether it is.
 //
-// The host checks what a decision sets. It refuses values that the kernel would
-// not take.
+// The host checks the values of a decision, and refuses those that the kernel
+// would not take.
 //
 // The message is kubewasm.hooks.v1.Resources of codec/hookmsg/hook.proto.
 type Resources struct {
@@ -146,12 +146,12 @@ func (r *Resources) MemoryHigh() (bytes int64, ok bool) { return r.number(fieldM
 // or [Unlimited].
 func (r *Resources) SetMemoryHigh(bytes int64) { r.setNumber(fieldMemoryHigh, bytes) }
 
-// OOMScoreAdj returns what is added to the badness of the processes.
+// OOMScoreAdj returns the addend to the badness of the processes.
 func (r *Resources) OOMScoreAdj() (score int64, ok bool) { return r.number(fieldOOMScoreAdj) }
 
-// SetOOMScoreAdj sets what is added to the badness of the container's processes
-// when memory runs out, -1000 to 1000. No cgroup file holds it: it takes effect
-// where the container runtime carries the decision.
+// SetOOMScoreAdj sets the addend to the badness of the container's processes
+// when memory runs out, -1000 to 1000. No cgroup file has it: it takes effect
+// only where the container runtime applies the decision.
 func (r *Resources) SetOOMScoreAdj(score int64) { r.setNumber(fieldOOMScoreAdj, score) }
 
 // NetClsClassID returns the class of the packets that the tasks send, 0 for none.
@@ -193,7 +193,8 @@ func (r *Resources) ResctrlSchemata() (schemata string, ok bool) {
 }
 
 // SetResctrlSchemata sets the allocation of the resctrl group, a line for each
-// resource: "L3:0=ff;1=ff\nMB:0=50". What it does not name stays as it is.
+// resource: "L3:0=ff;1=ff\nMB:0=50". Resources that it does not name stay the
+// same.
 func (r *Resources) SetResctrlSchemata(schemata string) {
 	r.schemata = schemata
 	r.set |= 1 << fieldSchemata
@@ -202,16 +203,16 @@ func (r *Resources) SetResctrlSchemata(schemata string) {
 // Unified returns other files of the cgroup and their contents.
 func (r *Resources) Unified() Strings { return r.unified }
 
-// SetUnified sets what to write to another file of the cgroup, in the names of the
-// node's version: ("io.weight", "default 50") on v2. The host refuses files that another method sets, and
-// those that do more than to configure the cgroup.
+// SetUnified sets the contents of another file of the cgroup, named as in the node's cgroup
+// version: ("io.weight", "default 50") on v2. The host refuses files that another method
+// sets, and those that do more than configure the cgroup.
 func (r *Resources) SetUnified(file, value string) { r.unified.set(file, value) }
 
 func (r *Resources) has(field uint) bool { return r.set&(1<<field) != 0 }
 
 func (r *Resources) number(field uint) (int64, bool) {
 	if !r.has(field) {
-		return 0, false // What an earlier request left there.
+		return 0, false // The number of an earlier request.
 	}
 	return r.numbers[field], true
 }

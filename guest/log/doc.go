@@ -6,5 +6,6 @@
 // attributes, beside the name of the plugin and the function that ran. Natively,
 // under go test, it goes to standard error.
 //
-// It does without log/slog and fmt, which would add a megabyte to each guest.
+// It does not import log/slog and fmt, which would add a megabyte to each
+// guest.
 package log

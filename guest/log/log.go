@@ -10,9 +10,9 @@ import (
 
 // Debug writes a line at the level debug. args are keys and values in turn, as
 // for the functions of the same name in log/slog: a key is a string, a value a
-// string, a bool, a number, an error, a []string, or has a method String.
-// Convert others: a value of any other type is written as "!BADVALUE", a key
-// without a value as the value of "!BADKEY".
+// string, a bool, a number, an error, a []string, or has a method String. A
+// value of any other type is written as "!BADVALUE", a key without a value as
+// the value of "!BADKEY".
 func Debug(msg string, args ...any) { write(abi.LogDebug, msg, args) }
 
 // Info writes a line at the level info, as [Debug] does at its own.

@@ -2,15 +2,15 @@ package sched
 
 import "github.com/kubewasm/kubewasm/abi"
 
-// CycleState is what a plugin remembers during the scheduling of one Pod: what
-// PreFilter writes, Filter and Score of the same cycle read. It is empty when
-// PreFilter begins. The host sees none of it.
+// CycleState is the state of a plugin during the scheduling of one Pod: Filter
+// and Score read the values that PreFilter wrote in the same cycle. It is empty
+// when PreFilter begins. The host does not see it.
 //
-// Values that implement [StateData] spare the plugin PreFilter for each dry run of a
-// preemption.
+// If its values implement [StateData], PreFilter does not run again for each dry run
+// of a preemption.
 //
-// What Filter or Score write is seen by later calls on the same instance of the
-// guest only: write in PreFilter what others need.
+// Only later calls on the same instance of the guest see the values that Filter
+// or Score write. Write values that other calls need in PreFilter.
 type CycleState struct{ c *cycle }
 
 type cycle struct {
@@ -21,7 +21,7 @@ type cycle struct {
 // NewCycleState returns an empty CycleState, for native tests.
 func NewCycleState() CycleState { return CycleState{&cycle{}} }
 
-// Read returns what was written under key, and whether anything was.
+// Read returns the value under key, and whether there is one.
 func (s CycleState) Read(key string) (value any, ok bool) {
 	for i, k := range s.c.keys {
 		if k == key {
@@ -31,7 +31,7 @@ func (s CycleState) Read(key string) (value any, ok bool) {
 	return nil, false
 }
 
-// Write remembers value under key.
+// Write stores value under key.
 func (s CycleState) Write(key string, value any) {
 	for i, k := range s.c.keys {
 		if k == key {
@@ -43,14 +43,14 @@ func (s CycleState) Write(key string, value any) {
 	s.c.values = append(s.c.values, value)
 }
 
-// Clone returns a copy, and whether there is one, see [StateData]: for native tests of what
-// the scheduler does itself.
+// Clone returns a copy, and whether it can be copied, see [StateData]. It is for native
+// tests, which clone as the scheduler does.
 func (s CycleState) Clone() (CycleState, bool) {
 	clone := NewCycleState()
 	return clone, clone.c.clone(s.c)
 }
 
-// Delete forgets what was written under key.
+// Delete removes the value under key.
 func (s CycleState) Delete(key string) {
 	for i, k := range s.c.keys {
 		if k == key {
@@ -62,13 +62,13 @@ func (s CycleState) Delete(key string) {
 }
 
 // StateData is implemented by values of a CycleState that can be copied, as those of the
-// framework are. The scheduler tries out on copies what would be if Pods came or went:
-// hundreds of them in a preemption, and one for each node with nominated Pods. If a
-// CycleState has only such values, strings, numbers and bools, each copy has their clones.
-// Otherwise PreFilter runs again for it.
+// framework are. The scheduler simulates added and removed Pods on copies: hundreds of
+// them in a preemption, and one for each node with nominated Pods. If a CycleState has
+// only such values, strings, numbers and bools, each copy has their clones. Otherwise
+// PreFilter runs again for it.
 type StateData interface {
-	// Clone returns a copy: what AddPod, RemovePod, PreScore and Reserve change in one must
-	// not be seen in the other. What none of them changes may be shared.
+	// Clone returns a copy. A change that AddPod, RemovePod, PreScore or Reserve makes to
+	// one must not be visible in the other. Parts that none of them changes may be shared.
 	Clone() StateData
 }
 
@@ -89,13 +89,13 @@ func (c *cycle) clone(from *cycle) bool {
 	return true
 }
 
-// reset forgets everything.
+// reset removes all values.
 func (c *cycle) reset() {
 	clear(c.values) // Let the garbage collector have them.
 	c.keys, c.values = c.keys[:0], c.values[:0]
 }
 
-// maxSlot bounds the tables of a guest against a host that counts wrongly.
+// maxSlot bounds the tables of a guest in case of a faulty host.
 const maxSlot = 1 << 20
 
 // slots is a table of views by the slots of their Refs.
@@ -106,8 +106,7 @@ type slot[T any] struct {
 	view    T
 }
 
-// at returns the entry of ref's slot, and whether it is of another version than
-// the one before.
+// at returns the entry of ref's slot, and whether its version has changed.
 func (s *slots[T]) at(ref abi.Ref) (e *slot[T], renewed bool) {
 	i := ref.Slot()
 	if i >= uint32(len(s.table)) {

@@ -29,6 +29,6 @@
 // Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the
 // same test natively and as WebAssembly.
 //
-// What a guest has of the world, of time, files and the network, and what build refuses
-// and warns of, is in docs/guests.md.
+// docs/guests.md describes what a guest can use of time, files and the network, and
+// what build refuses and warns of.
 package sched

@@ -11,7 +11,7 @@ import (
 // and actions: abi.EventNode, abi.ActionAdd | abi.ActionUpdateNodeLabel.
 type ClusterEvent struct {
 	Resource abi.EventResource
-	// ActionType is the changes that count, a bit for each.
+	// ActionType is a set of changes, a bit for each.
 	ActionType abi.ActionType
 }
 
@@ -65,7 +65,7 @@ func (o EventObject) Pod() core.Pod { return o.pod }
 // Node returns the object of an event about Nodes.
 func (o EventObject) Node() core.Node { return o.node }
 
-// appendEvents appends events as the host wants them.
+// appendEvents appends events in the encoding of the host.
 func appendEvents(b []byte, events []ClusterEventWithHint) []byte {
 	for _, e := range events {
 		action := e.Event.ActionType
@@ -78,7 +78,8 @@ func appendEvents(b []byte, events []ClusterEventWithHint) []byte {
 	return b
 }
 
-// events are those that the plugin registered for, nil before it was asked.
+// events are those that the plugin registered for, nil before EventsToRegister
+// was called.
 var events []ClusterEventWithHint
 
 func registeredEvents() ([]ClusterEventWithHint, error) {

@@ -29,8 +29,8 @@ type nodeSlot struct {
 	info NodeInfo
 }
 
-// The calls of a cycle come one after the other, so its state and its Pod are
-// those of the call before, for the most part.
+// The calls of a cycle come one after the other, so a call mostly has the state
+// and the Pod of the call before.
 var last struct {
 	cycleRef, podRef uint64
 	cycle            CycleState
@@ -66,7 +66,7 @@ func nextPod(ref uint64) {
 	last.podRef, last.pod = ref, otherPod(ref)
 }
 
-// otherPod is podOf for a Pod that the next call is not about.
+// otherPod is podOf for a Pod that must not replace the one in last.
 func otherPod(ref uint64) core.Pod {
 	e, renewed := pods.at(abi.Ref(ref))
 	if renewed {
@@ -84,7 +84,7 @@ func nodeOf(ref uint64, slot uint32) NodeInfo {
 	return nodes[slot].info
 }
 
-// nextNode puts a node that is not as it was into its slot.
+// nextNode puts a node with another ref into its slot.
 func nextNode(ref uint64) {
 	i := abi.Ref(ref).Slot()
 	if i >= uint32(len(nodes)) {
@@ -293,7 +293,7 @@ var (
 	passedTo uint64
 )
 
-// namesOf returns the names of the nodes that were passed to a call, which runs.
+// namesOf returns the names of the nodes that were passed to the running call.
 func namesOf(call uint32) []string {
 	if call != uint32(calls) {
 		panic("kubewasm: the names of nodes were asked for after the call that the nodes were passed to")
@@ -304,7 +304,7 @@ func namesOf(call uint32) []string {
 	return passedNames
 }
 
-// countOf returns how many nodes were passed to a call, which runs.
+// countOf returns the number of nodes that were passed to the running call.
 func countOf(call uint32) int {
 	if call == uint32(calls) && passedTo != calls {
 		return bytes.Count(hostNodeNames(), []byte{0})
@@ -318,7 +318,7 @@ var (
 	refsPassedTo uint64
 )
 
-// refsOf returns the refs of the nodes that were passed to a call, which runs.
+// refsOf returns the refs of the nodes that were passed to the running call.
 func refsOf(call uint32) []uint64 {
 	if call != uint32(calls) {
 		panic("kubewasm: nodes were asked for after the call that they were passed to")

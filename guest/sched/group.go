@@ -18,7 +18,8 @@ func NewPodGroupInfo(namespace, name string, pods ...core.Pod) PodGroupInfo {
 	return PodGroupInfo{Type: "podgroup", Namespace: namespace, Name: name, count: len(pods), pods: pods}
 }
 
-// NumUnscheduledPods returns how many Pods of the group are to be scheduled.
+// NumUnscheduledPods returns the number of Pods of the group that are to be
+// scheduled.
 func (g *PodGroupInfo) NumUnscheduledPods() int { return g.count }
 
 // UnscheduledPods returns the Pods of the group that are to be scheduled.
@@ -29,12 +30,11 @@ func (g *PodGroupInfo) UnscheduledPods() []core.Pod {
 	return g.pods
 }
 
-// TryPodGroup schedules the group of the call on trial, as if the running Pods with
-// the UIDs were gone: where each of its Pods would be placed, and whether the group
-// fits. All plugins of the scheduler take part, this one on another instance, so
-// the plugin needs two of them; nothing is bound or evicted. Only
-// PodGroupPostFilter may ask, and the time counts as its own. Natively no group
-// fits.
+// TryPodGroup simulates the scheduling of the group of the call, as if the running
+// Pods with the UIDs were gone. It returns the node of each of its Pods, and
+// whether the group fits. It runs all plugins of the scheduler, this one on another
+// instance, so the plugin needs two of them; nothing is bound or evicted. Only
+// PodGroupPostFilter may call it, and its time counts. Natively no group fits.
 func TryPodGroup(without ...string) ([]Nomination, *Status) {
 	b := hostTryPodGroup(string(appendNames(nil, without)))
 	if b == nil {

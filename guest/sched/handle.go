@@ -9,17 +9,17 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// SnapshotNodeNames returns the names of the nodes that the function is about:
-// in PreFilter and PostFilter all that the scheduler knows. Only functions of a
-// scheduling cycle that are not about one node may ask. Natively there are none but
-// those of package schedtest.
+// SnapshotNodeNames returns the names of the nodes of the call: in PreFilter and
+// PostFilter all that the scheduler knows. Only functions of a scheduling cycle
+// that are not about one node may call it. Natively the only nodes are those of
+// package schedtest.
 func SnapshotNodeNames() []string { return splitNames(string(hostNodeNames())) }
 
 // SnapshotNode returns a node by its name, for the rest of the call, and whether
 // there is one. After Permit, and natively, there is none.
 func SnapshotNode(name string) (NodeInfo, bool) { return hostNodeByName(name) }
 
-// splitNames takes names apart that have a NUL after each.
+// splitNames splits names that have a NUL after each.
 func splitNames(text string) []string {
 	if text == "" {
 		return nil
@@ -38,7 +38,7 @@ func appendNames(b []byte, names []string) []byte {
 // WaitingPod is a Pod that waits in Permit.
 type WaitingPod struct {
 	UID, Namespace, Name string
-	// PendingPlugins are those whose permission it waits for.
+	// PendingPlugins are the plugins whose permission it waits for.
 	PendingPlugins []string
 }
 
@@ -75,16 +75,17 @@ func GetWaitingPod(uid string) (core.Pod, bool) { return podOfBytes(hostWaitingP
 // It reports whether the Pod waits. It needs the grant "waiting-pods".
 func AllowWaitingPod(uid string) bool { return hostAllowWaitingPod(uid) }
 
-// RejectWaitingPod makes a Pod that waits unschedulable, for the reason that is
-// put together from parts. It reports whether the Pod waited. It needs the grant
-// "waiting-pods".
+// RejectWaitingPod makes a Pod that waits unschedulable. The reason is the
+// concatenation of its parts. It reports whether the Pod waited. It needs the
+// grant "waiting-pods".
 func RejectWaitingPod(uid string, reason ...string) bool {
 	return hostRejectWaitingPod(uid + "\x00" + strings.Join(reason, ""))
 }
 
 // Eventf reports an event about the Pod that is being scheduled, of the type
-// "Normal" or "Warning". The note is put together from parts. It needs the grant
-// "events". In a function that is replayed it has no effect the second time.
+// "Normal" or "Warning". The note is the concatenation of its parts. It needs
+// the grant "events". In a function that is replayed it has no effect the second
+// time.
 func Eventf(eventType, reason, action string, note ...string) {
 	b := wire.AppendBytes(nil, 1, eventType)
 	b = wire.AppendBytes(b, 2, reason)

@@ -8,8 +8,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
 )
 
-// Natively there is no scheduler, unless package schedtest has made one: what a
-// plugin asks for beyond its arguments is not there, and what it does has no effect.
+// Natively there is no scheduler unless package schedtest has made one: the host
+// functions return nothing and have no effect.
 
 func hostWaitingPods() []byte { return scheduler.Current().WaitingPods() }
 

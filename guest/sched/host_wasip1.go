@@ -7,8 +7,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
-// The host functions of a scheduler. One that a guest does not use is not
-// imported, so a guest needs the grants of what it uses only.
+// The host functions of a scheduler. A guest imports only those that it uses,
+// so it needs only their grants.
 
 // buffer is that of answers that are read at once.
 var buffer abi.Buffer
@@ -38,7 +38,7 @@ func hostNodeRefs() []byte {
 	return buffer.Fill(func(b []byte) uint32 { return importNodeRefs(at(b), uint32(len(b))) })
 }
 
-// refs are those that the host has answered with. A guest has the byte order of the answer.
+// refs returns the refs in an answer of the host. A guest has the byte order of the answer.
 func refs(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }

@@ -6,47 +6,49 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// NodeInfo is what the scheduler knows about a node. It is valid during the call
-// that it was passed to.
+// NodeInfo is the scheduler's state of a node. It is valid during the call that
+// it was passed to.
 type NodeInfo struct{ d *nodeInfo }
 
-// nodeInfo is what was read of a node, remembered as long as it stays as it is.
-// There is one for each node, so it is small.
+// nodeInfo is a cache of a node, kept while the node stays the same. There is
+// one for each node, so it is small.
 type nodeInfo struct {
 	node core.Node
-	// ref is what the host knows the node by, 0 in native tests.
+	// ref is the host's reference of the node, 0 in native tests.
 	ref abi.Ref
-	// more is what is known beside the Node, nil if nobody has asked.
+	// more is the state beside the Node object, nil before it is first read.
 	more *moreInfo
 }
 
-// moreInfo is what is known about a node beside the Node.
+// moreInfo is the state of a node beside the Node object.
 type moreInfo struct {
 	// checked is the call in which version was last compared with the host's.
 	checked uint64
 	version uint64
-	// read and images say what was read of this version.
+	// read and imagesRead are set once the usage and the images of this version
+	// were read.
 	read, imagesRead bool
 	usage            NodeUsage
 	podCount         int
 	images           []ImageState
-	// pods are those that the node had in a call, from which on they may be others.
+	// pods are those of the node in one call; they may be others in the next.
 	pods   []core.Pod
 	podsIn uint64
 }
 
-// NodeUsage is what the Pods of a node use.
+// NodeUsage is the resources that the Pods of a node use.
 type NodeUsage struct {
-	// Requested is what they request, NonZeroRequested the same with a minimum
-	// for each container that requests nothing, Allocatable what there is.
+	// Requested is the sum of their requests, NonZeroRequested the same with a
+	// minimum for each container that requests nothing, Allocatable the
+	// resources of the node.
 	Requested, NonZeroRequested, Allocatable Resource
-	// UsedPorts are the ports of the host that they have.
+	// UsedPorts are the ports of the host that they use.
 	UsedPorts []HostPort
-	// PVCRefCounts says how many of them use which claim.
+	// PVCRefCounts is the number of Pods for each claim that they use.
 	PVCRefCounts []PVCRefCount
 }
 
-// Resource is amounts of resources.
+// Resource is a set of amounts of resources.
 type Resource struct {
 	MilliCPU         int64
 	Memory           int64 // Bytes.
@@ -72,13 +74,13 @@ func (r *Resource) Scalar(name string) int64 {
 	return 0
 }
 
-// HostPort is a port of a node that a Pod has.
+// HostPort is a port of a node that a Pod uses.
 type HostPort struct {
 	IP, Protocol string
 	Port         int32
 }
 
-// PVCRefCount is how many Pods of a node use a claim.
+// PVCRefCount is the number of Pods of a node that use a claim.
 type PVCRefCount struct {
 	Name  string // namespace/name
 	Count int32
@@ -88,7 +90,7 @@ type PVCRefCount struct {
 type ImageState struct {
 	Name string
 	Size int64 // Bytes.
-	// NumNodes is how many nodes have it.
+	// NumNodes is the number of nodes that have it.
 	NumNodes int
 }
 
@@ -108,8 +110,8 @@ func (n NodeInfo) Node() core.Node {
 	return n.d.node
 }
 
-// Usage returns what the Pods of the node use. It is asked for when it is first
-// needed and when it has changed; it must not be changed.
+// Usage returns the resources that the Pods of the node use. It is fetched when
+// it is first read and after it has changed; the caller must not change it.
 func (n NodeInfo) Usage() *NodeUsage {
 	if n.d == nil {
 		return &NodeUsage{}
@@ -130,7 +132,7 @@ func (n NodeInfo) ImageStates() []ImageState {
 	return m.images
 }
 
-// NumPods returns how many Pods the node has.
+// NumPods returns the number of Pods of the node.
 func (n NodeInfo) NumPods() int {
 	if n.d == nil {
 		return 0
@@ -138,8 +140,8 @@ func (n NodeInfo) NumPods() int {
 	return n.d.fill().podCount
 }
 
-// Pods returns the Pods of the node, for the rest of the call. What is not read of them is
-// not fetched.
+// Pods returns the Pods of the node, for the rest of the call. Only fields that are read
+// are fetched.
 func (n NodeInfo) Pods() []core.Pod {
 	if n.d == nil {
 		return nil
@@ -147,8 +149,8 @@ func (n NodeInfo) Pods() []core.Pod {
 	if n.d.more == nil {
 		n.d.more = &moreInfo{}
 	}
-	// Their refs say which versions the host has now, so that they are asked for in each
-	// call. What is known of a version stays.
+	// The refs have the host's present versions, so they are fetched in each call. The
+	// cache of an unchanged version stays.
 	m := n.d.more
 	if in := calls + 1; n.d.ref != 0 && m.podsIn != in {
 		m.pods, m.podsIn = appendPods(m.pods[:0], n.d.ref), in
@@ -159,8 +161,7 @@ func (n NodeInfo) Pods() []core.Pod {
 // calls counts the calls of the host: within one call nothing changes.
 var calls uint64
 
-// check returns what is known about the node, without what was read of another
-// version.
+// check returns the state of the node; it drops the state of another version.
 func (d *nodeInfo) check() *moreInfo {
 	if d.more == nil {
 		d.more = &moreInfo{}
@@ -176,7 +177,7 @@ func (d *nodeInfo) check() *moreInfo {
 	return m
 }
 
-// fill is check for what node_info answers.
+// fill is check for the data of node_info.
 func (d *nodeInfo) fill() *moreInfo {
 	m := d.check()
 	if d.ref == 0 || m.read {
@@ -247,7 +248,7 @@ func (r *Resource) parse(b []byte) {
 		case 5:
 			name, value := entry(m.Bytes())
 			s := ScalarResource{Value: value}
-			// The name is that of the version before, nearly always.
+			// The name is nearly always that of the version before.
 			if n := len(r.ScalarResources); n < len(scalars) && scalars[n].Name == string(name) {
 				s.Name = scalars[n].Name
 			} else {
@@ -279,12 +280,12 @@ func readImages(images []ImageState, b []byte) []ImageState {
 	return images
 }
 
-// NodeInfos are nodes that were passed to a function. They, their names, and what is known
-// about each are asked for when they are needed, in the same call: all nodes at once.
+// NodeInfos are nodes that were passed to a function. The nodes and their names are
+// fetched when they are first read in the call, all nodes at once.
 type NodeInfos struct{ d *nodeInfos }
 
 type nodeInfos struct {
-	// call is the one that the nodes were passed to, 0 in native tests, which have
+	// call is the call that the nodes were passed to, 0 in native tests, which set
 	// names and infos.
 	call  uint64
 	names []string
@@ -311,7 +312,7 @@ func (l NodeInfos) list() []string {
 	return l.d.names
 }
 
-// Len returns how many nodes there are.
+// Len returns the number of nodes.
 func (l NodeInfos) Len() int {
 	if l.d != nil && l.d.call != 0 {
 		return countOf(uint32(l.d.call))
@@ -347,10 +348,10 @@ func (l NodeInfos) All(yield func(int, NodeInfo) bool) {
 	}
 }
 
-// NodeToStatus is why a Pod does not fit on which node.
+// NodeToStatus is the reasons why a Pod does not fit, by node.
 type NodeToStatus struct{ list []NodeStatus }
 
-// NodeStatus is why a Pod does not fit on a node.
+// NodeStatus is the reason why a Pod does not fit on a node.
 type NodeStatus struct {
 	NodeName string
 	Status   *Status
@@ -359,8 +360,8 @@ type NodeStatus struct {
 // NewNodeToStatus returns the statuses of nodes, for native tests.
 func NewNodeToStatus(list ...NodeStatus) NodeToStatus { return NodeToStatus{list} }
 
-// All returns the nodes that have a status of their own, sorted by name. Those
-// that are missing were not looked at: nothing can be done about them.
+// All returns the nodes that have a status of their own, sorted by name. The
+// others were not examined: preemption cannot help there.
 func (m NodeToStatus) All() []NodeStatus { return m.list }
 
 // Get returns the status of a node: UnschedulableAndUnresolvable if it has none of

@@ -14,7 +14,7 @@ const (
 )
 
 // PreEnqueuePlugin is implemented by plugins that keep Pods out of the queue
-// until something is so. PreEnqueue returns nil for a Pod that may enter.
+// until a condition holds. PreEnqueue returns nil for a Pod that may enter.
 type PreEnqueuePlugin interface {
 	PreEnqueue(pod core.Pod) *Status
 }
@@ -22,7 +22,7 @@ type PreEnqueuePlugin interface {
 // QueueSortPlugin is implemented by plugins that order the queue. Less is called
 // some dozen times for each Pod, under the lock of the queue: it must be cheap.
 // It must be transitive; of two Pods that are equal the one that came first is
-// scheduled first. A guest whose Less fails is not asked again, and the queue
+// scheduled first. If Less fails, the guest is not called again, and the queue
 // has the scheduler's own order.
 type QueueSortPlugin interface {
 	Less(a, b QueuedPodInfo) bool
@@ -31,99 +31,100 @@ type QueueSortPlugin interface {
 // QueuedPodInfo is a Pod in the queue; of a group of Pods, the first.
 type QueuedPodInfo struct {
 	Pod core.Pod
-	// Timestamp is when it came, in nanoseconds since 1970.
+	// Timestamp is the time when it was queued, in nanoseconds since 1970.
 	Timestamp int64
 }
 
-// EnqueueExtensions is implemented by plugins that refuse Pods, to say which
-// events may make a Pod schedulable that they have refused. EventsToRegister
-// must return the same events each time; the scheduler asks when it starts.
+// EnqueueExtensions is implemented by plugins that refuse Pods, to name the
+// events that may make a refused Pod schedulable. EventsToRegister must return
+// the same events each time; the scheduler calls it when it starts.
 type EnqueueExtensions interface {
 	EventsToRegister() ([]ClusterEventWithHint, error)
 }
 
-// PreFilterPlugin is implemented by plugins that look at a Pod before its nodes
-// are filtered: to compute once what Filter needs for each node, and to refuse
-// the Pod or narrow the nodes down.
+// PreFilterPlugin is implemented by plugins that examine a Pod before its nodes
+// are filtered: to compute once the values that Filter needs for each node, and
+// to refuse the Pod or narrow the nodes down.
 //
-// nodes are those that the scheduler looks at, all that it knows for the most part.
+// nodes are those that the scheduler considers, mostly all that it knows.
 //
-// PreFilter may run more than once in a scheduling cycle, on each instance of
-// the guest that filters nodes; the result of the first run counts. It must
-// depend on nothing but its arguments and the nodes of the snapshot. If what it writes to
-// state can be cloned, see [StateData], it does not run again for each dry run.
+// PreFilter may run more than once in a scheduling cycle, on each instance of the guest
+// that filters nodes; the result of the first run counts. It must depend on nothing but
+// its arguments and the nodes of the snapshot. If the values that it writes to state can
+// be cloned, see [StateData], it does not run again for each dry run.
 type PreFilterPlugin interface {
 	PreFilter(state CycleState, pod core.Pod, nodes NodeInfos) (*PreFilterResult, *Status)
 }
 
 // PreFilterResult narrows the nodes down.
 type PreFilterResult struct {
-	// NodeNames are the nodes that are looked at further; none at all makes
-	// the Pod unschedulable.
+	// NodeNames are the nodes that remain; an empty list makes the Pod
+	// unschedulable.
 	NodeNames []string
 }
 
-// PreFilterExtensions is implemented by plugins whose PreFilter computes
-// something of the Pods that run, to keep it right while the scheduler tries out
-// what would be if a Pod came to a node or went away. Filter is then asked about
+// PreFilterExtensions is implemented by plugins whose PreFilter computes values
+// from the running Pods. AddPod and RemovePod update them while the scheduler
+// simulates that a Pod is added to a node or removed. Filter is then called for
 // that state.
 type PreFilterExtensions interface {
 	AddPod(state CycleState, podToSchedule, podToAdd core.Pod, node NodeInfo) *Status
 	RemovePod(state CycleState, podToSchedule, podToRemove core.Pod, node NodeInfo) *Status
 }
 
-// FilterPlugin is implemented by plugins that say whether a Pod can run on a
-// node. Filter returns nil if so.
+// FilterPlugin is implemented by plugins that decide whether a Pod can run on a
+// node. Filter returns nil if it can.
 //
-// What it returns must follow from its arguments, and from what PreFilter, AddPod and
-// RemovePod left in the state: it runs on several instances of the guest, and not at all
-// for a node that is equal to one that was asked about in the same state, in all that the
-// plugin has ever read of nodes.
+// Its result must depend only on its arguments and on the state that PreFilter, AddPod
+// and RemovePod wrote. It runs on several instances of the guest. It does not run for a
+// node that has an equal one, in all fields that the plugin ever reads of nodes, if
+// Filter has run for that one in the same state.
 type FilterPlugin interface {
 	Filter(state CycleState, pod core.Pod, node NodeInfo) *Status
 }
 
-// PostFilterPlugin is implemented by plugins that do something about a Pod that
-// fits on no node. PostFilter returns nil if the Pod can be scheduled now, and
-// Unschedulable otherwise.
+// PostFilterPlugin is implemented by plugins that try to make room for a Pod
+// that fits on no node. PostFilter returns nil if the Pod can be scheduled now,
+// and Unschedulable otherwise.
 type PostFilterPlugin interface {
 	PostFilter(state CycleState, pod core.Pod, statuses NodeToStatus) (*PostFilterResult, *Status)
 }
 
 // PostFilterResult nominates a node.
 type PostFilterResult struct {
-	// NominatedNodeName is where the Pod will fit; empty takes a nomination
-	// away.
+	// NominatedNodeName is the node that the Pod will fit on; empty removes a
+	// nomination.
 	NominatedNodeName string
 }
 
-// PreScorePlugin is implemented by plugins that compute once what Score needs
-// for each node. nodes are those that passed Filter. PreScore may run more than
-// once, as PreFilter may.
+// PreScorePlugin is implemented by plugins that compute once the values that
+// Score needs for each node. nodes are those that passed Filter. PreScore may
+// run more than once, as PreFilter may.
 type PreScorePlugin interface {
 	PreScore(state CycleState, pod core.Pod, nodes NodeInfos) *Status
 }
 
 // ScorePlugin is implemented by plugins that rank the nodes that passed Filter.
-// The score must lie between MinNodeScore and MaxNodeScore, or be brought there
-// by NormalizeScore. What holds for the answers of Filter holds for scores, too.
+// The score must lie between MinNodeScore and MaxNodeScore, unless
+// NormalizeScore brings it there. The rules for the result of Filter also hold
+// for scores.
 type ScorePlugin interface {
 	Score(state CycleState, pod core.Pod, node NodeInfo) (int64, *Status)
 }
 
-// ScoreExtensions is implemented by score plugins whose scores mean something
-// only beside one another. NormalizeScore changes the scores in place.
+// ScoreExtensions is implemented by score plugins whose scores have a meaning
+// only relative to one another. NormalizeScore changes the scores in place.
 type ScoreExtensions interface {
 	NormalizeScore(state CycleState, pod core.Pod, scores NodeScoreList) *Status
 }
 
-// NodeScore is the score of a node. Its Name is asked for when it is needed, so it must
-// be read during the call that the NodeScore was passed to. After that call Name
+// NodeScore is the score of a node. Its Name is fetched when it is first read, so it
+// must be read during the call that the NodeScore was passed to. After that call Name
 // panics.
 type NodeScore struct {
 	Score int64
-	// name is for native tests. In a guest, where few plugins ask for it, the node has
-	// a number in the call, from 1.
+	// name is for native tests. In a guest, where few plugins read it, the node has a
+	// number in the call, from 1.
 	name         string
 	number, call uint32
 }
@@ -143,33 +144,32 @@ func (s NodeScore) Name() string {
 // NodeScoreList is the scores of all nodes that passed Filter.
 type NodeScoreList []NodeScore
 
-// ReservePlugin is implemented by plugins that keep accounts of what a Pod will
-// use on its node. Unreserve takes back what Reserve did, and may be called
-// without it. Reserve may run more than once, as PreFilter may.
+// ReservePlugin is implemented by plugins that reserve resources of a node for
+// a Pod. Unreserve undoes Reserve, and may be called without it. Reserve may
+// run more than once, as PreFilter may.
 type ReservePlugin interface {
 	Reserve(state CycleState, pod core.Pod, nodeName string) *Status
 	Unreserve(state CycleState, pod core.Pod, nodeName string)
 }
 
-// PermitPlugin is implemented by plugins that hold Pods back before they are
-// bound. With Wait, the Pod waits for as long as the duration until some plugin
-// allows it in this plugin's name, see AllowWaitingPod. The duration is converted
-// from and to time.Duration; a guest that does without package time is a quarter
-// of a megabyte smaller.
+// PermitPlugin is implemented by plugins that delay the binding of Pods. With
+// Wait, the Pod waits, for at most the duration, until AllowWaitingPod gives it
+// the permission. The duration converts from and to time.Duration; a guest
+// without package time is a quarter of a megabyte smaller.
 type PermitPlugin interface {
 	Permit(state CycleState, pod core.Pod, nodeName string) (*Status, meta.Duration)
 }
 
 // PreBindPlugin is implemented by plugins that prepare a node for a Pod.
-// PreBindPreFlight returns Skip for a Pod that there is nothing to do for.
+// PreBindPreFlight returns Skip for a Pod that needs no preparation.
 type PreBindPlugin interface {
 	PreBindPreFlight(state CycleState, pod core.Pod, nodeName string) (*PreBindPreFlightResult, *Status)
 	PreBind(state CycleState, pod core.Pod, nodeName string) *Status
 }
 
-// PreBindPreFlightResult says how PreBind may run.
+// PreBindPreFlightResult describes how PreBind may run.
 type PreBindPreFlightResult struct {
-	// AllowParallel lets it run at the same time as that of other plugins.
+	// AllowParallel lets it run at the same time as PreBind of other plugins.
 	AllowParallel bool
 }
 
@@ -179,28 +179,28 @@ type BindPlugin interface {
 	Bind(state CycleState, pod core.Pod, nodeName string) *Status
 }
 
-// PostBindPlugin is implemented by plugins that want to know of bound Pods.
+// PostBindPlugin is implemented by plugins that act after a Pod was bound.
 type PostBindPlugin interface {
 	PostBind(state CycleState, pod core.Pod, nodeName string)
 }
 
-// SignPlugin is implemented by plugins that filter or score, to say what of a Pod
-// they look at: the scheduler may then use the results of one Pod for others with
-// the same signature. Without it, it never does.
+// SignPlugin is implemented by plugins that filter or score, to name the parts of
+// a Pod that they read. The scheduler may then use the results of one Pod for
+// others with the same signature. Without it, it never does.
 type SignPlugin interface {
 	SignPod(pod core.Pod) ([]SignFragment, *Status)
 }
 
 // SignFragment is a part of a Pod's signature.
 type SignFragment struct {
-	// Key names what the value is of, as in "v1.Pod.Spec.NodeName".
+	// Key names the field of the value, as in "v1.Pod.Spec.NodeName".
 	Key string
 	// Value is JSON.
 	Value string
 }
 
-// PodGroupPostFilterPlugin is implemented by plugins that do something about a
-// group of Pods that does not fit. It returns the nodes that it nominates.
+// PodGroupPostFilterPlugin is implemented by plugins that try to make room for
+// a group of Pods that does not fit. It returns the nodes that it nominates.
 type PodGroupPostFilterPlugin interface {
 	PodGroupPostFilter(state CycleState, group PodGroupInfo) ([]Nomination, *Status)
 }
@@ -219,7 +219,7 @@ type Placement struct {
 	Name      string
 	NodeNames []string
 	// Assignments are the nodes that the Pods of the group would run on. They
-	// are there for ScorePlacement.
+	// are set for ScorePlacement.
 	Assignments []Nomination
 }
 
@@ -274,7 +274,7 @@ var registered struct {
 // has the name but not the type of an interface's, or is one of two.
 func Register[P any](p P) { plugin.Register(p, register(p)) }
 
-// register notes what p implements.
+// register records the interfaces that p implements.
 func register(p any) (mask abi.Mask) {
 	note(p, &registered.preEnqueue, &mask, abi.PreEnqueue)
 	note(p, &registered.queueSort, &mask, abi.QueueSort)
@@ -314,7 +314,7 @@ func register(p any) (mask abi.Mask) {
 	return mask
 }
 
-// note remembers p in *to if it implements the interface.
+// note stores p in *to if it implements the interface.
 func note[I any](p any, to *I, mask *abi.Mask, functions ...abi.Function) {
 	plugin.Check[I](p)
 	if i, ok := p.(I); ok {

@@ -9,8 +9,8 @@ import (
 // Code is the code of a Status.
 type Code = abi.Code
 
-// The codes of the scheduler framework. Functions with the same names make the
-// statuses that plugins return most.
+// The codes of the scheduler framework. Functions of the same names make the
+// most common statuses.
 const (
 	CodeSuccess                      = abi.Success
 	CodeError                        = abi.Error
@@ -28,28 +28,29 @@ type Status struct {
 	reason string
 }
 
-// NewStatus returns a Status with the code and a reason put together from parts.
+// NewStatus returns a Status with the code and a reason, the concatenation of
+// its parts.
 func NewStatus(code Code, reason ...string) *Status {
 	return &Status{code: code, reason: strings.Join(reason, "")}
 }
 
-// Unschedulable returns a Status that says that the Pod does not fit, though it
-// might after other Pods were preempted. The reason is put together from parts;
+// Unschedulable returns the Status of a Pod that does not fit, but might after
+// other Pods were preempted. The reason is the concatenation of its parts;
 // users find it in the conditions of the Pod.
 func Unschedulable(reason ...string) *Status { return NewStatus(CodeUnschedulable, reason...) }
 
-// UnschedulableAndUnresolvable returns a Status that says that the Pod does not
-// fit and that no preemption would help. The reason is put together from parts.
+// UnschedulableAndUnresolvable returns the Status of a Pod that does not fit,
+// also after any preemption. The reason is the concatenation of its parts.
 func UnschedulableAndUnresolvable(reason ...string) *Status {
 	return NewStatus(CodeUnschedulableAndUnresolvable, reason...)
 }
 
-// Skip returns a Status by which PreFilter says that Filter has nothing to say
-// about the Pod, so that it is not called in this cycle.
+// Skip returns a Status with the code CodeSkip. If PreFilter returns it, Filter
+// is not called in this cycle.
 func Skip() *Status { return &Status{code: CodeSkip} }
 
-// AppendReason adds another reason. The scheduler counts how many nodes have each
-// reason of a Pod's condition.
+// AppendReason adds another reason. In a Pod's condition, the scheduler counts
+// the nodes with each reason.
 func (s *Status) AppendReason(reason string) {
 	if s.reason != "" {
 		s.reason += "\x00"

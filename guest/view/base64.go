@@ -2,9 +2,9 @@ package view
 
 import "github.com/kubewasm/kubewasm/internal/json"
 
-// base64 returns what a JSON string in the standard or the URL alphabet of RFC
-// 4648 stands for, as far as it makes sense. The package encoding/base64 makes
-// its tables when a guest starts.
+// base64 decodes a JSON string in the standard or the URL alphabet of RFC 4648,
+// up to the first wrong character. The package encoding/base64 makes its tables
+// when a guest starts.
 func base64(v json.Value) []byte {
 	s := v.String()
 	out := make([]byte, 0, len(s)/4*3+3)

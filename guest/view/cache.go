@@ -2,24 +2,24 @@ package view
 
 import "unsafe"
 
-// cached is the head of what was read of a field of a message: of one of the types below,
-// whose first field it is. A message has a chain of them, in the order in which a plugin
-// first read the fields, which is the order in which it reads those of the next version.
-// A look at a thousand Nodes waits for memory most of the time, so a message has room for
-// what is read of it and no more.
+// cached is the head of the cached value of a field of a message. It is the first field
+// of each of the types below. A message has a chain of them, in the order in which a
+// plugin first read the fields; it reads those of the next version in the same order. A
+// pass over a thousand Nodes mostly waits for memory, so a message has room only for the
+// fields that are read.
 //
-// What an earlier version left is used again.
+// The memory of an earlier version is used again.
 type cached struct {
 	next *cached
 	key  cacheKey
 }
 
-// cacheKey names what was read: the field and the kind in the lower half, the version of
-// the message in the upper half, 0 if none. It is one number, so that one comparison
-// tells all.
+// cacheKey names a cached value: the field and the kind in the lower half, the version
+// of the message in the upper half, 0 if none. It is one number, so that one comparison
+// is enough.
 type cacheKey uint64
 
-// The kinds of what is read of a field, above the bits of the field.
+// The kinds of cached values, above the bits of the field.
 const (
 	// madeMessage is a message.
 	madeMessage cacheKey = iota << 24
@@ -39,7 +39,7 @@ const (
 	madeValues
 )
 
-// keyOf returns the key of what is made of field n of a version.
+// keyOf returns the key of the value of field n of a version.
 func keyOf(made cacheKey, version uint64, n uint32) cacheKey {
 	return made | cacheKey(version<<32|uint64(n))
 }
@@ -51,7 +51,7 @@ func (k cacheKey) version() uint64 { return uint64(k >> 32) }
 // in returns the key in another version.
 func (k cacheKey) in(version uint64) cacheKey { return k&(1<<32-1) | cacheKey(version<<32) }
 
-// sameField reports whether both are of the same field, and the same was made of it.
+// sameField reports whether both have the same field and the same kind.
 func (k cacheKey) sameField(of cacheKey) bool { return uint32(k) == uint32(of) }
 
 // text is the string that was made of a field.

@@ -2,16 +2,16 @@
 // field. Code that kubewasm gen writes is built on it.
 //
 // An author meets three of its types, as results of generated accessors: [StringMap],
-// [Map] and [MessageMap]. Everything else is for generated code and for the SDK:
-// [View] with its accessors, [Type], [List] and the other functions that read a field, and
-// [FromRef], [FromProto], [FromJSON] and [Slot], which say where the bytes come from.
+// [Map] and [MessageMap]. Everything else is for generated code and for the SDK: [View]
+// with its accessors, [Type], [List] and the other functions that read a field, and
+// [FromRef], [FromProto], [FromJSON] and [Slot], which are the sources of the bytes.
 //
 // # Views
 //
-// A view is a pointer to what was read of a message so far, with a version. A message is
-// read one level at a time, when its first field is read: one loop over the level notes
-// where each field lies. Accessors read from there and cache what they return. They are
-// the same for protobuf and JSON. The view of a message is:
+// A view is a pointer to the parsed part of a message, with a version. A message is
+// parsed one level at a time, when its first field is read: one loop over the level
+// records where each field lies. Accessors read from there and cache their results. They
+// are the same for protobuf and JSON. The view of a message is:
 //
 //	// Container is a view of …
 //	type Container view.View
@@ -32,15 +32,15 @@
 //
 // Garbage costs a guest more than decoding does: 11 KB for each version of a Node cost
 // more than reading its labels and taints. So the next version of an object from the host
-// uses the memory of the version before, of its bytes and of what was read of them. A view
-// of an earlier version returns what it returned before, until the next version is read in
-// its place, and panics at anything else. It never reads the bytes of another version.
-// Strings of such objects are copies and may be kept.
+// uses the memory of the version before: of its bytes and of its cached values. Until the
+// next version is read, a view of an earlier version returns its cached values, and panics
+// at anything else. It never reads the bytes of another version. Strings of such objects
+// are copies and may be kept.
 //
 // The bytes given to [FromProto] and [FromJSON] are never overwritten, and strings share
 // their memory. The objects of requests and the items of lists come one after another in a
-// [Slot]: the next view uses the memory of what was read of the one before, but not its
-// bytes.
+// [Slot]: the next view uses the memory of the cached values of the one before, but not
+// its bytes.
 //
 // # Parts
 //
@@ -54,6 +54,6 @@
 // # Speed
 //
 // In WebAssembly of the Go compiler a call is slow, then a jump, then copying a struct,
-// then writing a pointer. So loops work on locals, what is rare is a function of its own,
+// then writing a pointer. So loops work on locals, rare cases are functions of their own,
 // and structs are passed by pointer.
 package view

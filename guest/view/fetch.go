@@ -13,13 +13,13 @@ const metadataPart = 1
 // all of them are.
 const maxLooked = 4
 
-// identity are the fields of the metadata that tell objects apart: name, uid and
-// resourceVersion. They are fetched only of objects of which they are read: a host that
-// handed them over could not share the result between objects.
+// identity are the fields of the metadata that distinguish objects: name, uid and
+// resourceVersion. They are fetched only from objects whose plugin reads them: a host
+// that passed them could not share the result between objects.
 const identity = 1<<1 | 1<<5 | 1<<6
 
-// wantedFields are the fields that were ever read of a part of any object of a type, but
-// for identity: what a plugin reads of one Node it reads of the next. They are fetched at
+// wantedFields are the fields, except identity, that were ever read from a part of any
+// object of a type: a plugin reads the same fields of each Node. They are fetched at
 // once. wantedOf has the index of each part. Index 0 is all fields: for types beyond
 // maxWanted and for those with more than maxFields.
 var (
@@ -39,7 +39,7 @@ const (
 	maxFields = 64
 )
 
-// wantedOf returns which of wantedFields are those of a part, of the type t, of such an
+// wantedOf returns the index in wantedFields of a part, of the type t, of such an
 // object.
 func (o *object) wantedOf(part uint32, t *Type) uint8 {
 	k := partOfType{o.root.typ, part}
@@ -52,14 +52,14 @@ func (o *object) wantedOf(part uint32, t *Type) uint8 {
 	return n
 }
 
-// slack is by how much a buffer is larger than its first object, at least, so that
+// slack is the minimum by which a buffer is larger than its first object, so that
 // the next version with one more label still fits.
 const slack = 32
 
-// fetch gets the bytes of the object from the host; of a part, the fields that are
-// wanted.
+// fetch gets the bytes of the object from the host; for a part, only the wanted
+// fields.
 func (o *object) fetch() {
-	if o.byParts { // Something else is read than the messages in its fields.
+	if o.byParts { // A field is read that is no message.
 		o.byParts, o.root.made = false, nil
 	}
 	o.unread = false
@@ -138,8 +138,8 @@ func (m *message) fetchField(version uint64, n uint32) {
 	m.readFrom(at)
 }
 
-// fetchEntry asks the host for the entry of a map in the metadata, of which the map was
-// not fetched. It returns nil if all entries are better fetched at once.
+// fetchEntry fetches one entry of a map in the metadata that was not fetched. It
+// returns nil if it is better to fetch all entries at once.
 func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
 	o := m.object
 	if o.version != version {
@@ -164,5 +164,5 @@ func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
 	return a
 }
 
-// entryBuffer is where the host writes an entry.
+// entryBuffer is the buffer for an entry.
 var entryBuffer = make([]byte, 256)

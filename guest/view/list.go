@@ -8,19 +8,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// messages is what was made of a field that is a list of messages, or a map to
-// messages.
+// messages is the cached value of a field that is a list of messages, or a map
+// to messages.
 type messages struct {
 	cached
-	// views is what accessors return: a new slice for each version of the object, since
-	// a plugin may hold the one before. spare is the memory of the next ones.
+	// views is the result of accessors: a new slice for each version of the object,
+	// since a plugin may keep the one before. spare is the memory of the next ones.
 	views, spare []View
 	// elements are used again for the next version.
 	elements []message
 }
 
 // List returns the views of the elements of a repeated message, in their order.
-// The slice is remembered: nobody may change it.
+// The slice is cached: the caller must not change it.
 func List[V Of](v View, n uint32, t *Type) []V {
 	views := v.list(n, t)
 	return *(*[]V)(unsafe.Pointer(&views)) // V is View by another name.
@@ -47,6 +47,12 @@ func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	count := m.placeElements(n, l.elements)
 	if count > len(l.elements) {
 		l.elements = m.object.makeMessages(count, t)
+		for i := range l.elements {
+			if m.object.once == nil {
+				serials++
+				l.elements[i].serial = serials
+			}
+		}
 		m.placeElements(n, l.elements)
 	}
 	l.views = l.newViews(count, m.object.once == nil)
@@ -122,7 +128,7 @@ func (m *message) makeStrings(version uint64, n uint32) []string {
 	list := make([]string, 0, count)
 	m.each(n, func(element uint64) {
 		if m.object.json {
-			// Without escapes it is a part of what is read.
+			// Without escapes it is a part of kept.
 			element := bytesOf(kept)[uint32(element)-first : uint32(element>>32)-first]
 			list = append(list, json.Value(element).String())
 		} else {
@@ -133,9 +139,9 @@ func (m *message) makeStrings(version uint64, n uint32) []string {
 	return list
 }
 
-// Values returns what of makes of each element of a repeated field, in their
-// order. It is for messages that are read into something else than a view, and
-// for bytes.
+// Values returns the results of of for the elements of a repeated field, in
+// their order. It is for bytes, and for messages that are read into another
+// type than a view.
 func Values[T any](v View, n uint32, of func(Value) T) []T {
 	m := v.m
 	if m == nil {
@@ -156,7 +162,7 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 	return list
 }
 
-// NumberKind says how a number lies in protobuf.
+// NumberKind is the encoding of a number in protobuf.
 type NumberKind uint8
 
 // The kinds of numbers.
@@ -218,8 +224,8 @@ func Bools(v View, n uint32) []bool {
 	})
 }
 
-// numbers returns what of makes of each element: of its bits, or of its JSON if
-// there is any.
+// numbers returns the results of of for the elements, which gets the bits of
+// each, or its JSON if there is any.
 func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v json.Value) T) []T {
 	m := v.m
 	if m == nil {

@@ -15,8 +15,8 @@ type Map[V any] struct {
 	of func(Value) V
 }
 
-// MapOf returns a field of type map<string, …>. of makes a value of the map's of
-// what lies in the object.
+// MapOf returns a field of type map<string, …>. of converts a value of the
+// object to one of the map.
 func MapOf[V any](v View, n uint32, of func(Value) V) Map[V] {
 	return Map[V]{v.m, keyOf(madeEntries, v.version, n), of}
 }
@@ -61,7 +61,7 @@ func (s Map[V]) All(yield func(key string, value V) bool) {
 	}
 }
 
-// value makes a value of the bytes that are kept as a string.
+// value converts bytes that are kept as a string to a value.
 func (s Map[V]) value(raw string) V {
 	return s.of(Value{Raw: bytesOf(raw), JSON: s.m.object.json, Kept: true})
 }

@@ -7,48 +7,50 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Type says what a message looks like. It is data that generated code declares,
-// once for each kind of message.
+// Type describes a kind of message. Generated code declares it as data, once
+// for each kind.
 type Type struct {
-	// Names are the names of the fields in JSON. A field's index here is what
-	// the accessors know it by: its number, unless there are Numbers. Index 0
-	// is no field.
+	// Names are the names of the fields in JSON. Accessors take a field's index
+	// here, which is its number unless there are Numbers. Index 0 is no field.
 	Names []string
-	// Numbers are the numbers of the fields in protobuf, in ascending order and
-	// by the same index, of a message whose numbers are far between.
+	// Numbers are the numbers of the fields in protobuf, by the same index and
+	// in ascending order. They are set for a message whose numbers are sparse.
 	Numbers []uint32
-	// Inlined are the indexes of those messages whose fields stand among those
-	// of this message in JSON, as an embedded struct's do in Go.
+	// Inlined are the indexes of the messages that are inlined in JSON, as an
+	// embedded struct is in Go.
 	Inlined []uint32
 }
 
-// message is what was read of a message so far: a line of the processor's cache.
+// message is the parsed part of a message. It takes a line of the processor's
+// cache.
 type message struct {
-	// part is that of the message that it is a field of, and of none if it is an
-	// element of a list. Its version is the one in which this level was read.
+	// cached is that of a field of the message above, unused for an element of a
+	// list. Its version is the one in which this level was read.
 	cached
 	object *object
-	// made is the first of what was made of the fields.
+	// made is the first of the cached values of the fields.
 	made *cached
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
-	// fields is where each field lies: the first of as many as there are Names, nil
-	// before the level was ever read.
+	// fields are the positions of the fields: the first of as many as there are
+	// Names, nil before the level is first read.
 	fields *field
 	typ    *Type
-	_      uint64 // With it a message takes one line of the processor's cache.
+	// serial is what View.Serial returns. With it a message takes one line of the processor's
+	// cache.
+	serial uint64
 }
 
-// field is where a field lies.
+// field is the position of a field.
 type field struct {
 	// value is the number of a numeric field. Otherwise the field's bytes, or
 	// its value in JSON, are a span of the object.
 	value uint64
-	// first is where in the object the first of the elements of a repeated
-	// field begins, with its key. isNumber is added if value is a number.
+	// first is the position in the object of the first element of a repeated
+	// field, with its key. isNumber is added if value is a number.
 	first uint32
 	// version is that of the message that has the field. In any other version
-	// the message has not: so nothing needs to be cleared.
+	// the message does not have it, so nothing needs to be cleared.
 	version uint32
 }
 
@@ -75,7 +77,7 @@ func (m *message) lacks(n uint32) bool {
 	return m.object.missing>>n&1 != 0 && m == &m.object.root
 }
 
-// field returns where field n lies. The message is ready.
+// field returns the position of field n. The message is ready.
 func (m *message) field(n uint32) *field {
 	if uint64(n) >= uint64(len(m.typ.Names)) {
 		panic("kubewasm: a view was asked for a field that its type has not")
@@ -83,9 +85,8 @@ func (m *message) field(n uint32) *field {
 	return (*field)(unsafe.Add(unsafe.Pointer(m.fields), uintptr(n)*unsafe.Sizeof(field{})))
 }
 
-// read notes where the fields of this level lie. Of a field that occurs more
-// than once the last counts, as in every decoder; of bytes that are no message
-// what comes before they stop making sense.
+// read records where the fields of this level lie. If a field occurs more than
+// once, the last counts, as in every decoder. Malformed bytes end the message.
 func (m *message) read(version uint64) {
 	if m.object.unread {
 		m.object.fetch()
@@ -101,9 +102,9 @@ func (m *message) read(version uint64) {
 	m.readFrom(int(m.at))
 }
 
-// readFrom notes where the fields of protobuf lie from the index i of the object on.
-// It is one loop over locals, which reads numbers of one byte itself: in a Go guest a
-// call costs as much as reading a short field does.
+// readFrom records where the fields of protobuf lie from the index i of the object
+// on. It is one loop over locals, which reads numbers of one byte itself: in a Go
+// guest a call costs as much as reading a short field does.
 func (m *message) readFrom(i int) {
 	b, version := m.object.bytes[:m.end], uint32(m.key.version())
 	for uint(i) < uint(len(b)) {
@@ -159,7 +160,7 @@ func (m *message) numbered(number uint64) *field {
 	return nil
 }
 
-// farBetween is numbered for a type whose numbers are far between.
+// farBetween is numbered for a type whose numbers are sparse.
 func (m *message) farBetween(number uint64) *field {
 	numbers := m.typ.Numbers
 	low, high := 1, len(numbers)
@@ -207,8 +208,8 @@ func (m *message) bytes(n uint32) []byte {
 	return m.object.at(f.value)
 }
 
-// A span is where something lies in an object: from the lower half on up to the
-// index in the upper half.
+// A span is a range of bytes of an object: the lower half is its start, the
+// upper half its end.
 func span(start, end int) uint64 { return uint64(end)<<32 | uint64(start) }
 
 // at returns the bytes of a span.
@@ -223,15 +224,15 @@ func (o *object) spanOf(part []byte) uint64 {
 	return span(int(start), int(start)+len(part))
 }
 
-// place makes m the message in a span of the object. It is read when it is first
-// asked for something.
+// place makes m the message in a span of the object. It is parsed when a field
+// is first read.
 func (m *message) place(span uint64) {
 	m.at, m.end, m.key = uint32(span), uint32(span>>32), m.key.in(0)
 }
 
-// keep returns raw, which lies in the message, as a string that stays as it is.
-// old is the string that stood there before: it is used again if it is the same,
-// since a copy is garbage one day.
+// keep returns raw, a part of the message, as a string that never changes. old
+// is the string of the version before; it is reused if it is equal, since a copy
+// would become garbage.
 func (m *message) keep(raw []byte, old string) string {
 	if m.object.kept {
 		return inPlace(raw)

@@ -18,22 +18,23 @@ type object struct {
 	// change it is 1. It is not that of ref, since the object of another ref may
 	// lie in the same memory.
 	version uint64
-	// ref is what the host knows the object by, 0 for bytes that never change.
+	// ref is the host's reference of the object, 0 for bytes that never change.
 	ref abi.Ref
-	// unread says that the bytes are still to be fetched.
+	// unread is set until the bytes are fetched.
 	unread bool
-	// byParts says that the messages in the fields of root are objects of their own, of
-	// each of which those fields are fetched that are read.
+	// byParts is set if the messages in the fields of root are objects of their own,
+	// whose fields are fetched when they are read.
 	byParts bool
-	// part is which field of another object's root this is, 0 if of none, and wanted which
-	// of wantedFields are its own. wasRead says that it was read in the version before.
+	// part is the number of the field of another object's root, 0 if it is none, and
+	// wanted the index of its wantedFields. wasRead is set if it was read in the version
+	// before.
 	part, wanted uint8
 	wasRead      bool
-	// looked is how many entries of its maps were asked for one by one.
+	// looked is the number of entries of its maps that were fetched one by one.
 	looked uint8
-	// json says that it is JSON. Then there is a once.
+	// json is set if it is JSON. Then there is a once.
 	json bool
-	// kept says that the bytes are never overwritten.
+	// kept is set if the bytes are never overwritten.
 	kept bool
 	// missing has a bit, 1<<n, for each field n of root that was not fetched.
 	missing uint64
@@ -43,8 +44,8 @@ type object struct {
 // An object takes two lines of the processor's cache, the first of which is root.
 var _ [0]struct{} = [unsafe.Sizeof(object{}) - 2*unsafe.Sizeof(message{})]struct{}{}
 
-// once is what only objects have that are read once: no other version of them comes, or
-// one that has little in common with it.
+// once is the memory of objects that are read once: there is no next version, or it has
+// little in common with this one.
 type once struct {
 	// walker is that of an object in JSON. It is done with one walk before another
 	// begins.
@@ -59,8 +60,7 @@ type once struct {
 	found answer
 }
 
-// The room that there is for a Pod with two containers, and for smaller objects in
-// proportion.
+// The room for a Pod with two containers; smaller objects get room in proportion.
 const (
 	spareFields   = 128
 	spareMessages = 4
@@ -99,15 +99,18 @@ func (o *object) makeMessages(n int, t *Type) []message {
 	return messages
 }
 
+// serials is how many elements of lists have a serial number.
+var serials uint64
+
 // fixedVersion is the version of bytes that never change.
 const fixedVersion = 1
 
-// FromProto returns a view of the protobuf message in raw, which nobody may write
-// to any more.
+// FromProto returns a view of the protobuf message in raw, which must not change
+// any more.
 func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, fixedVersion} }
 
-// FromJSON returns a view of the JSON object in raw, which nobody may write to
-// any more.
+// FromJSON returns a view of the JSON object in raw, which must not change any
+// more.
 func FromJSON(raw []byte, t *Type) View {
 	if v, ok := fromSlot(raw, t); ok {
 		return v
@@ -119,7 +122,8 @@ func FromJSON(raw []byte, t *Type) View {
 func newJSON(raw []byte, t *Type) *object {
 	o := fromBytes(raw, t)
 	o.json = true
-	// One allocation for the index and the fields, of which two numbers make one.
+	// One allocation for the index and the fields. A field is as large as two
+	// numbers of the index.
 	n := json.IndexRoom(len(o.bytes))
 	fields := make([]field, n/2+min(spareFields, len(o.bytes)/bytesPerField))
 	o.once.index = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(fields))), n)
@@ -130,7 +134,7 @@ func newJSON(raw []byte, t *Type) *object {
 
 func fromBytes(raw []byte, t *Type) *object {
 	if len(raw) > math.MaxInt32 {
-		raw = nil // More than the ABI can carry.
+		raw = nil // More than the ABI allows.
 	}
 	// One allocation.
 	var both struct {
@@ -143,18 +147,16 @@ func fromBytes(raw []byte, t *Type) *object {
 	return o
 }
 
-// FromRef returns a view of the object that the host knows by ref. Its bytes are fetched
-// when a field is first read, or immediately if the object that used the memory before
-// was read: a plugin reads the same of each Node. FromRef uses the memory of old, which
-// goes stale. old is empty, or a view of the same type that FromRef returned for another
-// ref.
+// FromRef returns a view of the host's object ref. Its bytes are fetched when a field is
+// first read, or immediately if the object that used the memory before was read: a
+// plugin reads the same of each Node. FromRef uses the memory of old, which goes stale.
+// old is empty, or a view of the same type that FromRef returned for another ref.
 func FromRef(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, false)
 }
 
 // FromRefByParts is FromRef for an object whose fields are messages, such as a Pod or a
-// Node: of each message those fields are fetched that are read, and single labels and
-// annotations without the others.
+// Node. It fetches only the fields that are read, and single labels and annotations.
 func FromRefByParts(old View, ref abi.Ref, t *Type) View {
 	return fromRef(old, ref, t, true)
 }
@@ -172,12 +174,12 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 	o := m.object
 	wasRead := m.made != nil && m.made.key.version() == o.version && !o.byParts
 	if o.version++; o.version > math.MaxUint32 {
-		o.version = 1 // 0 is that of what was never read.
+		o.version = 1 // 0 is the version of messages that were never read.
 	}
 	o.ref, o.unread = ref, true
 	if o.byParts {
 		for p := o.root.made; p != nil; p = p.next {
-			c := (*message)(unsafe.Pointer(p)) // Nothing else is made of the root.
+			c := (*message)(unsafe.Pointer(p)) // The root has no other cached values.
 			part := c.object
 			part.wasRead = c.key.version() == part.version
 			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, abi.AllFields, 0

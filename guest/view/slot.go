@@ -9,8 +9,8 @@ import (
 )
 
 // Slot is the memory of views of JSON objects that come one after another: the items
-// of a list, or the objects of requests. The view of an object uses the memory of what
-// was read of the object before, whose views go stale. It is for the SDK.
+// of a list, or the objects of requests. The view of an object uses the memory of the
+// view before, which goes stale. It is for the SDK.
 type Slot struct {
 	json []byte
 	// object is that of the last view, whose bytes are those of json or of an earlier one.
@@ -20,8 +20,8 @@ type Slot struct {
 // slots are those that hold an object.
 var slots []*Slot
 
-// Put makes raw the object of the slot. raw is never written to, so strings that are
-// read of it are parts of it and stay.
+// Put makes raw the object of the slot. raw is never written to, so strings of its
+// views share its memory and stay valid.
 func (s *Slot) Put(raw []byte) {
 	if !slices.Contains(slots, s) {
 		slots = append(slots, s)

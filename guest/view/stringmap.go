@@ -15,8 +15,8 @@ type entry struct{ Key, Value string }
 // in every protobuf and JSON decoder.
 //
 // A plugin looks up the same few keys in every object. So a look-up scans the
-// bytes and the answers of the last look-ups are kept, which for the usual label
-// costs less than decoding the map into anything.
+// bytes, and the answers of the last look-ups are cached. For the usual label
+// this costs less than decoding the map.
 type StringMap struct {
 	m *message
 	// at is the key of its answers.
@@ -41,7 +41,8 @@ type answer struct {
 	entry
 	version uint32
 	found   bool
-	// turn is which of the answers is replaced next. It is that of the first.
+	// turn is the index of the answer that is replaced next. Only that of the
+	// first answer is used.
 	turn uint8
 	next *answer
 }
@@ -121,8 +122,8 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	return a
 }
 
-// answerTo returns the place for the answer to a key: the one of the version before,
-// or the one that was not used for longest.
+// answerTo returns the entry for the answer to a key: that of the version before, or
+// the least recently used one.
 func (m *message) answerTo(version uint64, n uint32, key string) *answer {
 	l := cacheFor[answers](m, keyOf(madeAnswers, version, n))
 	last, count := &l.first, 0
@@ -165,7 +166,7 @@ func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 		a.Value = inPlace(raw)
 		return a
 	}
-	// What has memory of its own is remembered.
+	// A value with memory of its own is cached.
 	to := m.answerTo(version, n, key)
 	to.version, to.found = uint32(version), a.found
 	if decoded {
@@ -207,7 +208,7 @@ func numberEntry(b []byte) (value []byte) {
 	for r := wire.NewReader(b); r.Next(); {
 		if r.Field == 2 && r.Type != wire.Bytes {
 			start, end := r.Span()
-			value = b[start+1 : end] // Behind the key, which has one byte.
+			value = b[start+1 : end] // After the key, which has one byte.
 		}
 	}
 	return value
@@ -215,8 +216,8 @@ func numberEntry(b []byte) (value []byte) {
 
 func (s StringMap) entries() []entry { return entriesOf(s.m, s.at, true) }
 
-// entriesOf returns the entries of the map that at is of. The values are strings, or
-// bytes of any other kind if they are not text.
+// entriesOf returns the entries of the map with the key at. The values are strings
+// if text is set, and undecoded bytes otherwise.
 func entriesOf(m *message, at cacheKey, text bool) []entry {
 	if m == nil {
 		return nil
@@ -227,7 +228,7 @@ func entriesOf(m *message, at cacheKey, text bool) []entry {
 	return m.makeEntries(at.version(), at.field(), text)
 }
 
-// makeEntries is entriesOf for what was not read yet.
+// makeEntries is entriesOf for a map that was not read yet.
 func (m *message) makeEntries(version uint64, n uint32, text bool) []entry {
 	m.ready(version, n)
 	raw := m.repeated(n)

@@ -14,8 +14,8 @@ import (
 // the Names of the [Type].
 type View struct {
 	m *message
-	// version is as wide as a register: what is written by halves and read as a
-	// whole soon after makes the processor wait.
+	// version is as wide as a register: the processor would stall at a read of
+	// 64 bits soon after two writes of 32.
 	version uint64
 }
 
@@ -27,8 +27,8 @@ type Of interface {
 	}
 }
 
-// Has reports whether the message has the field. In JSON null is as good as
-// nothing.
+// Has reports whether the message has the field. In JSON, a field that is null
+// counts as absent.
 func (v View) Has(n uint32) bool {
 	m := v.m
 	if m == nil {
@@ -81,8 +81,8 @@ func (m *message) makeText(version uint64, n uint32) string {
 	return t.string
 }
 
-// unquoted returns the text of a string in JSON, and whether it had to be decoded: then
-// it has memory of its own.
+// unquoted returns the text of a string in JSON. decoded reports whether it had
+// escapes; the text then has memory of its own.
 func unquoted(raw json.Value) (text []byte, decoded bool) {
 	s := raw.String()
 	return bytesOf(s), len(s) != max(len(raw)-2, 0)
@@ -257,8 +257,7 @@ func (m *message) truth(version uint64, n uint32) bool {
 	return b
 }
 
-// EnumValue is a value of an enumeration, with the name that stands for it in
-// JSON.
+// EnumValue is a value of an enumeration, with its name in JSON.
 type EnumValue struct {
 	Name   string
 	Number int32
@@ -294,7 +293,7 @@ func (v View) Value(n uint32) Value {
 }
 
 // Value is a field that is not read any further: a message in protobuf, without
-// its length, or any value in JSON. Functions that return something else than a
+// its length, or any value in JSON. Functions that return another type than a
 // view, such as a time, read it. Raw must not be kept or written to.
 type Value struct {
 	// Raw is nil if there is no such field.
@@ -330,4 +329,28 @@ func (v Value) Each(number uint32, f func([]byte)) {
 			f(r.Bytes())
 		}
 	}
+}
+
+// Serial returns a number by which a table can remember what was found out about a message. An
+// element of a list keeps its number when the next version of its object comes. The number is
+// 0 for other messages, and in objects that are read once, which a table would keep in memory.
+func (v View) Serial() uint64 {
+	if v.m == nil {
+		return 0
+	}
+	return v.m.serial
+}
+
+// Proto returns the bytes of a message in protobuf that is an element of a list, for those
+// that read all its fields at once. They are valid as long as the view is and must not be
+// written to. ok is false for any other message.
+func (v View) Proto() (raw []byte, ok bool) {
+	m := v.m
+	if m == nil || m.object.json || m == &m.object.root {
+		return nil, false
+	}
+	if m.object.version != v.version {
+		stale()
+	}
+	return m.object.bytes[m.at:m.end], true
 }

@@ -49,8 +49,8 @@ type plugin struct {
 	builds        [len(kindLabels)][len(buildLabels)]prometheus.Counter
 	buildDuration prometheus.Observer
 
-	// loaded says that the plugin was seen to serve, missed that it was not
-	// there at the last collection. Both belong to Collector.mu.
+	// loaded is set if the plugin was seen to serve, missed if it was not there
+	// at the last collection. Both belong to Collector.mu.
 	loaded, missed bool
 }
 
@@ -152,7 +152,7 @@ func (c *Collector) Built(_ context.Context, b host.BuildEvent) {
 	p.buildDuration.Observe(b.Duration.Seconds())
 	if !b.Swap {
 		// The runtime does not know a plugin that could not be loaded; its
-		// series must stay, or nobody would hear of it.
+		// series must stay, or no scrape would show it.
 		p.loaded, p.missed = b.Err == nil, false
 	}
 }
@@ -201,8 +201,8 @@ func (c *Collector) function(pluginName, name string) *function {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The plugin may have been removed in between: series that are added to
-	// what was found above would stay for ever.
+	// The plugin may have been removed in between: series that are added to the
+	// entries found above would never be removed.
 	p := c.addPlugin(pluginName)
 	functions := *p.functions.Load()
 	if f, ok := functions[name]; ok {
@@ -281,7 +281,7 @@ func (c *Collector) removeClosed(open map[string]host.Stats) {
 // Prometheus panic, and a name may be anything.
 func labelOf(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// vector is what counters and histograms have in common.
+// vector is the part that counters and histograms share.
 type vector interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int

@@ -89,7 +89,7 @@ func call(ctx context.Context, t testing.TB, p *host.Plugin, pod, node uint64) (
 	return inst.FuelUsed(), err
 }
 
-// page is what a scrape finds: values by series, such as
+// page is the result of a scrape: values by series, such as
 // kubewasm_restarts_total{how="reset",plugin="zone"}. A histogram is its count.
 type page map[string]float64
 
@@ -469,7 +469,7 @@ func TestPluginsOfOneNameAreTakenTogether(t *testing.T) {
 }
 
 func TestNamesThatAreNotUTF8(t *testing.T) {
-	// A host refuses them, and who else calls the collector must not make it
+	// A host refuses them, and another caller of the collector must not make it
 	// panic.
 	c := newComponent(t)
 	c.metrics.Called(t.Context(), host.CallEvent{Plugin: "a\xffb", Function: "filter"})
@@ -609,7 +609,7 @@ func TestCalledDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestHammer has plugins come and go, call and trap, while somebody scrapes: the
+// TestHammer loads and closes plugins that call and trap, during scrapes: the
 // counts are exact all the same.
 func TestHammer(t *testing.T) {
 	const callers, rounds = 4, 200
@@ -678,8 +678,8 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// BenchmarkCalled is what counting adds to a call, beside the clock that the host
-// reads for any observer.
+// BenchmarkCalled measures what counting adds to a call, beside the clock that
+// the host reads for any observer.
 func BenchmarkCalled(b *testing.B) {
 	c := newComponent(b)
 	ctx := b.Context()
@@ -705,7 +705,7 @@ func BenchmarkCalled(b *testing.B) {
 	})
 }
 
-// BenchmarkCall compares a call that nobody observes with one that is counted.
+// BenchmarkCall compares a call without an observer with one that is counted.
 func BenchmarkCall(b *testing.B) {
 	for _, name := range []string{"unobserved", "counted"} {
 		b.Run(name, func(b *testing.B) {

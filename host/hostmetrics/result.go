@@ -56,7 +56,8 @@ var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "ot
 
 func refusalOf(err error) refusal {
 	switch {
-	// A caller that waited for want of memory is one for whom there was none.
+	// A caller that waited because there was no memory counts as one that got
+	// none.
 	case errors.Is(err, host.ErrMemory):
 		return refusedMemory
 	case errors.Is(err, host.ErrSaturated):
@@ -104,7 +105,7 @@ func buildResultOf(err error) buildResult {
 	}
 }
 
-// kind is what a version was built for: the index of its label.
+// kind is the purpose of building a version: the index of its label.
 type kind int
 
 const (

@@ -17,9 +17,9 @@
 //
 // Those whose caller is being traced: its span records, or comes from another
 // process and is sampled. A scheduler calls Filter for thousands of nodes; a
-// trace for each of them would tell nobody anything, so a call without a parent
-// has no span. A call that is not recorded costs a look at its context. Builds
-// are rare and always offered to the sampler.
+// trace for each of them would be of no use, so a call without a parent has no
+// span. A call that is not recorded costs a look at its context. Builds are
+// rare and always offered to the sampler.
 //
 // The span of a call is made when the call has ended. What host functions record
 // meanwhile with Instance.Context lies beside it, below the caller's span.

@@ -24,8 +24,8 @@ const (
 	// DigestKey is the SHA-256 of the module that was built, in hexadecimal;
 	// missing if it could not be fetched.
 	DigestKey = attribute.Key("kubewasm.digest")
-	// OutputKey is what the guest printed in a call that failed, in the event of
-	// the failure.
+	// OutputKey is the output of the guest in a call that failed, in the event
+	// of the failure.
 	OutputKey = attribute.Key("kubewasm.output")
 )
 
@@ -85,10 +85,10 @@ func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
 }
 
 // Restarted implements [host.Observer]. It records nothing: an instance begins
-// anew in the time of nobody's call, and the call that made it do so has a span.
+// anew outside of any call, and the call that caused it has a span.
 func (o *Observer) Restarted(string, bool) {}
 
-// CacheHits implements [host.Observer]: what is not called has no span.
+// CacheHits implements [host.Observer]: a call that does not run has no span.
 func (o *Observer) CacheHits(string, string, uint64) {}
 
 // end ends a span with what came of it.

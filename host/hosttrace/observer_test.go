@@ -311,8 +311,8 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// BenchmarkCalled is what an Observer adds to a call, beside the clock that the
-// host reads for any.
+// BenchmarkCalled measures what an Observer adds to a call, beside the clock
+// that the host reads for any.
 func BenchmarkCalled(b *testing.B) {
 	off := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 	on := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(tracetest.NewSpanRecorder()))

@@ -19,7 +19,7 @@ import (
 )
 
 // Ordinary guests do ordinary work with a tenth of what the host gives by
-// default, so that nobody has to think of limits before a guest misbehaves.
+// default, so that users need not set limits before a guest misbehaves.
 func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
 	limits := host.Limits{
 		MemoryBytes: host.DefaultMemoryBytes / 10, Fuel: host.DefaultFuel / 10, StackBytes: host.DefaultStackBytes / 10,

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// TestFilterGuestsAgree holds that what is measured is right: the guests let the
+// TestFilterGuestsAgree holds that the measured guests are correct: they let the
 // same Pods pass as the native check, on Nodes with everything that bytes can
 // look like.
 func TestFilterGuestsAgree(t *testing.T) {

@@ -83,7 +83,7 @@ type row struct {
 	ok                                         bool
 }
 
-// figure is what one side of a measurement took.
+// figure is the result of one side of a measurement.
 type figure struct {
 	time   time.Duration // Per operation.
 	allocs float64       // Per operation.
@@ -94,7 +94,7 @@ func (f figure) String() string { return fmt.Sprintf("%s, %.3g allocs", short(f.
 // target is what our side should keep to. Zero fields are not asked for.
 type target struct {
 	time time.Duration
-	// ratio is our time to that of the other side, at most.
+	// ratio is the maximum of our time divided by that of the other side.
 	ratio float64
 	// noAllocs asks for no allocation at all.
 	noAllocs bool
@@ -134,8 +134,8 @@ func (b *bench) compare(what string, t target, ours func(n int), against string,
 	b.compareAll(comparison{what, t, ours, against, theirs})
 }
 
-// compareAll does the same for several rows whose rounds take turns, too, so that
-// they can be compared with one another.
+// compareAll does the same for several rows, whose rounds also take turns, so
+// that they can be compared with one another.
 func (b *bench) compareAll(list ...comparison) {
 	sides := make([][2]side, len(list))
 	for n, c := range list {
@@ -158,7 +158,7 @@ func (b *bench) compareAll(list ...comparison) {
 	}
 }
 
-// side is what is measured on one side of a row.
+// side is one side of a row, with the function that is measured.
 type side struct {
 	run    func(n int)
 	count  int

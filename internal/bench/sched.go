@@ -62,7 +62,7 @@ func benchSched(b *bench) error {
 	native := func(n int) { cycle(nativePlugin{}, infos, n) }
 	ours(nodes) // Every node has been seen once.
 	seen := target{time: 500 * time.Nanosecond, noAllocs: true}
-	b.compare("Filter per node, 1000 Nodes of 4 KB, seen before, asked about each", seen, ours, "native plugin", native)
+	b.compare("Filter per node, 1000 Nodes of 4 KB, seen before, results not shared", seen, ours, "native plugin", native)
 	b.compare("the same in the usual way, in one cycle", seen, func(n int) { cycle(usual.(fwk.FilterPlugin), infos, n) }, "native plugin", native)
 	// A few versions of each Node take turns: making them is no part of the
 	// scheduler's work.
@@ -75,7 +75,7 @@ func benchSched(b *bench) error {
 		}
 	}
 	turn := 0
-	b.compare("Filter per node, every Node changed since, asked about each", target{time: 3 * time.Microsecond}, func(n int) {
+	b.compare("Filter per node, every Node changed since, results not shared", target{time: 3 * time.Microsecond}, func(n int) {
 		for n > 0 {
 			k := min(n, len(versions)-turn)
 			cycle(plugin.(fwk.FilterPlugin), versions[turn:turn+k], k)
@@ -97,8 +97,8 @@ func benchSched(b *bench) error {
 	return benchNodeMemory(b, rt)
 }
 
-// benchHostShare measures what the host takes of a Filter: that of a guest that
-// does nothing, and fetches nothing.
+// benchHostShare measures the host's share of a Filter, with a guest that does
+// nothing, and fetches nothing.
 func benchHostShare(b *bench, rt *host.Runtime) error {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -161,7 +161,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 		}
 		row := comparison{"the host's share of a Filter, Node " + c.what, c.target, filtering(p.(fwk.FilterPlugin)), "the call alone", call}
 		if len(c.versions) > 1 {
-			// It has to fetch them from memory, too.
+			// It also has to fetch them from memory.
 			row.against, row.theirs = "native plugin, the same Nodes", filtering(nativePlugin{})
 		}
 		rows = append(rows, row)

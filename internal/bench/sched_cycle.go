@@ -116,9 +116,9 @@ func loadPlugin(b *bench, rt *host.Runtime, name, file, args string) (fwk.Plugin
 }
 
 // computeCycle shifts and adds for each node, in registers, as much at a time as a
-// processor can: what it gains from a second goroutine is what the machine has to
-// give. Multiplications that wait for one another gain as much where two processors
-// of a virtual machine are one with two threads.
+// processor can: its gain from a second goroutine is what the machine has to give.
+// Multiplications that wait for one another gain as much where two processors of a
+// virtual machine are one with two threads.
 type computeCycle struct {
 	fwk.PreFilterPlugin
 	fwk.FilterPlugin
@@ -190,15 +190,15 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	again(two)(3) // Both instances have seen every node.
 	seen := target{time: 500 * time.Microsecond}
 	b.compare("PreFilter+Filter, 1000 Nodes seen before, per cycle", seen, again(usual), "native plugin", again(native))
-	b.compare("the same, asked about each Node", seen, again(each), "native plugin", again(native))
+	b.compare("the same, results not shared", seen, again(each), "native plugin", again(native))
 	// A computation as long as our cycle, whatever the machine.
 	const steps = 100
 	compute := of(computeCycle{steps: steps})
 	compute.plugin = computeCycle{steps: int(steps * shortest(5, func() { again(each)(10) }) / shortest(5, func() { again(compute)(10) }))}
 	b.compareAll(
 		comparison{"1000 Nodes seen before on two goroutines", target{time: 300 * time.Microsecond}, again(onTwo(usual)), "on one", again(usual)},
-		comparison{"the same, asked about each Node", target{ratio: 0.6}, again(two), "on one", again(each)},
-		comparison{"arithmetic for as long on two goroutines", target{}, again(onTwo(compute)), "on one", again(compute)},
+		comparison{"the same, results not shared", target{ratio: 0.6}, again(two), "on one", again(each)},
+		comparison{"arithmetic that takes as long, on two goroutines", target{}, again(onTwo(compute)), "on one", again(compute)},
 		comparison{"native plugin on two goroutines", target{}, again(onTwo(native)), "on one", again(native)},
 	)
 	least := [4]time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
@@ -231,9 +231,9 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	}{
 		{"PreFilter+Filter, 1000 Nodes all new, per cycle", usual, renew},
 		{"the same, all with new labels", usual, relabel},
-		{"the same, of 12 kinds, all with the taints of another", usual, shuffle},
+		{"the same, Nodes of 12 kinds, each with the taints of another Node", usual, shuffle},
 		{"the same, each with taints of its own", usual, taint},
-		{"all new, asked about each Node", each, renew},
+		{"all new, results not shared", each, renew},
 		{"the same, all with new labels, which are declared", guests["each, labels"], relabel},
 		{"the same, each with taints of its own, which are declared with one label", guests["each, one label"], taint},
 	} {
@@ -337,7 +337,7 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 			return err
 		}
 		b.add(fmt.Sprintf("memory of an instance that has seen %d Nodes, %s", nodes, m.what),
-			fmt.Sprintf("%.1f MB", bytes/1e6), "whole, asked about each", fmt.Sprintf("%.1f MB", wholly/1e6),
+			fmt.Sprintf("%.1f MB", bytes/1e6), "whole, results not shared", fmt.Sprintf("%.1f MB", wholly/1e6),
 			bytes/wholly, fmt.Sprintf("<= %.0f MB", most/1e6), bytes <= most)
 	}
 	return nil

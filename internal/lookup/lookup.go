@@ -1,4 +1,4 @@
-// Package lookup is what the adapters share of the host functions by which guests look
+// Package lookup implements, for all adapters, the host functions by which guests look
 // objects up: the questions of abi/SPEC.md and the form of the answers.
 package lookup
 
@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Grant is what the configuration of a plugin grants to a guest that looks objects up.
+// Grant is the grant of a plugin whose guest looks objects up.
 const Grant = "objects"
 
 // Object is an object that may be looked up.
@@ -28,7 +28,7 @@ type Object interface {
 	GetLabels() map[string]string
 }
 
-// Source answers the questions of one kind of host. An error ends the call of the guest.
+// Source has the objects of one kind of host. An error ends the call of the guest.
 type Source[O Object] interface {
 	// Get returns an object of a resource in the form in which its guests get objects,
 	// and nothing if there is none. The bytes stay as they are during the call.
@@ -50,22 +50,20 @@ type Last struct {
 	answer   []byte
 }
 
-// What is asked is short, and what is answered by pages is of about this size, or one
-// object.
+// The limits of questions and answers. A page has about this size, or one object.
 const (
 	maxQuestionBytes = 8 << 10
 	maxSelectorBytes = 4 << 10
 	pageBytes        = 128 << 10
 )
 
-// The prices of work in fuel, of which two units are about a nanosecond: of an object that
-// is looked at, of a requirement that it is compared with, and of a byte of a selector
-// that is read.
+// The prices of work in fuel, two units for about a nanosecond: for each object, for each
+// requirement that it is compared with, and for each byte of a selector.
 const (
 	objectWork      = 100
 	requirementWork = 100
 	selectorWork    = 40
-	// spendAfter is how many objects are looked at for one look at the fuel.
+	// spendAfter is the number of objects between two checks of the fuel.
 	spendAfter = 256
 )
 
@@ -110,7 +108,7 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			if err != nil {
 				return nil, err
 			}
-			last.question = "" // Should it fail.
+			last.question = "" // So that it is not reused after a failure.
 			b, err := Append(last.answer[:0], q, list, source.Encode, inst.Spend, inst.Limits().ResultBytes)
 			if err != nil {
 				return nil, err
@@ -130,12 +128,13 @@ type List struct {
 	Paged bool
 	After string
 
-	// work is what it costs to compare an object with the selector.
+	// work is the fuel for comparing an object with the selector.
 	work int64
 }
 
 // ParseList reads a question: a resource, a NUL, a namespace, and then, each after a NUL
-// and each optional, a label selector and the object before the page. spend takes fuel.
+// and each optional, a label selector and the object before the page. spend deducts
+// fuel.
 func ParseList(question string, spend func(int64)) (*List, error) {
 	parts := strings.Split(question, "\x00")
 	if len(parts) < 2 || len(parts) > 4 {
@@ -163,7 +162,7 @@ func ParseList(question string, spend func(int64)) (*List, error) {
 	return q, nil
 }
 
-// key is that by which lists are sorted.
+// key is the key that sorts lists.
 type key struct{ namespace, name string }
 
 func keyOf(o Object) key { return key{o.GetNamespace(), o.GetName()} }
@@ -187,8 +186,8 @@ const (
 )
 
 // Append appends the answer to q from a sorted list: the message
-// kubewasm.sched.v1.Objects. spend takes fuel, and limit is how many bytes an answer may
-// have.
+// kubewasm.sched.v1.Objects. spend deducts fuel, and limit is the maximum length of an
+// answer in bytes.
 func Append[O Object](dst []byte, q *List, list []O, encode func(O) ([]byte, error), spend func(int64), limit int) ([]byte, error) {
 	i, start := 0, len(dst)
 	if q.Namespace != "" {

@@ -53,7 +53,8 @@ func parse(t testing.TB, b []byte) (names []string, next string) {
 	return names, next
 }
 
-// some are objects of three namespaces, of which each second has the label a.
+// some returns objects of three namespaces. Every second object has the label
+// a.
 func some(size int) (list []*object) {
 	for _, namespace := range []string{"", "a", "b"} {
 		for i := range 4 {
@@ -100,7 +101,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesOfWhatChanges holds that a page begins behind an object that is gone.
+// TestPagesOfWhatChanges holds that a page can begin after an object that is
+// gone.
 func TestPagesOfWhatChanges(t *testing.T) {
 	q, err := lookup.ParseList("v1/pods\x00\x00\x00a/1", func(int64) {})
 	if err != nil {
@@ -117,8 +119,8 @@ func TestPagesOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestWorkIsPaid holds that what the host does for a question is paid by the guest before
-// there is much of it, whether or not there is an answer.
+// TestWorkIsPaid holds that the guest pays for the host's work early, whether or not
+// there is an answer.
 func TestWorkIsPaid(t *testing.T) {
 	var list []*object
 	for i := range 10_000 {
@@ -151,7 +153,7 @@ func TestWorkIsPaid(t *testing.T) {
 			}
 		})
 	}
-	// Who cannot pay does not get on.
+	// A guest without fuel does not return.
 	defer func() {
 		if r := recover(); r != "poor" {
 			t.Errorf("recovered %v", r)

@@ -2,7 +2,7 @@ package snapmem
 
 import "sync/atomic"
 
-// Budget is what several memories may have together, in bytes. It is safe for
+// Budget bounds the size of several memories together, in bytes. It is safe for
 // use by several goroutines.
 type Budget struct {
 	limit uint64

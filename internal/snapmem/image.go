@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// Image is the memory of a guest that was started, and what others begin from.
-// It never changes. It is safe for use by several goroutines.
+// Image is a copy of the memory of a guest that was started. Other memories
+// begin as that copy. It never changes. It is safe for use by several
+// goroutines.
 type Image struct {
 	budget *Budget // nil for an image that does not count
 	bytes  []byte
 	file   imageFile
-	// scratch holds slices that stand in for memories at instantiation. One
-	// that was used before has its pages, a new one would fault at each.
+	// scratch has slices that replace memories during instantiation. A slice
+	// that was used before has its pages; a new one would fault at each.
 	scratch sync.Pool
 }
 

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepPages is how many pages that an instance wrote it keeps after a reset. To
-// copy a page back takes a quarter of a microsecond. To give it back and fault it
-// in again at the next write takes five on a virtual machine, but it is memory
-// in the meantime.
+// keepPages is how many of its written pages an instance keeps after a reset. To
+// copy a page back takes a quarter of a microsecond. To return it to the kernel
+// and fault it in again at the next write takes five on a virtual machine. But
+// pages that are kept use memory in the meantime.
 const keepPages = 256
 
 // imageFile is a file in memory that is sealed against changes.
@@ -63,7 +63,7 @@ func (f *imageFile) create(memory []byte, mapped *[]byte) bool {
 
 func (f *imageFile) close(mapped *[]byte) {
 	if f.mapped {
-		// Both fail only for what is not ours.
+		// Both fail only for addresses that are not mapped.
 		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(*mapped)), uintptr(len(*mapped)))
 		_ = unix.Close(f.fd)
 		f.mapped = false
@@ -100,8 +100,8 @@ func (m *mapping) resize(size uint64) []byte {
 		}
 		m.open = size
 	case size < m.open:
-		// What grows again begins with zeros. The pages may stay open, since wazero
-		// checks the length.
+		// Bytes must be 0 when the memory grows again. The pages may stay open,
+		// since wazero checks the length.
 		_ = unix.Madvise(m.bytes[size:m.open], unix.MADV_DONTNEED)
 	}
 	return m.bytes[:size:size]
@@ -139,8 +139,8 @@ func (m *mapping) reset(image *Image) {
 		rest = copyWritten(pagemap, mem, image.Bytes(), keepPages)
 	}
 	if rest < len(mem) {
-		// The kernel drops the pages that were written; what is read next comes
-		// from the image.
+		// The kernel drops the pages that were written; later reads come from
+		// the image.
 		if unix.Madvise(mem[rest:], unix.MADV_DONTNEED) != nil {
 			copyPieces(mem[rest:], image.Bytes()[rest:])
 		}
@@ -148,7 +148,7 @@ func (m *mapping) reset(image *Image) {
 }
 
 func (m *mapping) free() {
-	// It fails only for what is not ours.
+	// It fails only for addresses that are not mapped.
 	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(m.bytes)), uintptr(len(m.bytes)))
 	m.bytes = nil
 }
@@ -178,8 +178,8 @@ func (m *mapping) retire() {
 	m.bytes = nil
 }
 
-// openPagemap opens the kernel's list of this process's pages, once, or returns
-// -1 if it does not tell what is needed to know.
+// openPagemap opens the kernel's list of this process's pages, once. It returns
+// -1 if the list does not show which pages were written.
 var openPagemap = sync.OnceValue(func() int {
 	fd, err := unix.Open("/proc/self/pagemap", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -192,9 +192,9 @@ var openPagemap = sync.OnceValue(func() int {
 	return fd
 })
 
-// tellsWritten tries the list on a mapping of three pages, of which one is read,
-// one written and one left alone. Sandboxes that look like Linux may have a list
-// that says something else.
+// tellsWritten checks the list with a mapping of three pages: one is read, one
+// written, one not touched. Sandboxes that look like Linux may have a list with
+// other contents.
 func tellsWritten(pagemap int) bool {
 	size := os.Getpagesize()
 	var image Image
@@ -217,8 +217,8 @@ func tellsWritten(pagemap int) bool {
 // written, up to a number of pages or the end of the memory, and returns how far
 // it came.
 //
-// A page that was only read is the image's own and says "file" in the list; one
-// that was written is the process's.
+// The list marks a page that was only read as one of a file, the image. A page
+// that was written belongs to the process.
 func copyWritten(pagemap int, mem, image []byte, pages int) int {
 	const (
 		present, swapped, file = 1 << 63, 1 << 62, 1 << 61

@@ -24,7 +24,7 @@ func TestMapsOnLinux(t *testing.T) {
 	}
 }
 
-// TestImageIsSealed holds that nobody can change the file behind an image.
+// TestImageIsSealed holds that the file of an image cannot be changed.
 func TestImageIsSealed(t *testing.T) {
 	image, _ := (&Allocator{Budget: NewBudget(0)}).NewImage(make([]byte, page))
 	defer image.Close()
@@ -36,8 +36,8 @@ func TestImageIsSealed(t *testing.T) {
 	}
 }
 
-// TestKeepsPagesWithinBounds holds that a reset gives back what an instance wrote
-// beyond keepPages.
+// TestKeepsPagesWithinBounds holds that a reset returns the written pages above
+// keepPages to the kernel.
 func TestKeepsPagesWithinBounds(t *testing.T) {
 	a := &Allocator{Budget: NewBudget(0)}
 	first, image := started(t, a, 63*page, 64*page)
@@ -74,8 +74,8 @@ func private(t testing.TB, mem []byte) int {
 	return kb * 1024 / os.Getpagesize()
 }
 
-// BenchmarkReset compares ways to bring a memory of 2.5 MB back, of which some
-// pages are read and some written in between.
+// BenchmarkReset compares ways to reset a memory of 2.5 MB. Between two resets
+// some pages are read and some written.
 func BenchmarkReset(b *testing.B) {
 	for _, written := range []int{2, 12, 25, 64, 150, 400} {
 		for _, way := range []string{"none", "copy all", "madvise", "pages written"} {

@@ -2,10 +2,10 @@
 
 package snapmem
 
-// newMapping returns nil: there is nothing here but slices.
+// newMapping returns nil: on this system, memories are slices.
 func newMapping(uint64) backing { return nil }
 
-// imageFile is nothing where images cannot be mapped.
+// imageFile is empty: on this system, images cannot be mapped.
 type imageFile struct{}
 
 func (imageFile) create([]byte, *[]byte) bool { return false }

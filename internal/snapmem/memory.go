@@ -7,35 +7,35 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// ErrBudget is the error of a memory that does not fit into what is left of its budget.
+// ErrBudget is the error of a memory that does not fit into the rest of its budget.
 var ErrBudget = errors.New("the budget of memory is used up")
 
 // Allocator makes memories.
 type Allocator struct {
 	Budget *Budget
-	// Plain does without the operating system's help, as on one that has none.
+	// Plain disables mappings, so that memories are slices on every system.
 	Plain bool
-	// Guard lets memories be hidden, see [Memory.Hide], and hides those that are
-	// free for ever: their address space is not used again.
+	// Guard lets memories be hidden, see [Memory.Hide]. A memory that is freed
+	// then stays hidden: its address space is not used again.
 	Guard bool
 }
 
 // Memory is the linear memory of one instance. It implements wazero's
 // experimental.MemoryAllocator, for one allocation, and LinearMemory. It is not
-// safe for use by several goroutines, and Free unmaps it: whoever then reads a
-// slice of it crashes.
+// safe for use by several goroutines, and Free unmaps it: a read of a slice of
+// it then crashes.
 type Memory struct {
 	budget  *Budget
 	backing backing
-	// image is what Reset goes back to, nil before Adopt.
+	// image is the state that Reset restores, nil before Adopt.
 	image *Image
-	// charged is what the budget counts.
+	// charged is the number of bytes that the budget counts.
 	charged uint64
-	// scratch stands in for the memory while wazero fills in the data segments,
-	// which the image holds already: writing them would give each instance pages
-	// of its own. What it holds is never read. It is nil otherwise.
+	// scratch replaces the memory while wazero writes the data segments, which
+	// the image has already: to write them would give each instance pages of its
+	// own. Its contents are never read. It is nil otherwise.
 	scratch []byte
-	// shown is what the next Reallocate returns, when it is Reset that asks.
+	// shown is the result of the next Reallocate, set while Reset causes it.
 	shown []byte
 	freed bool
 	// guard is Allocator.Guard; hidden is set between Hide and Show.
@@ -50,14 +50,14 @@ type backing interface {
 	resize(size uint64) []byte
 	// load makes the memory an image. After an error it must only be freed.
 	load(image *Image) error
-	// reset makes it the image again, which was loaded before.
+	// reset makes it the loaded image again.
 	reset(image *Image)
 	free()
-	// hide makes the bytes unreadable until show or, where the system does not help
-	// with that, others than they were.
+	// hide makes the bytes unreadable until show or, where that is not possible,
+	// changes them.
 	hide()
 	show()
-	// retire is free, and hide for ever.
+	// retire is free, and the address space stays unreadable.
 	retire()
 }
 
@@ -76,7 +76,7 @@ func (a *Allocator) New(min, max uint64) (*Memory, error) {
 	return m, nil
 }
 
-// newBacking returns what suits the system, with room for max bytes.
+// newBacking returns the backing for this system, with room for max bytes.
 func (a *Allocator) newBacking(max uint64) backing {
 	if !a.Plain {
 		if b := newMapping(max); b != nil {
@@ -88,9 +88,9 @@ func (a *Allocator) newBacking(max uint64) backing {
 
 // NewFrom makes a memory that begins as image, for a module whose memory has min
 // bytes and may grow to max. Until the first [Memory.Reset] wazero may see
-// another memory of min bytes with anything in it, since what it writes at
-// instantiation is not wanted. So the module must have no start section, which
-// could read that memory or grow it: one that has begins with New, then Adopt.
+// another memory of min bytes with any contents, since its writes at
+// instantiation are not wanted. So the module must have no start section, which
+// could read that memory or grow it. A module with one uses New, then Adopt.
 func (a *Allocator) NewFrom(image *Image, min, max uint64) (*Memory, error) {
 	size := image.Size()
 	m := &Memory{budget: a.Budget, charged: size, guard: a.Guard}
@@ -144,9 +144,9 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Adopt makes image what Reset goes back to. The memory is as it was if the image
-// was taken of it, or else must be Reset next. After an error it must not be used
-// any more.
+// Adopt makes image the state that Reset restores. The memory stays the same if
+// the image was taken of it; otherwise it must be Reset next. After an error it
+// must not be used any more.
 func (m *Memory) Adopt(image *Image) error {
 	if err := m.backing.load(image); err != nil {
 		return err
@@ -164,10 +164,10 @@ type Seen interface {
 // Reset makes the memory the image again and reports whether it could: seen,
 // which is wazero's view of it, must follow. The instance must not run.
 //
-// wazero looks at the slice that it got again only when a memory grows. So Reset
-// grows it by a page and answers with a slice of the image's length, which may
-// well be shorter; a memory that has reached its maximum cannot be asked to
-// grow, and is beyond help.
+// wazero replaces its slice of a memory only when the memory grows. So Reset
+// grows it by a page and returns a slice of the image's length, which may be
+// shorter. A memory that has reached its maximum cannot grow, so it cannot be
+// reset.
 func (m *Memory) Reset(seen Seen) bool {
 	size := m.image.Size()
 	if m.scratch != nil {
@@ -214,9 +214,9 @@ func (m *Memory) Free() {
 }
 
 // Hide makes the memory unreadable until Show, if Allocator.Guard says so, and does
-// nothing otherwise. Whoever reads a slice of it meanwhile crashes, as after Free;
-// of a memory that is a slice of Go's heap the bytes are [Poison]. Hide panics if
-// the memory is hidden already, as it is if its instance is released twice.
+// nothing otherwise. A read of a slice of it then crashes, as after Free; the bytes
+// of a memory in Go's heap are [Poison] instead. Hide panics if the memory is
+// hidden already, as it is if its instance is released twice.
 func (m *Memory) Hide() {
 	if !m.guard {
 		return
@@ -228,7 +228,7 @@ func (m *Memory) Hide() {
 	m.backing.hide()
 }
 
-// Show ends what Hide began.
+// Show undoes Hide.
 func (m *Memory) Show() {
 	if m.hidden {
 		m.hidden = false
@@ -236,15 +236,15 @@ func (m *Memory) Show() {
 	}
 }
 
-// Poison is what all bytes of a hidden memory are that can be read.
+// Poison is the value of all bytes of a hidden memory that can be read.
 const Poison = 0xdb
 
 // slice is memory from Go's heap.
 type slice struct {
 	bytes []byte
 	max   uint64
-	// kept is what the bytes were before hide. guard is set if those that they moved
-	// away from are poisoned as well.
+	// kept has the bytes during hide. guard is set if growth poisons the old bytes
+	// as well.
 	kept  []byte
 	guard bool
 }

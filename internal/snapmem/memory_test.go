@@ -216,7 +216,7 @@ func TestAnImageThatIsNotMapped(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	each(t, 14*page, func(t *testing.T, a *Allocator) {
-		// The image has four pages, too.
+		// The image also has four pages.
 		first, image := started(t, a, 3*page, 20*page)
 		defer image.Close()
 		mem, err := a.NewFrom(image, 3*page, 20*page)
@@ -340,7 +340,7 @@ func TestHide(t *testing.T) {
 	})
 }
 
-// readable reports whether a read of b finds what is there.
+// readable reports whether a read of b does not fault.
 func readable(b []byte) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -1,7 +1,7 @@
-// Required-labels is an admission plugin: Pods, and those that workloads describe in their
-// templates, must carry certain labels and run images of certain registries. An image with
-// the tag "latest" is warned about. What an update leaves as it was stays allowed: a
-// controller must be able to scale an old ReplicaSet down.
+// Required-labels is an admission plugin: Pods, and the Pod templates of workloads, must
+// have certain labels and use images of certain registries. An image with the tag "latest"
+// causes a warning. An update may leave violations that were there before: a controller
+// must be able to scale an old ReplicaSet down.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o required-labels.wasm .
 package main
@@ -20,7 +20,7 @@ import (
 
 type policy struct {
 	Labels     []string `json:"labels"`     // Keys that every Pod must have.
-	Registries []string `json:"registries"` // Where images may come from: "registry.example.com/".
+	Registries []string `json:"registries"` // Prefixes that images may have: "registry.example.com/".
 }
 
 func (p *policy) Validate(req *admission.Request) *admission.Response {

@@ -72,7 +72,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestReviews asks about reviews as an API server sends them, natively and in the host.
+// TestReviews runs the policy on reviews as an API server sends them, natively and in
+// the host.
 func TestReviews(t *testing.T) {
 	const (
 		labels     = "metadata.labels[team]: Required value: every Pod must have it"

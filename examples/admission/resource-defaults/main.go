@@ -1,6 +1,6 @@
-// Resource-defaults is an admission plugin that mutates: containers of a Pod, init
-// containers among them, that ask for no CPU or memory get what the configuration says,
-// and the Pod is marked with a label. Called again, it has nothing left to do.
+// Resource-defaults is an admission plugin that mutates Pods. Containers and init
+// containers without requests for CPU or memory get those of the configuration, and a
+// label marks the Pod. A second call changes nothing.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o resource-defaults.wasm .
 package main
@@ -12,9 +12,9 @@ import (
 //kubewasm:matches CREATE pods
 
 type defaults struct {
-	CPU    string `json:"cpu"`    // What a container requests that says nothing: "100m".
+	CPU    string `json:"cpu"`    // The request of a container that has none: "100m".
 	Memory string `json:"memory"` // Likewise: "128Mi".
-	Label  string `json:"label"`  // The label that marks a Pod which was changed; none if empty.
+	Label  string `json:"label"`  // The label that marks a changed Pod; none if empty.
 }
 
 func (d *defaults) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
@@ -30,7 +30,7 @@ func (d *defaults) Mutate(req *admission.Request, patch *admission.Patch) *admis
 		resources := container.Path().Child("resources")
 		for _, r := range []struct{ name, value string }{{"cpu", d.CPU}, {"memory", d.Memory}} {
 			if r.value == "" || patch.Has(resources.Child("limits").Key(r.name)) {
-				continue // A request that is missing is what the limit is.
+				continue // A missing request defaults to the limit.
 			}
 			changed = patch.Default(resources.Child("requests").Key(r.name), r.value) || changed
 		}

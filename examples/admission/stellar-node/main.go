@@ -1,6 +1,6 @@
-// Stellar-node is an admission plugin for a custom resource: what the schema of a
-// StellarNode cannot say. The views of the object are generated from its
-// CustomResourceDefinition, stellarnodes.yaml.
+// Stellar-node is an admission plugin for a custom resource: it checks rules that
+// the schema of a StellarNode cannot express. The views of the object are
+// generated from its CustomResourceDefinition, stellarnodes.yaml.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o stellar-node.wasm .
 package main
@@ -17,7 +17,7 @@ import (
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -package main stellarnodes.yaml
 
 type policy struct {
-	Registries []string `json:"registries"` // Where images may come from, any if empty: "docker.io/stellar/".
+	Registries []string `json:"registries"` // Prefixes that images may have, any if empty: "docker.io/stellar/".
 }
 
 var spec = field.NewPath("spec")
@@ -38,7 +38,7 @@ func (p *policy) Validate(req *admission.Request) *admission.Response {
 	return response.WithAuditAnnotation("network", node.Network())
 }
 
-// check looks at one object.
+// check returns the mistakes of one object.
 func (p *policy) check(node StellarNodeSpec) (errs field.ErrorList) {
 	if image := node.Image(); image != "" && !hasPrefix(image, p.Registries) {
 		errs = append(errs, field.Invalid(spec.Child("image"), image, "must come from "+strings.Join(p.Registries, " or ")))
@@ -82,7 +82,7 @@ func required(path *field.Path, value string) *field.Error {
 	return field.Required(path, "")
 }
 
-// unchanged compares what a node keeps for its life.
+// unchanged returns a mistake for each field that must not change and has.
 func unchanged(node, old StellarNodeSpec) (errs field.ErrorList) {
 	if node.NodeType() != old.NodeType() {
 		errs = append(errs, field.Forbidden(spec.Child("nodeType"), "is immutable"))

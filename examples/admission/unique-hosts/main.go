@@ -3,8 +3,8 @@
 //
 //	objects: [{resource: networking.k8s.io/v1/ingresses}]
 //
-// What it sees of the others may be some moments old: of two Ingresses that are created at
-// the same time both may pass.
+// The host's copy of the Ingresses may be some moments old: two that are created at the
+// same time may both pass.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o unique-hosts.wasm .
 package main
@@ -34,7 +34,7 @@ func (policy) Validate(req *admission.Request) *admission.Response {
 		}
 		metadata := other.Metadata()
 		if metadata.Namespace() == req.Namespace() && metadata.Name() == req.Name() {
-			continue // What is being updated.
+			continue // The Ingress that is being updated.
 		}
 		for _, rule := range other.Spec().Rules() {
 			host := rule.Host()

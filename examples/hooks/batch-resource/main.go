@@ -1,7 +1,7 @@
 // Command batch-resource is a runtime hook for pods with the label
-// koordinator.sh/qosClass BE, that run on what the others leave, after
-// Koordinator's hook of the same name. Kubernetes gives them no requests and limits;
-// an annotation has them, for each container by its name:
+// koordinator.sh/qosClass BE, which run on the resources that other pods leave,
+// after Koordinator's hook of the same name. Kubernetes gives them no requests and
+// limits; an annotation has them, for each container by its name:
 //
 //	node.koordinator.sh/extended-resource-spec: |
 //	  {"containers": {"worker": {
@@ -13,7 +13,8 @@
 // unless each container has one.
 //
 // The configuration may switch quotas off, for a node that limits the class as a
-// whole, and divide them on one whose CPUs are faster than what is reckoned with:
+// whole. It may also divide them, on a node whose CPUs are faster than those that
+// requests assume:
 //
 //	{"cfsQuota": false}
 //	{"ratioPercent": 125}

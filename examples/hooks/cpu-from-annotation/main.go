@@ -30,7 +30,7 @@ func (cpuFromAnnotation) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	shares := milli * 1024 / 1000
 	if req.QOSClass() == hooks.QOSBestEffort {
-		shares = 2 // Up to the quota, but only of what others leave.
+		shares = 2 // Up to the quota, but only of CPU that others leave.
 	}
 	// The kernel takes 2 to 262144 shares and quotas from 1000 on.
 	d.SetCPUShares(min(max(shares, 2), 262_144))

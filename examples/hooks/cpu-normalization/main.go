@@ -1,16 +1,16 @@
 // Command cpu-normalization is a runtime hook for a node whose CPUs are faster
-// than those that requests are reckoned in: it divides the quotas of pods and
-// containers by the ratio of the configuration, in hundredths, after Koordinator's
-// hook of the same name:
+// than those that requests assume: it divides the quotas of pods and containers by
+// the ratio of the configuration, in hundredths, after Koordinator's hook of the
+// same name:
 //
 //	{"ratioPercent": 125}
 //
-// A ratio of 100 or less gives them the quota back that was asked for, so a node
-// gets out of what a larger one has done. Without a ratio it decides nothing.
+// A ratio of 100 or less restores the quotas that were requested, which undoes
+// an earlier, larger ratio. Without a ratio it decides nothing.
 //
-// It is about pods that share CPUs: those with the label koordinator.sh/qosClass LS,
-// and those without one that have no CPUs of their own. The shares stay: they are
-// relative anyway.
+// It changes pods that share CPUs: those with the label koordinator.sh/qosClass LS,
+// and those without the label that have no CPUs of their own. The shares stay, since
+// they are relative.
 package main
 
 import (
@@ -26,7 +26,7 @@ const (
 	qosLabel         = "koordinator.sh/qosClass"
 	statusAnnotation = "scheduling.koordinator.sh/resource-status"
 	maxRatioPercent  = 10_000
-	minQuota         = 1000 // Microseconds: what the kernel takes.
+	minQuota         = 1000 // Microseconds: the kernel's minimum.
 )
 
 // normalization has the ratio, nil for none.
@@ -66,7 +66,7 @@ func shares(req *hooks.Request) bool {
 		CPUSet string `json:"cpuset"`
 	}
 	if text := req.PodAnnotations().Get(statusAnnotation); text != "" {
-		json.Unmarshal([]byte(text), &status) // What cannot be read names no CPUs.
+		json.Unmarshal([]byte(text), &status) // A malformed annotation names no CPUs.
 	}
 	return status.CPUSet == ""
 }

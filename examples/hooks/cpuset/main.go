@@ -3,23 +3,25 @@
 //
 //	scheduling.koordinator.sh/resource-status: '{"cpuset": "0-3,8"}'
 //
-// Bound containers have these CPUs to themselves, so their quota, which would
-// only throttle them, is lifted: the pod's as well, or the containers' would be
-// beyond it.
+// Bound containers have these CPUs to themselves, and a quota would only
+// throttle them. So it is lifted, for the pod as well: the quotas of its
+// containers must not exceed its own.
 //
-// All others share what is left, which the configuration says for each NUMA node:
+// All others share the remaining CPUs, which the configuration lists for each
+// NUMA node:
 //
 //	{"sharePools": [{"node": 0, "cpuset": "4-7"}, {"node": 1, "cpuset": "9-15"}],
 //	 "beSharePools": [{"node": 0, "cpuset": "2-7"}, {"node": 1, "cpuset": "8-15"}],
 //	 "systemCPUSet": "0-1", "kubeletPolicy": "static", "keepQuota": false}
 //
-// A pod whose annotation names NUMA nodes with CPU has the pools of these: those for
-// the background, if there are any, if its label koordinator.sh/qosClass is BE. A
-// pod that is SYSTEM has the system's CPUs, one that is LS all pools. What else is
-// in the class BestEffort has an empty set, which is that of its parent. The rest has
-// all pools, unless the kubelet's CPU manager, with the policy static, binds it.
+// A pod whose annotation names NUMA nodes with CPU gets the pools of these nodes. If
+// its label koordinator.sh/qosClass is BE and beSharePools is set, it gets those of
+// beSharePools instead. A pod that is SYSTEM gets the system's CPUs, one that is LS
+// all pools. Other pods of the class BestEffort get an empty set, which means that of
+// the parent. All other pods get all pools, unless the kubelet's CPU manager, with
+// the policy static, binds them.
 //
-// Without sharePools it decides on pods with CPUs in their annotation alone.
+// Without sharePools it decides only on pods with CPUs in their annotation.
 package main
 
 import (
@@ -48,7 +50,7 @@ type cpuset struct {
 	KeepQuota bool `json:"keepQuota"`
 }
 
-// pool are the CPUs of a NUMA node that are shared.
+// pool is the shared CPUs of a NUMA node.
 type pool struct {
 	Node   int64  `json:"node"`
 	CPUSet string `json:"cpuset"`
@@ -95,8 +97,8 @@ func (c *cpuset) Decide(req *hooks.Request, d *hooks.Decision) error {
 	return nil
 }
 
-// shared returns the CPUs of a container without any of its own; ok is false if it is
-// for others to say.
+// shared returns the CPUs of a container without any of its own; ok is false if the
+// plugin does not decide on it.
 func (c *cpuset) shared(req *hooks.Request, nodes []numaNode) (cpus string, ok bool) {
 	qos := req.PodLabels().Get(qosLabel)
 	if namesCPU(nodes) {

@@ -16,8 +16,8 @@
 //	  - {source: /usr/local/vgpu/libvgpu.so, destination: /usr/local/vgpu/libvgpu.so}
 //	  - {source: /tmp/vgpulock, destination: /tmp/vgpulock, readWrite: true}
 //
-// Koordinator's mounts the library to be written, by which one container could
-// change what runs in all others. Here it is read-only.
+// Koordinator's hook mounts the library writable, so that one container could
+// change the code that runs in all others. Here it is read-only.
 package main
 
 import (
@@ -68,7 +68,7 @@ func (v *device) get(name string) (n int64, ok bool, err error) {
 }
 
 func (g *gpu) Decide(req *hooks.Request, d *hooks.Decision) error {
-	// What a container is created with stays.
+	// The environment is fixed when the container is created.
 	if req.Level() != hooks.LevelContainer || req.Stage() != hooks.PreCreateContainer {
 		return nil
 	}

@@ -1,16 +1,16 @@
 // Command group-identity is a runtime hook that sets the group identity of
 // kernels that have it (cpu.bvt_warp_ns), after Koordinator's hook of the same
-// name: what serves users preempts what runs in the background. It decides on QoS
-// classes and pods. The configuration has the identity of each value of the label
-// koordinator.sh/qosClass; these are the defaults:
+// name: pods that serve users preempt those that run in the background. It
+// decides on QoS classes and pods. The configuration has the identity of each
+// value of the label koordinator.sh/qosClass; these are the defaults:
 //
 //	{"lsr": 2, "ls": 2, "be": -1}
 //
 // lsr is LSE's as well, and null switches one off, which makes it 0. A pod without
 // one of these labels has the identity of its QoS class: BestEffort is be, Burstable
 // ls, and Guaranteed lsr, or ls if that is off. The class Guaranteed itself, above
-// the others, stays 0. An annotation of a pod that is LS may have another identity,
-// or 0 unless it enables it:
+// the others, stays 0. A pod that is LS may set another identity in an annotation;
+// it gets 0 if the annotation does not enable it:
 //
 //	koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'
 //
@@ -72,7 +72,8 @@ func (g *groupIdentity) Decide(req *hooks.Request, d *hooks.Decision) error {
 	return nil
 }
 
-// annotated returns what a pod's own annotation says, nil if there is none.
+// annotated returns the identity of a pod's own annotation, nil if there is
+// none.
 func annotated(req *hooks.Request) (*int64, error) {
 	text, ok := req.PodAnnotations().Lookup(cpuAnnotation)
 	if !ok {

@@ -26,7 +26,7 @@ const (
 	sizeKey = "kubewasm.dev/gang-size"
 )
 
-// PreFilter refuses a Pod whose annotations make no sense.
+// PreFilter refuses a Pod whose annotations are not valid.
 func (g *gang) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	annotations := pod.Metadata().Annotations()
 	if annotations.Get(nameKey) == "" {
@@ -64,7 +64,7 @@ func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status
 // Reserve has nothing to keep.
 func (g *gang) Reserve(sched.CycleState, core.Pod, string) *sched.Status { return nil }
 
-// Unreserve gives the nodes of a gang free when one of its Pods lost its own.
+// Unreserve releases the nodes of a gang when one of its Pods has lost its own.
 func (g *gang) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 	name := pod.Metadata().Annotations().Get(nameKey)
 	if name == "" {

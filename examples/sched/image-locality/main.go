@@ -15,13 +15,13 @@ type imageLocality struct{}
 
 const (
 	mib = 1 << 20
-	// Less than minThreshold of images counts as nothing, more than maxThreshold
-	// for each container as everything.
+	// Images of less than minThreshold count as none, more than maxThreshold for
+	// each container as all.
 	minThreshold = 23 * mib
 	maxThreshold = 1000 * mib
 )
 
-// PreFilter notes what is the same for every node.
+// PreFilter stores the values that are the same for every node.
 func (imageLocality) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	w := &wanted{nodes: int64(nodes.Len())}
 	for _, c := range pod.Spec().InitContainers() {
@@ -56,8 +56,8 @@ func (imageLocality) Score(state sched.CycleState, _ core.Pod, node sched.NodeIn
 	for _, image := range w.images {
 		for i := range states {
 			if states[i].Name == image {
-				// An image that few nodes have draws less: otherwise all Pods
-				// would run where the first one did.
+				// An image that few nodes have counts less: otherwise all Pods
+				// would run on the node of the first one.
 				sum += states[i].Size * int64(states[i].NumNodes) / w.nodes
 			}
 		}
@@ -85,7 +85,7 @@ func (imageLocality) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched
 	return nil
 }
 
-// normalizedName gives an image without a tag the tag latest.
+// normalizedName adds the tag latest to the name of an image without a tag.
 func normalizedName(name string) string {
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
 		return name + ":latest"

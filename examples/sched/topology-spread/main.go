@@ -1,6 +1,6 @@
-// The topology-spread guest keeps Pods spread over zones, nodes, or whatever else a label of
-// nodes says, by the rules of the scheduler's own plugin PodTopologySpread: those of the
-// Pod's constraints that must be met (DoNotSchedule).
+// The topology-spread guest keeps Pods spread over zones, nodes, or other domains that a
+// label of nodes names. Its rules are those of the scheduler's own plugin
+// PodTopologySpread, for the constraints that must be met (DoNotSchedule).
 package main
 
 import (
@@ -18,14 +18,15 @@ type topologySpread struct{}
 
 const key = "spread"
 
-// spread is what is known in a cycle.
+// spread is the state of a scheduling cycle.
 type spread struct {
 	affinity    core.RequiredNodeAffinity
 	constraints []constraint
 	counts      []counts // One for each constraint.
 }
 
-// Clone implements sched.StateData: what is counted changes, what the Pod wants does not.
+// Clone implements sched.StateData: it copies the counts and shares the rest, which never
+// changes.
 func (s *spread) Clone() sched.StateData {
 	clone := *s
 	clone.counts = slices.Clone(s.counts)
@@ -35,19 +36,20 @@ func (s *spread) Clone() sched.StateData {
 	return &clone
 }
 
-// constraint is one of the Pod's, with defaults for what it does not say.
+// constraint is a constraint of the Pod, with the defaults of its missing
+// fields.
 type constraint struct {
 	maxSkew, minDomains           int
 	topologyKey                   string
 	selector                      meta.Selector
 	ignoresAffinity, honorsTaints bool
-	// self is 1 if the Pod is one of those that are counted.
+	// self is 1 if the constraint counts the Pod itself, 0 otherwise.
 	self int
 }
 
-// counts says how many Pods run in each domain.
+// counts has the number of Pods in each domain.
 type counts struct {
-	// numbers are those of the domains, which are shared by all clones.
+	// numbers are the indices of the domains by name. All clones share them.
 	numbers map[string]int
 	pods    []int
 	// least are two domains with few Pods, the first with the fewest. A dry run changes
@@ -76,7 +78,7 @@ func (c *counts) rank() {
 	}
 }
 
-// update notes that a domain has so many Pods now.
+// update sets the number of Pods of a domain.
 func (c *counts) update(number, pods int) {
 	l := &c.least
 	switch {
@@ -160,10 +162,10 @@ func (s *spread) has(node core.Node) bool {
 	return true
 }
 
-// includes reports whether what runs on a node counts.
+// includes reports whether the Pods of a node count.
 func (c *constraint) includes(s *spread, pod core.Pod, node core.Node) bool {
 	if !c.ignoresAffinity {
-		// Terms that make no sense match no node, as in the scheduler.
+		// Terms that are not valid match no node, as in the scheduler.
 		if matches, _ := s.affinity.Matches(node); !matches {
 			return false
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 )
 
-// Two zones with two Pods of the app web in the first, one of which is going, and none in
-// the second, and nodes that are in no zone or that the Pod may not run on.
+// Two zones, and nodes that are in no zone or that the Pod may not run on. The first zone
+// has two Pods of the app web, one of them terminating, the second none.
 const cluster = `
 apiVersion: v1
 kind: Node
@@ -49,7 +49,7 @@ spec: {nodeName: b1}
 
 const selector = `, labelSelector: {matchLabels: {app: web}}`
 
-// pod is one with a constraint that has these fields, too.
+// pod returns a Pod with a constraint that also has these fields.
 func pod(fields string) string {
 	return `
 metadata: {name: new, namespace: shop, labels: {app: web, version: "2"}}
@@ -104,7 +104,7 @@ func TestPreFilter(t *testing.T) {
 	})
 }
 
-// TestDryRuns takes the Pods of zone a away on clones: what happens to one is not seen by
+// TestDryRuns removes the Pods of zone a on clones: a change of one clone does not affect
 // the others.
 func TestDryRuns(t *testing.T) {
 	const web = `metadata: {name: w1, namespace: shop, uid: w1, labels: {app: web}}`

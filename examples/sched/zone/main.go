@@ -9,7 +9,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
-// What the guest gets of Nodes and Pods, and hears of.
+// The fields of Nodes and Pods that the guest reads, and whose changes it is
+// told of.
 //
 //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
@@ -24,7 +25,7 @@ type zone struct {
 	DefaultZones []string `json:"defaultZones"`
 }
 
-// want is what PreFilter works out once for all nodes.
+// want is the result of PreFilter, computed once for all nodes.
 type want struct {
 	zones  []string
 	images []string

@@ -1,4 +1,4 @@
-// Package field says what is wrong with which field of an object.
+// Package field describes mistakes in fields of an object.
 //
 // Its names and their meanings are those of
 // k8s.io/apimachinery/pkg/util/validation/field, so that validation written for

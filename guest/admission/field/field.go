@@ -36,7 +36,8 @@ func (p *Path) Index(i int) *Path { return &Path{parent: p, index: strconv.Itoa(
 // Key returns the path of an entry of the map p.
 func (p *Path) Key(key string) *Path { return &Path{parent: p, index: key} }
 
-// Parent returns the path of what p lies in, nil for the root.
+// Parent returns the path of the object or list that contains p, nil for the
+// root.
 func (p *Path) Parent() *Path {
 	if p == nil {
 		return nil
@@ -95,18 +96,18 @@ const (
 	ErrorTypeInternal     ErrorType = "InternalError"
 )
 
-// Error is what is wrong with one field.
+// Error is a mistake in one field.
 type Error struct {
 	Type  ErrorType
 	Field string
-	// BadValue is the value that the field has, as JSON; empty if it is not to
-	// be shown. The functions below write it.
+	// BadValue is the value of the field, as JSON; empty if it is not shown.
+	// The functions below set it.
 	BadValue string
-	// Detail says what is wrong. It may be empty.
+	// Detail describes the mistake. It may be empty.
 	Detail string
 }
 
-// ErrorList is everything that is wrong with an object.
+// ErrorList is the mistakes in an object.
 type ErrorList []*Error
 
 // Error returns one line, such as
@@ -171,7 +172,7 @@ func Forbidden(field *Path, detail string) *Error {
 	return &Error{ErrorTypeForbidden, field.String(), "", detail}
 }
 
-// NotFound reports that a value names what does not exist.
+// NotFound reports that a value names a thing that does not exist.
 func NotFound(field *Path, value any) *Error {
 	return &Error{ErrorTypeNotFound, field.String(), string(encode.Append(nil, value)), ""}
 }
@@ -181,7 +182,7 @@ func Duplicate(field *Path, value any) *Error {
 	return &Error{ErrorTypeDuplicate, field.String(), string(encode.Append(nil, value)), ""}
 }
 
-// NotSupported reports that a value is none of those that there are.
+// NotSupported reports that a value is none of validValues.
 func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
 	detail := ""
 	for i, valid := range validValues {

@@ -1,9 +1,13 @@
 package core
 
 import (
+	"runtime"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // String returns the taint as kubectl writes it: key=value:effect.
@@ -23,7 +27,7 @@ func (t Taint) String() string {
 // enabled.
 func (t Toleration) Tolerates(taint Taint) bool {
 	of := termsOf(t)
-	return of.match(taint, taint.Key(), taint.Effect())
+	return of.match(read(taint))
 }
 
 // terms are the strings of a toleration.
@@ -31,8 +35,8 @@ type terms struct{ key, operator, value, effect string }
 
 func termsOf(t Toleration) terms { return terms{t.Key(), t.Operator(), t.Value(), t.Effect()} }
 
-// match reports whether a toleration matches a taint with a key and an effect.
-func (t *terms) match(taint Taint, key, effect string) bool {
+// match reports whether a toleration matches a taint.
+func (t *terms) match(key, value, effect string) bool {
 	if t.effect != "" && t.effect != effect || t.key != "" && t.key != key {
 		return false
 	}
@@ -40,9 +44,9 @@ func (t *terms) match(taint Taint, key, effect string) bool {
 	case TolerationOpExists:
 		return true
 	case "", TolerationOpEqual:
-		return t.value == taint.Value()
+		return t.value == value
 	}
-	return compares(t.operator, taint.Value(), t.value)
+	return compares(t.operator, value, t.value)
 }
 
 // compares applies an operator other than TolerationOpEqual and TolerationOpExists.
@@ -75,44 +79,136 @@ func decimal(s string) (int64, bool) {
 // tolerations from being scheduled: its effect is NoSchedule or NoExecute, and
 // no toleration matches it.
 func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, found bool) {
-next:
-	for _, taint := range taints {
-		effect := taint.Effect()
-		switch effect {
-		case TaintEffectNoSchedule, TaintEffectNoExecute:
-		default:
-			continue
+	if len(taints) == 0 {
+		return taint, false
+	}
+	if runtime.GOOS != "wasip1" { // A guest has one thread.
+		verdictsMutex.Lock()
+		defer verdictsMutex.Unlock()
+	}
+	if !verdicts.areOf(tolerations) {
+		verdicts.reset(tolerations)
+	}
+	for i := range taints {
+		v := verdicts.at(view.View(taints[i]))
+		if v.of != verdicts.lists || v.taint != taints[i] {
+			verdicts.find(v, taints[i])
 		}
-		key, list := taint.Key(), termsOfAll(tolerations)
-		for i := range list {
-			if list[i].match(taint, key, effect) {
-				continue next
-			}
+		if v.keepsOut {
+			return taints[i], true
 		}
-		return taint, true
 	}
 	return taint, false
 }
 
-// lastTolerations are the terms of those of the last Pod: a plugin compares them with the
-// taints of one Node after the other. It does not change.
-var lastTolerations atomic.Pointer[tolerationTerms]
+var (
+	verdicts      verdictTable
+	verdictsMutex sync.Mutex
+)
 
-type tolerationTerms struct {
-	of   []Toleration
-	list []terms
+// verdictTable remembers which taints keep a Pod with some tolerations out: the scheduler asks
+// about the same Nodes for one Pod after the other, most of which have the same tolerations. A
+// taint is known by its view, since views are equal if they are of the same version of the same
+// message. Its serial number is its place, modulo maxVerdicts: of two taints with the same place
+// the last one stays. A verdict takes 32 bytes. Those about the tolerations before do not count.
+type verdictTable struct {
+	// tolerations are those of the last Pod, and terms what they say.
+	tolerations []Toleration
+	terms       []terms
+	// lists is how many lists of tolerations came so far, without those that say the same
+	// as the one before.
+	lists uint64
+	table *[maxVerdicts]verdict
+	// once is the verdict about a taint without a serial number.
+	once verdict
 }
 
-// termsOfAll returns the terms of tolerations. Views are equal if they are of the same version
-// of the same message.
-func termsOfAll(tolerations []Toleration) []terms {
-	if last := lastTolerations.Load(); last != nil && slices.Equal(last.of, tolerations) {
-		return last.list
+type verdict struct {
+	taint Taint
+	// of is the list of tolerations that the verdict is about.
+	of       uint64
+	keepsOut bool
+}
+
+// maxVerdicts is how many verdicts a table has room for: a taint of each of 5,000 Nodes.
+const maxVerdicts = 1 << 13
+
+// areOf reports whether the verdicts are about the tolerations.
+func (t *verdictTable) areOf(tolerations []Toleration) bool {
+	if len(t.tolerations) != len(tolerations) || t.lists == 0 {
+		return false
 	}
+	for i := range tolerations {
+		if t.tolerations[i] != tolerations[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// reset makes the verdicts those about other tolerations.
+func (t *verdictTable) reset(tolerations []Toleration) {
 	list := make([]terms, len(tolerations))
-	for i, t := range tolerations {
-		list[i] = termsOf(t)
+	for i, toleration := range tolerations {
+		list[i] = termsOf(toleration)
 	}
-	lastTolerations.Store(&tolerationTerms{slices.Clone(tolerations), list}) // The slice may be the plugin's own.
-	return list
+	t.tolerations = slices.Clone(tolerations) // The slice may be the plugin's own.
+	if t.lists == 0 || !slices.Equal(t.terms, list) {
+		t.terms = list
+		t.lists++
+	}
+}
+
+// at returns where the verdict about a taint is, if there is one.
+func (t *verdictTable) at(taint view.View) *verdict {
+	if n := taint.Serial(); n != 0 && t.table != nil {
+		return &t.table[n%maxVerdicts]
+	}
+	t.once.of = 0
+	return &t.once
+}
+
+// find makes v the verdict about the taint.
+func (t *verdictTable) find(v *verdict, taint Taint) {
+	keepsOut := t.doNotMatch(taint)
+	v.of, v.keepsOut = t.lists, keepsOut
+	if v != &t.once {
+		v.taint = taint // Which keeps the memory of the object.
+	} else if t.table == nil && view.View(taint).Serial() != 0 {
+		t.table = new([maxVerdicts]verdict)
+	}
+}
+
+// doNotMatch reports whether the taint keeps Pods out and no toleration matches it.
+func (t *verdictTable) doNotMatch(taint Taint) bool {
+	key, value, effect := read(taint)
+	if effect != TaintEffectNoSchedule && effect != TaintEffectNoExecute {
+		return false
+	}
+	for i := range t.terms {
+		if t.terms[i].match(key, value, effect) {
+			return false
+		}
+	}
+	return true
+}
+
+// read returns the fields of a taint, which are valid as long as the view is: in protobuf from
+// one pass over the bytes, without a copy.
+func read(taint Taint) (key, value, effect string) {
+	raw, ok := view.View(taint).Proto()
+	if !ok {
+		return taint.Key(), taint.Value(), taint.Effect()
+	}
+	for r := wire.NewReader(raw); r.Next(); {
+		switch r.Field {
+		case 1:
+			key = r.String()
+		case 2:
+			value = r.String()
+		case 3:
+			effect = r.String()
+		}
+	}
+	return key, value, effect
 }

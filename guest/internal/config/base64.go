@@ -1,10 +1,9 @@
 package config
 
-// decodeBase64 returns what s stands for in the standard alphabet of RFC 4648 with
-// padding, as encoding/base64 reads it, and where the first byte is that does not
-// belong there: len(s) if something is missing at the end, -1 if nothing is wrong.
-// The package encoding/base64 makes its tables when a guest starts, whether they
-// are needed or not.
+// decodeBase64 decodes s in the standard alphabet of RFC 4648 with padding, as
+// encoding/base64 does. wrong is the index of the first wrong byte, len(s) if the
+// end is missing, and -1 if s is valid. The package encoding/base64 makes its
+// tables when a guest starts, whether they are needed or not.
 func decodeBase64(s string) (out []byte, wrong int) {
 	out = make([]byte, 0, len(s)/4*3)
 	var bits uint32
@@ -36,7 +35,7 @@ func decodeBase64(s string) (out []byte, wrong int) {
 	return out, -1
 }
 
-// base64Digit returns what a character stands for, -1 for nothing.
+// base64Digit returns the value of a character, -1 for none.
 func base64Digit(c byte) int {
 	switch {
 	case c >= 'A' && c <= 'Z':

@@ -1,7 +1,7 @@
 // Package hostcall holds the host functions that every kind of plugin uses.
 //
-// Natively, under go test, there is no host: what a plugin logs goes to
-// standard error, and its configuration is what its test put into its struct.
+// Natively, under go test, there is no host: log lines go to standard error,
+// and the test sets the fields of the plugin's struct itself.
 package hostcall
 
 import "github.com/kubewasm/kubewasm/abi"

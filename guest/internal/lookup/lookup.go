@@ -1,4 +1,4 @@
-// Package lookup is how guests look objects up: the host functions get_object and
+// Package lookup looks objects up by the host functions get_object and
 // list_objects, see abi/SPEC.md, section 6.
 package lookup
 
@@ -17,9 +17,9 @@ func Get(resource, namespace, name string) []byte {
 	return fresh(b)
 }
 
-// List returns the objects of a resource in a namespace, or in all if that is empty, that
-// a label selector chooses, all if it is empty, sorted by namespace and name. They come
-// from the host page by page. Their bytes may be kept.
+// List returns the objects of a resource that a label selector chooses, in a namespace,
+// sorted by namespace and name. An empty selector chooses all objects, an empty namespace
+// means all namespaces. They come from the host page by page. Their bytes may be kept.
 func List(resource, namespace, selector string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		question, after, more := resource+"\x00"+namespace+"\x00"+selector+"\x00", "", true

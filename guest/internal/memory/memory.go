@@ -1,10 +1,10 @@
-// Package memory reads and writes variables by their types, for what decodes and
-// encodes values of any type.
+// Package memory reads and writes variables by their types, for packages that
+// decode and encode values of any type.
 //
-// That is what reflect.Value is for in other programs. In a guest it takes too
-// much room: to set a value, or to ask for what it holds, can meet a method value,
-// and so the linker keeps what makes and calls functions at run time. See
-// RATIONALE.md, "Why does the decoder of configurations write through pointers?".
+// Other programs use reflect.Value for that. In a guest it takes too much room: to
+// set or read a value can involve a method value, so the linker keeps the code
+// that makes and calls functions at run time. See RATIONALE.md, "Why does the
+// decoder of configurations write through pointers?".
 package memory
 
 import (
@@ -23,8 +23,8 @@ func value(t reflect.Type, data unsafe.Pointer) (v any) {
 	return v
 }
 
-// Of returns the type of what v holds and where it lies, which must not be written
-// to. Without anything the type is nil.
+// Of returns the type of the value in v and its address, which must not be written
+// to. If v is nil, so is the type.
 func Of(v any) (reflect.Type, unsafe.Pointer) {
 	t, w := reflect.TypeOf(v), (*words)(unsafe.Pointer(&v))
 	if t != nil && isPointer(t) {
@@ -33,11 +33,11 @@ func Of(v any) (reflect.Type, unsafe.Pointer) {
 	return t, w.data
 }
 
-// Pointee returns where the pointer that v holds points.
+// Pointee returns the address that the pointer in v has.
 func Pointee(v any) unsafe.Pointer { return (*words)(unsafe.Pointer(&v)).data }
 
 // isPointer reports whether an interface value holds a value of type t itself, and
-// not where it lies. Those of structs are nobody's business here.
+// not its address. It does not support structs.
 func isPointer(t reflect.Type) bool {
 	for t.Kind() == reflect.Array && t.Len() == 1 {
 		t = t.Elem()
@@ -49,7 +49,7 @@ func isPointer(t reflect.Type) bool {
 	return false
 }
 
-// Held returns what the interface value of type t at p holds.
+// Held returns the value in the interface value of type t at p.
 func Held(t reflect.Type, p unsafe.Pointer) any {
 	if t.NumMethod() == 0 {
 		return *(*any)(p)
@@ -66,20 +66,20 @@ type Slice struct {
 // New returns a new variable of type t.
 func New(t reflect.Type) unsafe.Pointer { return unsafeNew(typeOf(t)) }
 
-// NewArray returns n new variables of type t, one behind the other.
+// NewArray returns an array of n new variables of type t.
 func NewArray(t reflect.Type, n int) unsafe.Pointer { return unsafeNewArray(typeOf(t), n) }
 
 // NewMap returns a new map of type t.
 func NewMap(t reflect.Type) unsafe.Pointer { return makemap(typeOf(t), 0) }
 
-// SetEntry stores what lies at element under the key in m, a map of type t whose
-// keys are strings.
+// SetEntry stores the variable at element under the key in m, a map of type t
+// whose keys are strings.
 func SetEntry(t reflect.Type, m unsafe.Pointer, key string, element unsafe.Pointer) {
 	mapassign(typeOf(t), m, unsafe.Pointer(&key), element)
 }
 
-// Entry returns where the element under the key lies in m, a map of type t whose
-// keys are strings; nil if there is none.
+// Entry returns the address of the element under the key in m, a map of type t
+// whose keys are strings; nil if there is none.
 func Entry(t reflect.Type, m unsafe.Pointer, key string) unsafe.Pointer {
 	return mapaccess(typeOf(t), m, unsafe.Pointer(&key))
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // Check panics if p has a method of the interface I and yet does not implement
-// it: a plugin whose method has another type than it should would never be
-// asked, and nothing would say so. Guests do not check, since reflection would
-// make them larger: the tests of a plugin run natively, too.
+// it: a method of the wrong type would silently never be called. Guests do not
+// check, since reflection would make them larger; the tests of a plugin also
+// run natively.
 func Check[I any](p any) {
 	if _, ok := p.(I); ok || p == nil {
 		return

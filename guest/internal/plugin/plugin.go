@@ -1,5 +1,5 @@
-// Package plugin keeps what a guest registered and answers for it: which
-// functions it implements, and how it takes its configuration.
+// Package plugin has the registered plugins of a guest: the functions that they
+// implement, and the decoding of their configuration.
 package plugin
 
 import (
@@ -16,14 +16,14 @@ var (
 	mask abi.Mask
 	// decoders fill the plugins that were registered from a configuration.
 	decoders []func(data []byte) error
-	// configurers are the plugins that want to know when they are configured.
+	// configurers are the plugins with a method Configure.
 	configurers []Configurer
 )
 
-// Configurer is implemented by plugins that check their configuration, or work
-// something out of it once. Configure is called when the configuration was decoded
-// or there is none, before any other method; an error makes the plugin fail to
-// load, with the error's text.
+// Configurer is implemented by plugins that check their configuration or prepare
+// from it. Configure is called after the configuration was decoded, also if there
+// is none, and before any other method. An error makes the plugin fail to load,
+// with the error's text.
 type Configurer interface{ Configure() error }
 
 // Register adds a plugin that implements the functions of m. The configuration
@@ -56,8 +56,8 @@ func refuse(data []byte) error {
 	return config.ErrNone
 }
 
-// configure fills the registered plugins from data. Only the host calls it, so
-// that a native test may fill the struct itself.
+// configure fills the registered plugins from data. Only the host calls it: a
+// native test fills the struct itself.
 func configure() abi.Code {
 	err := decode(hostcall.Config())
 	for _, c := range configurers {
@@ -89,12 +89,12 @@ var calls uint32
 
 // yieldEvery is how many calls pass between two turns of the Go scheduler. A
 // turn costs a microsecond; 128 calls that allocate 32 KiB each make 4 MiB of
-// garbage, which is what the garbage collector waits for anyway.
+// garbage, and the garbage collector starts only then anyway.
 const yieldEvery = 128
 
 // Yield is called at the end of every exported function. A guest runs only
 // while it is called, so without a turn now and then its garbage collector
-// would never finish a cycle and the heap would grow for ever.
+// would never finish a cycle and the heap would grow without bound.
 func Yield() {
 	if calls++; calls == yieldEvery {
 		calls = 0

@@ -1,5 +1,5 @@
-// Package scheduler is what scheduler plugins have for a scheduler where they run
-// natively: none, unless a test has put one there.
+// Package scheduler has the scheduler of plugins that run natively: none, unless
+// a test sets one.
 package scheduler
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Host answers what a plugin asks for beyond its arguments: the host functions of
-// the same names, see abi/SPEC.md, section 6.
+// Host has the host functions of a scheduler, under their names in abi/SPEC.md,
+// section 6.
 type Host interface {
 	NodeNames() []byte
 	// NodeByName returns a Node's ref and bytes, no bytes if there is none.
@@ -32,7 +32,7 @@ var (
 )
 
 // Use makes h the host until the function that it returns is called. Another Use
-// waits for that: plugins find their host nowhere but here.
+// waits for that, since a process has one host.
 func Use(h Host) (done func()) {
 	mu.Lock()
 	current = h
@@ -45,7 +45,7 @@ func Use(h Host) (done func()) {
 // Current returns the host.
 func Current() Host { return current }
 
-// nobody is a host that has nothing.
+// nobody is a host without any objects.
 type nobody struct{}
 
 func (nobody) NodeNames() []byte                   { return nil }

@@ -30,8 +30,8 @@ const MaxField = 1<<29 - 1
 //		}
 //	}
 //
-// Bytes that are not a message end the walk where they stop making sense; they
-// never make a Reader panic or read beyond them.
+// Bytes that are not a message end the walk at the first malformed field; they
+// never make a Reader panic or read out of bounds.
 type Reader struct {
 	// Field and Type are those of the field that Next found.
 	Field uint32
@@ -124,7 +124,7 @@ func (r *Reader) Bool() bool { return r.number != 0 }
 func (r *Reader) Bytes() []byte { return r.value }
 
 // String returns the bytes of the field as a string that shares their memory:
-// it is right as long as nobody writes to the message.
+// it is valid as long as the message does not change.
 func (r *Reader) String() string { return unsafe.String(unsafe.SliceData(r.value), len(r.value)) }
 
 func (r *Reader) stop() bool {
@@ -179,8 +179,8 @@ func Key(b []byte) uint64 {
 	return key
 }
 
-// Find returns where the contents of the first field at b[i] or after it lie
-// that has the key, a number and Bytes; -1 if there is none.
+// Find returns the contents of the first field with the key, a number and
+// Bytes, that begins at b[i] or later; start is -1 if there is none.
 func Find(b []byte, i int, key uint64) (start, end int) {
 	for r := (Reader{message: b, end: i}); r.Next(); {
 		if uint64(r.Field)<<3|uint64(r.Type) == key {

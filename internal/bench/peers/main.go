@@ -4,7 +4,8 @@
 //
 //	cd internal/bench/peers && go run .
 //
-// It is a module of its own, so that nobody else depends on the peers.
+// It is a module of its own, so that kubewasm's own does not depend on the
+// peers.
 package main
 
 import (

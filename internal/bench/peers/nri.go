@@ -23,7 +23,8 @@ import (
 )
 
 // The decision on a container by its pod's annotation, through kubewasm's engine,
-// a plugin of NRI behind a socket, and NRI's own plugins in WebAssembly.
+// a plugin of NRI at the other end of a socket, and NRI's own plugins in
+// WebAssembly.
 
 // creation is a container of a pod, about 2 KB.
 func creation() *api.CreateContainerRequest {

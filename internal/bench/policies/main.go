@@ -283,7 +283,7 @@ func measure(contenders []*contender, reviews []*sample, clients int) error {
 	return nil
 }
 
-// cpuTime is what the process has used.
+// cpuTime returns the processor time that the process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -307,7 +307,7 @@ func review(object string) []byte {
 		`"object":` + object + `,"oldObject":null,"dryRun":false,"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}}}`)
 }
 
-// native is what a webhook in Go does.
+// native does the work of a webhook in Go.
 func native(body []byte) (bool, error) {
 	var r admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &r); err != nil {

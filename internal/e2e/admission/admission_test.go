@@ -467,7 +467,7 @@ func newProxy(t *testing.T, to string) *proxy {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// serial returns that of the certificate that the server shows to new clients.
+// serial returns the serial number of the certificate that new clients get.
 func (f *fixture) serial(t *testing.T) string {
 	t.Helper()
 	client := f.authority.client()

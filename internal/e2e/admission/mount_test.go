@@ -17,7 +17,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// TestControllerRuntime: an engine behind the webhook server of an operator.
+// TestControllerRuntime holds that the webhook server of an operator can serve
+// an engine.
 func TestControllerRuntime(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	rt, err := host.NewRuntime(host.RuntimeConfig{})

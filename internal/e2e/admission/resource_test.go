@@ -166,7 +166,7 @@ func (f *fixture) testInstall(t *testing.T) {
 		return counts
 	}
 	t.Cleanup(func() {
-		// Nobody answers them here. The rest may stay.
+		// No server answers them here. The rest may stay.
 		cmd := exec.Command("kubectl", "delete", "--ignore-not-found", "-f", manifests+"/webhooks.yaml")
 		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
 		if out, err := cmd.CombinedOutput(); err != nil {

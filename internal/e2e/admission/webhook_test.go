@@ -104,7 +104,7 @@ func replace(t *testing.T, file string, data []byte) {
 	}
 }
 
-// fixture is a cluster whose API server calls a webhook server of ours.
+// fixture is a cluster whose API server calls kubewasm's webhook server.
 type fixture struct {
 	*cluster.Cluster
 	t         *testing.T

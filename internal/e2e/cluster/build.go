@@ -19,7 +19,7 @@ const versionFlag = "-X k8s.io/component-base/version.gitVersion=v1.37.1"
 
 // Build compiles the package main pkg, as go build understands it in the
 // directory dir, and returns the binary, named name. Binaries stay in the user's
-// cache directory, so that what is unchanged is not linked again; tests of
+// cache directory, so that unchanged programs are not linked again; tests of
 // several packages may build the same one at the same time.
 func Build(t testing.TB, dir, pkg, name string) string {
 	t.Helper()

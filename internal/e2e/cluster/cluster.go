@@ -47,7 +47,7 @@ func Start(t testing.TB, flags map[string][]string) *Cluster {
 	if testing.Verbose() {
 		env.AttachControlPlaneOutput = os.Getenv("KUBEWASM_E2E_OUTPUT") != ""
 	}
-	// envtest looks for kubectl, too, and for all three in one place; the paths
+	// envtest also looks for kubectl, and for all three in one place; the paths
 	// above win, and kubectl is not used.
 	config, err := env.Start()
 	if err != nil {
@@ -70,7 +70,8 @@ func Start(t testing.TB, flags map[string][]string) *Cluster {
 	return c
 }
 
-// moduleDir is the directory of this module, whose go.mod pins what is built.
+// moduleDir is the directory of this module, whose go.mod pins the versions to
+// build.
 func moduleDir(t testing.TB) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)

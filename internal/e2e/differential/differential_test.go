@@ -47,7 +47,7 @@ var inTree = map[string]string{
 // snapshot is the lister of a framework, whose content changes.
 type snapshot struct{ *internalcache.Snapshot }
 
-// noNominations is a scheduler that has nominated nobody.
+// noNominations is a scheduler without nominated Pods.
 type noNominations struct{ fwk.PodNominator }
 
 func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }

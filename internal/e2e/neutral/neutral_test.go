@@ -96,7 +96,7 @@ type reserver interface {
 
 const name = "guest"
 
-// outcome is what a profile does.
+// outcome is the result of a profile.
 type outcome struct {
 	Refused                      string // why there is no framework
 	Filters, PostFilters, Scores bool

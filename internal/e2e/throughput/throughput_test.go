@@ -117,7 +117,8 @@ func now() moment {
 	return moment{time.Now(), time.Duration(r.Utime.Nano() + r.Stime.Nano())}
 }
 
-// bound notes when Pods were bound, by their scheduler's names. Each profile has it.
+// bound records when Pods were bound, by their scheduler's names. Each profile has
+// it.
 type bound struct {
 	mu      sync.Mutex
 	moments map[string][]moment
@@ -197,7 +198,7 @@ status:
   conditions: [{status: "True", type: Ready}]
   phase: Running
 `)
-	// The native one is what each is compared with.
+	// Each is compared with the native one.
 	variants := []variant{
 		{"native", "native", ""},
 		{"without", "", ""},

@@ -11,10 +11,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Append appends a value in JSON to dst. It knows what fields of objects are:
-// strings, numbers, bools, lists and maps of these, what has a method String, and
-// the raw JSON of anything else as []byte or json.Value. What it does not know is
-// null.
+// Append appends a value in JSON to dst. It knows the types of fields: strings,
+// numbers, bools, lists and maps of these, types with a method String, and raw
+// JSON as []byte or json.Value. A value of another type is null.
 func Append(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -134,7 +133,7 @@ func appendList(b []byte, t reflect.Type, p unsafe.Pointer, n int) []byte {
 func appendMap(b []byte, t reflect.Type, m unsafe.Pointer) []byte {
 	var keys []string
 	for _, key := range memory.Keys(t, m) {
-		at, _ := slices.BinarySearch(keys, key) // slices.Sort takes 14 KB more.
+		at, _ := slices.BinarySearch(keys, key) // slices.Sort would add 14 KB.
 		keys = slices.Insert(keys, at, key)
 	}
 	b = append(b, '{')

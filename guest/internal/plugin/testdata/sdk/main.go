@@ -1,5 +1,5 @@
-// The sdk guest does what the name of the Pod says, to test what every kind of
-// plugin has of the SDK.
+// The sdk guest does what the name of the Pod selects. It tests the parts of
+// the SDK that every kind of plugin has.
 package main
 
 import (
@@ -43,7 +43,7 @@ func (p *percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// text is what was configured, in words.
+// text returns the configuration as text.
 func (p *plugin) text() string {
 	var racks []string
 	for name, r := range p.Racks {
@@ -68,7 +68,7 @@ func (p *plugin) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *
 	case "log":
 		log.Warn("node is odd", "node", node.Node().Metadata().Name(), "zones", p.Zones, "tries", 3, "err", errors.New("no luck"))
 	case "configuration":
-		runtime.GC() // What was decoded is kept.
+		runtime.GC() // The decoded configuration must stay.
 		return sched.Unschedulable(p.text())
 	case "panic":
 		decide(nil)

@@ -1,6 +1,6 @@
 // The crowd guest lets no more than two Pods with the label "crowd" onto a node.
 // It counts them once for each cycle, and follows what preemption tries out. A
-// Pod with the annotation "loop" makes it loop for ever.
+// Pod with the annotation "loop" makes it loop without end.
 package main
 
 import (
