@@ -9,17 +9,17 @@ import (
 // This file does not import fmt: it is part of every guest, and fmt would add
 // half a megabyte.
 
-// ErrTooLarge is the error of more bytes than the ABI allows: a length must fit
+// errTooLarge is the error of more bytes than the ABI allows: a length must fit
 // into a signed 32-bit number.
-var ErrTooLarge = errors.New("more bytes than the ABI can carry")
+var errTooLarge = errors.New("more bytes than the ABI can carry")
 
-// BoundsError is the error of a guest that named bytes outside of its memory.
-type BoundsError struct {
+// boundsError is the error of a guest that named bytes outside of its memory.
+type boundsError struct {
 	// Start and End enclose the bytes, Memory is the size of the memory.
 	Start, End, Memory uint64
 }
 
-func (e *BoundsError) Error() string {
+func (e *boundsError) Error() string {
 	return "bytes [" + strconv.FormatUint(e.Start, 10) + ", " + strconv.FormatUint(e.End, 10) +
 		") are out of bounds of the guest's memory of " + strconv.FormatUint(e.Memory, 10) + " bytes"
 }
@@ -35,7 +35,7 @@ const NoEntry = math.MaxUint32
 func checkBounds(memory []byte, start, length uint32) error {
 	end := uint64(start) + uint64(length)
 	if length != 0 && end > uint64(len(memory)) {
-		return &BoundsError{Start: uint64(start), End: end, Memory: uint64(len(memory))}
+		return &boundsError{Start: uint64(start), End: end, Memory: uint64(len(memory))}
 	}
 	return nil
 }
@@ -45,11 +45,11 @@ func checkBounds(memory []byte, start, length uint32) error {
 // len(data) either way.
 //
 // The whole buffer that the guest claims, [buf, buf+limit), must lie in memory,
-// even when nothing is written; otherwise the error is a *[BoundsError]. A buffer
-// of limit 0 may be anywhere. More than math.MaxInt32 bytes are [ErrTooLarge].
+// even when nothing is written; otherwise the error names both. A buffer
+// of limit 0 may be anywhere. More than math.MaxInt32 bytes are an error.
 func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) {
 	if len(data) > math.MaxInt32 {
-		return 0, ErrTooLarge
+		return 0, errTooLarge
 	}
 	if err := checkBounds(memory, buf, limit); err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func Write(memory []byte, buf, limit uint32, data []byte) (n uint32, err error) 
 }
 
 // Read returns the bytes [ptr, ptr+length) of memory, without a copy: they are
-// valid only while the guest does not run. The error is a *[BoundsError] when
+// valid only while the guest does not run. The error names both when
 // they do not lie in memory. A length of 0 gives nil for any ptr.
 func Read(memory []byte, ptr, length uint32) ([]byte, error) {
 	if length == 0 {

@@ -99,10 +99,6 @@ func (p *Plugin) Exports(export ExportIndex) bool {
 // Module returns the description of the module that serves new calls.
 func (p *Plugin) Module() *Module { return p.current.Load().about }
 
-// Metadata returns the custom section [abi.MetadataSection] of the module that
-// serves new calls, which must not be changed; nil if it has none.
-func (p *Plugin) Metadata() []byte { return p.Module().Custom(abi.MetadataSection) }
-
 // Module returns the description of the instance's module.
 func (i *Instance) Module() *Module { return i.version.about }
 

@@ -38,7 +38,7 @@ type Limits struct {
 	// Compile is how much longer the compiler may take for the module, and for one
 	// function of it, than for any code of that size. It is estimated before the
 	// compilation, which cannot be stopped within a function; a module that would take
-	// longer is refused. If SHA256 is given, the default is [DefaultCompile]; otherwise
+	// longer is refused. If SHA256 is given, the default is 1 min; otherwise
 	// it is 0.8 s and 2 us for each byte of its code, and 5 s for one function. A guest
 	// of Go takes a tenth of that, one of TinyGo up to three quarters.
 	Compile time.Duration `json:"compile,omitempty"`
@@ -57,18 +57,24 @@ type Limits struct {
 	ResultBytes int `json:"resultBytes,omitempty"`
 }
 
-// The defaults of Limits.
-const (
-	DefaultFuel          = 2_000_000_000
-	DefaultStackBytes    = 16 << 20
-	DefaultTimeout       = 5 * time.Second
-	DefaultBuildTimeout  = 5 * time.Minute
-	DefaultCompile       = time.Minute // For a module whose SHA256 is given.
-	DefaultMemoryBytes   = 256 << 20
-	DefaultHeldInstances = 256
-	DefaultOutputBytes   = 16 << 10
-	DefaultResultBytes   = 8 << 20
-)
+// DefaultLimits returns the limits of a plugin without any. Compile is 0: its default
+// depends on the module.
+func DefaultLimits() Limits {
+	return Limits{
+		MemoryBytes:   256 << 20,
+		Fuel:          2_000_000_000,
+		StackBytes:    16 << 20,
+		Timeout:       5 * time.Second,
+		BuildTimeout:  5 * time.Minute,
+		Instances:     runtime.GOMAXPROCS(0),
+		HeldInstances: 256,
+		OutputBytes:   16 << 10,
+		ResultBytes:   8 << 20,
+	}
+}
+
+// defaultCompile is the default of Limits.Compile for a module whose SHA256 is given.
+const defaultCompile = time.Minute
 
 const pageSize = 64 << 10
 
@@ -93,17 +99,7 @@ func (l Limits) or(other Limits) Limits {
 const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
-	l = l.or(Limits{
-		MemoryBytes:   DefaultMemoryBytes,
-		Fuel:          DefaultFuel,
-		StackBytes:    DefaultStackBytes,
-		Timeout:       DefaultTimeout,
-		BuildTimeout:  DefaultBuildTimeout,
-		Instances:     runtime.GOMAXPROCS(0),
-		HeldInstances: DefaultHeldInstances,
-		OutputBytes:   DefaultOutputBytes,
-		ResultBytes:   DefaultResultBytes,
-	})
+	l = l.or(DefaultLimits())
 	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
 	return l
 }

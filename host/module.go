@@ -83,16 +83,6 @@ func (m *Module) Import(module, name string) string {
 	return signature(e, ok)
 }
 
-// ImportsFrom reports whether the module imports anything from the named one.
-func (m *Module) ImportsFrom(module string) bool {
-	for key := range m.imports {
-		if key[0] == module {
-			return true
-		}
-	}
-	return false
-}
-
 // Export returns the signature or the kind of an export, in the form of
 // [Module.Import].
 func (m *Module) Export(name string) string {

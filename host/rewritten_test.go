@@ -17,7 +17,7 @@ import (
 )
 
 var rewriteOptions = wasmbin.Options{
-	Meter: true, Fuel: fuelSlice, StackBytes: DefaultStackBytes, LimitComplexity: true, MaxMemoryPages: 16, MaxTableElements: maxTableElements,
+	Meter: true, Fuel: fuelSlice, StackBytes: int32(DefaultLimits().StackBytes), LimitComplexity: true, MaxMemoryPages: 16, MaxTableElements: maxTableElements,
 }
 
 // TestRewritingVersion holds that what is kept from an earlier version of the

@@ -24,7 +24,7 @@ func zone(t testing.TB) guest {
 	}
 	cfg := guest{host.Config{Name: "zone", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler}}
 	node := labelled()
-	encoder := new(codec.FieldSet).Node()
+	encoder := (*codec.FieldSet)(nil).Node() // Of all fields.
 	object := func(name string, answer func(inst *host.Instance, stack []uint64) uint32, params ...abi.ValueType) host.Import {
 		return host.Import{
 			Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},

@@ -25,9 +25,6 @@ type HTTPSOptions struct {
 	MaxBytes int64
 }
 
-// DefaultHTTPSTimeout is the default of HTTPSOptions.Timeout.
-const DefaultHTTPSTimeout = 30 * time.Second
-
 // maxRedirects is enough for a mirror that sends on to a content network.
 const maxRedirects = 5
 
@@ -44,7 +41,7 @@ const maxRedirects = 5
 func HTTPS(rawURL string, opts HTTPSOptions) Source {
 	s := &httpsSource{timeout: opts.Timeout, maxBytes: opts.MaxBytes}
 	if s.timeout == 0 {
-		s.timeout = DefaultHTTPSTimeout
+		s.timeout = 30 * time.Second
 	}
 	if s.maxBytes == 0 {
 		s.maxBytes = MaxModuleBytes

@@ -111,7 +111,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	}
 	v.limits = v.limits.or(p.adapter.Defaults).withDefaults()
 	if p.cfg.SHA256 != "" {
-		v.limits.Compile = cmp.Or(v.limits.Compile, DefaultCompile)
+		v.limits.Compile = cmp.Or(v.limits.Compile, defaultCompile)
 	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
 	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
@@ -197,7 +197,7 @@ func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
 	})
 	if errors.Is(err, wasmbin.ErrTooSlow) {
-		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, DefaultCompile)
+		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
 	}
 	return out, info, err
 }

@@ -96,15 +96,15 @@ func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Re
 // acquire takes an instance that has seen the first n steps of h.
 func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
 	inst, err := p.held(c, phase)
-	var home *home
+	var shared *cycleInstance
 	if inst == nil && err == nil {
-		inst, home, err = p.instanceOf(c)
+		inst, shared, err = p.instanceOf(c)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	i := inst.State().(*instance)
-	i.home = home
+	i.shared = shared
 	if err := p.replay(inst, i, h, n, phase); err != nil {
 		p.leave(inst, i)
 		return nil, nil, err
@@ -118,10 +118,10 @@ func (p *plugin) leave(inst *host.Instance, i *instance) {
 	if p.peer {
 		i.peer = wasmextension.Call{}
 	}
-	home, fuel := i.home, inst.FuelUsed()
-	i.home = nil
-	if inst.Release(); home != nil {
-		home.left(fuel)
+	shared, fuel := i.shared, inst.FuelUsed()
+	i.shared = nil
+	if inst.Release(); shared != nil {
+		shared.unlock(fuel)
 	}
 }
 

@@ -16,8 +16,8 @@ type instance struct {
 	// seen is what happened here of the cycle in each slot.
 	seen [cycleSlots + cloneSlots]seen
 	call call
-	// home is that of the cycle that the call is of, nil if it has none.
-	home *home
+	// shared is the instance of the cycle that the call runs on, nil if it is of none.
+	shared *cycleInstance
 	// peer is the call as a guest of package wasmextension knows it.
 	peer wasmextension.Call
 	// buffer is what the guest reads last: scores, names, messages.
@@ -52,87 +52,86 @@ type cycleInstances struct {
 	// spent that of all calls, these among them.
 	replay, spent atomic.Int64
 
-	// mu is held while an instance is taken, so that one that a home is about to take back
-	// does not become another home's.
+	// mu is held while an instance is acquired, so that two of all never have the same.
 	mu sync.Mutex
-	// homes are the instances, and next counts the callers that wait for one.
-	homes []*home
-	next  int
+	// all are the instances, and next counts the callers that wait for one.
+	all  []*cycleInstance
+	next int
 }
 
-// home is an instance that has seen the cycle. One call has the home at a time.
-type home struct {
+// cycleInstance is an instance that has seen the cycle. A call locks it.
+type cycleInstance struct {
 	mu   sync.Mutex
 	of   *cycleInstances
-	inst *host.Instance // nil if it has none of its own yet.
+	inst *host.Instance // nil while it has none of its own.
 }
 
 // minReplay is the fuel of a replay that is worth avoiding, some 100 us of work. Below that,
 // any instance serves.
 const minReplay = 1 << 18
 
-// worthwhile reports whether calls should go to the homes. The first does, whose fuel is not
-// known yet.
+// worthwhile reports whether calls should run on these instances. The first call does: its
+// fuel is not known yet.
 func (e *cycleInstances) worthwhile() bool {
 	return e.spent.Load() == 0 || e.replay.Load() >= minReplay
 }
 
-// enter locks one of at most limit homes and takes its instance. It adds a home when the calls
-// so far have taken as much fuel as the replays on all homes: so replays never take more than
+// acquire locks one of at most limit instances and acquires it. It adds one when the calls so
+// far have taken as much fuel as the replays on all of them: so replays never take more than
 // the other calls do.
-func (e *cycleInstances) enter(ctx context.Context, pin *host.Pin, limit int) (inst *host.Instance, h *home, err error) {
+func (e *cycleInstances) acquire(ctx context.Context, pin *host.Pin, limit int) (inst *host.Instance, c *cycleInstance, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h = e.free(limit); h == nil {
-		h = e.homes[e.next%len(e.homes)]
+	if c = e.lockFree(limit); c == nil {
+		c = e.all[e.next%len(e.all)]
 		e.next++
 		e.mu.Unlock()
-		h.mu.Lock()
+		c.mu.Lock()
 		e.mu.Lock()
 	}
-	inst, err = pin.Acquire(ctx, h.inst)
-	if h.inst = nil; err != nil {
-		h.mu.Unlock()
+	inst, err = pin.Acquire(ctx, c.inst)
+	if c.inst = nil; err != nil {
+		c.mu.Unlock()
 		return nil, nil, err
 	}
-	if !slices.ContainsFunc(e.homes, func(h *home) bool { return h.inst == inst }) {
-		h.inst = inst
+	if !slices.ContainsFunc(e.all, func(other *cycleInstance) bool { return other.inst == inst }) {
+		c.inst = inst
 	}
-	return inst, h, nil
+	return inst, c, nil
 }
 
-// free returns a home that it has locked, a new one if that is due, and nil if there is
-// none. e.mu is held.
-func (e *cycleInstances) free(limit int) *home {
-	for _, h := range e.homes {
-		if h.mu.TryLock() {
-			return h
+// lockFree locks an instance that no call has, or a new one if that is due, and returns it.
+// It returns nil if there is none. e.mu is held.
+func (e *cycleInstances) lockFree(limit int) *cycleInstance {
+	for _, c := range e.all {
+		if c.mu.TryLock() {
+			return c
 		}
 	}
-	if n := len(e.homes); n != 0 && (n >= limit || e.spent.Load() < int64(n+1)*e.replay.Load()) {
+	if n := len(e.all); n != 0 && (n >= limit || e.spent.Load() < int64(n+1)*e.replay.Load()) {
 		return nil
 	}
-	h := &home{of: e}
-	h.mu.Lock()
-	e.homes = append(e.homes, h)
-	return h
+	c := &cycleInstance{of: e}
+	c.mu.Lock()
+	e.all = append(e.all, c)
+	return c
 }
 
-// instanceOf takes an instance for a call of the cycle, and its home, nil if it has none.
-func (p *plugin) instanceOf(c *cycle) (*host.Instance, *home, error) {
+// instanceOf acquires an instance for a call of the cycle. The cycleInstance is nil if it is
+// none of the cycle's.
+func (p *plugin) instanceOf(c *cycle) (*host.Instance, *cycleInstance, error) {
 	// A call must not wait for the instance that waits for the trial which it belongs to.
 	if c.instances == nil || !c.instances.worthwhile() || p.trials.Load() != 0 {
 		inst, err := p.instance(c.pinned.pin)
 		return inst, nil, err
 	}
-	return c.instances.enter(p.ctx, c.pinned.pin, p.instances)
+	return c.instances.acquire(p.ctx, c.pinned.pin, p.instances)
 }
 
-// left notes that the instance of the home was given back, after a call that took so much
-// fuel.
-func (h *home) left(fuel int64) {
-	h.of.spent.Add(fuel)
-	h.mu.Unlock()
+// unlock ends a call that took so much fuel. Release the instance before.
+func (c *cycleInstance) unlock(fuel int64) {
+	c.of.spent.Add(fuel)
+	c.mu.Unlock()
 }
 
 // instance takes an instance of the version of a cycle. During a trial it waits for trialWait

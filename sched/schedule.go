@@ -171,7 +171,7 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 			s = status(uint32(result), inst)
 		}
 	}
-	if args.looked == nil && args.answers == nil && args.listed == nil && i.home == nil && !p.peer {
+	if args.looked == nil && args.answers == nil && args.listed == nil && i.shared == nil && !p.peer {
 		// To clear it all would cost a tenth of the whole call.
 		args.pod, args.of, args.node, args.info, args.snapshot = nil, nil, nil, nil, false
 		inst.Release()

@@ -29,7 +29,7 @@
 //
 //	kubewasm build
 //
-// and tested with it: under go test a request is made by [RequestOf], the method
+// and tested with it: under go test a request is made by [NewRequest], the method
 // is called, and the decision is read; or, natively and as WebAssembly in one test,
 // by [github.com/kubewasm/kubewasm/guest/guesttest/hookstest].
 //

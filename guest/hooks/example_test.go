@@ -20,7 +20,7 @@ func (offline) Decide(req *hooks.Request, d *hooks.Decision) error {
 // A plugin is tested like any other Go code: make a request, call the method,
 // read the decision.
 func Example() {
-	req := hooks.RequestOf(hooks.Fields{
+	req := hooks.NewRequest(hooks.Fields{
 		Stage:     hooks.PreCreateContainer,
 		Level:     hooks.LevelContainer,
 		PodLabels: map[string]string{"tier": "offline"},

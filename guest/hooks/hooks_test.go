@@ -134,7 +134,7 @@ func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 	want.ContainerEnvs = []hookmsg.Env{{Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/bin"}}
 	var resources Resources
 	set(&resources)
-	got := read(RequestOf(Fields{
+	got := read(NewRequest(Fields{
 		Stage: PreCreateContainer, Level: LevelContainer, QOSClass: QOSBestEffort,
 		PodNamespace: "shop", PodName: "web-0", PodUID: "8dbc5577",
 		ContainerName: "nginx", ContainerID: "4b1f",

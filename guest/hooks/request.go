@@ -439,9 +439,9 @@ type Fields struct {
 	Resources *Resources
 }
 
-// RequestOf makes a request, for tests. It goes through the bytes that a host
+// NewRequest makes a request, for tests. It goes through the bytes that a host
 // would send, so a test reads what a guest would.
-func RequestOf(f Fields) *Request {
+func NewRequest(f Fields) *Request {
 	var b, m []byte
 	b = appendNumber(b, 1, int64(f.Stage))
 	b = appendNumber(b, 2, int64(f.Level))

@@ -21,9 +21,10 @@ import (
 // Ordinary guests do ordinary work with a tenth of what the host gives by
 // default, so that users need not set limits before a guest misbehaves.
 func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
+	given := host.DefaultLimits()
 	limits := host.Limits{
-		MemoryBytes: host.DefaultMemoryBytes / 10, Fuel: host.DefaultFuel / 10, StackBytes: host.DefaultStackBytes / 10,
-		OutputBytes: host.DefaultOutputBytes / 10, ResultBytes: host.DefaultResultBytes / 10, Instances: 1,
+		MemoryBytes: given.MemoryBytes / 10, Fuel: given.Fuel / 10, StackBytes: given.StackBytes / 10,
+		OutputBytes: given.OutputBytes / 10, ResultBytes: given.ResultBytes / 10, Instances: 1,
 	}
 	tests := []struct {
 		dir, config string

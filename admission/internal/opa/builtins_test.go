@@ -242,7 +242,7 @@ func TestBuiltinsPayForWhatTheyTake(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			const budget = 700_000_000 // A third of host.DefaultFuel.
+			const budget = 700_000_000 // A third of the default of Limits.Fuel.
 			result, fuel, allocated, err := pay(test.name, test.args, budget)
 			if test.want != anyError && !errors.Is(err, test.want) {
 				t.Errorf("error is %v, want %v", err, test.want)

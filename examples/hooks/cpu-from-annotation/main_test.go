@@ -40,7 +40,7 @@ func TestDecide(t *testing.T) {
 				f.PodAnnotations = map[string]string{"kubewasm.dev/cpu": c.annotation}
 			}
 			var d hooks.Decision
-			err := cpuFromAnnotation{}.Decide(hooks.RequestOf(f), &d)
+			err := cpuFromAnnotation{}.Decide(hooks.NewRequest(f), &d)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v, want one with %s", err, c.err)

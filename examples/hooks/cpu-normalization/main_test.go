@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 			n.RatioPercent = nil
 		}
 		var d hooks.Decision
-		err := n.Decide(hooks.RequestOf(f), &d)
+		err := n.Decide(hooks.NewRequest(f), &d)
 		if (err != nil) != c.fails {
 			t.Errorf("%s: error %v", c.name, err)
 		}

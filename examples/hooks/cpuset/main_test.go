@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 				f.PodLabels[qosLabel] = c.label
 			}
 			var d hooks.Decision
-			err := c.config.Decide(hooks.RequestOf(f), &d)
+			err := c.config.Decide(hooks.NewRequest(f), &d)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v", err)

@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 				f.PodAnnotations[allocatedAnnotation] = c.annotation
 			}
 			var d hooks.Decision
-			err := (&gpu{Library: "/usr/local/vgpu/libvgpu.so", Lock: "/tmp/vgpulock"}).Decide(hooks.RequestOf(f), &d)
+			err := (&gpu{Library: "/usr/local/vgpu/libvgpu.so", Lock: "/tmp/vgpulock"}).Decide(hooks.NewRequest(f), &d)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v", err)

@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 			f.PodAnnotations[cpuAnnotation] = c.annotation
 		}
 		var d hooks.Decision
-		err := c.config.Decide(hooks.RequestOf(f), &d)
+		err := c.config.Decide(hooks.NewRequest(f), &d)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: got error %v", c.name, err)
