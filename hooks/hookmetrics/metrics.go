@@ -84,7 +84,7 @@ func New(state *cgroup.State) *Metrics {
 		decisions: counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "level", "result"),
 		ignored:   counter("ignored_failures_total", "Failures of plugins that failed no request.", "plugin", "policy"),
 		writes:    counter("writes_total", "Writes to files of cgroups.", "field"),
-		drifts:    counter("drifts_total", "Values in files of cgroups that somebody else had changed.", "field"),
+		drifts:    counter("drifts_total", "Values in files of cgroups that another writer had changed.", "field"),
 		repairs:   counter("repairs_total", "Changed values that were put back.", "field"),
 		contended: counter("contended_total", "Files that were left to another writer for a while.", "field"),
 		refusals:  counter("refusals_total", "Values that the kernel did not take.", "cause"),

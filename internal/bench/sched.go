@@ -63,7 +63,7 @@ func benchSched(b *bench) error {
 	ours(nodes) // Every node has been seen once.
 	seen := target{time: 500 * time.Nanosecond, noAllocs: true}
 	b.compare("Filter per node, 1000 Nodes of 4 KB, seen before, results not shared", seen, ours, "native plugin", native)
-	b.compare("the same in the usual way, in one cycle", seen, func(n int) { cycle(usual.(fwk.FilterPlugin), infos, n) }, "native plugin", native)
+	b.compare("the same with shared results, in one cycle", seen, func(n int) { cycle(usual.(fwk.FilterPlugin), infos, n) }, "native plugin", native)
 	// A few versions of each Node take turns: making them is no part of the
 	// scheduler's work.
 	var versions []fwk.NodeInfo

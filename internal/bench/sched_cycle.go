@@ -330,7 +330,7 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 	for _, m := range []struct{ what, args string }{
 		{"with labels and taints only", eachNode + labelsAndTaints},
 		{"with one label and taints only", eachNode + zoneAndTaints},
-		{"in the usual way", ""},
+		{"with shared results", ""},
 	} {
 		bytes, err := measure(m.what, m.args)
 		if err != nil {
