@@ -64,8 +64,8 @@ func start(t *testing.T) *suite {
   - {name: zone, args: {file: `+quote(guest(t, "../../../examples/sched/zone"))+`}}
   - {name: image-locality, args: {file: `+quote(guest(t, "../../../examples/sched/image-locality"))+`}}
   - name: gang
-    args: {file: `+quote(guest(t, "../../../examples/sched/gang"))+`, grants: [waiting-pods, events], config: {timeout: 120s}}
-  - {name: crowd, args: {file: `+quote(guest(t, "testdata/crowd"))+`, timeout: 100ms}}
+    args: {file: `+quote(guest(t, "../../../examples/sched/gang"))+`, grants: [waiting-pods, events], guestConfig: {timeout: 120s}}
+  - {name: crowd, args: {file: `+quote(guest(t, "testdata/crowd"))+`, limits: {timeout: 100ms}}}
   - {name: stamp, args: {file: `+quote(s.stamp)+`, follow: true}}
 `)
 	return s
