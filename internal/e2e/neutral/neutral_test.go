@@ -53,17 +53,19 @@ var exact = map[string]struct {
 	"EnqueueExtensions": {abi.MaskOf(abi.EventsToRegister), func(p sched.Plugin) fwk.Plugin {
 		return struct{ fwk.EnqueueExtensions }{p.(fwk.EnqueueExtensions)}
 	}},
-	"PreFilter":          {abi.MaskOf(abi.PreFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(all)} }},
-	"Filter":             {abi.MaskOf(abi.Filter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
-	"PostFilter":         {abi.MaskOf(abi.PostFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
-	"PreScore":           {abi.MaskOf(abi.PreScore), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(all)} }},
-	"Score":              {abi.MaskOf(abi.Score), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
-	"Reserve":            {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(all)} }},
-	"Permit":             {abi.MaskOf(abi.Permit), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(all)} }},
-	"PreBind":            {abi.MaskOf(abi.PreBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(all)} }},
-	"Bind":               {abi.MaskOf(abi.Bind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(all)} }},
-	"PostBind":           {abi.MaskOf(abi.PostBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(all)} }},
-	"Sign":               {abi.MaskOf(abi.SignPod), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.SignPlugin }{p.(all)} }},
+	"PreFilter":  {abi.MaskOf(abi.PreFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(all)} }},
+	"Filter":     {abi.MaskOf(abi.Filter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
+	"PostFilter": {abi.MaskOf(abi.PostFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
+	"PreScore":   {abi.MaskOf(abi.PreScore), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(all)} }},
+	"Score":      {abi.MaskOf(abi.Score), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
+	"Reserve":    {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(all)} }},
+	"Permit":     {abi.MaskOf(abi.Permit), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(all)} }},
+	"PreBind":    {abi.MaskOf(abi.PreBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(all)} }},
+	"Bind":       {abi.MaskOf(abi.Bind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(all)} }},
+	"PostBind":   {abi.MaskOf(abi.PostBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(all)} }},
+	// A guest that only signs is asked, too, which the framework does not do by itself: then
+	// fewer Pods are batched.
+	"Sign":               {abi.MaskOf(abi.SignPod, abi.Filter), func(p sched.Plugin) fwk.Plugin { return signs{p.(all), p.(fwk.FilterPlugin)} }},
 	"PodGroupPostFilter": {abi.MaskOf(abi.PodGroupPostFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PodGroupPostFilterPlugin }{p.(all)} }},
 	"PlacementGenerate": {abi.MaskOf(abi.GeneratePlacements), func(p sched.Plugin) fwk.Plugin {
 		return struct{ fwk.PlacementGeneratePlugin }{p.(fwk.PlacementGeneratePlugin)}
@@ -250,3 +252,13 @@ func text(s *fwk.Status) string { return s.Code().String() + ": " + s.Message() 
 type noNominations struct{ fwk.PodNominator }
 
 func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+
+// signs is a plugin that filters and signs Pods.
+type signs struct {
+	signer fwk.SignPlugin
+	fwk.FilterPlugin
+}
+
+func (s signs) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return s.signer.SignPod(ctx, pod)
+}
