@@ -83,7 +83,7 @@ func (s StringMap) answer(key string) *answer {
 	}
 	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && a.Key == key {
+			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && (unsafe.StringData(a.Key) == unsafe.StringData(key) || a.Key == key) {
 				return a
 			}
 		}
