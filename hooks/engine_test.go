@@ -752,7 +752,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	}{
 		{"every mistake at once", []hooks.PluginConfig{
 			good, good,
-			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{hookmsg.LevelUnspecified}, FailurePolicy: "Panic"},
+			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{0}, FailurePolicy: "Panic"},
 		}, []string{
 			`plugin "good": the name is used twice`, `plugin "b": stage 77 is not known`,
 			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,

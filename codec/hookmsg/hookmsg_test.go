@@ -156,7 +156,7 @@ func TestUnknownValuesHaveNamesToo(t *testing.T) {
 	if diff := cmp.Diff([]string{"stage(-1)", "level(9)", "qosClass(77)"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if Stage(-1).Known() || StageUnspecified.Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
+	if Stage(-1).Known() || Stage(0).Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
 		t.Error("Known is wrong at an end of its range")
 	}
 }
