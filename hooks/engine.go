@@ -534,7 +534,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	x := inst.State().(*exchange)
 	x.request, x.decision = encoded.encode(req, p.reads(inst)), x.decision[:0]
 	result, err := inst.Call(ctx, abi.Hook)
-	x.request = nil // The buffer is somebody else's after the call.
+	x.request = nil // The buffer is another call's afterwards.
 	if err != nil {
 		return nil, err
 	}

@@ -305,7 +305,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 	}
 }
 
-// A request that is given up is not one that nobody decided on.
+// A request that is given up does not count as one without a decision.
 func TestDecideDoesNotIgnoreTheEndOfTheContext(t *testing.T) {
 	p := plugin(t, "p", scripted)
 	p.FailurePolicy = host.Ignore
@@ -808,9 +808,9 @@ func TestDecideAllocations(t *testing.T) {
 	}
 }
 
-// A decision that was right is right again where the same holds of it, and no answer
-// changes when another one is made of it.
-func TestDecideAgain(t *testing.T) {
+// A decision that was accepted is accepted again for an equal request, and no answer
+// changes when another one is merged from it.
+func TestAcceptedDecisionsAreCached(t *testing.T) {
 	first, second := plugin(t, "first", scripted), plugin(t, "second", scripted)
 	first.Order, second.Order = 1, 2
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, second}})

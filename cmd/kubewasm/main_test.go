@@ -490,9 +490,9 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWorld holds that a guest has what docs/guests.md describes, and that build warns of
+// TestGuestsHaveWhatTheGuideDescribes holds that a guest has what docs/guests.md describes, and that build warns of
 // the differences.
-func TestWorld(t *testing.T) {
+func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	world := filepath.Join(t.TempDir(), "world.wasm")
 	code, _, stderr := kubewasm(t, "build", "-o", world, "testdata/world")
 	if code != 0 {
