@@ -21,7 +21,7 @@ var rewriteOptions = wasmbin.Options{
 }
 
 // TestRewritingVersion holds that what is kept from an earlier version of the
-// rewriter is not taken for its work: whoever changes what it writes changes the
+// rewriter is not taken for its work: a change of what it writes changes the
 // version, and the sum here.
 func TestRewritingVersion(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.wasm")
