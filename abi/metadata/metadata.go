@@ -106,7 +106,7 @@ func Parse(section []byte) (*Metadata, error) {
 }
 
 // kinds are the kinds that a guest may be.
-var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String()}
+var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String(), abi.KindService.String()}
 
 // Validate returns every mistake: an ABI that is not 1, an unknown kind, text with
 // control characters or of more than 253 bytes, a rule that matches nothing.
