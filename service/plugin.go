@@ -71,14 +71,6 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 	if p.schema, err = serviceschema.Parse([]byte(d.Schema)); err != nil {
 		return nil, fmt.Errorf("plugin %q: %s: %w", cfg.Name, d.Name, err)
 	}
-	for i := range d.Methods {
-		d.Methods[i].request.Objects(func(t reflect.Type) { p.kind(t) })
-	}
-	for _, h := range hosts {
-		for i := range h.Methods {
-			h.Methods[i].response.Objects(func(t reflect.Type) { p.kind(t) })
-		}
-	}
 	if source, ok := cfg.Source.(nativeservice.Source); ok {
 		p.native = &native{source: source, hosts: hosts}
 		return p, nil
@@ -101,7 +93,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return p.name }
 
-// kind returns the objects of a type.
+// kind returns the objects of a type, which travel by ref.
 func (p *Plugin) kind(t reflect.Type) *objects.Kind {
 	p.mu.RLock()
 	k := p.kinds[t]

@@ -47,8 +47,7 @@ func IsObject(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[object]())
 }
 
-// Kind returns the objects of a type, for which IsObject holds. It is called once for a type,
-// before the Store is used.
+// Kind returns the objects of a type, for which IsObject holds. It is called once for a type.
 func (s *Store) Kind(t reflect.Type) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 
 // ValuesOfCriticality is for generated code.
 var ValuesOfCriticality = []view.EnumValue{
-	{"CRITICALITY_STANDARD", 0},
-	{"CRITICALITY_CRITICAL", 1},
-	{"CRITICALITY_SHEDDABLE", 2},
+	{Name: "CRITICALITY_STANDARD", Number: 0},
+	{Name: "CRITICALITY_CRITICAL", Number: 1},
+	{Name: "CRITICALITY_SHEDDABLE", Number: 2},
 }

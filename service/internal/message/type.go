@@ -217,21 +217,3 @@ func (f *field) setKind() {
 		panic(fmt.Sprintf("service: field %s is a %v, which does not travel", f.name, t))
 	}
 }
-
-// Objects calls add with the type of each kind of objects in a message, once or more often.
-func (m *Type) Objects(add func(reflect.Type)) { m.objects(add, map[*Type]bool{}) }
-
-func (m *Type) objects(add func(reflect.Type), seen map[*Type]bool) {
-	if seen[m] {
-		return
-	}
-	seen[m] = true
-	for i := range m.fields {
-		switch f := &m.fields[i]; f.kind {
-		case objectPointers:
-			add(f.of.Elem())
-		case messages:
-			f.message.objects(add, seen)
-		}
-	}
-}
