@@ -2,7 +2,6 @@ package message
 
 import (
 	"fmt"
-	"math/bits"
 	"reflect"
 	"slices"
 	"unsafe"
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Refs gives the objects in messages their refs, and finds them again.
@@ -93,12 +93,12 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 		}
 		return b
 	}
-	b = append(appendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
+	b = append(wire.AppendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
 	start := len(b)
 	for i := range uintptr(len(elements)) {
 		b = f.appendNumber(b, f.bits(unsafe.Add(first, i*size)))
 	}
-	return endMessage(b, start)
+	return wire.EndMessage(b, start)
 }
 
 // entries appends a map in the order of its keys.
@@ -132,10 +132,10 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 }
 
 func (e *encoder) entry(b []byte, f *field, key string, value unsafe.Pointer) []byte {
-	b = append(appendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
+	b = append(wire.AppendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
 	start := len(b)
 	b = e.text(b, f, 1, key)
-	return endMessage(e.value(b, f, 2, value, true), start)
+	return wire.EndMessage(e.value(b, f, 2, value, true), start)
 }
 
 // value appends one value under a number. An empty one is left out unless it is kept.
@@ -148,14 +148,14 @@ func (e *encoder) value(b []byte, f *field, number uint32, p unsafe.Pointer, kee
 		return b
 	case data:
 		if s := *(*[]byte)(p); len(s) != 0 || keep {
-			b = appendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
-			b = append(appendVarint(b, uint64(len(s))), s...)
+			b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
+			b = append(wire.AppendVarint(b, uint64(len(s))), s...)
 		}
 		return b
 	case messages:
-		b = append(appendVarint(b, uint64(number)<<3|uint64(protowire.BytesType)), 0)
+		b = append(wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType)), 0)
 		start := len(b)
-		return endMessage(e.message(b, f.message, p), start)
+		return wire.EndMessage(e.message(b, f.message, p), start)
 	case objectPointers:
 		return e.object(b, f, number, *(*unsafe.Pointer)(p), keep)
 	case values:
@@ -165,7 +165,7 @@ func (e *encoder) value(b []byte, f *field, number uint32, p unsafe.Pointer, kee
 	if n == 0 && !keep {
 		return b
 	}
-	return f.appendNumber(appendVarint(b, uint64(number)<<3|uint64(f.wireType())), n)
+	return f.appendNumber(wire.AppendVarint(b, uint64(number)<<3|uint64(f.onWire())), n)
 }
 
 func (e *encoder) object(b []byte, f *field, number uint32, p unsafe.Pointer, keep bool) []byte {
@@ -181,7 +181,7 @@ func (e *encoder) object(b []byte, f *field, number uint32, p unsafe.Pointer, ke
 			return b
 		}
 	}
-	return protowire.AppendFixed64(appendVarint(b, uint64(number)<<3|uint64(protowire.Fixed64Type)), uint64(ref))
+	return protowire.AppendFixed64(wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.Fixed64Type)), uint64(ref))
 }
 
 // kubernetes appends a message of Kubernetes that is no object. Its code may change what it
@@ -200,16 +200,16 @@ func (e *encoder) kubernetes(b []byte, f *field, number uint32, p unsafe.Pointer
 		e.fail(f, err)
 		return b
 	}
-	b = appendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
-	return append(appendVarint(b, uint64(len(encoded))), encoded...)
+	b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
+	return append(wire.AppendVarint(b, uint64(len(encoded))), encoded...)
 }
 
 func (e *encoder) text(b []byte, f *field, number uint32, s string) []byte {
-	b = appendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
+	b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
 	if !validText(s) {
 		e.fail(f, errText)
 	}
-	return append(appendVarint(b, uint64(len(s))), s...)
+	return append(wire.AppendVarint(b, uint64(len(s))), s...)
 }
 
 // bits returns the number at p, as a varint has it.
@@ -231,17 +231,17 @@ func (f *field) bits(p unsafe.Pointer) uint64 {
 func (f *field) appendNumber(b []byte, n uint64) []byte {
 	switch f.wire {
 	case zigzag:
-		return appendVarint(b, protowire.EncodeZigZag(int64(n)))
+		return wire.AppendVarint(b, protowire.EncodeZigZag(int64(n)))
 	case fixed32:
 		return protowire.AppendFixed32(b, uint32(n))
 	case fixed64:
 		return protowire.AppendFixed64(b, n)
 	}
-	return appendVarint(b, n)
+	return wire.AppendVarint(b, n)
 }
 
-// wireType returns the type that a single value has on the wire.
-func (f *field) wireType() protowire.Type {
+// onWire returns the type that a single value has on the wire.
+func (f *field) onWire() protowire.Type {
 	switch f.wire {
 	case fixed32:
 		return protowire.Fixed32Type
@@ -251,28 +251,4 @@ func (f *field) wireType() protowire.Type {
 		return protowire.BytesType
 	}
 	return protowire.VarintType
-}
-
-// endMessage writes the length of the message that begins at start into the byte before it,
-// and into more if it takes more.
-func endMessage(b []byte, start int) []byte {
-	n := len(b) - start
-	if n < 0x80 {
-		b[start-1] = byte(n)
-		return b
-	}
-	more := (bits.Len64(uint64(n))+6)/7 - 1
-	var room [9]byte
-	b = append(b, room[:more]...)
-	copy(b[start+more:], b[start:start+n])
-	appendVarint(b[:start-1], uint64(n))
-	return b
-}
-
-func appendVarint(b []byte, n uint64) []byte {
-	for n >= 0x80 {
-		b = append(b, byte(n)|0x80)
-		n >>= 7
-	}
-	return append(b, byte(n))
 }

@@ -130,7 +130,7 @@ func (d *decoder) list(b []byte, typ protowire.Type, f *field, at unsafe.Pointer
 			if err != nil {
 				return 0, err
 			}
-			size, err := d.value(packed, f.wireType(), f, p, depth)
+			size, err := d.value(packed, f.onWire(), f, p, depth)
 			if err != nil {
 				return 0, err
 			}
@@ -208,7 +208,7 @@ func wireError(typ protowire.Type) error { return fmt.Errorf("it has wire type %
 
 // value reads one value at p and returns its length.
 func (d *decoder) value(b []byte, typ protowire.Type, f *field, p unsafe.Pointer, depth int) (int, error) {
-	if typ != f.wireType() {
+	if typ != f.onWire() {
 		return 0, wireError(typ)
 	}
 	switch typ {

@@ -32,7 +32,7 @@ type field struct {
 	number uint32
 	offset uintptr
 	// wire is the wire type of a value, kind how it lies in memory.
-	wire wire
+	wire wireType
 	kind kind
 	// holds is what the field has of values.
 	holds holding
@@ -56,10 +56,10 @@ const (
 	entries
 )
 
-type wire uint8
+type wireType uint8
 
 const (
-	varint wire = iota
+	varint wireType = iota
 	zigzag
 	fixed32
 	fixed64
@@ -67,7 +67,7 @@ const (
 	object
 )
 
-var wires = map[string]wire{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object}
+var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object}
 
 // kind is how a value lies in memory. A number of 32 bits is extended by its sign if it has
 // one.
