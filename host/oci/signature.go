@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,7 +111,8 @@ func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor) (found
 		return nil, []error{fmt.Errorf("signatures that refer to it: %w", err)}
 	}
 	for _, desc := range referrers {
-		if desc.ArtifactType != "" && desc.ArtifactType != mediaTypeBundle || len(found) == maxSignatures {
+		// Some registries say the type of the configuration, and the manifest decides.
+		if !slices.Contains([]string{"", mediaTypeBundle, ocispec.MediaTypeEmptyJSON}, desc.ArtifactType) || len(found) == maxSignatures {
 			continue
 		}
 		bundle, err := r.bundle(ctx, desc, subject)
