@@ -2,9 +2,9 @@
 // call that costs tens of nanoseconds.
 //
 // A [Runtime] holds what the plugins of a process share, above all the compilation cache.
-// [Runtime.Load] fetches a module, verifies its digest, checks its imports against what the
-// host offers and its exports against the ABI, adds a meter to it, compiles it,
-// instantiates it once and configures it. So a [Plugin] that Load returns has already
+// [Runtime.Load] fetches a module, verifies its digest, and checks its imports against what
+// the host offers and its exports against the ABI. It adds a meter to the module, compiles
+// it, instantiates it once and configures it. So a [Plugin] that Load returns has already
 // answered a call.
 //
 // An [Instance] serves one call at a time. [Plugin.Acquire] takes one from a
@@ -39,9 +39,9 @@
 // One thing has one key in the logs of all packages: "plugin" is the name of a plugin,
 // "policy" that of a policy or a group, "function" the export that runs, "err" an error,
 // "reason" and "stack" those of a trap, "fields" names of fields; "pod" is namespace/name,
-// "container" and "cgroup" a name and a path. The attributes of a guest's log lines are in
-// the group "guest". A level is a level of the host's logger, so the host chooses which
-// lines are kept.
+// "container" and "cgroup" a name and a path, "reference" and "digest" those of an
+// artifact. The attributes of a guest's log lines are in the group "guest". A level is a
+// level of the host's logger, so the host chooses which lines are kept.
 //
 // # Debugging
 //

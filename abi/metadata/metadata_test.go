@@ -2,7 +2,6 @@ package metadata_test
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func TestMistakes(t *testing.T) {
 		`{"abi": 1, "future": true}`:             "",
 		`{`:                                      "metadata: unexpected end of JSON input",
 		`[]`:                                     "metadata: json: cannot unmarshal array",
-		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook",
+		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook, service",
 		`{"abi": 1, "name": "a\nb"}`:             `metadata: name "a\nb" has more than 253 bytes, or some that are no text`,
 		`{"abi": 1, "matches": [{"operations": ["*"], "apiGroups": ["", "*", "apps"], "apiVersions": ["*", "v1"], "resources": ["*", "*/*", "pods/*", "pods/status"]}]}`: "",
 		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\"\nmatches: apiGroups has \"Apps\"\nmatches: apiVersions has \"apps/v1\"\nmatches: resources has \"Pods\"",
@@ -69,7 +68,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("Parse(%.40s): %v, want %s", text, err, want)
 		}
 	}
-	if _, err := metadata.Add([]byte("\x7fELF"), &metadata.Metadata{ABI: 1}); !errors.Is(err, metadata.ErrNoModule) {
+	if _, err := metadata.Add([]byte("\x7fELF"), &metadata.Metadata{ABI: 1}); err == nil || err.Error() != "not a WebAssembly module" {
 		t.Errorf("Add to something else: %v", err)
 	}
 	if _, err := metadata.Add(module(t), &metadata.Metadata{}); err == nil {

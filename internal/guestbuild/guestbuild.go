@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 )
 
@@ -23,9 +25,9 @@ import (
 var ErrNoGo = errors.New("no Go toolchain: the command go is not in PATH")
 
 // TrackSources makes a test depend on every file of the module around dir. The go command
-// reuses the result of a test while the files that the test has looked at are unchanged, and
-// it does not see the files that a go command within the test reads. TrackSources looks at
-// all of them.
+// reuses the result of a test while the files that the test has looked at are unchanged. It
+// does not see the files that a go command within the test reads. TrackSources looks at all
+// of them.
 func TrackSources(dir string) error {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -159,6 +161,11 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	m.Name, m.Version = cmp.Or(cfg.Name, m.Name), cmp.Or(cfg.Version, m.Version)
 	if module, err = metadata.Add(module, m); err != nil {
 		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+	}
+	if slices.Contains(m.Kinds, abi.KindService.String()) {
+		if module, err = addSchema(ctx, dir, module); err != nil {
+			return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+		}
 	}
 	return m, write(cfg.Output, module)
 }

@@ -19,8 +19,8 @@ import (
 // has read yet may differ: no instance can tell.
 //
 // A Store forgets objects that were not asked for during the last epochs (see Advance) and
-// uses their slots again, so that its memory, and that of guests, follows the number of
-// objects in use.
+// uses their slots again. So its memory, and that of guests, follows the number of objects
+// in use.
 //
 // A Store is safe for use by several goroutines.
 type Store struct {
@@ -28,6 +28,8 @@ type Store struct {
 	// time.
 	nodes kind[string, corev1.Node]
 	pods  kind[podKey, corev1.Pod]
+	// kinds are those of other types.
+	kinds []*Kind
 	epoch atomic.Uint32
 
 	mu     sync.Mutex
@@ -299,10 +301,19 @@ func (s *Store) makeRoom() {
 	}
 	sweep(s, &s.nodes)
 	sweep(s, &s.pods)
+	for _, k := range s.kinds {
+		k.sweep()
+	}
 	s.sweepAt = 2 * s.size()
 }
 
-func (s *Store) size() int { return len(s.nodes.named) + len(s.pods.named) }
+func (s *Store) size() int {
+	n := len(s.nodes.named) + len(s.pods.named)
+	for _, k := range s.kinds {
+		n += k.size()
+	}
+	return n
+}
 
 // sweep forgets the objects of a kind that were not used for epochsKept epochs.
 func sweep[K comparable, T any](s *Store, k *kind[K, T]) {

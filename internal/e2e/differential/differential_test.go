@@ -31,7 +31,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // clusters is how many random clusters there are.
@@ -64,7 +64,7 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 		if err != nil {
 			t.Fatal(err)
 		}
-		registry[name] = sched.New(name, rt)
+		registry[name] = kube137.New(name, rt)
 		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "limits": {"instances": 3}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
@@ -228,8 +228,8 @@ func cycle(ctx context.Context, f framework.Framework, lister *snapshot, pod *co
 	return r
 }
 
-// dryRun takes the Pods of a node away, one by one, and puts some of them back,
-// as the selection of victims does, on a copy of the state and of the node.
+// dryRun works on a copy of the state and of the node. It takes the Pods of the node
+// away, one by one, and puts some of them back, as the selection of victims does.
 func dryRun(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo, seed uint64) (statuses []string) {
 	state, info = state.Clone(), info.Snapshot()
 	note := func(s *fwk.Status) { statuses = append(statuses, text(s)) }
