@@ -37,7 +37,7 @@ var wasm = []string{"GOOS=wasip1", "GOARCH=wasm"}
 // guests are the example guests.
 func guests(t *testing.T) []string {
 	t.Helper()
-	return list(t, wasm, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...", "./examples/endpoint-picker/pickerguest", "./examples/endpoint-picker/prefix")
+	return list(t, wasm, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...", "./examples/endpoint-picker/prefix")
 }
 
 func TestDependencies(t *testing.T) {
