@@ -91,6 +91,7 @@ const (
 
 	Validate Function = 32
 	Mutate   Function = 33
+	Convert  Function = 34
 
 	Hook Function = 48
 
@@ -135,6 +136,7 @@ var functions = [64]Signature{
 	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
+	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
 	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
 }

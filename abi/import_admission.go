@@ -23,4 +23,7 @@ const (
 	ImportPatch = "patch"
 	// ImportMutatedObject is k8s.io/admission.mutated_object (ptr, len).
 	ImportMutatedObject = "mutated_object"
+	// ImportDesiredAPIVersion is k8s.io/admission.desired_api_version
+	// (buf, limit) -> len.
+	ImportDesiredAPIVersion = "desired_api_version"
 )
