@@ -101,23 +101,26 @@ func (e *Engine) Convert(ctx context.Context, request *ConversionRequest) ([][]b
 func (o *onePolicy) Convert(ctx context.Context, request *ConversionRequest) ([][]byte, error) {
 	s := o.engine.acquire()
 	defer s.release()
-	known := false
+	known, converts, kind := false, false, request.GroupKind()
 	for _, p := range s.all {
 		if p.Name() != o.name {
 			continue
 		}
 		known = true
 		if c := asConverter(p); c != nil {
-			if kind := request.GroupKind(); !slices.Contains(c.converts(), kind) {
-				return nil, fmt.Errorf("plugin %q: does not convert %s", o.name, kindName(kind))
+			converts = true
+			if slices.Contains(c.converts(), kind) {
+				return convert(ctx, c, request)
 			}
-			return convert(ctx, c, request)
 		}
 	}
-	if !known {
-		return nil, errors.New("there is no policy " + o.name)
+	switch {
+	case converts:
+		return nil, fmt.Errorf("plugin %q: does not convert %s", o.name, kindName(kind))
+	case known:
+		return nil, errors.New("policy " + o.name + " does not convert, or is disabled")
 	}
-	return nil, errors.New("policy " + o.name + " does not convert, or is disabled")
+	return nil, errors.New("there is no policy " + o.name)
 }
 
 // kindName writes a kind the way Kubernetes does: "CronTab.stable.example.com".
@@ -184,7 +187,7 @@ func (p *Plugin) convert(ctx context.Context, request *ConversionRequest) ([][]b
 func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) ([]byte, error) {
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
-		return nil, unplugged(err)
+		return nil, p.unnamed(err)
 	}
 	defer inst.Release()
 	c := policy.CallOf(inst)
@@ -194,7 +197,7 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	defer c.Reset()
 	packed, err := inst.Call(ctx, abi.Convert)
 	if err != nil {
-		return nil, unplugged(err)
+		return nil, p.unnamed(err)
 	}
 	switch _, number := abi.UnpackVerdict(packed); number {
 	case abi.VerdictAllow:
@@ -222,13 +225,22 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 // noProto is for requests without objects of the Kubernetes API.
 func noProto() (object, oldObject []byte, err error) { return nil, nil, nil }
 
-// unplugged returns what err says without the name of the plugin, which its caller adds.
-func unplugged(err error) error {
-	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "plugin ") && strings.HasSuffix(err.Error(), ": "+inner.Error()) {
-		return inner
+// unnamed returns err without the name of the plugin, with which errors of calls begin: its
+// caller puts it before more.
+func (p *Plugin) unnamed(err error) error {
+	if text, ok := strings.CutPrefix(err.Error(), fmt.Sprintf("plugin %q: ", p.Name())); ok {
+		return &unnamedError{text, err}
 	}
 	return err
 }
+
+type unnamedError struct {
+	text string
+	err  error
+}
+
+func (e *unnamedError) Error() string { return e.text }
+func (e *unnamedError) Unwrap() error { return e.err }
 
 // UnavailableConverter returns a policy that fails on every object of kinds, for reason: it
 // stands for a plugin that should convert them and could not be loaded.
@@ -249,9 +261,10 @@ func (u *unavailableConverter) convert(context.Context, *ConversionRequest) ([][
 	return nil, fmt.Errorf("plugin %q is not available: %w", u.name, u.reason)
 }
 
-// checkConverts returns everything that is wrong with a configuration that names kinds to
-// convert.
-func (cfg *PluginConfig) checkConverts() (errs []error) {
+// CheckConverts returns everything that is wrong with the kinds that cfg names to convert,
+// and with what it says beside them; nil if a plugin can have them.
+func CheckConverts(cfg *PluginConfig) error {
+	var errs []error
 	if len(cfg.Converts) == 0 {
 		return nil
 	}
@@ -282,7 +295,7 @@ func (cfg *PluginConfig) checkConverts() (errs []error) {
 	if len(cfg.Objects) != 0 {
 		refuse("objects", "a conversion depends on nothing but the object")
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // checkFunctions returns an error if the guest does not have what the configuration asks for.

@@ -200,6 +200,9 @@ func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (conv
 			converted, err = nil, errors.New("conversion panicked")
 		}
 	}()
+	if len(request.Objects) == 0 {
+		return nil, nil // Of no kind.
+	}
 	converted, err = h.Converter.Convert(ctx, request)
 	switch {
 	case err != nil:

@@ -104,7 +104,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := CheckObjects(cfg.Objects); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, cfg.checkConverts()...)
+	if err := CheckConverts(&cfg); err != nil {
+		errs = append(errs, err)
+	}
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
 	}

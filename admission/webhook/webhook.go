@@ -10,6 +10,8 @@
 //
 //	/validate, /mutate            all policies
 //	/validate/{name}, /mutate/…   one of them
+//	/convert                      the plugin that converts the kind of the objects
+//	/convert/{name}               one plugin
 //	/healthz                      200 while the process runs
 //	/readyz                       200 while it takes requests
 //	/metrics                      what Config.Metrics has
@@ -18,7 +20,9 @@
 // # Clients that mean no good
 //
 // With Config.ClientCAFile, a client without a certificate that was verified is
-// answered before its body is read. Without it, every client may send reviews: their
+// answered before its body is read, except by the paths of conversions: an API server has
+// no certificate there (k8s.io/apiextensions-apiserver configures none), and a conversion
+// tells a client nothing but what becomes of its own object. Without it, every client may send reviews: their
 // memory is bounded over all of them, and for each address and connection, and so are
 // connections, headers, and the time that a handshake, headers and a body take. See
 // admission.BodyLimits for what a client is answered that wants more. An API server is
@@ -56,9 +60,9 @@ type Config struct {
 	Listener net.Listener
 	// CertFile and KeyFile are the certificate and its key in PEM. Run requires them.
 	CertFile, KeyFile string
-	// ClientCAFile, if it is there, is a bundle in PEM: clients of the webhooks must
-	// have a certificate that one of it has signed. Probes and metrics are
-	// served to everybody.
+	// ClientCAFile, if it is there, is a bundle in PEM: clients of the admission webhooks
+	// must have a certificate that one of it has signed. Conversions, probes and metrics
+	// are served to everybody.
 	ClientCAFile string
 	// Engine decides. Required.
 	Engine *admission.Engine
@@ -252,10 +256,13 @@ func (s *Server) Handler() http.Handler {
 		}
 		return h
 	}
-	for _, webhook := range []string{"validate", "mutate"} {
+	for _, webhook := range []string{"validate", "mutate", "convert"} {
 		all := &admission.Handler{Validator: c.Engine}
-		if webhook == "mutate" {
+		switch webhook {
+		case "mutate":
 			all = &admission.Handler{Mutator: c.Engine}
+		case "convert":
+			all = &admission.Handler{Converter: c.Engine}
 		}
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
@@ -265,8 +272,11 @@ func (s *Server) Handler() http.Handler {
 				return
 			}
 			h := &admission.Handler{Validator: policy}
-			if webhook == "mutate" {
+			switch webhook {
+			case "mutate":
 				h = &admission.Handler{Mutator: policy}
+			case "convert":
+				h = &admission.Handler{Converter: policy}
 			}
 			handler(h).ServeHTTP(w, r)
 		})
@@ -326,7 +336,7 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			// a request may be on its way then.
 			w.Header().Set("Connection", "close")
 		}
-		if s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		if webhook != "convert" && s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 			httpserve.DropBody(w)
 			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
