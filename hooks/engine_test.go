@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // script is a request to scripted guests, by the names of their plugins.
@@ -288,7 +289,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 	if !errors.As(err, &trap) || trap.Plugin != "b" {
 		t.Errorf("a panic of the guest is %#v", err)
 	}
-	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, hookmsg.ErrMalformed) {
+	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("malformed bytes are %v", err)
 	}
 	err = decide(t.Context(), "cpu_shares 2", "cpu_shares 3")

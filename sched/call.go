@@ -11,10 +11,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 

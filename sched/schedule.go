@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // The extension points of a scheduling cycle, as far as they choose a node.

@@ -85,6 +85,7 @@ func (r *examination) print(out io.Writer) error {
 			line("not as "+kind.String(), why)
 		}
 	}
+	printMinors(r.Kubernetes, line)
 	grants := "none"
 	if len(r.Grants) != 0 {
 		grants = strings.Join(r.Grants, ", ")

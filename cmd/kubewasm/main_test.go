@@ -183,6 +183,26 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// TestInspectTellsMinors holds that inspect prints on which minors of Kubernetes a guest runs.
+func TestInspectTellsMinors(t *testing.T) {
+	for dir, want := range map[string][]string{
+		"testdata/zone": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../examples/admission/required-labels": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../examples/hooks/cpu-from-annotation": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../guest/conformance/guests/group": {
+			"kubernetes 1.36, 1.37, 1.38 not on 1.35 kube-scheduler 1.35 has no extension point for podgrouppostfilter, ",
+			", and the guest implements nothing else on 1.36 not called: podgrouppostfilter grants",
+		},
+	} {
+		code, out, stderr := kubewasm(t, "inspect", built(t, dir))
+		for _, want := range want {
+			if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+				t.Errorf("%s: exit code %d, not printed: %s\n%s%s", dir, code, want, out, stderr)
+			}
+		}
+	}
+}
+
 // TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
 // module.
 func TestHookDeclaresWhatItReads(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // AppendRequest appends the encoding of r to dst and returns the extended slice.

@@ -18,12 +18,13 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // definition compiles hook.proto.
 func definition(t testing.TB) protoreflect.FileDescriptor {
 	t.Helper()
-	c := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	c := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../abi"}}}
 	files, err := c.Compile(context.Background(), "hook.proto")
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +212,7 @@ func TestParseDecision(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ParseDecision([]byte(c.bytes))
 			if c.err != "" {
-				if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.err) {
+				if !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v, want one with %q", err, c.err)
 				}
 				return
@@ -237,7 +238,7 @@ func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 		"resources a number":                   {number(10, 1), "field resources has wire type 0, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseRequest([]byte(c.bytes)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.err) {
+			if _, err := ParseRequest([]byte(c.bytes)); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got error %v, want one with %q", err, c.err)
 			}
 		})
@@ -404,7 +405,7 @@ func FuzzParseDecision(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDecision(b)
 		if err != nil {
-			if d != nil || !errors.Is(err, ErrMalformed) {
+			if d != nil || !errors.Is(err, wire.ErrMalformed) {
 				t.Fatalf("got %v and error %v", d, err)
 			}
 			return

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
@@ -54,10 +53,10 @@ func crossings(t *testing.T, rt *host.Runtime, guest string) {
 	for version := uint32(1); version <= 3; version++ {
 		zone := fmt.Sprint("zone-", version)
 		podRef := abi.MakeRef(version, pod)
-		p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
+		p := &corev1.Pod{ObjectMeta: meta(Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
 		byRef[podRef] = objects.NewStore().Pod(p)
 		for slot := uint32(1); slot <= nodes; slot++ {
-			n := nodeObject(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
+			n := nodeObject(Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
 			byRef[abi.MakeRef(version, slot)] = objects.NewStore().Node(n)
 		}
 		cycle := uint64(abi.MakeRef(version, 0))

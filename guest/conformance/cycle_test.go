@@ -17,13 +17,12 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-func nodeOf(n conformance.Node) *framework.NodeInfo {
+func nodeOf(n Node) *framework.NodeInfo {
 	info := framework.NewNodeInfo(nodeObject(n.Object))
 	for _, pod := range n.Pods {
 		p := podOf(pod)
@@ -38,7 +37,7 @@ func nodeOf(n conformance.Node) *framework.NodeInfo {
 	return info
 }
 
-func nodesOf(nodes []conformance.Node) (list []*framework.NodeInfo) {
+func nodesOf(nodes []Node) (list []*framework.NodeInfo) {
 	for _, n := range nodes {
 		list = append(list, nodeOf(n))
 	}
@@ -61,7 +60,7 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action
 }
 
 // statusesOf are those of nodes, as the framework has them.
-func statusesOf(list []conformance.NodeStatus) framework.NodeStatuses {
+func statusesOf(list []NodeStatus) framework.NodeStatuses {
 	byName := map[string]*fwk.Status{}
 	for _, n := range list {
 		byName[n.Node] = frameworkStatus(n.Status)
@@ -70,7 +69,7 @@ func statusesOf(list []conformance.NodeStatus) framework.NodeStatuses {
 }
 
 // frameworkStatus is the status of the framework whose code has the name.
-func frameworkStatus(s conformance.Status) *fwk.Status {
+func frameworkStatus(s Status) *fwk.Status {
 	for code := fwk.Success; code <= fwk.Pending; code++ {
 		if code.String() == s.Code {
 			if s.Reason == "" {
@@ -84,7 +83,7 @@ func frameworkStatus(s conformance.Status) *fwk.Status {
 
 func TestCycle(t *testing.T) {
 	run(t, "cycle", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Cycle {
+		for _, c := range readCases(t).Cycle {
 			t.Run(c.Name, func(t *testing.T) {
 				w := newCycle(t, rt, guest, c)
 				defer w.p.Close(context.Background())
@@ -99,7 +98,7 @@ func TestCycle(t *testing.T) {
 
 // cycle is the scheduling of a Pod in the way of a case.
 type cycle struct {
-	c      conformance.CycleCase
+	c      CycleCase
 	p      sched.Plugin
 	handle *framework.Handle
 	events *recorder
@@ -108,7 +107,7 @@ type cycle struct {
 	trials map[int]fwk.CycleState
 }
 
-func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleCase) *cycle {
+func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle {
 	w := &cycle{c: c, pod: podOf(c.Pod)}
 	w.events = &recorder{about: w.pod}
 	var claims []runtime.Object
@@ -138,7 +137,7 @@ func (w *cycle) node(name string) fwk.NodeInfo {
 	return nil
 }
 
-func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
+func (w *cycle) step(t *testing.T, step CycleStep) {
 	if step.Change != nil {
 		for i, n := range w.handle.Nodes {
 			if n.Node().Name == step.Change.Name {
@@ -166,7 +165,7 @@ func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
 
 // call makes the call of a step, and returns the step with the results that there
 // were.
-func (w *cycle) call(t *testing.T, step conformance.CycleStep, state fwk.CycleState) conformance.CycleStep {
+func (w *cycle) call(t *testing.T, step CycleStep, state fwk.CycleState) CycleStep {
 	ctx := t.Context()
 	// What returns no status is a Success.
 	step.Score, step.Nominated, step.Milliseconds, step.Parallel = 0, nil, 0, false

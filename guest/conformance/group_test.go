@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -45,17 +44,17 @@ type assignment struct {
 func (a assignment) GetPod() *corev1.Pod { return a.pod }
 func (a assignment) GetNodeName() string { return a.node }
 
-func assignmentsOf(list []conformance.Assignment) *fwk.PodGroupAssignments {
+func assignmentsOf(list []Assignment) *fwk.PodGroupAssignments {
 	assignments := &fwk.PodGroupAssignments{}
 	for _, a := range list {
-		assignments.ProposedAssignments = append(assignments.ProposedAssignments, assignment{pod: podOf(conformance.Object{Name: a.Pod}), node: a.Node})
+		assignments.ProposedAssignments = append(assignments.ProposedAssignments, assignment{pod: podOf(Object{Name: a.Pod}), node: a.Node})
 	}
 	return assignments
 }
 
 func TestGroup(t *testing.T) {
 	run(t, "group", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Group {
+		for _, c := range readCases(t).Group {
 			t.Run(c.Name, func(t *testing.T) {
 				handle := &framework.Handle{Nodes: nodesOf(c.Nodes)}
 				p := load(t, rt, guest, handle, 2, "") // A trial needs an instance of its own.
@@ -70,7 +69,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-func askGroup(t *testing.T, p sched.Plugin, handle *framework.Handle, g group, c conformance.GroupCase) {
+func askGroup(t *testing.T, p sched.Plugin, handle *framework.Handle, g group, c GroupCase) {
 	ctx, state := t.Context(), groupState{framework.NewCycleState()}
 	all := &fwk.Placement{}
 	for _, n := range handle.Nodes {
@@ -106,10 +105,10 @@ func askGroup(t *testing.T, p sched.Plugin, handle *framework.Handle, g group, c
 	case c.Generate != nil:
 		result, status := p.(fwk.PlacementGeneratePlugin).GeneratePlacements(ctx, state, g, all)
 		checkStatus(t, status, c.Generate.Want)
-		var got []conformance.Placement
+		var got []Placement
 		if result != nil {
 			for _, p := range result.Placements {
-				placement := conformance.Placement{Name: p.Name}
+				placement := Placement{Name: p.Name}
 				for _, n := range p.Nodes {
 					placement.Nodes = append(placement.Nodes, n.Node().Name)
 				}
@@ -134,11 +133,11 @@ func askGroup(t *testing.T, p sched.Plugin, handle *framework.Handle, g group, c
 		for i := range c.NormalizeScore.More {
 			scores = append(scores, fwk.PlacementScore{Placement: &fwk.Placement{Name: fmt.Sprintf("%s-%d", strings.Repeat("rack", 20), i)}})
 		}
-		checkStatus(t, p.(fwk.PlacementScorePlugin).PlacementScoreExtensions().NormalizePlacementScore(ctx, state, g, scores), conformance.Status{})
-		var got []conformance.Score
+		checkStatus(t, p.(fwk.PlacementScorePlugin).PlacementScoreExtensions().NormalizePlacementScore(ctx, state, g, scores), Status{})
+		var got []Score
 		for i, s := range scores {
 			if i < len(c.NormalizeScore.Scores) {
-				got = append(got, conformance.Score{Name: s.Placement.Name, Score: s.Score})
+				got = append(got, Score{Name: s.Placement.Name, Score: s.Score})
 			} else if s.Score != 100 {
 				t.Fatalf("%s has the score %d, want 100", s.Placement.Name, s.Score)
 			}
@@ -152,7 +151,7 @@ func askGroup(t *testing.T, p sched.Plugin, handle *framework.Handle, g group, c
 }
 
 // missing returns the names of the Pods that nodes had and have no more.
-func missing(before []conformance.Node, now []*framework.NodeInfo) (names []string) {
+func missing(before []Node, now []*framework.NodeInfo) (names []string) {
 	runs := map[string]bool{}
 	for _, n := range now {
 		for _, pod := range n.GetPods() {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -32,18 +31,18 @@ func load(t *testing.T, rt *host.Runtime, guest string, handle fwk.Handle, insta
 	return p.(sched.Plugin)
 }
 
-func podOf(o conformance.Object) *corev1.Pod {
+func podOf(o Object) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: meta(o)}
 	pod.Namespace, pod.UID = metav1.NamespaceDefault, types.UID("uid-"+o.Name)
 	return pod
 }
 
-func statusOf(s *fwk.Status) conformance.Status {
-	return conformance.Status{Code: s.Code().String(), Reason: s.Message()}
+func statusOf(s *fwk.Status) Status {
+	return Status{Code: s.Code().String(), Reason: s.Message()}
 }
 
 // checkStatus compares a status; no code at all is Success.
-func checkStatus(t *testing.T, got *fwk.Status, want conformance.Status) {
+func checkStatus(t *testing.T, got *fwk.Status, want Status) {
 	t.Helper()
 	if want.Code == "" {
 		want.Code = "Success"
@@ -56,13 +55,13 @@ func checkStatus(t *testing.T, got *fwk.Status, want conformance.Status) {
 func TestQueue(t *testing.T) {
 	run(t, "queue", func(t *testing.T, rt *host.Runtime, guest string) {
 		p := load(t, rt, guest, nil, 1, "")
-		for _, c := range conformance.Cases().Queue {
+		for _, c := range readCases(t).Queue {
 			t.Run(c.Name, func(t *testing.T) { queue(t, p, c) })
 		}
 	})
 }
 
-func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
+func queue(t *testing.T, p sched.Plugin, c QueueCase) {
 	switch {
 	case c.PreEnqueue != nil:
 		checkStatus(t, p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), podOf(c.PreEnqueue.Pod)), c.PreEnqueue.Want)
@@ -86,9 +85,9 @@ func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []conformance.ClusterEvent
+		var got []ClusterEvent
 		for _, e := range list {
-			got = append(got, conformance.ClusterEvent{Resource: string(e.Event.Resource), Action: uint32(e.Event.ActionType), Hint: e.QueueingHintFn != nil})
+			got = append(got, ClusterEvent{Resource: string(e.Event.Resource), Action: uint32(e.Event.ActionType), Hint: e.QueueingHintFn != nil})
 		}
 		if diff := cmp.Diff(c.Events, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
@@ -98,7 +97,7 @@ func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		object := func(o *conformance.Object) any {
+		object := func(o *Object) any {
 			switch {
 			case o == nil:
 				return nil
@@ -118,9 +117,9 @@ func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
 	case c.Sign != nil:
 		fragments, status := p.(fwk.SignPlugin).SignPod(t.Context(), podOf(c.Sign.Pod))
 		checkStatus(t, status, c.Sign.Want)
-		var got []conformance.Fragment
+		var got []Fragment
 		for _, f := range fragments {
-			got = append(got, conformance.Fragment{Key: f.Key, Value: fmt.Sprintf("%s", f.Value)})
+			got = append(got, Fragment{Key: f.Key, Value: fmt.Sprintf("%s", f.Value)})
 		}
 		if diff := cmp.Diff(c.Sign.Fragments, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("fragments (-want +got):\n%s", diff)

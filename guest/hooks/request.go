@@ -14,7 +14,7 @@ import (
 // the host sent: one pass records where each field lies, and only fields that
 // the plugin reads are decoded.
 //
-// The message is kubewasm.hooks.v1.Request of codec/hookmsg/hook.proto.
+// The message is kubewasm.hooks.v1.Request of abi/hook.proto.
 type Request struct {
 	data  []byte
 	stage Stage

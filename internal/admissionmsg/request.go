@@ -7,7 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // AppendRequest appends the encoding of r, without its objects and options, to

@@ -7,11 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
-
-// ErrMalformed is wrapped by errors about bytes that are not the expected message.
-var ErrMalformed = wire.ErrMalformed
 
 // maxEntries is how many placements or nominations a message may have: an empty one
 // takes twenty times its two bytes.
@@ -24,7 +21,7 @@ type Placement struct {
 }
 
 // ParsePlacements decodes the message Placements, and copies what it keeps of b. The
-// error wraps [ErrMalformed].
+// error wraps [wire.ErrMalformed].
 func ParsePlacements(b []byte) ([]Placement, error) {
 	var placements []Placement
 	c := wire.NewCursor(b)
@@ -44,7 +41,7 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 		}
 		c.Done(&m, "placements")
 		if len(placements) == maxEntries {
-			return nil, fmt.Errorf("read placements: %w: more than %d", ErrMalformed, maxEntries)
+			return nil, fmt.Errorf("read placements: %w: more than %d", wire.ErrMalformed, maxEntries)
 		}
 		placements = append(placements, p)
 	}
@@ -55,7 +52,7 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 }
 
 // ParseNominations decodes the message Nominations to the node of each Pod, and copies
-// what it keeps of b. The error wraps [ErrMalformed].
+// what it keeps of b. The error wraps [wire.ErrMalformed].
 func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
 	nominations := map[types.NamespacedName]string{}
 	c := wire.NewCursor(b)
@@ -78,7 +75,7 @@ func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
 		}
 		c.Done(&m, "nominations")
 		if len(nominations) == maxEntries {
-			return nil, fmt.Errorf("read nominations: %w: more than %d", ErrMalformed, maxEntries)
+			return nil, fmt.Errorf("read nominations: %w: more than %d", wire.ErrMalformed, maxEntries)
 		}
 		nominations[pod] = node
 	}
@@ -97,7 +94,7 @@ type Event struct {
 }
 
 // ParseEvent decodes the message Event, and copies what it keeps of b. The error wraps
-// [ErrMalformed], unless the message is one and says what no event can be.
+// [wire.ErrMalformed], unless the message is one and says what no event can be.
 func ParseEvent(b []byte) (*Event, error) {
 	e := &Event{}
 	c := wire.NewCursor(b)

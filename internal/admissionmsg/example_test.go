@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // What a guest says beside its verdict arrives as the bytes of a Result.

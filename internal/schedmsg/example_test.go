@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // A guest nominates a node for a Pod of a group.

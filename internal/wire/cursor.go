@@ -28,7 +28,7 @@ var ErrMalformed = errors.New("malformed message")
 //
 // Fields whose value is not asked for are skipped. A field whose value is must have
 // the wire type of what it is asked for: protobuf's own decoders skip it
-// otherwise, but whoever wrote it meant something by it.
+// otherwise, but a guest that wrote it meant something by it.
 type Cursor struct {
 	// Number is that of the field that Next found.
 	Number protowire.Number

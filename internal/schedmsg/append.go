@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // AppendNodeInfo appends the encoding of the message NodeInfo. Maps are written

@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // field appends a field with bytes.
@@ -73,7 +74,7 @@ func TestParsePlacements(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := schedmsg.ParsePlacements([]byte(test.bytes))
-			if errors.Is(err, schedmsg.ErrMalformed) != test.bad {
+			if errors.Is(err, wire.ErrMalformed) != test.bad {
 				t.Fatalf("got error %v, want one: %v", err, test.bad)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -88,7 +89,7 @@ func TestParseNominationsRefusesVeryMany(t *testing.T) {
 	for i := range 1<<16 + 1 {
 		many.WriteString(message(1, message(2, fmt.Sprint(i))))
 	}
-	if got, err := schedmsg.ParseNominations([]byte(many.String())); !errors.Is(err, schedmsg.ErrMalformed) {
+	if got, err := schedmsg.ParseNominations([]byte(many.String())); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("%d nominations, error %v", len(got), err)
 	}
 }

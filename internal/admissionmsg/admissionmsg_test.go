@@ -19,13 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // definition returns a message of admission.proto.
 func definition(t testing.TB, name protoreflect.Name) protoreflect.MessageDescriptor {
 	t.Helper()
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../abi"}}}
 	files, err := compiler.Compile(t.Context(), "admission.proto")
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestParseResultRefusesWhatIsMalformed(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r, err := admissionmsg.ParseResult(test.data)
-			if !errors.Is(err, admissionmsg.ErrMalformed) || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("ParseResult = %v, %v; want %q", r, err, test.want)
 			}
 		})
@@ -318,7 +319,7 @@ func FuzzParseResult(f *testing.F) {
 		data = append(make([]byte, 0, len(data)), data...)
 		got, err := admissionmsg.ParseResult(data)
 		if err != nil {
-			if got != nil || !errors.Is(err, admissionmsg.ErrMalformed) {
+			if got != nil || !errors.Is(err, wire.ErrMalformed) {
 				t.Fatalf("ParseResult = %v, %v", got, err)
 			}
 			return

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // lengths are around those at which the length of a field takes one byte more.

@@ -3,7 +3,7 @@ package admissionmsg
 import (
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Result is everything about a verdict that is neither its number nor its HTTP
@@ -27,18 +27,13 @@ type FieldError struct {
 	BadValue *string
 }
 
-// ErrMalformed is wrapped by errors about bytes that are not the expected message: cut
-// off, with a known field of the wrong wire type, or a string that is not
-// UTF-8.
-var ErrMalformed = wire.ErrMalformed
-
 // ParseResult decodes a result, which a guest wrote, unchecked. It
 // copies what it keeps of b. No bytes are an empty result.
 //
 // Unknown fields are skipped; of a field that occurs twice the last one counts,
 // as protobuf has it. Unlike protobuf's own decoders it refuses a known field of
-// another wire type instead of skipping it: whoever wrote it meant something by
-// it. Every error wraps [ErrMalformed] and names the field.
+// another wire type instead of skipping it: the guest meant something by
+// it. Every error wraps [wire.ErrMalformed] and names the field.
 func ParseResult(b []byte) (*Result, error) {
 	r := new(Result)
 	c := wire.NewCursor(b)
