@@ -144,7 +144,7 @@ func TestConversionIsAllOrNothing(t *testing.T) {
 		}
 	}
 	converted, err = e.Convert(t.Context(), toV1(one("a", "db:1"), one("b", "db"), one("c", "db:3")))
-	if want := `plugin "tabs": convert objects[1], CronTab b of stable.example.com/v1beta1, to stable.example.com/v1: spec.hostPort: address db: missing port in address`; err == nil || err.Error() != want || converted != nil {
+	if want := `plugin "tabs": convert objects[1], CronTab b of stable.example.com/v1beta1, to stable.example.com/v1: spec.hostPort: "db" has no port`; err == nil || err.Error() != want || converted != nil {
 		t.Errorf("converted to %q, %v; want %s", converted, err, want)
 	}
 	if converted, err := e.Convert(t.Context(), toV1()); err != nil || len(converted) != 0 {

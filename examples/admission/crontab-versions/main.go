@@ -8,8 +8,8 @@ package main
 
 import (
 	"errors"
-	"net"
 	"strconv"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/examples/admission/crontab-versions/v1"
 	"github.com/kubewasm/kubewasm/examples/admission/crontab-versions/v1beta1"
@@ -48,9 +48,9 @@ func (versions) Convert(c *admission.Conversion, patch *admission.Patch) error {
 
 // up makes a CronTab of v1 of one of v1beta1.
 func up(tab v1beta1.CronTab, patch *admission.Patch) error {
-	host, portText, err := net.SplitHostPort(tab.Spec().HostPort())
-	if err != nil {
-		return errors.New("spec.hostPort: " + err.Error())
+	host, portText, ok := strings.Cut(tab.Spec().HostPort(), ":")
+	if !ok {
+		return errors.New("spec.hostPort: " + strconv.Quote(host) + " has no port")
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
@@ -85,7 +85,7 @@ func down(tab v1.CronTab, patch *admission.Patch) error {
 	patch.Remove(spec.Child("port"))
 	patch.Remove(spec.Child("schedule"))
 	patch.Remove(spec.Child("suspend"))
-	patch.Set(spec.Child("hostPort"), net.JoinHostPort(tab.Spec().Host(), strconv.Itoa(int(tab.Spec().Port()))))
+	patch.Set(spec.Child("hostPort"), tab.Spec().Host()+":"+strconv.Itoa(int(tab.Spec().Port())))
 	patch.Set(spec.Child("cronSpec"), tab.Spec().Schedule().Cron())
 	if tab.Spec().Schedule().HasTimeZone() {
 		patch.Set(annotations.Key(timeZone), tab.Spec().Schedule().TimeZone())

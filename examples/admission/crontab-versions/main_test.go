@@ -40,7 +40,7 @@ func TestVersions(t *testing.T) {
 			})
 		}
 		for manifest, want := range map[string]string{
-			`{apiVersion: stable.example.com/v1beta1, kind: CronTab, metadata: {name: a}, spec: {hostPort: db}}`:       `spec.hostPort: address db: missing port in address`,
+			`{apiVersion: stable.example.com/v1beta1, kind: CronTab, metadata: {name: a}, spec: {hostPort: db}}`:       `spec.hostPort: "db" has no port`,
 			`{apiVersion: stable.example.com/v1beta1, kind: CronTab, metadata: {name: a}, spec: {hostPort: "db:all"}}`: `spec.hostPort: port "all" is no number up to 65535`,
 			`{apiVersion: stable.example.com/v2, kind: CronTab, metadata: {name: a}}`:                                  `the plugin does not convert CronTab of stable.example.com from v2 to v1`,
 			`{apiVersion: stable.example.com/v1beta1, kind: Other, metadata: {name: a}}`:                               `the plugin does not convert Other of stable.example.com from v1beta1 to v1`,

@@ -3,6 +3,7 @@ package admissiontest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,8 @@ func onlyConverts(plugin any) bool {
 var anyKind = metav1.GroupKind{Group: "any.invalid", Kind: "Any"}
 
 func converts(cfg host.Config, kind metav1.GroupKind) adapter.PluginConfig {
+	// A plugin that also decides may look objects up, elsewhere.
+	cfg.Grants = append(slices.Clone(cfg.Grants), adapter.GrantObjects)
 	return adapter.PluginConfig{Config: cfg, Converts: []metav1.GroupKind{kind}}
 }
 
