@@ -71,9 +71,9 @@ const (
 	// otherwise, 25 MiB: any object that an API server can store fits, and so does
 	// the one before it, which an update sends along.
 	DefaultMaxBodyBytes = 2*expansion*storedBytes + envelopeBytes
-	// DefaultTimeout is how long a request may take that says nothing of a
+	// defaultTimeout is how long a request may take that says nothing of a
 	// timeout: the API server's default.
-	DefaultTimeout = 10 * time.Second
+	defaultTimeout = 10 * time.Second
 	// MaxTimeout is the longest timeout that a webhook may have in Kubernetes; a
 	// longer one is cut.
 	MaxTimeout = 30 * time.Second
@@ -199,7 +199,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 		w.Header().Set("Accept-Encoding", "identity")
 		return 0, refuse(http.StatusUnsupportedMediaType, "content encoding is %q, want none", encoding)
 	}
-	unsaid := DefaultTimeout
+	unsaid := defaultTimeout
 	if h.Converter != nil {
 		unsaid = MaxTimeout
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// withSection returns a module with a custom section behind it.
+// withSection returns a module with a custom section at its end.
 func withSection(module []byte, name, contents string) []byte {
 	body := append(binary.AppendUvarint(nil, uint64(len(name))), name+contents...)
 	return append(binary.AppendUvarint(append(module[:len(module):len(module)], 0), uint64(len(body))), body...)

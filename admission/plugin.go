@@ -38,7 +38,7 @@ type Plugin struct {
 // failures mean.
 type PluginConfig struct {
 	// Config is the plugin's module, name, configuration and limits. The default
-	// of Limits.ResultBytes is DefaultResultBytes.
+	// of Limits.ResultBytes is defaultResultBytes.
 	host.Config `json:",inline"`
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
 	PolicyRules `json:",inline"`
@@ -84,10 +84,10 @@ type Cluster interface {
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// DefaultResultBytes is how much a guest may hand to the host unless
+// defaultResultBytes is how much a guest may hand to the host unless
 // Limits.ResultBytes says otherwise, 16 MiB: the largest object that a review may hold,
 // and 4 MiB that a mutator adds or a request of its own has beside it.
-const DefaultResultBytes = expansion*storedBytes + 4<<20
+const defaultResultBytes = expansion*storedBytes + 4<<20
 
 // Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
 // package admission serves as they are, which it tells by the module's imports and
@@ -118,7 +118,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
 		Imports:  p.hostFunctions(),
-		Defaults: host.Limits{ResultBytes: DefaultResultBytes},
+		Defaults: host.Limits{ResultBytes: defaultResultBytes},
 		NewState: func() any { return new(policy.Call) },
 		Probe: func(ctx context.Context, inst *host.Instance) error {
 			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {

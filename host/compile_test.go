@@ -11,7 +11,7 @@ import (
 )
 
 // TestCompilationsAreFew holds that a load waits while as many modules are compiled
-// as may be, gives up with its context or its BuildTimeout, leaves nothing behind,
+// as may be, gives up with its context or its BuildTimeout, leaves nothing,
 // and that each compilation makes room for the next.
 func TestCompilationsAreFew(t *testing.T) {
 	rt, err := NewRuntime(RuntimeConfig{})

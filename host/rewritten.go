@@ -24,7 +24,7 @@ import (
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 5
+const rewritingVersion = 6
 
 // rewrite makes a valid module ready for wazero. With goPass, it optimises the code of
 // Go's compiler first.

@@ -32,9 +32,9 @@ type Metadata struct {
 	// Kinds are the kinds of plugin that the guest is, as [abi.Kind.String]
 	// names them.
 	Kinds []string `json:"kinds,omitempty"`
-	// Projection names the fields of objects that the guest reads, as in
+	// Reads names the fields of objects that the guest reads, as in
 	// "node.metadata.labels"; none means everything.
-	Projection []string `json:"projection,omitempty"`
+	Reads []string `json:"reads,omitempty"`
 	// Decides names the fields that the decisions of a hook may set, as in
 	// "cpu_shares" and "container_envs[GOGC]"; none declares nothing. A host
 	// refuses a guest that names a field which it does not grant.
@@ -128,8 +128,8 @@ func (m *Metadata) Validate() error {
 	text("name", m.Name)
 	text("version", m.Version)
 	text("sdk", m.SDK)
-	for _, path := range m.Projection {
-		text("projection", path)
+	for _, path := range m.Reads {
+		text("reads", path)
 	}
 	for _, field := range m.Decides {
 		text("decides", field)

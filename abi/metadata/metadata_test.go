@@ -26,7 +26,7 @@ func TestAddAndFind(t *testing.T) {
 	if m, err := metadata.Find(plain); m != nil || err != nil {
 		t.Errorf("a module that says nothing: %v, %v", m, err)
 	}
-	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Projection: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1,
+	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Reads: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1,
 		Matches: []metadata.Rule{{Operations: []string{"CREATE"}, APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods", "pods/ephemeralcontainers"}}}}
 	with, err := metadata.Add(plain, first)
 	if err != nil {

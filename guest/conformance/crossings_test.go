@@ -97,7 +97,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	}
 	list := []host.Import{
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0])}
@@ -105,7 +105,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Module: abi.ModuleObjects, Name: "object_part",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
@@ -113,7 +113,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Module: abi.ModuleObjects, Name: "object_entry",
 			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32},
 			Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -129,13 +129,13 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 		},
 	}
 	for _, name := range []string{
-		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
 		list = append(list, host.ToGuest(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
 	}
 	for _, name := range []string{
-		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
-		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
+		"result_sign_fragments", "result_nominations", "result_placements",
 	} {
 		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}

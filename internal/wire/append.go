@@ -11,7 +11,7 @@ func AppendNumber(dst []byte, field protowire.Number, v int64) []byte {
 	if v == 0 {
 		return dst
 	}
-	return AppendVarint(appendTag(dst, field, protowire.VarintType), uint64(v))
+	return AppendVarint(AppendTag(dst, field, protowire.VarintType), uint64(v))
 }
 
 // AppendOptionalNumber appends a number with presence: nil is left out.
@@ -19,7 +19,7 @@ func AppendOptionalNumber(dst []byte, field protowire.Number, v *int64) []byte {
 	if v == nil {
 		return dst
 	}
-	return AppendVarint(appendTag(dst, field, protowire.VarintType), uint64(*v))
+	return AppendVarint(AppendTag(dst, field, protowire.VarintType), uint64(*v))
 }
 
 // AppendString appends a string without presence: an empty one is left out.
@@ -41,21 +41,21 @@ func AppendOptionalString(dst []byte, field protowire.Number, s *string) []byte 
 // AppendItem appends a string that is written even if it is empty: an item of a
 // repeated field.
 func AppendItem(dst []byte, field protowire.Number, s string) []byte {
-	return append(AppendVarint(appendTag(dst, field, protowire.BytesType), uint64(len(s))), s...)
+	return append(AppendVarint(AppendTag(dst, field, protowire.BytesType), uint64(len(s))), s...)
 }
 
 // AppendEntry appends an entry of a map<string, string>. Its key and its value are
 // written even if they are empty, as protobuf's own encoders do.
 func AppendEntry(dst []byte, field protowire.Number, key, value string) []byte {
 	n := 2 + SizeVarint(uint64(len(key))) + len(key) + SizeVarint(uint64(len(value))) + len(value)
-	dst = AppendVarint(appendTag(dst, field, protowire.BytesType), uint64(n))
+	dst = AppendVarint(AppendTag(dst, field, protowire.BytesType), uint64(n))
 	return AppendItem(AppendItem(dst, 1, key), 2, value)
 }
 
 // BeginMessage appends the tag of a message and one byte for its length. start is where
 // its fields begin, for EndMessage.
 func BeginMessage(dst []byte, field protowire.Number) (_ []byte, start int) {
-	dst = append(appendTag(dst, field, protowire.BytesType), 0)
+	dst = append(AppendTag(dst, field, protowire.BytesType), 0)
 	return dst, len(dst)
 }
 
@@ -75,7 +75,8 @@ func EndMessage(dst []byte, start int) []byte {
 	return dst
 }
 
-func appendTag(dst []byte, field protowire.Number, typ protowire.Type) []byte {
+// AppendTag appends the tag of a field.
+func AppendTag(dst []byte, field protowire.Number, typ protowire.Type) []byte {
 	return AppendVarint(dst, uint64(field)<<3|uint64(typ))
 }
 
