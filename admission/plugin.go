@@ -46,8 +46,8 @@ type PluginConfig struct {
 	// without it fails. A guest of another ABI is asked as a mutator if it
 	// is allowed to be one, and as a validator otherwise.
 	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
-	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper, which is
-	// known without it if the entrypoint of the module is called violation, or if
+	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper. It is
+	// not needed if the entrypoint of the module is called violation, or if
 	// Kubewarden's metadata in the module say so.
 	Gatekeeper bool `json:"gatekeeper,omitempty"`
 	// Cluster is where a guest looks objects up; nil if it cannot.

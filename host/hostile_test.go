@@ -785,7 +785,7 @@ func wasmSection(id byte, content ...byte) []byte {
 func wasmSized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
 
 // TestCompileIsALimitOfThePlugin holds that a module which is slow to compile is
-// refused with the figure and the remedy, and loads when it is allowed by name or
+// refused with the figure and the remedy. It loads when it is allowed by name or
 // when the operator gave its digest.
 func TestCompileIsALimitOfThePlugin(t *testing.T) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})

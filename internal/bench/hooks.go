@@ -464,9 +464,9 @@ func benchHookMemory(b *bench) error {
 	return nil
 }
 
-// agentPeak runs the agent in dir on a node of files until it has decided about
-// all pods and looked at them some more times, and returns its largest resident
-// set in bytes.
+// agentPeak runs the agent in dir on a node of files and returns its largest
+// resident set in bytes. It ends after the agent has decided about all pods and
+// compared them some more times.
 func agentPeak(ctx context.Context, dir string, pods int) (bytes float64, err error) {
 	guest, err := guestbuild.Build(ctx, source("../../examples/hooks/cpu-from-annotation"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// The functions of these tests have two parameters, the number of the block where they begin
-// and a count that goes down so that they end, and return the i64 of local 2.
+// The functions of these tests return the i64 of local 2. They have two parameters: the
+// number of the block where they begin, and a count that goes down so that they end.
 var stateType = wasmbin.FuncType{Params: []wasmbin.ValType{i32, i32}, Results: []wasmbin.ValType{i64}}
 
 func stateCode(body ...any) wasmbin.Code {

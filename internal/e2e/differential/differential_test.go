@@ -228,8 +228,8 @@ func cycle(ctx context.Context, f framework.Framework, lister *snapshot, pod *co
 	return r
 }
 
-// dryRun takes the Pods of a node away, one by one, and puts some of them back,
-// as the selection of victims does, on a copy of the state and of the node.
+// dryRun works on a copy of the state and of the node. It takes the Pods of the node
+// away, one by one, and puts some of them back, as the selection of victims does.
 func dryRun(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo, seed uint64) (statuses []string) {
 	state, info = state.Clone(), info.Snapshot()
 	note := func(s *fwk.Status) { statuses = append(statuses, text(s)) }

@@ -8,9 +8,9 @@ import (
 )
 
 // Watcher is a Source that notices when its module may have changed. A [File]
-// watches the directories of the file and of the symbolic links that lead to it,
-// so it notices writes, renames, links that change, and files that are deleted
-// and created again.
+// watches the directories of the file and of the symbolic links that lead to it. So
+// it notices writes, renames, links that change, and files that are deleted and
+// created again.
 type Watcher interface {
 	Source
 	// Watch calls changed when it has begun to watch and from then on whenever
