@@ -111,7 +111,6 @@ func bound(kind string, changes map[string]any) map[string]any {
 	return claims
 }
 
-
 func serverOf(t *testing.T, cfg TokenConfig) (*Server, http.Handler) {
 	t.Helper()
 	s, err := New(Config{Engine: admission.NewEngine(), Tokens: &cfg})
