@@ -1,6 +1,7 @@
 //go:build unix
 
-package host
+// Package private finds directories that others could write to.
+package private
 
 import (
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"syscall"
 )
 
-// checkPrivate refuses a directory that another user could write to.
-func checkPrivate(dir string) error {
+// CheckDirectory refuses a directory that another user could write to.
+func CheckDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
