@@ -57,7 +57,7 @@ var ofRequest = []host.Import{
 		c := mutation(inst)
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),
-	host.ToGuest(abi.ModuleAdmission, abi.ImportDesiredAPIVersion, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleAdmission, "desired_api_version", func(inst *host.Instance) []byte {
 		return []byte(policy.CallOf(inst).Desired)
 	}),
 }
