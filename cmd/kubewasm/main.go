@@ -30,6 +30,10 @@ var commands = []command{
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"push", "push a module to a registry", push},
+	{"pull", "pull a module from a registry", pull},
+	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
+	{"sign", "sign an artifact", sign},
 	{"version", "print the version and the ABI", version},
 }
 
@@ -116,23 +120,44 @@ type usageError struct{ error }
 // parse reads the flags, which may stand on both sides of the only argument, and returns
 // the argument, or other if there is none. The error is flag.ErrHelp or a *usageError.
 func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
-	if err := flags.Parse(args); err != nil {
-		return "", flagError(flags, err)
-	}
-	argument := other
-	if flags.NArg() > 0 {
-		argument = flags.Arg(0)
-		if err := flags.Parse(flags.Args()[1:]); err != nil {
-			return "", flagError(flags, err)
+	if other != "" {
+		found, err := arguments(flags, args, 1)
+		if err != nil || len(found) == 0 {
+			return other, err
 		}
+		return found[0], nil
 	}
-	switch {
-	case flags.NArg() > 0:
-		return "", &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
-	case argument == "":
-		return "", &usageError{fmt.Errorf("%s: an argument is missing", flags.Name())}
+	found, err := parseAll(flags, args, "an argument")
+	if err != nil {
+		return "", err
 	}
-	return argument, nil
+	return found[0], nil
+}
+
+// parseAll reads the flags, which may stand anywhere, and returns the other arguments, one
+// for each of what, which messages say. The error is flag.ErrHelp or a *usageError.
+func parseAll(flags *flag.FlagSet, args []string, what ...string) ([]string, error) {
+	found, err := arguments(flags, args, len(what))
+	if err == nil && len(found) < len(what) {
+		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(found)])}
+	}
+	return found, err
+}
+
+// arguments reads the flags and returns the other arguments, at most so many.
+func arguments(flags *flag.FlagSet, args []string, most int) (found []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, flagError(flags, err)
+		}
+		if args = flags.Args(); len(args) == 0 {
+			return found, nil
+		}
+		if len(found) == most {
+			return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), args[0])}
+		}
+		found, args = append(found, args[0]), args[1:]
+	}
 }
 
 // flagError adds the flag that was probably meant to the error of an unknown flag.
