@@ -120,44 +120,39 @@ type usageError struct{ error }
 // parse reads the flags, which may stand on both sides of the only argument, and returns
 // the argument, or other if there is none. The error is flag.ErrHelp or a *usageError.
 func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
-	if other != "" {
-		found, err := arguments(flags, args, 1)
-		if err != nil || len(found) == 0 {
-			return other, err
-		}
-		return found[0], nil
-	}
-	found, err := parseAll(flags, args, "an argument")
+	arguments, err := parseArguments(flags, args, 1)
 	if err != nil {
 		return "", err
 	}
-	return found[0], nil
-}
-
-// parseAll reads the flags, which may stand anywhere, and returns the other arguments, one
-// for each of what, which messages say. The error is flag.ErrHelp or a *usageError.
-func parseAll(flags *flag.FlagSet, args []string, what ...string) ([]string, error) {
-	found, err := arguments(flags, args, len(what))
-	if err == nil && len(found) < len(what) {
-		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(found)])}
+	if arguments = append(arguments, other); arguments[0] == "" {
+		return "", &usageError{fmt.Errorf("%s: an argument is missing", flags.Name())}
 	}
-	return found, err
+	return arguments[0], nil
 }
 
-// arguments reads the flags and returns the other arguments, at most so many.
-func arguments(flags *flag.FlagSet, args []string, most int) (found []string, err error) {
+// parseArguments is parse for n arguments at most.
+func parseArguments(flags *flag.FlagSet, args []string, n int) (arguments []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {
 			return nil, flagError(flags, err)
 		}
-		if args = flags.Args(); len(args) == 0 {
-			return found, nil
+		if flags.NArg() == 0 {
+			return arguments, nil
 		}
-		if len(found) == most {
-			return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), args[0])}
+		if len(arguments) == n {
+			return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
 		}
-		found, args = append(found, args[0]), args[1:]
+		arguments, args = append(arguments, flags.Arg(0)), flags.Args()[1:]
 	}
+}
+
+// parseAll is parse for an argument for each of what, which messages say.
+func parseAll(flags *flag.FlagSet, args []string, what ...string) ([]string, error) {
+	arguments, err := parseArguments(flags, args, len(what))
+	if err == nil && len(arguments) < len(what) {
+		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(arguments)])}
+	}
+	return arguments, err
 }
 
 // flagError adds the flag that was probably meant to the error of an unknown flag.
