@@ -38,7 +38,7 @@ type Plugin interface {
 	Close(ctx context.Context) error
 }
 
-// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source. Of
+// Load makes a scheduler plugin of a module, from File, URL or OCI unless cfg has a Source. Of
 // Pods and Nodes the guest gets the fields that its module declares in its metadata.
 //
 // Errors are those of [host.Runtime.Load], all mistakes of the configuration at once.

@@ -17,7 +17,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // registryFlags are the flags of the commands that talk to registries.
@@ -34,15 +33,9 @@ func (t *tool) registryFlags(flags *flag.FlagSet) *registryFlags {
 
 // client returns the client that the flags describe.
 func (r *registryFlags) client(change func(*oci.Config)) (*oci.Client, error) {
-	var cfg oci.Config
-	if *r.config != "" {
-		data, err := os.ReadFile(*r.config)
-		if err != nil {
-			return nil, err
-		}
-		if err := strict.YAML(data, &cfg); err != nil {
-			return nil, fmt.Errorf("%s: %w", *r.config, err)
-		}
+	cfg, err := oci.ReadConfig(*r.config)
+	if err != nil {
+		return nil, err
 	}
 	for _, host := range r.plainHTTP {
 		i := slices.IndexFunc(cfg.Registries, func(r oci.Registry) bool { return r.Host == host })
