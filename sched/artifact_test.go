@@ -1,6 +1,7 @@
 package sched_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/sched"
@@ -23,6 +25,11 @@ func TestArgumentsNameAnArtifact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
 	ref := oci.Reference{Layout: filepath.Join(t.TempDir(), "plugins"), Tag: "1"}
 	client, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{ref.Name()}, Unsigned: true}}})
 	if err != nil {
@@ -34,7 +41,7 @@ func TestArgumentsNameAnArtifact(t *testing.T) {
 	args := func(rest string) *apiruntime.Unknown {
 		return &apiruntime.Unknown{Raw: []byte(`{"grants": ["events", "waiting-pods", "objects"], ` + rest + `}`)}
 	}
-	if _, err := sched.New("extensions", shared, sched.WithOCI(client.Source))(t.Context(), args(`"oci": "`+ref.String()+`", "follow": true`), nil); err != nil {
+	if _, err := sched.LoadArgs(t.Context(), rt, "extensions", args(`"oci": "`+ref.String()+`", "follow": true`), sched.Framework{}, sched.WithOCI(client.Source)); err != nil {
 		t.Error(err)
 	}
 	for _, tt := range []struct {
@@ -46,7 +53,7 @@ func TestArgumentsNameAnArtifact(t *testing.T) {
 		{`"oci": "ghcr.io/acme/zone:1"`, []sched.Option{sched.WithOCI(client.Source)}, []string{"source ghcr.io/acme/zone:1: nothing vouches for what the tag leads to"}},
 		{`"oci": "ghcr.io/acme/zone:1"`, nil, []string{"oci: this scheduler has no access to registries"}},
 	} {
-		_, err := sched.New("extensions", shared, tt.options...)(t.Context(), args(tt.args), nil)
+		_, err := sched.LoadArgs(t.Context(), rt, "extensions", args(tt.args), sched.Framework{}, tt.options...)
 		for _, want := range tt.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error lacks %s:\n%v", tt.args, want, err)

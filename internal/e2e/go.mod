@@ -4,10 +4,13 @@ go 1.26.0
 
 replace github.com/kubewasm/kubewasm => ../..
 
+replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube137
+
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/apiserver v0.37.1
