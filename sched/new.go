@@ -58,10 +58,10 @@ type PluginConfig struct {
 	// as in "v1/persistentvolumeclaims" or "apps/v1/replicasets". The scheduler
 	// must be allowed to watch them.
 	Objects []string `json:"objects,omitempty"`
-	// Projection are the fields of Pods and Nodes that the guest gets, such as
+	// Reads are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
 	// codec.ParseFieldSet; empty means what its module declares.
-	Projection []string `json:"projection,omitempty"`
+	Reads []string `json:"reads,omitempty"`
 	// DisableResultSharing calls the guest for each node. Otherwise a result of Filter or
 	// Score is shared, within a state of a scheduling cycle, between all nodes that are
 	// equal in every field that the guest has read of Nodes. It is for a guest whose
@@ -214,7 +214,7 @@ func (c *PluginConfig) validate() error {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := codec.ParseFieldSet(c.Projection)
-	mistake(err != nil, "projection: %w", err)
+	_, err := codec.ParseFieldSet(c.Reads)
+	mistake(err != nil, "reads: %w", err)
 	return errors.Join(errs...)
 }

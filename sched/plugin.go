@@ -59,7 +59,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Imports:  p.imports(),
 		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		Defaults: defaults,
-		Probe:    p.declaring(cfg.Projection, p.probe),
+		Probe:    p.declaring(cfg.Reads, p.probe),
 		NewState: func() any { return &instance{} },
 	}
 	guestCfg, err := cfg.guest()

@@ -122,7 +122,7 @@ func TestSideBySide(t *testing.T) {
 // one by one.
 func TestEveryMistakeOfTheArguments(t *testing.T) {
 	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope", "clock"],
-		"objects": ["pods"], "projection": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
+		"objects": ["pods"], "reads": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
 		"grant": ["events"], "timeOut": "1s"}`
 	_, err := kube137.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
