@@ -19,8 +19,8 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source, for the
-// Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
+// Load makes a scheduler plugin of a module, from File, URL or OCI unless cfg has a Source, for
+// the Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
 // declares in its metadata.
 //
 // Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest

@@ -126,7 +126,7 @@ func TestEveryMistakeOfTheArguments(t *testing.T) {
 		"grant": ["events"], "timeOut": "1s"}`
 	_, err := kube137.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
-		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
+		"file, url and oci exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
 		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
 		`unknown field "grant"`, `unknown field "timeOut"`,
 	} {
