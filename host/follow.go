@@ -26,6 +26,17 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
+// ConditionalSource is a Source that tells its versions apart without fetching them: by the
+// digest that a tag of a registry leads to, for example.
+type ConditionalSource interface {
+	Source
+	// FetchUnless returns the module with its revision, or no module if its revision is
+	// still the given one, which is "" or from an earlier call. Equal revisions are of the
+	// same module. It asks the origin and no cache, so an origin that cannot be reached is
+	// an error.
+	FetchUnless(ctx context.Context, revision string) (module []byte, current string, err error)
+}
+
 // FollowOptions configure how a source is followed. The zero value is the
 // default.
 type FollowOptions struct {
@@ -52,7 +63,8 @@ const DefaultFollowInterval = 30 * time.Second
 // time: changes during a call are checked after it.
 //
 // A module is skipped if it is the last that apply took, or the last that it
-// refused: a broken module is tried once, not at every check.
+// refused: a broken module is tried once, not at every check. That of a
+// [ConditionalSource] is not fetched as long as its revision is the same.
 //
 // It is an error to follow a source that needs a digest: a pinned module does
 // not change.
@@ -95,6 +107,9 @@ type follower struct {
 	// applied and refused are the digests of the last module that apply took and
 	// of the last that it did not.
 	applied, refused string
+	// revision is that of the last module that apply took or refused; empty if the
+	// source has none.
+	revision string
 }
 
 func (f *follower) follow(ctx context.Context, interval time.Duration) {
@@ -144,13 +159,20 @@ func (f *follower) watch(ctx context.Context) <-chan error {
 
 // look fetches the module of the source and applies it if it is new.
 func (f *follower) look(ctx context.Context) {
-	module, err := f.source.Fetch(ctx)
+	module, revision, err := f.fetch(ctx)
 	if err != nil {
 		f.report(ctx, fmt.Errorf("fetch module of %s: %w", f.source, err))
 		return
 	}
+	if module == nil && revision != "" {
+		return
+	}
 	digest := digestOf(module)
-	if digest == f.applied || digest == f.refused || ctx.Err() != nil {
+	if ctx.Err() != nil {
+		return
+	}
+	f.revision = revision
+	if digest == f.applied || digest == f.refused {
 		return
 	}
 	if err := f.apply(ctx, module, digest); err != nil {
@@ -159,6 +181,15 @@ func (f *follower) look(ctx context.Context) {
 		return
 	}
 	f.applied = digest
+}
+
+// fetch returns the module of the source, none if its revision is that of the last one.
+func (f *follower) fetch(ctx context.Context) (module []byte, revision string, err error) {
+	if c, ok := f.source.(ConditionalSource); ok {
+		return c.FetchUnless(ctx, f.revision)
+	}
+	module, err = f.source.Fetch(ctx)
+	return module, "", err
 }
 
 // report calls Failed with an error, unless it is the end of ctx.

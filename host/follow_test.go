@@ -462,3 +462,52 @@ func (built) Refused(context.Context, string, error) {}
 func (built) Restarted(string, bool)                 {}
 
 func (built) CacheHits(string, string, uint64) {}
+
+// conditional is a memory whose revision is its content.
+type conditional struct{ memory }
+
+func (c *conditional) FetchUnless(ctx context.Context, revision string) (module []byte, current string, err error) {
+	c.mu.Lock()
+	content := c.content
+	c.mu.Unlock()
+	if content == revision {
+		return nil, revision, nil
+	}
+	module, err = c.Fetch(ctx)
+	return module, content, err
+}
+
+// TestFollowFetchesARevisionOnce holds that a module is not fetched again as long as its
+// revision is the same, whether it was applied or refused, and that it is after an error.
+func TestFollowFetchesARevisionOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		source := &conditional{memory{content: "v1"}}
+		f := follow(ctx, source, host.FollowOptions{Interval: time.Minute, Applied: digest([]byte("v1"))})
+		f.check(t)
+		for _, step := range []struct {
+			content string
+			want    []string
+			fetches int
+		}{
+			{"v1", nil, 0},
+			{"v2", []string{"applied v2"}, 1},
+			{"bad", []string{"refused bad"}, 1},
+			{"bad", nil, 0},
+			{"error: away", []string{"fetch module of memory: away"}, 1},
+			{"error: away", []string{"fetch module of memory: away"}, 1},
+			{"bad", nil, 0},
+			{"v2", nil, 1},
+			{"v3", []string{"applied v3"}, 1},
+		} {
+			source.set(step.content)
+			before := source.fetches
+			time.Sleep(time.Minute)
+			f.check(t, step.want...)
+			if got := source.fetches - before; got != step.fetches {
+				t.Errorf("%q was fetched %d times, want %d", step.content, got, step.fetches)
+			}
+		}
+		f.end(t, cancel)
+	})
+}

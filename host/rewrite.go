@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/kubewasm/kubewasm/internal/gowasm"
+	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -82,7 +83,7 @@ func newRewriteCache(dir string, goPass bool) (rewriteCache, error) {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return c, err
 	}
-	return c, checkPrivate(c.dir)
+	return c, private.CheckDirectory(c.dir)
 }
 
 // rewrite returns the cached result for the module of that digest, or rewrites

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -91,7 +92,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err := os.MkdirAll(cfg.CacheDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make compilation cache: %w", err)
 	}
-	if err := checkPrivate(cfg.CacheDir); err != nil {
+	if err := private.CheckDirectory(cfg.CacheDir); err != nil {
 		return nil, fmt.Errorf("use compilation cache: %w", err)
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)

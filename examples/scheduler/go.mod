@@ -4,8 +4,11 @@ go 1.26.0
 
 replace github.com/kubewasm/kubewasm => ../..
 
+replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube137
+
 require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	github.com/spf13/pflag v1.0.10
 	k8s.io/component-base v0.37.1
 	k8s.io/kubernetes v1.37.1
@@ -91,7 +94,7 @@ require (
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.40.0 // indirect

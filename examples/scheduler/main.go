@@ -23,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 func main() {
@@ -55,7 +56,7 @@ func run() (int, error) {
 
 	var options []app.Option
 	for _, name := range names {
-		options = append(options, app.WithPlugin(name, sched.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+		options = append(options, app.WithPlugin(name, kube137.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
 	}
 	return cli.Run(app.NewSchedulerCommand(options...)), nil
 }

@@ -14,7 +14,7 @@ import (
 // takes twenty times its two bytes.
 const maxEntries = 1 << 16
 
-// Placement is a set of nodes that a guest proposes.
+// Placement is a set of nodes for a group, by their names.
 type Placement struct {
 	Name      string
 	NodeNames []string

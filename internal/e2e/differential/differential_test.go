@@ -31,7 +31,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // clusters is how many random clusters there are.
@@ -64,7 +64,7 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 		if err != nil {
 			t.Fatal(err)
 		}
-		registry[name] = sched.New(name, rt)
+		registry[name] = kube137.New(name, rt)
 		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "limits": {"instances": 3}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{

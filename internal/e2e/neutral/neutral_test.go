@@ -26,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // all is every interface of an extension point.
@@ -46,38 +47,38 @@ type all interface {
 // exact are guests of one extension point, and a plugin with the methods of that one only.
 var exact = map[string]struct {
 	functions abi.Mask
-	only      func(p sched.Plugin) fwk.Plugin
+	only      func(p kube137.Plugin) fwk.Plugin
 }{
-	"PreEnqueue": {abi.MaskOf(abi.PreEnqueue), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreEnqueuePlugin }{p.(all)} }},
-	"QueueSort":  {abi.MaskOf(abi.QueueSort), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.QueueSortPlugin }{p.(fwk.QueueSortPlugin)} }},
-	"EnqueueExtensions": {abi.MaskOf(abi.EventsToRegister), func(p sched.Plugin) fwk.Plugin {
+	"PreEnqueue": {abi.MaskOf(abi.PreEnqueue), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreEnqueuePlugin }{p.(all)} }},
+	"QueueSort":  {abi.MaskOf(abi.QueueSort), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.QueueSortPlugin }{p.(fwk.QueueSortPlugin)} }},
+	"EnqueueExtensions": {abi.MaskOf(abi.EventsToRegister), func(p kube137.Plugin) fwk.Plugin {
 		return struct{ fwk.EnqueueExtensions }{p.(fwk.EnqueueExtensions)}
 	}},
-	"PreFilter":  {abi.MaskOf(abi.PreFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(all)} }},
-	"Filter":     {abi.MaskOf(abi.Filter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
-	"PostFilter": {abi.MaskOf(abi.PostFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
-	"PreScore":   {abi.MaskOf(abi.PreScore), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(all)} }},
-	"Score":      {abi.MaskOf(abi.Score), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
-	"Reserve":    {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(all)} }},
-	"Permit":     {abi.MaskOf(abi.Permit), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(all)} }},
-	"PreBind":    {abi.MaskOf(abi.PreBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(all)} }},
-	"Bind":       {abi.MaskOf(abi.Bind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(all)} }},
-	"PostBind":   {abi.MaskOf(abi.PostBind), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(all)} }},
+	"PreFilter":  {abi.MaskOf(abi.PreFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(all)} }},
+	"Filter":     {abi.MaskOf(abi.Filter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
+	"PostFilter": {abi.MaskOf(abi.PostFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
+	"PreScore":   {abi.MaskOf(abi.PreScore), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(all)} }},
+	"Score":      {abi.MaskOf(abi.Score), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
+	"Reserve":    {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(all)} }},
+	"Permit":     {abi.MaskOf(abi.Permit), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(all)} }},
+	"PreBind":    {abi.MaskOf(abi.PreBind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(all)} }},
+	"Bind":       {abi.MaskOf(abi.Bind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(all)} }},
+	"PostBind":   {abi.MaskOf(abi.PostBind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(all)} }},
 	// A guest that only signs is asked, too, which the framework does not do by itself: then
 	// fewer Pods are batched.
-	"Sign":               {abi.MaskOf(abi.SignPod, abi.Filter), func(p sched.Plugin) fwk.Plugin { return signs{p.(all), p.(fwk.FilterPlugin)} }},
-	"PodGroupPostFilter": {abi.MaskOf(abi.PodGroupPostFilter), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PodGroupPostFilterPlugin }{p.(all)} }},
-	"PlacementGenerate": {abi.MaskOf(abi.GeneratePlacements), func(p sched.Plugin) fwk.Plugin {
+	"Sign":               {abi.MaskOf(abi.SignPod, abi.Filter), func(p kube137.Plugin) fwk.Plugin { return signs{p.(all), p.(fwk.FilterPlugin)} }},
+	"PodGroupPostFilter": {abi.MaskOf(abi.PodGroupPostFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PodGroupPostFilterPlugin }{p.(all)} }},
+	"PlacementGenerate": {abi.MaskOf(abi.GeneratePlacements), func(p kube137.Plugin) fwk.Plugin {
 		return struct{ fwk.PlacementGeneratePlugin }{p.(fwk.PlacementGeneratePlugin)}
 	}},
-	"PlacementScore": {abi.MaskOf(abi.ScorePlacement), func(p sched.Plugin) fwk.Plugin { return struct{ fwk.PlacementScorePlugin }{p.(all)} }},
-	"Filter and Score": {abi.MaskOf(abi.Filter, abi.Score), func(p sched.Plugin) fwk.Plugin {
+	"PlacementScore": {abi.MaskOf(abi.ScorePlacement), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PlacementScorePlugin }{p.(all)} }},
+	"Filter and Score": {abi.MaskOf(abi.Filter, abi.Score), func(p kube137.Plugin) fwk.Plugin {
 		return struct {
 			fwk.FilterPlugin
 			scorer
 		}{p.(fwk.FilterPlugin), p.(scorer)}
 	}},
-	"PreFilter and Reserve": {abi.MaskOf(abi.PreFilter, abi.Reserve), func(p sched.Plugin) fwk.Plugin {
+	"PreFilter and Reserve": {abi.MaskOf(abi.PreFilter, abi.Reserve), func(p kube137.Plugin) fwk.Plugin {
 		return struct {
 			fwk.PreFilterPlugin
 			reserver
@@ -137,7 +138,7 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 					factory := func(ctx context.Context, _ apiruntime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 						config := binary.LittleEndian.AppendUint64(nil, uint64(g.functions))
 						config = append(binary.LittleEndian.AppendUint32(config, uint32(code)), 0, 0, 0, 0)
-						p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}})
+						p, err := kube137.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}}, nil)
 						if err == nil {
 							t.Cleanup(func() { p.Close(context.Background()) })
 						}
@@ -149,7 +150,7 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						return g.only(p.(sched.Plugin)), nil
+						return g.only(p.(kube137.Plugin)), nil
 					})
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Errorf("with exactly its methods -, as package sched makes it +\n%s", diff)

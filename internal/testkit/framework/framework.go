@@ -1,73 +1,54 @@
-// Package framework makes the arguments that kube-scheduler passes to plugins,
-// for programs without a scheduler: the quick start, tests and benchmarks. The
-// scheduler's own constructors are in k8s.io/kubernetes, which a library cannot
-// import.
+// Package framework makes what a scheduler passes to the engine of package sched, for programs
+// without a scheduler: the quick start, the command's trial runs, tests. It uses no minor's
+// Go interface.
 package framework
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
+	"github.com/kubewasm/kubewasm/sched"
 )
 
-// CycleState is a fwk.CycleState that keeps what plugins write. Its other
-// methods, which only the framework itself calls, panic.
-type CycleState struct {
-	fwk.CycleState
-	data sync.Map
-}
-
-// NewCycleState returns an empty CycleState.
-func NewCycleState() *CycleState { return &CycleState{} }
-
-// Read implements fwk.CycleState.
-func (s *CycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
-	v, ok := s.data.Load(key)
-	if !ok {
-		return nil, fwk.ErrNotFound
+// Of returns the framework of a scheduler without a minor, which calls all functions of a
+// guest. handle may be nil.
+func Of(handle *Handle) sched.Framework {
+	f := sched.Framework{
+		Minor:  "of no release",
+		Pods:   func(n sched.NodeInfo) iter.Seq[*corev1.Pod] { return slices.Values(n.(*NodeInfo).Pods) },
+		Usage:  func(n sched.NodeInfo) schedmsg.NodeInfo { return n.(*NodeInfo).Usage() },
+		Images: func(n sched.NodeInfo) []schedmsg.Image { return slices.Clone(n.(*NodeInfo).Images) },
 	}
-	return v.(fwk.StateData), nil
+	if handle != nil {
+		f.Handle = handle
+	}
+	return f
 }
 
-// Write implements fwk.CycleState.
-func (s *CycleState) Write(key fwk.StateKey, value fwk.StateData) { s.data.Store(key, value) }
-
-// Delete implements fwk.CycleState.
-func (s *CycleState) Delete(key fwk.StateKey) { s.data.Delete(key) }
-
-// Clone implements fwk.CycleState.
-func (s *CycleState) Clone() fwk.CycleState {
-	clone := NewCycleState()
-	s.data.Range(func(k, v any) bool {
-		clone.data.Store(k, v.(fwk.StateData).Clone())
-		return true
-	})
-	return clone
-}
-
-// NodeInfo is a fwk.NodeInfo. Its methods for affinity and for declared features
-// panic.
+// NodeInfo is a node of the snapshot.
 type NodeInfo struct {
-	fwk.NodeInfo
 	node       *corev1.Node
-	pods       []fwk.PodInfo
 	generation int64
-	// Requested and the others may be set before the NodeInfo is used. AddPodInfo
-	// and RemovePod count the CPU that Pods request, and nothing else.
+	// Pods are those on the node, which Add and Remove change.
+	Pods []*corev1.Pod
+	// Requested and the others may be set before the NodeInfo is used. Add and Remove count
+	// the CPU that Pods request, and nothing else.
 	Requested, NonZeroRequested, Allocatable Resource
-	UsedPorts                                fwk.HostPortInfo
-	ImageStates                              map[string]*fwk.ImageStateSummary
+	UsedPorts                                []schedmsg.HostPort
 	PVCRefCounts                             map[string]int
+	Images                                   []schedmsg.Image
 }
 
 // generations counts the changes of all NodeInfos, as the scheduler does.
@@ -77,63 +58,42 @@ var generations atomic.Int64
 func NewNodeInfo(node *corev1.Node, pods ...*corev1.Pod) *NodeInfo {
 	n := &NodeInfo{node: node, generation: generations.Add(1)}
 	for _, p := range pods {
-		n.AddPodInfo(PodInfo{Pod: p})
+		n.Add(p)
 	}
 	return n
 }
 
-// Node implements fwk.NodeInfo.
+// Node implements sched.NodeInfo.
 func (n *NodeInfo) Node() *corev1.Node { return n.node }
 
-// GetPods implements fwk.NodeInfo.
-func (n *NodeInfo) GetPods() []fwk.PodInfo { return n.pods }
-
-// GetUsedPorts implements fwk.NodeInfo.
-func (n *NodeInfo) GetUsedPorts() fwk.HostPortInfo { return n.UsedPorts }
-
-// GetRequested implements fwk.NodeInfo.
-func (n *NodeInfo) GetRequested() fwk.Resource { return &n.Requested }
-
-// GetNonZeroRequested implements fwk.NodeInfo.
-func (n *NodeInfo) GetNonZeroRequested() fwk.Resource { return &n.NonZeroRequested }
-
-// GetAllocatable implements fwk.NodeInfo.
-func (n *NodeInfo) GetAllocatable() fwk.Resource { return &n.Allocatable }
-
-// GetImageStates implements fwk.NodeInfo.
-func (n *NodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary { return n.ImageStates }
-
-// GetPVCRefCounts implements fwk.NodeInfo.
-func (n *NodeInfo) GetPVCRefCounts() map[string]int { return n.PVCRefCounts }
-
-// GetGeneration implements fwk.NodeInfo.
+// GetGeneration implements sched.NodeInfo.
 func (n *NodeInfo) GetGeneration() int64 { return n.generation }
 
-// Snapshot implements fwk.NodeInfo.
-func (n *NodeInfo) Snapshot() fwk.NodeInfo {
-	clone := *n
-	clone.pods = slices.Clone(n.pods)
-	return &clone
+// Usage returns what the scheduler counts of the node.
+func (n *NodeInfo) Usage() schedmsg.NodeInfo {
+	return schedmsg.NodeInfo{
+		Requested: &n.Requested, NonZeroRequested: &n.NonZeroRequested, Allocatable: &n.Allocatable,
+		UsedPorts: slices.Clone(n.UsedPorts), PVCRefCounts: n.PVCRefCounts, Pods: len(n.Pods),
+	}
 }
 
-// AddPodInfo implements fwk.NodeInfo.
-func (n *NodeInfo) AddPodInfo(p fwk.PodInfo) {
-	n.pods = append(n.pods, p)
-	n.Requested.MilliCPU += milliCPU(p.GetPod())
+// Add adds a Pod.
+func (n *NodeInfo) Add(pod *corev1.Pod) {
+	n.Pods = append(n.Pods, pod)
+	n.Requested.MilliCPU += milliCPU(pod)
 	n.generation = generations.Add(1)
 }
 
-// RemovePod implements fwk.NodeInfo.
-func (n *NodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
-	for i, p := range n.pods {
-		if p.GetPod().UID == pod.UID && p.GetPod().Name == pod.Name {
-			n.pods = slices.Delete(n.pods, i, i+1)
-			n.Requested.MilliCPU -= milliCPU(pod)
-			n.generation = generations.Add(1)
-			return nil
-		}
+// Remove removes a Pod.
+func (n *NodeInfo) Remove(pod *corev1.Pod) error {
+	i := slices.IndexFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == pod.UID && p.Name == pod.Name })
+	if i < 0 {
+		return fmt.Errorf("no Pod %s on node %s", pod.Name, n.node.Name)
 	}
-	return fmt.Errorf("no Pod %s on node %s", pod.Name, n.node.Name)
+	n.Pods = slices.Delete(slices.Clone(n.Pods), i, i+1)
+	n.Requested.MilliCPU -= milliCPU(pod)
+	n.generation = generations.Add(1)
+	return nil
 }
 
 func milliCPU(pod *corev1.Pod) (sum int64) {
@@ -143,143 +103,128 @@ func milliCPU(pod *corev1.Pod) (sum int64) {
 	return sum
 }
 
-// Resource is a fwk.Resource.
+// Resource is a schedmsg.Resource.
 type Resource struct {
 	MilliCPU, Memory, EphemeralStorage int64
 	AllowedPodNumber                   int
 	ScalarResources                    map[corev1.ResourceName]int64
 }
 
-// GetMilliCPU implements fwk.Resource.
+// GetMilliCPU implements schedmsg.Resource.
 func (r *Resource) GetMilliCPU() int64 { return r.MilliCPU }
 
-// GetMemory implements fwk.Resource.
+// GetMemory implements schedmsg.Resource.
 func (r *Resource) GetMemory() int64 { return r.Memory }
 
-// GetEphemeralStorage implements fwk.Resource.
+// GetEphemeralStorage implements schedmsg.Resource.
 func (r *Resource) GetEphemeralStorage() int64 { return r.EphemeralStorage }
 
-// GetAllowedPodNumber implements fwk.Resource.
+// GetAllowedPodNumber implements schedmsg.Resource.
 func (r *Resource) GetAllowedPodNumber() int { return r.AllowedPodNumber }
 
-// GetScalarResources implements fwk.Resource.
+// GetScalarResources implements schedmsg.Resource.
 func (r *Resource) GetScalarResources() map[corev1.ResourceName]int64 { return r.ScalarResources }
 
-// SetMaxResource implements fwk.Resource. It panics.
-func (r *Resource) SetMaxResource(corev1.ResourceList) { panic("not implemented") }
+// Nodes is a list of nodes.
+type Nodes []*NodeInfo
 
-// PodInfo is a fwk.PodInfo. Its other methods panic.
-type PodInfo struct {
-	fwk.PodInfo
-	Pod *corev1.Pod
+// Len implements sched.Nodes.
+func (n Nodes) Len() int { return len(n) }
+
+// At implements sched.Nodes.
+func (n Nodes) At(i int) sched.NodeInfo { return n[i] }
+
+// Score is the score of a node or a placement.
+type Score struct {
+	Name  string
+	Score int64
 }
 
-// GetPod implements fwk.PodInfo.
-func (p PodInfo) GetPod() *corev1.Pod { return p.Pod }
+// Scores is a list of scores.
+type Scores []Score
 
-// QueuedPod is the fwk.QueuedEntityInfo of a Pod. Its other methods panic.
-type QueuedPod struct {
-	fwk.QueuedEntityInfo
-	Pod  *corev1.Pod
-	Came time.Time
-}
+// Len implements sched.Scores.
+func (s Scores) Len() int { return len(s) }
 
-// GetPodInfo is what fwk.QueuedPodInfo has beside a fwk.QueuedEntityInfo.
-func (q QueuedPod) GetPodInfo() fwk.PodInfo { return PodInfo{Pod: q.Pod} }
+// Name implements sched.Scores.
+func (s Scores) Name(i int) string { return s[i].Name }
 
-// GetTimestamp implements fwk.QueuedEntityInfo.
-func (q QueuedPod) GetTimestamp() time.Time { return q.Came }
+// Score implements sched.Scores.
+func (s Scores) Score(i int) int64 { return s[i].Score }
 
-// GetPriority implements fwk.QueuedEntityInfo.
-func (q QueuedPod) GetPriority() int32 {
-	if q.Pod.Spec.Priority == nil {
-		return 0
-	}
-	return *q.Pod.Spec.Priority
-}
+// SetScore implements sched.Scores.
+func (s Scores) SetScore(i int, score int64) { s[i].Score = score }
 
-// NodeStatuses is a fwk.NodeToStatusReader that has the statuses of nodes by their
-// names, as the framework's own type has them. Its methods of the interface panic.
-type NodeStatuses struct {
-	fwk.NodeToStatusReader
-	ByName map[string]*fwk.Status
-}
-
-// ForEachExplicitNode calls f with each node that has a status.
-func (s NodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
-	for name, status := range s.ByName {
-		f(name, status)
-	}
-}
-
-// Handle is a fwk.Handle with a snapshot of nodes, Pods that wait and a recorder.
-// Its other methods panic.
+// Handle is a sched.Handle with a snapshot of nodes, Pods that wait and a recorder.
 type Handle struct {
-	fwk.Handle
-	Nodes     []*NodeInfo
+	Snapshot  Nodes
 	Waiting   []*WaitingPod
-	Recorder  events.EventRecorderLogger
+	Recorder  func(regarding, related runtime.Object, eventType, reason, action, note string)
 	Informers informers.SharedInformerFactory
 }
 
-// SnapshotSharedLister implements fwk.Handle.
-func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return sharedLister{h: h} }
+// Nodes implements sched.Handle.
+func (h *Handle) Nodes() (sched.Nodes, error) { return h.Snapshot, nil }
 
-// MutableSnapshotSharedLister implements fwk.Handle.
-func (h *Handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
-	return &mutableLister{sharedLister: sharedLister{h: h}}
-}
-
-// mutableLister is a fwk.MutableSnapshotSharedLister. AddPod panics.
-type mutableLister struct {
-	sharedLister
-	fwk.MutableSnapshotSharedLister
-	before []*NodeInfo
-}
-
-// NodeInfos implements fwk.SharedLister.
-func (l *mutableLister) NodeInfos() fwk.NodeInfoLister { return l.sharedLister.NodeInfos() }
-
-// StartMutations implements fwk.MutableSnapshotSharedLister.
-func (l *mutableLister) StartMutations() error {
-	l.before = l.h.Nodes
-	l.h.Nodes = slices.Clone(l.h.Nodes)
-	for i, n := range l.h.Nodes {
-		l.h.Nodes[i] = n.Snapshot().(*NodeInfo)
+// Node implements sched.Handle.
+func (h *Handle) Node(name string) sched.NodeInfo {
+	for _, n := range h.Snapshot {
+		if n.node.Name == name {
+			return n
+		}
 	}
 	return nil
 }
 
-// EndMutations implements fwk.MutableSnapshotSharedLister.
-func (l *mutableLister) EndMutations() error {
-	l.h.Nodes = l.before
+// Without implements sched.Handle.
+func (h *Handle) Without(pods []*corev1.Pod, f func()) error {
+	before := h.Snapshot
+	defer func() { h.Snapshot = before }()
+	h.Snapshot = make(Nodes, len(before))
+	for i, n := range before {
+		clone := *n
+		h.Snapshot[i] = &clone
+	}
+	for _, pod := range pods {
+		n, ok := h.Node(pod.Spec.NodeName).(*NodeInfo)
+		if !ok {
+			return fmt.Errorf("no node %q", pod.Spec.NodeName)
+		}
+		if err := n.Remove(pod); err != nil {
+			return err
+		}
+	}
+	f()
 	return nil
 }
 
-// RemovePod implements fwk.MutableSnapshotSharedLister.
-func (l *mutableLister) RemovePod(logger klog.Logger, pod *corev1.Pod, nodeName string) error {
-	n, err := l.NodeInfos().Get(nodeName)
+// Eventf implements sched.Handle.
+func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, action, note string) {
+	h.Recorder(regarding, related, eventType, reason, action, note)
+}
+
+// Lister implements sched.Handle.
+func (h *Handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
+	informer, err := h.Informers.ForResource(resource)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return n.RemovePod(logger, pod)
+	return informer.Lister(), nil
 }
 
-// EventRecorder implements fwk.Handle.
-func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.Recorder }
-
-// SharedInformerFactory implements fwk.Handle.
-func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.Informers }
-
-// IterateOverWaitingPods implements fwk.Handle.
-func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
-	for _, w := range h.Waiting {
-		callback(w)
+// WaitingPods implements sched.Handle.
+func (h *Handle) WaitingPods() iter.Seq[sched.WaitingPod] {
+	return func(yield func(sched.WaitingPod) bool) {
+		for _, w := range h.Waiting {
+			if !yield(w) {
+				return
+			}
+		}
 	}
 }
 
-// GetWaitingPod implements fwk.Handle.
-func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+// WaitingPod implements sched.Handle.
+func (h *Handle) WaitingPod(uid types.UID) sched.WaitingPod {
 	for _, w := range h.Waiting {
 		if w.Pod.UID == uid {
 			return w
@@ -288,37 +233,8 @@ func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	return nil
 }
 
-type sharedLister struct {
-	fwk.SharedLister
-	h *Handle
-}
-
-func (s sharedLister) NodeInfos() fwk.NodeInfoLister { return nodeInfoLister{h: s.h} }
-
-type nodeInfoLister struct {
-	fwk.NodeInfoLister
-	h *Handle
-}
-
-func (l nodeInfoLister) List() (list []fwk.NodeInfo, _ error) {
-	for _, n := range l.h.Nodes {
-		list = append(list, n)
-	}
-	return list, nil
-}
-
-func (l nodeInfoLister) Get(name string) (fwk.NodeInfo, error) {
-	for _, n := range l.h.Nodes {
-		if n.node.Name == name {
-			return n, nil
-		}
-	}
-	return nil, fmt.Errorf("no node %q", name)
-}
-
-// WaitingPod is a fwk.WaitingPod that records whether it was allowed or rejected.
+// WaitingPod is a sched.WaitingPod that records whether it was allowed or rejected.
 type WaitingPod struct {
-	fwk.WaitingPod
 	Pod     *corev1.Pod
 	Pending []string
 
@@ -341,16 +257,16 @@ func (w *WaitingPod) end(result ...string) {
 	w.result = append(w.result, result...)
 }
 
-// GetPod implements fwk.WaitingPod.
+// GetPod implements sched.WaitingPod.
 func (w *WaitingPod) GetPod() *corev1.Pod { return w.Pod }
 
-// GetPendingPlugins implements fwk.WaitingPod.
+// GetPendingPlugins implements sched.WaitingPod.
 func (w *WaitingPod) GetPendingPlugins() []string { return w.Pending }
 
-// Allow implements fwk.WaitingPod.
+// Allow implements sched.WaitingPod.
 func (w *WaitingPod) Allow(plugin string) { w.end("allowed by ", plugin) }
 
-// Reject implements fwk.WaitingPod.
+// Reject implements sched.WaitingPod.
 func (w *WaitingPod) Reject(plugin, msg string) bool {
 	w.end("rejected by ", plugin, ": ", msg)
 	return true

@@ -1,3 +1,0 @@
-package sched_test
-
-import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
