@@ -17,6 +17,10 @@ const Marker = "kubewasm_abi_v1"
 // of itself, which a host may read before the module runs.
 const MetadataSection = "kubewasm"
 
+// SchemaSection is the name of the custom section with the services of a module: a
+// google.protobuf.FileDescriptorSet.
+const SchemaSection = "kubewasm_schema"
+
 // Memory is the name under which a guest exports its linear memory.
 const Memory = "memory"
 
@@ -39,6 +43,7 @@ const (
 	KindScheduler
 	KindAdmission
 	KindHook
+	KindService
 )
 
 // String returns the name of the kind as messages write it.
@@ -52,6 +57,8 @@ func (k Kind) String() string {
 		return "admission"
 	case KindHook:
 		return "hook"
+	case KindService:
+		return "service"
 	}
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -88,13 +95,17 @@ const (
 	ScorePlacement          Function = 22
 	NormalizePlacementScore Function = 23
 	CloneCycle              Function = 24
+	PreQueueingHint         Function = 25
 
 	Validate Function = 32
 	Mutate   Function = 33
+	Convert  Function = 34
 
 	Hook Function = 48
 
 	Configure Function = 56
+
+	Services Function = 60
 )
 
 // Signature is the name and the type that an export must have.
@@ -133,10 +144,13 @@ var functions = [64]Signature{
 	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}},
 	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}},
 	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
+	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
 	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
+	Services:                {"services", KindService, nil, nil},
 }
 
 // Signature returns the export of f. Its Name is empty when f is not a function
@@ -264,4 +278,5 @@ const (
 	ModuleScheduler = "k8s.io/scheduler"
 	ModuleAdmission = "k8s.io/admission"
 	ModuleHooks     = "k8s.io/hooks"
+	ModuleServices  = "kubewasm/service"
 )

@@ -29,6 +29,7 @@ var (
 		abi.ScorePlacement:          36,
 		abi.NormalizePlacementScore: 36,
 		abi.PodGroupPostFilter:      37,
+		abi.PreQueueingHint:         37,
 	}
 	resourcesFrom = map[abi.EventResource]int{
 		abi.EventPodGroup:          36,
@@ -84,11 +85,11 @@ func (m Minor) Check(functions abi.Mask) error {
 // neverAsked returns an error if a guest has nothing but functions that the scheduler of a
 // minor does not call, and those that help others.
 func neverAsked(minor string, functions, lacks abi.Mask) error {
-	missing := functions & lacks
+	missing := functions & lacks &^ helping
 	if missing == 0 || functions&^lacks&^helping != 0 {
 		return nil
 	}
-	return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", missing&^helping, minor)
+	return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", missing, minor)
 }
 
 // Has reports whether the scheduler has an event, of whose actions one is enough.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMinors(t *testing.T) {
-	group := abi.MaskOf(abi.PodGroupPostFilter)
+	group := abi.MaskOf(abi.PodGroupPostFilter, abi.PreQueueingHint)
 	placements := abi.MaskOf(abi.GeneratePlacements, abi.ScorePlacement, abi.NormalizePlacementScore)
 	type lack struct {
 		Functions string
@@ -55,7 +55,7 @@ func TestMinorCheck(t *testing.T) {
 		"a guest that only places Pod groups": {"1.35", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister),
 			"the guest has generateplacements, which the scheduler of Kubernetes 1.35 does not call"},
 		"the same a minor later":                  {"1.36", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister), ""},
-		"a guest that only registers events":      {"1.35", abi.MaskOf(abi.EventsToRegister, abi.QueueingHint), ""},
+		"a guest that only registers events":      {"1.35", abi.MaskOf(abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint), ""},
 		"a guest that preempts for Pod groups":    {"1.36", abi.MaskOf(abi.PodGroupPostFilter), "the guest has podgrouppostfilter, which the scheduler of Kubernetes 1.36 does not call"},
 		"a guest of no kind that a scheduler has": {"1.36", abi.MaskOf(abi.Validate), ""},
 	}

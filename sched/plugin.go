@@ -92,7 +92,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 }
 
 // helping are functions that the scheduler calls only for the sake of others.
-var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.CloneCycle)
+var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.CloneCycle)
 
 // leaveOut leaves out functions of the guest that the minor's scheduler does not call. The
 // error says that nothing is left.
@@ -105,6 +105,9 @@ func (p *Plugin) leaveOut() error {
 		return err
 	}
 	p.functions &^= missing
+	if missing &^= helping; missing == 0 {
+		return nil // What they help with works without them.
+	}
 	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -46,6 +47,8 @@ type examination struct {
 	Grants  []string `json:"grants,omitempty"`
 	Fakes   []string `json:"fakes,omitempty"`
 	Lookups []string `json:"lookups,omitempty"`
+	// Services are the services of the schema that the module carries.
+	Services []serviceInfo `json:"services,omitempty"`
 	// Settings is the error with which the guest refused to start without a
 	// configuration. It may run with one.
 	Settings string             `json:"settings,omitempty"`
@@ -72,6 +75,8 @@ type trying struct {
 	gatekeeper     bool
 	// sees are the kinds that a policy may look up besides those that it declares.
 	sees []schema.GroupVersionKind
+	// converts are the kinds that an admission plugin converts, none if it decides.
+	converts []metav1.GroupKind
 }
 
 type imported struct {
@@ -131,6 +136,11 @@ func examine(ctx context.Context, try trying) (*examination, error) {
 		r.problem(err)
 	}
 	r.describe(decoded)
+	if section := about.Custom(abi.SchemaSection); section != nil {
+		if r.Services, err = servicesOf(section); err != nil {
+			r.problem(err)
+		}
+	}
 	rt, err := newRuntime()
 	if err != nil {
 		return nil, err
@@ -340,7 +350,7 @@ func (r *examination) describe(m *wasmbin.Module) {
 const pluginName = "guest"
 
 // extensionKinds are the kinds of plugins.
-var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook}
+var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService}
 
 // start loads the module into a host that offers everything it imports, and records what
 // it implements.
@@ -397,7 +407,7 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 	return last
 }
 
-var errNothingRegistered = errors.New("the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init")
+var errNothingRegistered = errors.New("the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init, or that of a service")
 
 // registered returns an error unless the guest registered a plugin. A guest that refuses to
 // start without a configuration did.
@@ -424,6 +434,9 @@ func (r *examination) implements(mask abi.Mask) {
 // offer loads the module into the hosts of its kinds, and records the grants that it needs.
 // The error names the imports that the hosts do not offer.
 func (r *examination) offer(ctx context.Context, rt *host.Runtime, try trying) error {
+	if onlyConverts(r.mask) {
+		try.converts = anyKind
+	}
 	var errs []error
 	for _, kind := range extensionKinds {
 		if r.mask.Of(kind) == 0 {
@@ -506,6 +519,11 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 				of.functions |= abi.MaskOf(abi.Mutate)
 			}
 		}
+	case abi.KindService:
+		var services *loadedServices
+		if services, err = loadServices(ctx, rt, try, cfg); err == nil {
+			p, of.functions = services, abi.MaskOf(abi.Services)
+		}
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
 			Plugins: []hooks.PluginConfig{{Config: cfg}},
@@ -526,6 +544,9 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 // those in objects; both may be nil. Kinds that its metadata declare need no grant. The
 // imports of the ABI need a cluster or the grant.
 func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config, objects *manifest.Objects, cluster *manifest.Cluster) (*admission.Plugin, error) {
+	if len(try.converts) != 0 {
+		return admission.Load(ctx, rt, admission.PluginConfig{Config: cfg, Converts: try.converts})
+	}
 	about, err := host.Inspect(try.module)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,9 @@ type onMinor struct {
 	NoEvents []string `json:"noEvents,omitempty"`
 }
 
-// onMinors returns on which minors of Kubernetes a guest runs. Policies and hooks depend on
-// none: the API server's reviews and the container runtime's requests are the same on all.
+// onMinors returns on which minors of Kubernetes a guest runs. Policies, hooks and services
+// depend on none: the API server's reviews and the container runtime's requests are the same
+// on all.
 func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
 	for _, m := range sched.Minors() {
 		on := onMinor{Minor: m.Name, Runs: true}
@@ -38,7 +39,7 @@ func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
 			}
 			on.NoEvents = append(on.NoEvents, event)
 		}
-		other := functions.Of(abi.KindAdmission) | functions.Of(abi.KindHook)
+		other := functions &^ functions.Of(abi.KindScheduler) &^ functions.Of(abi.KindCommon)
 		if err := m.Check(functions); err != nil && other == 0 {
 			on.Runs, on.Why, on.NotCalled, on.NoEvents = false, err.Error(), nil, nil
 		}

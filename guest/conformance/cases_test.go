@@ -16,8 +16,10 @@ type Suite struct {
 	Cycle     []CycleCase     `json:"cycle"`
 	Group     []GroupCase     `json:"group"`
 	Admission []AdmissionCase `json:"admission"`
-	Lookup    Lookups         `json:"lookup"`
-	Hook      []HookCase      `json:"hook"`
+	// Conversions are those of the admission guest.
+	Conversions []ConversionCase `json:"conversions"`
+	Lookup      Lookups          `json:"lookup"`
+	Hook        []HookCase       `json:"hook"`
 }
 
 // SchedulerCase is calls of one plugin, the Pod's cycle begun anew by each
@@ -102,6 +104,7 @@ type QueueCase struct {
 	QueueSort  *QueueSortStep  `json:"queuesort,omitempty"`
 	Events     []ClusterEvent  `json:"eventstoregister,omitempty"`
 	Hint       *HintStep       `json:"queueinghint,omitempty"`
+	PreHint    *PreHintStep    `json:"prequeueinghint,omitempty"`
 	Sign       *SignStep       `json:"signpod,omitempty"`
 }
 
@@ -130,6 +133,8 @@ type ClusterEvent struct {
 	Resource string `json:"resource"`
 	Action   uint32 `json:"action"`
 	Hint     bool   `json:"hint,omitempty"`
+	// PreHint is set if there is a hint for all Pods.
+	PreHint bool `json:"preHint,omitempty"`
 }
 
 // HintStep asks for a hint. Old and New are the object of the event, nil if there
@@ -143,6 +148,20 @@ type HintStep struct {
 	// Queue is set if the Pod must be queued again. After an Error it is as well.
 	Queue bool   `json:"queue,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// PreHintStep asks for a hint for all Pods. Old and New are the object of the event, nil if
+// there is none.
+type PreHintStep struct {
+	// Event counts the events that were registered, from 0.
+	Event int     `json:"event"`
+	Old   *Object `json:"old,omitempty"`
+	New   *Object `json:"new,omitempty"`
+	// Pods are namespaces and names, with a slash between them. All is set if the event may
+	// matter to all Pods, as it must be after an Error.
+	Pods  []string `json:"pods,omitempty"`
+	All   bool     `json:"all,omitempty"`
+	Error string   `json:"error,omitempty"`
 }
 
 // SignStep asks for the signature of a Pod.
@@ -318,6 +337,17 @@ type AdmissionCase struct {
 	Message     string            `json:"message,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ConversionCase is a conversion of the Widget w of example.com/v1alpha1, whose spec is
+// {"size":1}.
+type ConversionCase struct {
+	Name string `json:"name"`
+	// Desired is the apiVersion to convert to.
+	Desired string `json:"desired"`
+	// Want is the object that comes of it; empty if it fails, with Message in the error.
+	Want    string `json:"want,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Lookups are cases of the admission guest in which it looks objects up. It is granted

@@ -114,6 +114,12 @@ func clusterEvents(events []sched.Event) []fwk.ClusterEventWithHint {
 				return fwk.QueueSkip, err
 			}
 		}
+		if e.PreHint != nil {
+			with.PreQueueingHintFn = func(_ klog.Logger, oldObj, newObj any) (fwk.PreQueueingHintResult, error) {
+				pods, all, err := e.PreHint(oldObj, newObj)
+				return fwk.PreQueueingHintResult{AllPods: all, Pods: pods}, err
+			}
+		}
 		list = append(list, with)
 	}
 	return list
