@@ -30,8 +30,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/e2e/guests"
+	"github.com/kubewasm/kubewasm/sched/kube"
 )
 
 // clusters is how many random clusters there are.
@@ -60,11 +60,8 @@ func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name,
 	var args apiruntime.Object
 	switch {
 	case guest != "":
-		file, err := guestbuild.Build(t.Context(), "testdata/"+guest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		registry[name] = sched.New(name, rt)
+		file := guests.File(t, "testdata/"+guest)
+		registry[name] = kube.New(name, rt)
 		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "limits": {"instances": 3}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
@@ -125,6 +122,7 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				}
 			}
 			t.Logf("%d Pods: %v", all.pods, all)
+			t.Attr("compared", fmt.Sprintf("%s %d Pods", name, all.pods))
 			// What never happens is not compared.
 			if all.refused == 0 && name != "ImageLocality" || all.passed == 0 || all.tried == 0 && name != "ImageLocality" {
 				t.Errorf("the clusters are too alike: %+v", all)
