@@ -167,11 +167,19 @@ func fieldCauses(r *result) []metav1.StatusCause {
 // body returns the text of a field error, worded by Kubernetes if the type is
 // one of its own.
 func body(e admissionmsg.FieldError) string {
+	worded := func(t field.ErrorType) string {
+		return (&field.Error{Type: t, BadValue: badValue(e.BadValue), Detail: e.Message}).ErrorBody()
+	}
 	switch t := field.ErrorType(e.Type); t {
 	case field.ErrorTypeNotFound, field.ErrorTypeRequired, field.ErrorTypeDuplicate, field.ErrorTypeInvalid,
 		field.ErrorTypeNotSupported, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
-		field.ErrorTypeTooFew, field.ErrorTypeTooShort, field.ErrorTypeTypeInvalid, field.ErrorTypeInternal:
-		return (&field.Error{Type: t, BadValue: badValue(e.BadValue), Detail: e.Message}).ErrorBody()
+		field.ErrorTypeTypeInvalid, field.ErrorTypeInternal:
+		return worded(t)
+	// The counterparts of types above, which the oldest supported Kubernetes does not know.
+	case "FieldValueTooFew":
+		return "Too few" + strings.TrimPrefix(worded(field.ErrorTypeTooMany), field.ErrorTypeTooMany.String())
+	case "FieldValueTooShort":
+		return "Too short" + strings.TrimPrefix(worded(field.ErrorTypeTooLong), field.ErrorTypeTooLong.String())
 	}
 	return e.Message
 }

@@ -1,26 +1,22 @@
 package sched
 
 import (
-	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
 
 // The extension points from the choice of a node to the binding. Reserve and
 // Permit belong to the scheduling cycle; what comes after them runs in parallel with the
-// scheduling cycles of other Pods.
+// scheduling cycles of other Pods. pod may be a copy of the cycle's.
 
-// Reserve implements fwk.ReservePlugin.
-func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	p := e.plugin
-	if !p.functions.Has(abi.Reserve) && !p.peer {
+// Reserve tells the guest that the Pod is to run on a node.
+func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
+	if !p.functions.Has(abi.Reserve) && (!p.peer || !p.Asks(abi.Reserve)) {
 		return nil
 	}
-	c := p.cycleOf(state, pod)
 	if p.settle(c); !p.functions.Has(abi.Reserve) {
 		return nil
 	}
@@ -28,24 +24,27 @@ func (e *extensions) Reserve(_ context.Context, state fwk.CycleState, pod *corev
 	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }
 
-// Unreserve implements fwk.ReservePlugin. It cannot return a failure, which
-// is logged.
-func (e *extensions) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	e.plugin.notify(abi.Unreserve, state, pod, nodeName)
+// Unreserve tells the guest that the Pod is not bound to the node after all, with which the
+// cycle is over. A failure is logged.
+func (p *Plugin) Unreserve(c *Cycle, pod *corev1.Pod, nodeName string) {
+	p.notify(abi.Unreserve, c, pod, nodeName)
 }
 
 // notify runs a function without a result, with which a cycle is over.
-func (p *plugin) notify(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	defer p.endBinding(state, pod)
+func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName string) {
+	if !p.Asks(f) {
+		return
+	}
+	defer p.endBinding(c)
 	if !p.functions.Has(f) {
 		return
 	}
-	if err := p.tell(p.cycleOf(state, pod), f, pod, nodeName); err != nil {
+	if err := p.tell(c, f, pod, nodeName); err != nil {
 		p.logger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 
-func (p *plugin) tell(c *cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
+func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
 	inst, i, ref, err := p.enter(c, binding)
 	if err != nil {
@@ -57,52 +56,60 @@ func (p *plugin) tell(c *cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	return err
 }
 
-// Permit implements fwk.PermitPlugin.
-func (e *extensions) Permit(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.Status, time.Duration) {
+// Permit asks whether the Pod may be bound, and how long it waits at most if it is to wait.
+func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, time.Duration) {
+	if !p.functions.Has(abi.Permit) {
+		return nil, 0
+	}
 	var timeout time.Duration
-	status := e.plugin.inCycle(abi.Permit, scheduling, state, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *fwk.Status {
+	status := p.inCycle(abi.Permit, scheduling, c, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *Status {
 		ms, _ := abi.Unpack(packed)
 		timeout = time.Duration(ms) * time.Millisecond
 		return nil
 	})
-	if !status.IsWait() {
+	if status.Code() != abi.Wait {
 		timeout = 0
 	}
 	return status, timeout
 }
 
-// PreBindPreFlight implements fwk.PreBindPlugin. A guest that has no function
-// for it handles every Pod, one after the other.
-func (e *extensions) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if !e.plugin.functions.Has(abi.PreBindPreFlight) {
-		return nil, nil
+// PreBindPreFlight returns Skip if PreBind has nothing to do for the Pod, and reports whether
+// PreBind may run in parallel with that of other plugins. A guest that has PreBind only
+// handles every Pod, one after the other.
+func (p *Plugin) PreBindPreFlight(c *Cycle, pod *corev1.Pod, nodeName string) (parallel bool, _ *Status) {
+	switch {
+	case !p.Asks(abi.PreBind):
+		return true, skip
+	case !p.functions.Has(abi.PreBindPreFlight):
+		return false, nil
 	}
-	var result *fwk.PreBindPreFlightResult
-	status := e.plugin.inCycle(abi.PreBindPreFlight, binding, state, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *fwk.Status {
-		parallel, code := abi.Unpack(packed)
-		if abi.Code(int32(code)) == abi.Success {
-			result = &fwk.PreBindPreFlightResult{AllowParallel: parallel != 0}
-		}
+	status := p.inCycle(abi.PreBindPreFlight, binding, c, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *Status {
+		answer, code := abi.Unpack(packed)
+		parallel = answer != 0 && abi.Code(int32(code)) == abi.Success
 		return nil
 	})
-	return result, status
+	return parallel, status
 }
 
-// PreBind implements fwk.PreBindPlugin.
-func (e *extensions) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	if !e.plugin.functions.Has(abi.PreBind) {
+// PreBind asks the guest to prepare the node.
+func (p *Plugin) PreBind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
+	if !p.functions.Has(abi.PreBind) {
 		return nil
 	}
-	return e.plugin.inCycle(abi.PreBind, binding, state, pod, nil, call{nodeName: nodeName}, nil)
+	return p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, nil)
 }
 
-// Bind implements fwk.BindPlugin. A guest whose failure is ignored leaves the Pod
-// to the next plugin.
-func (e *extensions) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	return e.plugin.inCycle(abi.Bind, binding, state, pod, fwk.NewStatus(fwk.Skip), call{nodeName: nodeName}, nil)
+// Bind asks the guest to bind the Pod. Skip leaves the Pod to the next plugin, as a guest does
+// whose failure is ignored.
+func (p *Plugin) Bind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
+	if !p.functions.Has(abi.Bind) {
+		return skip
+	}
+	return p.inCycle(abi.Bind, binding, c, pod, skip, call{nodeName: nodeName}, nil)
 }
 
-// PostBind implements fwk.PostBindPlugin. A failure is logged.
-func (e *extensions) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	e.plugin.notify(abi.PostBind, state, pod, nodeName)
+// PostBind tells the guest that the Pod is bound, with which the cycle is over. A failure is
+// logged.
+func (p *Plugin) PostBind(c *Cycle, pod *corev1.Pod, nodeName string) {
+	p.notify(abi.PostBind, c, pod, nodeName)
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
@@ -49,7 +48,7 @@ type nodeClass struct {
 type result struct {
 	state  cycleState
 	value  uint64 // What the function returned.
-	reason string
+	status *Status
 }
 
 // cacheKey is what a result is found by; zero if results are not shared.
@@ -124,7 +123,7 @@ func (k *cacheKey) get() *result {
 
 // put stores what the guest returned for a Node, unless that is a failure, or a result for this
 // Node alone: the guest used more than its arguments, logged, or read which Node it is.
-func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64) {
+func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64, status *Status) {
 	switch abi.Code(int32(uint32(value))) {
 	case abi.Success:
 	case abi.Unschedulable, abi.UnschedulableAndUnresolvable:
@@ -137,15 +136,7 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 	if inst.State().(*instance).call.own || inst.Logged() || node.Identified() || k.class.fields != c.store.NodeClasses() {
 		return
 	}
-	k.at().Store(&result{k.state, value, inst.Reason()})
-}
-
-// status returns the status of a result. It is a new one, since the framework may change it.
-func (r *result) status() *fwk.Status {
-	if code := abi.Code(int32(uint32(r.value))); code != abi.Success {
-		return statusOf(code, r.reason)
-	}
-	return nil
+	k.at().Store(&result{k.state, value, status})
 }
 
 // hits counts the results that were taken from the cache since the last report. Goroutines

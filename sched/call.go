@@ -1,14 +1,11 @@
 package sched
 
 import (
-	"errors"
-	"fmt"
-	"strings"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -25,15 +22,15 @@ type call struct {
 	// and Less, and the old object of an event whose new one is node.
 	pod, other, node *objects.Object
 	of               *corev1.Pod
-	info             fwk.NodeInfo
-	nodes            []fwk.NodeInfo
+	info             NodeInfo
+	nodes            Nodes // nil if the call is not about a list of them.
 	nodeName         string
-	statuses         fwk.NodeToStatusReader
-	scores           fwk.NodeScoreList
-	group            fwk.PodGroupInfo
-	placement        *fwk.PodGroupAssignments
+	statuses         func() []schedmsg.NodeStatus
+	scores           Scores
+	group            schedmsg.PodGroup
+	placement        func() (schedmsg.Placement, []schedmsg.Assignment)
 	// try schedules the group on trial.
-	try func() (*fwk.PodGroupAssignments, *fwk.Status)
+	try func() ([]schedmsg.Assignment, *Status)
 	// replay is set while a step is repeated: its results are dropped.
 	replay bool
 	// snapshot is set while the scheduler's snapshot does not change.
@@ -54,26 +51,26 @@ type call struct {
 	nodeNames   []string
 	normalized  []int64
 	nominated   string
-	fragments   []fwk.SignFragment
+	fragments   []SignFragment
 	nominations map[types.NamespacedName]string
 	placements  []schedmsg.Placement
 }
 
 type lookedUp struct {
 	object *objects.Object
-	info   fwk.NodeInfo
+	info   NodeInfo
 	// pods are those of the node, nil before the guest asked for them.
 	pods []*objects.Object
 }
 
 // look gives the guest a node for the rest of the call.
-func (c *call) look(object *objects.Object, info fwk.NodeInfo) {
+func (c *call) look(object *objects.Object, info NodeInfo) {
 	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
 		return // It has it.
 	}
 	if _, ok := c.looked[object.Ref]; !ok {
 		if c.looked == nil {
-			c.looked = make(map[abi.Ref]lookedUp, len(c.nodes))
+			c.looked = make(map[abi.Ref]lookedUp, length(c.nodes))
 		}
 		c.looked[object.Ref] = lookedUp{object: object, info: info}
 	}
@@ -87,14 +84,14 @@ type listed struct {
 
 // enter takes an instance that has seen what happened in the cycle, for a call
 // in phase. Hand both to leave in the end.
-func (p *plugin) enter(c *cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
+func (p *Plugin) enter(c *Cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), phase)
 	return inst, i, h.ref, err
 }
 
 // acquire takes an instance that has seen the first n steps of h.
-func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
+func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
 	inst, err := p.held(c, phase)
 	var shared *cycleInstance
 	if inst == nil && err == nil {
@@ -113,7 +110,7 @@ func (p *plugin) acquire(c *cycle, h *history, n int, phase phase) (*host.Instan
 }
 
 // leave gives an instance back.
-func (p *plugin) leave(inst *host.Instance, i *instance) {
+func (p *Plugin) leave(inst *host.Instance, i *instance) {
 	i.call = call{}
 	if p.peer {
 		i.peer = wasmextension.Call{}
@@ -125,61 +122,40 @@ func (p *plugin) leave(inst *host.Instance, i *instance) {
 	}
 }
 
-// failed decides what becomes of a request whose guest did not answer. neutral
-// is the status of a plugin that has nothing to say.
-func (p *plugin) failed(f abi.Function, err error, neutral *fwk.Status) *fwk.Status {
-	if p.policy == host.Ignore {
-		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
-		return neutral
+// length returns the number of nodes of a list, which may be nil.
+func length(nodes Nodes) int {
+	if nodes == nil {
+		return 0
 	}
-	status := fwk.AsStatus(err)
-	var trap *host.TrapError
-	if errors.As(err, &trap) && trap.Stack != "" {
-		status.AppendReason("at " + strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))
-	}
-	return status
+	return nodes.Len()
 }
 
-// statusFrames is how many functions of a guest's stack a status names.
-const statusFrames = 8
-
-// status turns the code that a guest returned into a status of the framework:
-// nil for success, whatever reason came with it; an error for a code that the
-// framework does not know, since it panics on those.
-func status(result uint32, inst *host.Instance) *fwk.Status {
-	code, reason := abi.Code(int32(result)), inst.Reason()
-	if of := inst.State().(*instance).peer.Reason; of != "" {
-		reason = of
+// all returns the nodes of a list, which may be nil.
+func all(nodes Nodes) iter.Seq[NodeInfo] {
+	return func(yield func(NodeInfo) bool) {
+		for i := range length(nodes) {
+			if !yield(nodes.At(i)) {
+				return
+			}
+		}
 	}
-	switch {
-	case code == abi.Success:
-		return nil
-	case !code.Known():
-		return fwk.NewStatus(fwk.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
-	}
-	return statusOf(code, reason)
-}
-
-// statusOf returns the status of a code that the framework knows.
-func statusOf(code abi.Code, reason string) *fwk.Status {
-	if reason != "" {
-		return fwk.NewStatus(fwk.Code(code), strings.Split(reason, "\x00")...)
-	}
-	return fwk.NewStatus(fwk.Code(code))
 }
 
 // invoke calls a function of the guest, in whatever dialect it is.
-func (p *plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
+func (p *Plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
 	if !p.peer {
 		return inst.Call(p.ctx, f, args...)
 	}
 	c := &i.call
-	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Nodes: c.nodes, Scores: c.scores}
+	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Scores: c.scores}
+	for n := range all(c.nodes) {
+		i.peer.Nodes = append(i.peer.Nodes, n.Node())
+	}
 	if c.info != nil && c.nodeName == "" {
 		i.peer.NodeName = c.info.Node().Name
 	}
 	if c.statuses != nil {
-		i.peer.Statuses = nodeStatuses(c.statuses)
+		i.peer.Statuses = sortedStatuses(c.statuses)
 	}
 	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
 	if err != nil {

@@ -5,16 +5,15 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// cycle is the scheduling of one Pod, or of a group of Pods, as the framework
-// keeps it for the plugin.
-type cycle struct {
+// Cycle is the scheduling of one Pod, or of a group of Pods, as a plugin sees it. The
+// framework keeps it in its cycle state.
+type Cycle struct {
 	// pinned is the version of the guest that the cycle began on.
 	pinned *pinned
 	pod    *objects.Object
@@ -52,8 +51,8 @@ type step struct {
 	of       *corev1.Pod
 	other    *objects.Object // The Pod that was added or removed.
 	node     *objects.Object
-	info     fwk.NodeInfo
-	nodes    []fwk.NodeInfo
+	info     NodeInfo
+	nodes    Nodes
 	nodeName string
 }
 
@@ -67,12 +66,15 @@ const (
 	binding
 )
 
-// Clone implements fwk.StateData. What happens to the one afterwards is not seen
-// by the other: preemption tries out the removal of different Pods on clones, on
-// several goroutines.
-func (c *cycle) Clone() fwk.StateData {
+// For reports whether the cycle is that of a Pod or of a copy of it, which is what is bound.
+// pod is nil for a group.
+func (c *Cycle) For(pod *corev1.Pod) bool { return samePod(c.of, pod) }
+
+// Clone returns a copy. What happens to the one afterwards is not seen by the other:
+// preemption tries out the removal of different Pods on clones, on several goroutines.
+func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
-	clone := &cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -106,17 +108,12 @@ func (c *cycleCounter) next(clone bool) abi.Ref {
 	return abi.MakeRef(uint32(n/slots%(1<<32-1))+1, uint32(first+n%slots))
 }
 
-// stateStore is what the framework's kinds of cycle state have in common.
-type stateStore interface {
-	Read(fwk.StateKey) (fwk.StateData, error)
-	Write(fwk.StateKey, fwk.StateData)
-}
-
-// newCycle starts a cycle. pod is nil for a group.
-func (p *plugin) newCycle(pod *corev1.Pod) *cycle {
+// Begin begins the cycle of a Pod, of which PreFilter is the first call. pod is nil for a
+// group.
+func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	p.cache.hits.report(p.guest.Name(), p.observer)
-	c := &cycle{pinned: p.pin(), of: pod}
+	c := &Cycle{pinned: p.pin(), of: pod}
 	if pod != nil {
 		c.pod = p.objects.Pod(pod)
 	}
@@ -131,40 +128,14 @@ func (p *plugin) newCycle(pod *corev1.Pod) *cycle {
 	return c
 }
 
-// cycleOf returns the cycle that PreFilter began. If the scheduler does not call
-// the plugin's PreFilter, it begins the cycle: a guest that has one has seen it
-// before anything else all the same.
-func (p *plugin) cycleOf(state stateStore, pod *corev1.Pod) *cycle {
-	if c := p.begun(state, pod); c != nil {
-		return c
-	}
-	if p.peer {
-		p.peers.beginning.Lock()
-		defer p.peers.beginning.Unlock()
-		if c := p.begun(state, pod); c != nil {
-			return c
-		}
-	}
-	c := p.newCycle(pod)
+// Resume begins the cycle of a Pod whose PreFilter the scheduler does not call: a guest that
+// has one has seen it before anything else all the same. pod is nil for a group.
+func (p *Plugin) Resume(pod *corev1.Pod) *Cycle {
+	c := p.Begin(pod)
 	if pod != nil && p.functions.Has(abi.PreFilter) {
 		p.addStep(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
-	if state != nil {
-		state.Write(p.key, c) // Complete: other goroutines may read it.
-	}
 	return c
-}
-
-// begun returns the cycle of a Pod that is in a state, nil if there is none.
-func (p *plugin) begun(state stateStore, pod *corev1.Pod) *cycle {
-	if state != nil {
-		if data, err := state.Read(p.key); err == nil {
-			if c, ok := data.(*cycle); ok && samePod(c.of, pod) {
-				return c
-			}
-		}
-	}
-	return nil
 }
 
 // samePod reports whether a and b are the same Pod: what is bound is a copy of
@@ -174,7 +145,7 @@ func samePod(a, b *corev1.Pod) bool {
 }
 
 // addStep adds a step to the history of a cycle.
-func (p *plugin) addStep(c *cycle, s step) *history {
+func (p *Plugin) addStep(c *Cycle, s step) *history {
 	old := c.history.Load()
 	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared, base: old.base}
 	if old.shared.Load() {
@@ -194,7 +165,7 @@ type seen struct {
 
 // seenOf returns what the instance has seen in the slot of a cycle. A guest of
 // package wasmextension remembers one cycle at a time.
-func (p *plugin) seenOf(i *instance, ref abi.Ref) *seen {
+func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	if p.peer {
 		return &i.seen[0]
 	}
@@ -204,7 +175,7 @@ func (p *plugin) seenOf(i *instance, ref abi.Ref) *seen {
 // replay runs the first n steps of a cycle, as far as the instance has not seen
 // them. Their results are those of the first run, which the framework has
 // already.
-func (p *plugin) replay(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
+func (p *Plugin) replay(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
 	s := p.seenOf(i, h.ref)
 	if s.ref == h.ref && s.steps >= n {
 		return nil
@@ -235,7 +206,7 @@ func (p *plugin) replay(inst *host.Instance, i *instance, h *history, n int, pha
 // cloned makes the guest copy the state of the cycle from that which it was cloned from,
 // and returns how much the instance has seen of it then: nothing if there is no other, or
 // the guest cannot copy it.
-func (p *plugin) cloned(inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
+func (p *Plugin) cloned(inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
 	none := seen{ref: h.ref}
 	if h.base == nil || !inst.Implements(abi.CloneCycle) {
 		return none, nil
@@ -271,7 +242,7 @@ func (s *step) call() call {
 }
 
 // run calls the guest.
-func (s *step) run(p *plugin, inst *host.Instance, i *instance, ref abi.Ref) (uint64, error) {
+func (s *step) run(p *Plugin, inst *host.Instance, i *instance, ref abi.Ref) (uint64, error) {
 	if s.function == abi.AddPod || s.function == abi.RemovePod {
 		return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
 	}
@@ -280,7 +251,7 @@ func (s *step) run(p *plugin, inst *host.Instance, i *instance, ref abi.Ref) (ui
 
 // runStep runs a step for the first time, in the scheduling phase. then, if not nil,
 // reads what the guest left in the instance.
-func (p *plugin) runStep(c *cycle, s step, then func(*instance)) *fwk.Status {
+func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 	h := p.addStep(c, s)
 	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // still run on the old one.
 //
 // It calls then, the caller's own probe, unless that is nil.
-func (p *plugin) declaring(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
+func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
 	first := true
 	return func(ctx context.Context, inst *host.Instance) error {
 		if then != nil {

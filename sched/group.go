@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,19 +9,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// The extension points of groups of Pods.
+// The extension points of groups of Pods, each of which has a cycle without a Pod.
 
 // inGroup runs f for a group. args is what the guest may ask about.
-func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, args call, then func(*instance, uint64) *fwk.Status) *fwk.Status {
-	c := p.cycleOf(state, nil)
+func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
 	inst, i, ref, err := p.enter(c, scheduling)
 	if err != nil {
 		return p.failed(f, err, neutral)
@@ -43,114 +39,82 @@ func (p *plugin) inGroup(f abi.Function, state stateStore, neutral *fwk.Status, 
 	return nil
 }
 
-// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin. The guest may
-// nominate nodes, and try the group out.
-func (e *extensions) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, try fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
-	var result *fwk.PodGroupPostFilterResult
-	args := call{group: group}
-	if try != nil {
-		args.try = func() (*fwk.PodGroupAssignments, *fwk.Status) { return try(ctx) }
+// PodGroupPostFilter lets the guest make room for a group that does not fit, and returns the
+// nodes that it nominates, by the Pods. try schedules the group on trial, for which the
+// scheduler calls this plugin, too; it may be nil.
+func (p *Plugin) PodGroupPostFilter(c *Cycle, group schedmsg.PodGroup, try func() ([]schedmsg.Assignment, *Status)) (map[types.NamespacedName]string, *Status) {
+	if !p.functions.Has(abi.PodGroupPostFilter) {
+		return nil, unschedulable
 	}
-	status := e.plugin.inGroup(abi.PodGroupPostFilter, state, fwk.NewStatus(fwk.Unschedulable), args, func(i *instance, _ uint64) *fwk.Status {
+	var nominations map[types.NamespacedName]string
+	status := p.inGroup(abi.PodGroupPostFilter, c, unschedulable, call{group: group, try: try}, func(i *instance, _ uint64) *Status {
 		// Of a success the scheduler reads the result, even if nothing is
 		// nominated.
-		result = &fwk.PodGroupPostFilterResult{NominatingInfos: map[types.NamespacedName]*fwk.NominatingInfo{}}
-		for pod, node := range i.call.nominations {
-			result.NominatingInfos[pod] = &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}
+		if nominations = i.call.nominations; nominations == nil {
+			nominations = map[types.NamespacedName]string{}
 		}
 		return nil
 	})
-	return result, status
+	return nominations, status
 }
 
-// GeneratePlacements implements fwk.PlacementGeneratePlugin. A placement may
-// have nodes of its parent only.
-func (e *extensions) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
-	args := call{group: group}
-	nodes := map[string]fwk.NodeInfo{}
-	if parent != nil {
-		args.nodes = parent.Nodes
-		for _, n := range parent.Nodes {
-			nodes[n.Node().Name] = n
-		}
+// GeneratePlacements returns the placements that the guest proposes for a group, each with
+// nodes of the parent. nil leaves the parent as it is.
+func (p *Plugin) GeneratePlacements(c *Cycle, group schedmsg.PodGroup, parent Nodes) ([]Placement, *Status) {
+	if !p.functions.Has(abi.GeneratePlacements) {
+		return nil, nil
 	}
-	result := &fwk.GeneratePlacementsResult{}
-	// A plugin that has nothing to say leaves the parent as it is.
-	whole := &fwk.GeneratePlacementsResult{}
-	if parent != nil {
-		whole.Placements = []*fwk.Placement{parent}
+	nodes := make(map[string]NodeInfo, length(parent))
+	for n := range all(parent) {
+		nodes[n.Node().Name] = n
 	}
-	answered := false
-	status := e.plugin.inGroup(abi.GeneratePlacements, state, nil, args, func(i *instance, _ uint64) *fwk.Status {
-		answered = true
-		for _, proposed := range i.call.placements {
-			placement := &fwk.Placement{Name: proposed.Name}
+	var placements []Placement
+	status := p.inGroup(abi.GeneratePlacements, c, nil, call{group: group, nodes: parent}, func(i *instance, _ uint64) *Status {
+		placements = make([]Placement, len(i.call.placements))
+		for n, proposed := range i.call.placements {
+			placements[n].Name = proposed.Name
 			for _, name := range proposed.NodeNames {
 				node, ok := nodes[name]
 				if !ok {
-					return fwk.AsStatus(fmt.Errorf("plugin %q: placement %q has the node %q, which its parent has not", e.plugin.guest.Name(), proposed.Name, name))
+					return errorStatus(fmt.Errorf("plugin %q: placement %q has the node %q, which its parent has not", p.guest.Name(), proposed.Name, name))
 				}
-				placement.Nodes = append(placement.Nodes, node)
+				placements[n].Nodes = append(placements[n].Nodes, node)
 			}
-			result.Placements = append(result.Placements, placement)
 		}
 		return nil
 	})
-	if !status.IsSuccess() {
+	if status != nil {
 		return nil, status
 	}
-	if !answered {
-		return whole, nil
-	}
-	return result, nil
+	return placements, nil
 }
 
-// ScorePlacement implements fwk.PlacementScorePlugin.
-func (e *extensions) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
+// ScorePlacement returns the score of a placement. placement returns it, with the nodes that
+// are proposed for the Pods.
+func (p *Plugin) ScorePlacement(c *Cycle, group schedmsg.PodGroup, placement func() (schedmsg.Placement, []schedmsg.Assignment)) (int64, *Status) {
+	if !p.functions.Has(abi.ScorePlacement) {
+		return 0, nil
+	}
 	var score int32
-	status := e.plugin.inGroup(abi.ScorePlacement, state, nil, call{group: group, placement: placement}, func(_ *instance, packed uint64) *fwk.Status {
+	status := p.inGroup(abi.ScorePlacement, c, nil, call{group: group, placement: placement}, func(_ *instance, packed uint64) *Status {
 		score, _ = abi.UnpackScore(packed)
 		return nil
 	})
 	return int64(score), status
 }
 
-// PlacementScoreExtensions implements fwk.PlacementScorePlugin.
-func (e *extensions) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
-	if e.plugin.functions.Has(abi.NormalizePlacementScore) {
-		return placementExtensions{e.plugin}
+// NormalizePlacementScore changes the scores of placements, which have their names.
+func (p *Plugin) NormalizePlacementScore(c *Cycle, group schedmsg.PodGroup, scores Scores) *Status {
+	if !p.functions.Has(abi.NormalizePlacementScore) {
+		return nil
 	}
-	return nil
-}
-
-type placementExtensions struct{ *plugin }
-
-// NormalizePlacementScore implements fwk.PlacementScoreExtensions.
-func (p placementExtensions) NormalizePlacementScore(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, scores []fwk.PlacementScore) *fwk.Status {
-	list := make(fwk.NodeScoreList, len(scores))
-	for n, s := range scores {
-		list[n] = fwk.NodeScore{Name: s.Placement.Name, Score: s.Score}
-	}
-	return p.inGroup(abi.NormalizePlacementScore, state, nil, call{group: group, scores: list}, func(i *instance, _ uint64) *fwk.Status {
+	return p.inGroup(abi.NormalizePlacementScore, c, nil, call{group: group, scores: scores}, func(i *instance, _ uint64) *Status {
 		for n, score := range i.call.normalized {
-			scores[n].Score = score
+			scores.SetScore(n, score)
 		}
 		return nil
 	})
 }
-
-// names returns the names of nodes, a NUL after each.
-func names(dst []byte, nodes []fwk.NodeInfo) []byte {
-	for _, n := range nodes {
-		if node := n.Node(); node != nil {
-			dst = append(append(dst, node.Name...), 0)
-		}
-	}
-	return dst
-}
-
-// sortedKeys returns the keys of a map in their order, for messages.
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // A trial schedules a group of Pods while the guest's PodGroupPostFilter runs. The scheduler
 // calls this plugin for the Pods like any other, so the trial needs a second instance.
@@ -160,7 +124,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 const trialWait = 5 * time.Second
 
 // tryPodGroup answers what would become of the group without some Pods.
-func (p *plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
+func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	i := during(inst, abi.MaskOf(abi.PodGroupPostFilter))
 	if p.handle == nil || i.call.try == nil {
 		inst.Abort(errNoHandle)
@@ -177,34 +141,27 @@ func (p *plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 }
 
-// try takes Pods from the scheduler's snapshot, schedules the group and puts them
-// back.
-func (p *plugin) try(schedule func() (*fwk.PodGroupAssignments, *fwk.Status), uids []string) (b []byte, err error) {
+// try schedules the group while the scheduler's snapshot is without some Pods.
+func (p *Plugin) try(schedule func() ([]schedmsg.Assignment, *Status), uids []string) ([]byte, error) {
 	if p.guest.Stats().Limit < 2 {
 		return nil, errors.New("a trial runs the guest's other functions, so the plugin needs two instances at least")
 	}
 	p.trials.Add(1)
 	defer p.trials.Add(-1)
-	snapshot := p.handle.MutableSnapshotSharedLister()
-	pods, err := podsOf(snapshot, uids)
+	pods, err := p.running(uids)
 	if err != nil {
 		return nil, err
 	}
-	if err := snapshot.StartMutations(); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, snapshot.EndMutations()) }()
-	for _, pod := range pods {
-		if err := snapshot.RemovePod(klog.Background(), pod, pod.Spec.NodeName); err != nil {
-			return nil, err
-		}
-	}
-	assignments, status := schedule()
-	return schedmsg.AppendTrial(nil, assignments, status), nil
+	var b []byte
+	err = p.handle.Without(pods, func() {
+		assignments, status := schedule()
+		b = schedmsg.AppendTrial(nil, status.Code(), status.Message(), assignments)
+	})
+	return b, err
 }
 
-// podsOf finds Pods of the snapshot by their UIDs.
-func podsOf(snapshot fwk.SharedLister, uids []string) ([]*corev1.Pod, error) {
+// running finds Pods of the snapshot by their UIDs.
+func (p *Plugin) running(uids []string) ([]*corev1.Pod, error) {
 	if len(uids) == 0 {
 		return nil, nil
 	}
@@ -212,20 +169,20 @@ func podsOf(snapshot fwk.SharedLister, uids []string) ([]*corev1.Pod, error) {
 	for _, uid := range uids {
 		wanted[uid] = true
 	}
-	nodes, err := snapshot.NodeInfos().List()
+	nodes, err := p.handle.Nodes()
 	if err != nil {
 		return nil, err
 	}
 	var pods []*corev1.Pod
-	for _, n := range nodes {
-		for _, info := range n.GetPods() {
-			if pod := info.GetPod(); wanted[string(pod.UID)] {
+	for n := range all(nodes) {
+		for pod := range p.framework.Pods(n) {
+			if wanted[string(pod.UID)] {
 				delete(wanted, string(pod.UID))
 				pods = append(pods, pod)
 			}
 		}
 	}
-	for _, uid := range sortedKeys(wanted) {
+	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
 		return nil, fmt.Errorf("no Pod with the UID %.80q runs on a node", uid)
 	}
 	return pods, nil

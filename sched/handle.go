@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
@@ -37,7 +36,7 @@ const (
 var errNoHandle = errors.New("the plugin was loaded without a scheduler")
 
 // handleImports are the host functions that need a grant.
-func (p *plugin) handleImports() []host.Import {
+func (p *Plugin) handleImports() []host.Import {
 	i32 := abi.I32
 	granted := func(grant, name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
 		im := scheduler(name, params, results, func(inst *host.Instance, stack []uint64) {
@@ -64,9 +63,9 @@ func (p *plugin) handleImports() []host.Import {
 		granted(GrantWaitingPods, abi.ImportWaitingPods, pair, one, func(inst *host.Instance, stack []uint64) {
 			b := remember(inst, "", func() []byte {
 				b := []byte{}
-				p.handle.IterateOverWaitingPods(func(w fwk.WaitingPod) {
+				for w := range p.handle.WaitingPods() {
 					b = schedmsg.AppendWaitingPod(b, w.GetPod(), w.GetPendingPlugins())
-				})
+				}
 				return b
 			})
 			stack[0] = uint64(inst.Write(uint32(stack[0]), uint32(stack[1]), b))
@@ -74,7 +73,7 @@ func (p *plugin) handleImports() []host.Import {
 		granted(GrantWaitingPods, abi.ImportWaitingPod, pairs, one, func(inst *host.Instance, stack []uint64) {
 			uid := read(inst, stack)
 			b := remember(inst, uid, func() []byte {
-				w := p.handle.GetWaitingPod(types.UID(uid))
+				w := p.handle.WaitingPod(types.UID(uid))
 				if w == nil {
 					return nil
 				}
@@ -83,7 +82,7 @@ func (p *plugin) handleImports() []host.Import {
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
 		granted(GrantWaitingPods, abi.ImportAllowWaitingPod, pair, one, func(inst *host.Instance, stack []uint64) {
-			w := p.handle.GetWaitingPod(types.UID(read(inst, stack)))
+			w := p.handle.WaitingPod(types.UID(read(inst, stack)))
 			if stack[0] = 0; w != nil {
 				stack[0] = 1
 				if !inst.State().(*instance).call.replay {
@@ -93,7 +92,7 @@ func (p *plugin) handleImports() []host.Import {
 		}),
 		granted(GrantWaitingPods, abi.ImportRejectWaitingPod, pair, one, func(inst *host.Instance, stack []uint64) {
 			uid, reason, _ := strings.Cut(read(inst, stack), "\x00")
-			w := p.handle.GetWaitingPod(types.UID(uid))
+			w := p.handle.WaitingPod(types.UID(uid))
 			if stack[0] = 0; w != nil && (inst.State().(*instance).call.replay || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))) {
 				stack[0] = 1
 			}
@@ -127,7 +126,7 @@ func remember(inst *host.Instance, question string, answer func() []byte) []byte
 }
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
-func (p *plugin) report(c *call, e *schedmsg.Event) {
+func (p *Plugin) report(c *call, e *schedmsg.Event) {
 	if c.replay {
 		return
 	}
@@ -143,14 +142,13 @@ func (p *plugin) report(c *call, e *schedmsg.Event) {
 	if e.Related != nil {
 		related = e.Related
 	}
-	// The note is no format.
-	p.handle.EventRecorder().Eventf(regarding, related, e.Type, e.Reason, e.Action, "%s", e.Note)
+	p.handle.Eventf(regarding, related, e.Type, e.Reason, e.Action, e.Note)
 }
 
 // inform makes informers of resources, which are named as in a URL of the API:
 // "v1/persistentvolumeclaims", "apps/v1/replicasets". It must run before the
 // scheduler starts its informers.
-func (p *plugin) inform(resources []string) error {
+func (p *Plugin) inform(resources []string) error {
 	if len(resources) == 0 {
 		return nil
 	}
@@ -165,19 +163,18 @@ func (p *plugin) inform(resources []string) error {
 			errs = append(errs, err)
 			continue
 		}
-		informer, err := p.handle.SharedInformerFactory().ForResource(gvr)
+		lister, err := p.handle.Lister(gvr)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		informer.Informer() // Registers it with the factory.
-		p.informers[name] = informer.Lister()
+		p.informers[name] = lister
 	}
 	return errors.Join(errs...)
 }
 
 // lookups answers guests that look objects up.
-type lookups struct{ *plugin }
+type lookups struct{ *Plugin }
 
 // lister finds the lister of a resource that the configuration names.
 func (l lookups) lister(resource string) (cache.GenericLister, error) {

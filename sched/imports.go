@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unsafe"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
@@ -68,7 +66,7 @@ var (
 )
 
 // imports are the host functions of a scheduler plugin.
-func (p *plugin) imports() []host.Import {
+func (p *Plugin) imports() []host.Import {
 	i32, i64 := abi.I32, abi.I64
 	list := []host.Import{
 		{
@@ -113,13 +111,14 @@ func (p *plugin) imports() []host.Import {
 			return append(b, i.call.nodeName...)
 		}),
 		reads(abi.ImportNodeStatuses, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedmsg.AppendNodeStatuses(b, nodeStatuses(i.call.statuses))
+			return schedmsg.AppendNodeStatuses(b, sortedStatuses(i.call.statuses))
 		}),
 		reads(abi.ImportPodGroup, withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
 			return schedmsg.AppendPodGroup(b, i.call.group)
 		}),
 		reads(abi.ImportPlacement, abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedmsg.AppendPlacement(b, i.call.placement)
+			placement, assignments := i.call.placement()
+			return schedmsg.AppendPlacement(b, placement, assignments)
 		}),
 		scheduler(abi.ImportPodGroupPod, []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
 		scheduler(abi.ImportTryPodGroup, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
@@ -153,7 +152,7 @@ func (p *plugin) imports() []host.Import {
 
 // object finds what ref names: an argument of the call that runs, or the current
 // version of an object that was an argument before.
-func (p *plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
+func (p *Plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 	c := &inst.State().(*instance).call
 	for _, o := range [...]*objects.Object{c.pod, c.node, c.other} {
 		if o != nil && o.Ref == ref {
@@ -176,41 +175,50 @@ func (p *plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 
 // nodeScores gives the scores as 64-bit little-endian numbers.
 func nodeScores(_ *host.Instance, i *instance, b []byte) []byte {
-	for _, s := range i.call.scores {
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.Score))
+	for n := range i.call.scores.Len() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(i.call.scores.Score(n)))
 	}
 	return b
 }
 
 // nodeNames gives the names of the nodes that the function is about: those that
 // are scored, those that were handed over, or all of the snapshot.
-func (p *plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
+func (p *Plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
 	c := &i.call
-	switch {
-	case c.scores != nil:
-		for _, s := range c.scores {
-			b = append(append(b, s.Name...), 0)
+	if c.scores != nil {
+		for n := range c.scores.Len() {
+			b = append(append(b, c.scores.Name(n)...), 0)
 		}
 		return b
 	}
-	return names(b, p.passed(inst, c))
+	for n := range all(p.passed(inst, c)) {
+		if node := n.Node(); node != nil {
+			b = append(append(b, node.Name...), 0)
+		}
+	}
+	return b
 }
 
 // passed returns the nodes that were handed over to the function, or all of the snapshot.
-func (p *plugin) passed(inst *host.Instance, c *call) []fwk.NodeInfo {
+func (p *Plugin) passed(inst *host.Instance, c *call) Nodes {
 	if c.nodes != nil || !c.snapshot || p.handle == nil {
 		return c.nodes
 	}
-	all, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	return p.snapshot(inst)
+}
+
+// snapshot returns the nodes of the scheduler's snapshot. There must be a scheduler.
+func (p *Plugin) snapshot(inst *host.Instance) Nodes {
+	nodes, err := p.handle.Nodes()
 	if err != nil {
 		inst.Abort(err)
 	}
-	return all
+	return nodes
 }
 
 // nodeRefs gives the refs of the same nodes, as 64-bit little-endian numbers.
-func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
-	for _, info := range p.passed(inst, &i.call) {
+func (p *Plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
+	for info := range all(p.passed(inst, &i.call)) {
 		node := info.Node()
 		if node == nil {
 			continue // It has no name either.
@@ -224,10 +232,11 @@ func (p *plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 
 // resultScores takes the normalized scores.
 func resultScores(inst *host.Instance, c *call, data []byte) {
-	if len(data) != 8*len(c.scores) {
-		inst.Abort(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), len(c.scores)))
+	n := c.scores.Len()
+	if len(data) != 8*n {
+		inst.Abort(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), n))
 	}
-	c.normalized = make([]int64, 0, len(c.scores))
+	c.normalized = make([]int64, 0, n)
 	for ; len(data) > 0; data = data[8:] {
 		c.normalized = append(c.normalized, int64(binary.LittleEndian.Uint64(data)))
 	}
@@ -257,19 +266,19 @@ func resultSignFragments(inst *host.Instance, c *call, data []byte) {
 	if len(list)%2 != 0 {
 		inst.Abort(fmt.Errorf("%d texts are not pairs of a key and a value", len(list)))
 	}
-	c.fragments = make([]fwk.SignFragment, 0, len(list)/2)
+	c.fragments = make([]SignFragment, 0, len(list)/2)
 	for ; len(list) > 0; list = list[2:] {
 		value, err := jsonValue(list[1])
 		if err != nil {
 			inst.Abort(fmt.Errorf("the fragment %q: %w", list[0], err))
 		}
-		c.fragments = append(c.fragments, fwk.SignFragment{Key: list[0], Value: value})
+		c.fragments = append(c.fragments, SignFragment{Key: list[0], Value: value})
 	}
 }
 
 // podGroupPod gives a Pod of the group.
-func (p *plugin) podGroupPod(inst *host.Instance, stack []uint64) {
-	pods := during(inst, withGroup).call.group.GetUnscheduledPods()
+func (p *Plugin) podGroupPod(inst *host.Instance, stack []uint64) {
+	pods := during(inst, withGroup).call.group.Pods
 	n := uint32(stack[0])
 	if uint64(n) >= uint64(len(pods)) {
 		inst.Abort(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))

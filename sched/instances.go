@@ -119,7 +119,7 @@ func (e *cycleInstances) lockFree(limit int) *cycleInstance {
 
 // instanceOf acquires an instance for a call of the cycle. The cycleInstance is nil if it is
 // none of the cycle's.
-func (p *plugin) instanceOf(c *cycle) (*host.Instance, *cycleInstance, error) {
+func (p *Plugin) instanceOf(c *Cycle) (*host.Instance, *cycleInstance, error) {
 	// A call must not wait for the instance that waits for the trial which it belongs to.
 	if c.instances == nil || !c.instances.worthwhile() || p.trials.Load() != 0 {
 		inst, err := p.instance(c.pinned.pin)
@@ -136,7 +136,7 @@ func (c *cycleInstance) unlock(fuel int64) {
 
 // instance takes an instance of the version of a cycle. During a trial it waits for trialWait
 // at most: the only instance that is left may be the one that waits for the trial.
-func (p *plugin) instance(pin *host.Pin) (*host.Instance, error) {
+func (p *Plugin) instance(pin *host.Pin) (*host.Instance, error) {
 	if p.trials.Load() == 0 {
 		return pin.Acquire(p.ctx, nil)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec"
@@ -71,12 +70,9 @@ type PluginConfig struct {
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
-	// Handle is the scheduler's, which the factory of [New] sets. Without one, calls of
-	// host functions that need a grant fail.
-	Handle fwk.Handle `json:"-"`
 }
 
-// Option changes how [New] loads a plugin.
+// Option changes how [LoadArgs], and the New of an adapter, load a plugin.
 type Option func(*options)
 
 // options are what a program sets of a plugin in addition to the scheduler's configuration.
@@ -100,49 +96,39 @@ func WithSource(source host.Source) Option { return func(o *options) { o.source 
 // WithLimits sets the defaults of the limits that the arguments do not name.
 func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
 
-// Factory is what app.WithPlugin takes: the PluginFactory of
-// k8s.io/kubernetes/pkg/scheduler/framework/runtime.
-type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
-
-// New returns the factory of the plugin name, for app.WithPlugin. The plugin's
-// module and limits come from the scheduler's configuration, see [PluginConfig]. Several
-// plugins have a factory each, and share rt.
+// LoadArgs does what a factory of the scheduler does: it makes the plugin name of args, the
+// plugin's arguments in the scheduler's configuration, which are a [PluginConfig].
 //
-//	app.NewSchedulerCommand(app.WithPlugin("zone", sched.New("zone", rt, sched.WithLogger(slog.Default()))))
-//
-// The factory fails on arguments that are missing, malformed or have unknown
-// fields, all mistakes at once, and as [Load] does. The plugin is closed when the
-// factory's context ends.
-func New(name string, rt *host.Runtime, opts ...Option) Factory {
-	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		var o options
-		for _, option := range opts {
-			option(&o)
-		}
-		cfg, err := decodeArgs(object, o.source != nil)
-		if cfg == nil {
-			return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
-		}
-		if cfg.Name != "" && cfg.Name != name {
-			err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
-		}
-		cfg.Name, cfg.Source, cfg.Logger, cfg.Observer, cfg.Handle = name, o.source, o.logger, o.observer, handle
-		p, err := load(ctx, rt, *cfg, o.limits, err)
-		if err != nil {
-			return nil, err
-		}
-		context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
-		if cfg.Follow {
-			go func() {
-				_ = p.Follow(ctx, host.FollowOptions{Failed: func(err error) {
-					if cfg.Logger != nil {
-						cfg.Logger.Error("the module was not swapped", "plugin", name, "err", err)
-					}
-				}})
-			}()
-		}
-		return p, nil
+// It fails on arguments that are missing, malformed or have unknown fields, all mistakes at
+// once, and as [Load] does. The plugin is closed when ctx ends.
+func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.Object, f Framework, opts ...Option) (*Plugin, error) {
+	var o options
+	for _, option := range opts {
+		option(&o)
 	}
+	cfg, err := decodeArgs(args, o.source != nil)
+	if cfg == nil {
+		return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
+	}
+	if cfg.Name != "" && cfg.Name != name {
+		err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
+	}
+	cfg.Name, cfg.Source, cfg.Logger, cfg.Observer = name, o.source, o.logger, o.observer
+	p, err := load(ctx, rt, *cfg, f, o.limits, err)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
+	if cfg.Follow {
+		go func() {
+			_ = p.Follow(ctx, host.FollowOptions{Failed: func(err error) {
+				if cfg.Logger != nil {
+					cfg.Logger.Error("the module was not swapped", "plugin", name, "err", err)
+				}
+			}})
+		}()
+	}
+	return p, nil
 }
 
 // decodeArgs reads the arguments as the scheduler hands them over: the raw bytes

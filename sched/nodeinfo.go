@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
@@ -39,7 +37,7 @@ func (l *lazy) get(encode func() []byte) []byte {
 }
 
 // of returns the information of the generation of n, whose node has the slot.
-func (s *nodeInfos) of(slot uint32, n fwk.NodeInfo) *nodeInfo {
+func (s *nodeInfos) of(slot uint32, n NodeInfo) *nodeInfo {
 	generation := n.GetGeneration()
 	if v, ok := s.bySlot.Load(slot); ok && v.(*nodeInfo).generation == generation {
 		return v.(*nodeInfo)
@@ -51,7 +49,7 @@ func (s *nodeInfos) of(slot uint32, n fwk.NodeInfo) *nodeInfo {
 
 // nodeOf returns the information about the node that ref names: the argument of
 // the call that runs, or a node that the guest looked up in it.
-func nodeOf(inst *host.Instance, ref abi.Ref) fwk.NodeInfo {
+func nodeOf(inst *host.Instance, ref abi.Ref) NodeInfo {
 	c := &inst.State().(*instance).call
 	if c.info != nil && c.node != nil && c.node.Ref == ref {
 		return c.info
@@ -64,7 +62,7 @@ func nodeOf(inst *host.Instance, ref abi.Ref) fwk.NodeInfo {
 }
 
 // nodeImports are the host functions about nodes.
-func (p *plugin) nodeImports() []host.Import {
+func (p *Plugin) nodeImports() []host.Import {
 	i32, i64 := abi.I32, abi.I64
 	return []host.Import{
 		scheduler(abi.ImportNodeInfoVersion, []abi.ValueType{i64}, []abi.ValueType{i64}, func(inst *host.Instance, stack []uint64) {
@@ -73,13 +71,13 @@ func (p *plugin) nodeImports() []host.Import {
 		scheduler(abi.ImportNodeInfo, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedmsg.AppendNodeInfo(nil, n) })
+			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedmsg.AppendNodeInfo(nil, p.framework.Usage(n)) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
 		scheduler(abi.ImportNodeImages, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedmsg.AppendNodeImages(nil, n.GetImageStates()) })
+			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedmsg.AppendNodeImages(nil, p.framework.Images(n)) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
 		scheduler(abi.ImportNodePods, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
@@ -96,7 +94,7 @@ func (p *plugin) nodeImports() []host.Import {
 
 // podsOn returns the Pods of the node that ref names, which are the same until the call
 // ends.
-func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
+func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	c := &inst.State().(*instance).call
 	info := nodeOf(inst, ref)
 	l, ok := c.looked[ref]
@@ -107,8 +105,8 @@ func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 		l = lookedUp{object: c.node, info: info}
 	}
 	first := len(c.pods)
-	for _, pod := range info.GetPods() {
-		c.pods = append(c.pods, p.objects.Pod(pod.GetPod()))
+	for pod := range p.framework.Pods(info) {
+		c.pods = append(c.pods, p.objects.Pod(pod))
 	}
 	l.pods = c.pods[first:len(c.pods):len(c.pods)]
 	if c.looked == nil {
@@ -120,7 +118,7 @@ func (p *plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 
 // nodeByName finds a node of the snapshot: its ref, 0 if there is none, or if
 // the call may not look at the snapshot.
-func (p *plugin) nodeByName(inst *host.Instance, stack []uint64) {
+func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	name := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 	c := &inst.State().(*instance).call
 	stack[0] = 0
@@ -134,16 +132,16 @@ func (p *plugin) nodeByName(inst *host.Instance, stack []uint64) {
 }
 
 // findNode looks among the nodes of the call, then in the snapshot.
-func (p *plugin) findNode(c *call, name string) fwk.NodeInfo {
+func (p *Plugin) findNode(c *call, name string) NodeInfo {
 	if c.info != nil && c.info.Node() != nil && c.info.Node().Name == name {
 		return c.info
 	}
 	if c.snapshot && p.handle != nil {
-		if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(name); err == nil {
+		if info := p.handle.Node(name); info != nil {
 			return info
 		}
 	}
-	for _, n := range c.nodes {
+	for n := range all(c.nodes) {
 		if node := n.Node(); node != nil && node.Name == name {
 			return n
 		}

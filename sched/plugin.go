@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -20,30 +19,14 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// Plugin is a guest in the scheduler. Its dynamic type implements the
-// interfaces of the framework that the guest does, and no others.
-type Plugin interface {
-	fwk.Plugin
-	// Functions returns what the guest implements.
-	Functions() abi.Mask
-	// Swap replaces the guest's module, as [host.Plugin.Swap] does. Scheduling
-	// cycles that have begun end on the module that they began on. A version
-	// that registers for other cluster events than the running one is refused,
-	// since the scheduler asks for them once.
-	Swap(ctx context.Context, source host.Source, sha256 string) error
-	// Follow swaps the module whenever its source holds another, until ctx ends,
-	// as [host.Plugin.Follow] does.
-	Follow(ctx context.Context, opts host.FollowOptions) error
-	// Close waits until ctx ends for the calls that run, and frees the guest.
-	Close(ctx context.Context) error
-}
-
-// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source. Of
-// Pods and Nodes the guest gets the fields that its module declares in its metadata.
+// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source, for the
+// Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
+// declares in its metadata.
 //
-// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once.
-func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (Plugin, error) {
-	return load(ctx, rt, cfg, host.Limits{}, nil)
+// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest
+// is refused that has functions, and none that the scheduler of f's minor calls.
+func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework) (*Plugin, error) {
+	return load(ctx, rt, cfg, f, host.Limits{}, nil)
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
@@ -51,15 +34,15 @@ func varies(grant string) bool { return grant == host.GrantClock || grant == hos
 
 // load is Load with defaults of the limits. mistakes are those that were found before in
 // the configuration.
-func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host.Limits, mistakes error) (Plugin, error) {
-	p := &plugin{
-		key:      fwk.StateKey("kubewasm/" + cfg.Name),
-		handle:   cfg.Handle,
-		policy:   cfg.FailurePolicy,
-		objects:  objects.NewStore(),
-		logger:   cfg.Logger,
-		observer: cfg.Observer,
-		config:   cfg.GuestConfig,
+func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (*Plugin, error) {
+	p := &Plugin{
+		framework: f,
+		handle:    f.Handle,
+		policy:    cfg.FailurePolicy,
+		objects:   objects.NewStore(),
+		logger:    cfg.Logger,
+		observer:  cfg.Observer,
+		config:    cfg.GuestConfig,
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -98,17 +81,43 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, defaults host
 	} else if cfg.LogSeverity != 0 {
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
+	if err == nil {
+		err = p.leaveOut(p.functions & f.Lacks)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
-	return p.as(offered), nil
+	p.offered = offered &^ f.Lacks
+	return p, nil
 }
 
-// plugin is what all extension points share.
-type plugin struct {
-	guest *host.Plugin
-	// functions are those of the guest, in every dialect.
-	functions abi.Mask
+// helping are functions that the scheduler calls only for the sake of others.
+var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.CloneCycle)
+
+// leaveOut leaves out functions of the guest that the minor's scheduler does not call. The
+// error says that nothing is left.
+func (p *Plugin) leaveOut(functions abi.Mask) error {
+	if functions == 0 {
+		return nil
+	}
+	if p.functions &^= functions; p.functions&^helping == 0 {
+		return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", functions, p.framework.Minor)
+	}
+	p.logger.Warn("functions of the guest are not called", "plugin", p.guest.Name(), "functions", functions.String(), "kubernetes", p.framework.Minor)
+	return nil
+}
+
+// Plugin is a guest, which is asked at the extension points of the scheduler.
+//
+// Its methods are those of the framework's interfaces, in the types of this package. Where the
+// guest has no function they answer what leaves everything as it is without the plugin, and
+// the cycle may be nil: see [Plugin.Asks].
+type Plugin struct {
+	framework Framework
+	guest     *host.Plugin
+	// functions are those of the guest that the scheduler calls, in every dialect, and offered
+	// those at whose extension points the plugin has something to do.
+	functions, offered abi.Mask
 	// peer is set if the guest is of package wasmextension, and peers is used for such a
 	// guest only.
 	peer  bool
@@ -116,9 +125,8 @@ type plugin struct {
 	// instances is the limit of instances, without those that are held.
 	instances int
 	config    []byte
-	handle    fwk.Handle
+	handle    Handle
 	ctx       context.Context
-	key       fwk.StateKey
 	policy    host.FailurePolicy
 	cache     resultCache
 	logger    *slog.Logger
@@ -152,7 +160,7 @@ type pinned struct{ pin *host.Pin }
 
 // pin returns a hold on the version that serves new cycles, the same for all cycles of
 // one version.
-func (p *plugin) pin() *pinned {
+func (p *Plugin) pin() *pinned {
 	for {
 		old := p.pinned.Load()
 		if old != nil && old.pin.Current() {
@@ -172,14 +180,14 @@ const advanceEvery = 16
 
 // outside notes a call outside of a cycle: a guest that never sees one must not
 // keep every Pod that there ever was.
-func (p *plugin) outside() {
+func (p *Plugin) outside() {
 	if p.calls.Add(1)%advanceEvery == 0 {
 		p.objects.Advance()
 	}
 }
 
 // onPod runs f for a Pod outside of a cycle.
-func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, then func(*instance) *fwk.Status) *fwk.Status {
+func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then func(*instance) *Status) *Status {
 	p.outside()
 	object := p.objects.Pod(pod)
 	inst, err := p.guest.Acquire(p.ctx)
@@ -200,20 +208,26 @@ func (p *plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *fwk.Status, the
 }
 
 // Name returns the name under which the plugin was loaded.
-func (e *extensions) Name() string { return e.plugin.guest.Name() }
+func (p *Plugin) Name() string { return p.guest.Name() }
 
-// Functions returns what the guest implements.
-func (e *extensions) Functions() abi.Mask { return e.plugin.functions }
+// Functions returns what the guest implements, as far as the scheduler calls it.
+func (p *Plugin) Functions() abi.Mask { return p.functions }
 
-// Swap implements Plugin.
-func (e *extensions) Swap(ctx context.Context, source host.Source, sha256 string) error {
-	return e.plugin.guest.Swap(ctx, source, sha256)
+// Stats returns the state of the guest's instances.
+func (p *Plugin) Stats() host.Stats { return p.guest.Stats() }
+
+// Swap replaces the guest's module, as [host.Plugin.Swap] does. Scheduling cycles that have
+// begun end on the module that they began on. A version that registers for other cluster
+// events than the running one is refused, since the scheduler asks for them once.
+func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
+	return p.guest.Swap(ctx, source, sha256)
 }
 
-// Follow implements Plugin.
-func (e *extensions) Follow(ctx context.Context, opts host.FollowOptions) error {
-	return e.plugin.guest.Follow(ctx, opts)
+// Follow swaps the module whenever its source holds another, until ctx ends, as
+// [host.Plugin.Follow] does.
+func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
+	return p.guest.Follow(ctx, opts)
 }
 
-// Close implements Plugin.
-func (e *extensions) Close(ctx context.Context) error { return e.plugin.guest.Close(ctx) }
+// Close waits until ctx ends for the calls that run, and frees the guest.
+func (p *Plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -22,39 +20,49 @@ import (
 
 // The extension points of the scheduling queue.
 
-// PreEnqueue implements fwk.PreEnqueuePlugin.
-func (e *extensions) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	return e.plugin.onPod(abi.PreEnqueue, pod, nil, nil)
+// PreEnqueue asks whether a Pod may enter the queue.
+func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
+	if !p.functions.Has(abi.PreEnqueue) {
+		return nil
+	}
+	return p.onPod(abi.PreEnqueue, pod, nil, nil)
 }
 
-// SignPod implements fwk.SignPlugin.
-func (e *extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	var fragments []fwk.SignFragment
-	status := e.plugin.onPod(abi.SignPod, pod, fwk.NewStatus(fwk.Unschedulable), func(i *instance) *fwk.Status {
+// SignPod returns the signature of a Pod. If the guest lacks the function it adds nothing to a
+// signature, provided that no choice of a node depends on the guest. Without the function, any
+// other guest keeps Pods from being signed, as a plugin without the method does.
+func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
+	switch {
+	case p.functions.Has(abi.SignPod):
+	case p.offered&choosing != 0:
+		return nil, unsigned
+	default:
+		return nil, nil
+	}
+	var fragments []SignFragment
+	status := p.onPod(abi.SignPod, pod, unschedulable, func(i *instance) *Status {
 		fragments = i.call.fragments
 		return nil
 	})
 	return fragments, status
 }
 
-// Less implements fwk.QueueSortPlugin. It is called under the lock of the queue,
-// some dozen times for each Pod, so a guest that fails once is not asked again:
-// the order is then that of the scheduler's PrioritySort.
+// Less reports whether a comes before b in the queue. It is called under the lock of the
+// queue, some dozen times for each Pod, so a guest that fails once is not asked again:
+// the order is then that of the scheduler's PrioritySort, as it is if an entry has no Pod.
 //
 // It is a total order if the guest's is transitive: the guest is always asked
 // about two Pods in the same order, and where it does not mind, the time and the
 // name decide.
-func (e *extensions) Less(a, b fwk.QueuedEntityInfo) bool {
-	p := e.plugin
-	first, second := podOf(a), podOf(b)
-	if first == nil || second == nil || p.unsorted.Load() {
+func (p *Plugin) Less(a, b Queued) bool {
+	if a.Pod == nil || b.Pod == nil || !p.functions.Has(abi.QueueSort) || p.unsorted.Load() {
 		return prioritySort(a, b)
 	}
-	swapped := comparePods(first, second) > 0
+	swapped := comparePods(a.Pod, b.Pod) > 0
 	if swapped {
-		a, b, first, second = b, a, second, first
+		a, b = b, a
 	}
-	order, err := p.compare(a, b, first, second)
+	order, err := p.compare(a, b)
 	if err != nil {
 		p.unsorted.Store(true)
 		p.logger.Error("the queue is sorted by priority and time from now on", "plugin", p.guest.Name(), "err", err)
@@ -64,18 +72,18 @@ func (e *extensions) Less(a, b fwk.QueuedEntityInfo) bool {
 		return prioritySort(a, b)
 	}
 	if order == 0 {
-		order = a.GetTimestamp().Compare(b.GetTimestamp())
+		order = a.Timestamp.Compare(b.Timestamp)
 	}
 	if order == 0 {
-		order = -1 // first and second are in the order of their names.
+		order = -1 // a and b are in the order of their names.
 	}
-	return (order < 0) != swapped && first != second
+	return (order < 0) != swapped && a.Pod != b.Pod
 }
 
 // compare asks the guest: a number below 0 if a comes first, above 0 if b does.
-func (p *plugin) compare(a, b fwk.QueuedEntityInfo, first, second *corev1.Pod) (int, error) {
+func (p *Plugin) compare(a, b Queued) (int, error) {
 	p.outside()
-	x, y := p.objects.Pod(first), p.objects.Pod(second)
+	x, y := p.objects.Pod(a.Pod), p.objects.Pod(b.Pod)
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
 		return 0, err
@@ -83,22 +91,8 @@ func (p *plugin) compare(a, b fwk.QueuedEntityInfo, first, second *corev1.Pod) (
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
 	i.call = call{pod: x, other: y}
-	order, err := inst.Call(p.ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.GetTimestamp().UnixNano()), uint64(b.GetTimestamp().UnixNano()))
+	order, err := inst.Call(p.ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
 	return int(int32(uint32(order))), err
-}
-
-// podOf returns the Pod of an entity in the queue, or the first one of a group;
-// nil if there is none.
-func podOf(e fwk.QueuedEntityInfo) *corev1.Pod {
-	switch e := e.(type) {
-	case interface{ GetPodInfo() fwk.PodInfo }:
-		return e.GetPodInfo().GetPod()
-	case interface{ GetUnscheduledPods() []*corev1.Pod }:
-		if pods := e.GetUnscheduledPods(); len(pods) > 0 {
-			return pods[0]
-		}
-	}
-	return nil
 }
 
 func comparePods(a, b *corev1.Pod) int {
@@ -112,11 +106,11 @@ func comparePods(a, b *corev1.Pod) int {
 }
 
 // prioritySort is the order of the scheduler's own plugin, PrioritySort.
-func prioritySort(a, b fwk.QueuedEntityInfo) bool {
-	if x, y := a.GetPriority(), b.GetPriority(); x != y {
-		return x > y
+func prioritySort(a, b Queued) bool {
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
 	}
-	return a.GetTimestamp().Before(b.GetTimestamp())
+	return a.Timestamp.Before(b.Timestamp)
 }
 
 // event is a cluster event that a guest registers for.
@@ -150,7 +144,7 @@ func le32(b []byte) uint32 {
 
 // probe asks a new version of the guest for the cluster events that it registers
 // for.
-func (p *plugin) probe(ctx context.Context, inst *host.Instance) error {
+func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 	i := inst.State().(*instance)
 	defer func() { i.call, i.peer = call{}, wasmextension.Call{} }()
 	var result uint64
@@ -180,57 +174,53 @@ func (p *plugin) probe(ctx context.Context, inst *host.Instance) error {
 	return nil
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions.
-func (e *extensions) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	p := e.plugin
+// EventsToRegister returns the cluster events that the guest registers for. There are none if
+// it rejects no Pods.
+func (p *Plugin) EventsToRegister() []Event {
+	if p.offered&rejecting == 0 {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]fwk.ClusterEventWithHint, len(p.registered))
+	list := make([]Event, len(p.registered))
 	for n, r := range p.registered {
-		list[n].Event = fwk.ClusterEvent{
-			Resource: fwk.EventResource(r.resource.String()), ActionType: fwk.ActionType(r.action &^ abi.ActionHint),
-		}
+		list[n] = Event{Resource: r.resource, Action: r.action &^ abi.ActionHint}
 		if r.action&abi.ActionHint != 0 && p.functions.Has(abi.QueueingHint) {
-			list[n].QueueingHintFn = func(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-				return p.hint(n, pod, oldObj, newObj)
-			}
+			list[n].Hint = func(pod *corev1.Pod, oldObj, newObj any) (bool, error) { return p.hint(n, pod, oldObj, newObj) }
 		}
 	}
-	return list, nil
+	return list
 }
 
 // hint asks the guest whether an event may make a Pod schedulable. If it does not
 // answer the Pod is tried: it would be stuck otherwise.
-func (p *plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (bool, error) {
 	p.outside()
 	object := p.objects.Pod(pod)
 	before, err := p.eventObject(objects.OldEventObject, oldObj)
 	if err != nil {
-		return fwk.Queue, err
+		return true, err
 	}
 	after, err := p.eventObject(objects.NewEventObject, newObj)
 	if err != nil {
-		return fwk.Queue, err
+		return true, err
 	}
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
-		return fwk.Queue, err
+		return true, err
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, other: before, node: after}
 	result, err := inst.Call(p.ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(before), refOf(after))
 	if err != nil {
-		return fwk.Queue, err
+		return true, err
 	}
 	queue, code := abi.Unpack(result)
 	if err := status(code, inst).AsError(); err != nil {
-		return fwk.Queue, err
+		return true, err
 	}
-	if queue != 0 {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
+	return queue != 0, nil
 }
 
 func refOf(o *objects.Object) uint64 {
@@ -241,7 +231,7 @@ func refOf(o *objects.Object) uint64 {
 }
 
 // eventObject encodes an object of a cluster event, nil if there is none.
-func (p *plugin) eventObject(side objects.EventSide, obj any) (*objects.Object, error) {
+func (p *Plugin) eventObject(side objects.EventSide, obj any) (*objects.Object, error) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}

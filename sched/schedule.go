@@ -1,13 +1,10 @@
 package sched
 
 import (
-	"context"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -15,77 +12,66 @@ import (
 
 // The extension points of a scheduling cycle, as far as they choose a node.
 
-// PreFilter implements fwk.PreFilterPlugin.
-func (e *extensions) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	p := e.plugin
-	c := p.newCycle(pod)
-	if state != nil {
-		state.Write(p.key, c)
-	}
-	if !p.functions.Has(abi.PreFilter) {
+// PreFilter shows the guest the Pod of a cycle and all nodes, and returns the names of those
+// that may be filtered, nil for all. Skip leaves out Filter, unless the guest filters.
+func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
+	switch {
+	case !p.Asks(abi.PreFilter) && p.offered.Has(abi.Filter):
+		return nil, nil
+	case !p.Asks(abi.PreFilter):
+		return nil, skip
+	case !p.functions.Has(abi.PreFilter):
 		return nil, nil
 	}
-	var result *fwk.PreFilterResult
-	status := p.runStep(c, step{function: abi.PreFilter, pod: c.pod, of: pod, nodes: nodes}, func(i *instance) {
-		if i.call.nodeNames != nil {
-			result = &fwk.PreFilterResult{NodeNames: sets.New(i.call.nodeNames...)}
-		}
+	status := p.runStep(c, step{function: abi.PreFilter, pod: c.pod, of: c.of, nodes: nodes}, func(i *instance) {
+		names = i.call.nodeNames
 	})
-	if !status.IsSuccess() {
+	if status != nil {
 		return nil, status
 	}
-	return result, nil
+	return names, nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (e *extensions) PreFilterExtensions() fwk.PreFilterExtensions {
-	if e.plugin.functions&abi.MaskOf(abi.AddPod, abi.RemovePod) != 0 {
-		return podExtensions{e.plugin}
-	}
-	return nil
+// AddPod tells the guest what would be if another Pod came to a node.
+func (p *Plugin) AddPod(c *Cycle, added *corev1.Pod, node NodeInfo) *Status {
+	return p.changePod(abi.AddPod, c, added, node)
 }
 
-// podExtensions are the PreFilterExtensions of a guest that watches Pods come
-// and go.
-type podExtensions struct{ *plugin }
-
-// AddPod implements fwk.PreFilterExtensions.
-func (p podExtensions) AddPod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
-	return p.changePod(abi.AddPod, state, pod, added, nodeInfo)
+// RemovePod tells the guest what would be if another Pod went away from a node.
+func (p *Plugin) RemovePod(c *Cycle, removed *corev1.Pod, node NodeInfo) *Status {
+	return p.changePod(abi.RemovePod, c, removed, node)
 }
 
-// RemovePod implements fwk.PreFilterExtensions.
-func (p podExtensions) RemovePod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
-	return p.changePod(abi.RemovePod, state, pod, removed, nodeInfo)
-}
-
-func (p *plugin) changePod(f abi.Function, state fwk.CycleState, pod *corev1.Pod, changed fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) changePod(f abi.Function, c *Cycle, changed *corev1.Pod, nodeInfo NodeInfo) *Status {
 	if !p.functions.Has(f) {
 		return nil
 	}
 	node := nodeInfo.Node()
 	if node == nil {
-		return fwk.NewStatus(fwk.Error, "node not found")
+		return noNode
 	}
-	c := p.cycleOf(state, pod)
 	return p.runStep(c, step{
-		function: f, pod: c.pod, of: pod, other: p.objects.Pod(changed.GetPod()), node: p.objects.Node(node), info: nodeInfo,
+		function: f, pod: c.pod, of: c.of, other: p.objects.Pod(changed), node: p.objects.Node(node), info: nodeInfo,
 	}, nil)
 }
 
-// Filter implements fwk.FilterPlugin.
+// Filter asks whether the Pod fits on a node.
 //
-// 0 allocs if the node passes: TestFilterDoesNotAllocate.
-func (e *extensions) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
-	_, status := e.plugin.onNode(abi.Filter, state, pod, nodeInfo)
+// 0 allocs if the answer is shared: TestFilterDoesNotAllocate.
+func (p *Plugin) Filter(c *Cycle, node NodeInfo) *Status {
+	_, status := p.onNode(abi.Filter, c, node)
 	return status
 }
 
-// PostFilter implements fwk.PostFilterPlugin.
-func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	p := e.plugin
-	var result *fwk.PostFilterResult
-	status := p.inCycle(abi.PostFilter, scheduling, state, pod, fwk.NewStatus(fwk.Unschedulable), call{statuses: statuses}, func(i *instance, packed uint64) *fwk.Status {
+// PostFilter lets the guest make room for a Pod that fits on no node. statuses returns the
+// statuses of the nodes that have one of their own, in any order; it may be called during the
+// call only.
+func (p *Plugin) PostFilter(c *Cycle, statuses func() []schedmsg.NodeStatus) (*Nomination, *Status) {
+	if !p.functions.Has(abi.PostFilter) {
+		return nil, unschedulable
+	}
+	var result *Nomination
+	status := p.inCycle(abi.PostFilter, scheduling, c, c.of, unschedulable, call{statuses: statuses}, func(i *instance, packed uint64) *Status {
 		mode, code := abi.Unpack(packed)
 		// The framework also takes a nomination from a plugin that found no node.
 		switch abi.Code(int32(code)) {
@@ -93,82 +79,79 @@ func (e *extensions) PostFilter(_ context.Context, state fwk.CycleState, pod *co
 		default:
 			return nil
 		}
-		if fwk.NominatingMode(mode) != fwk.ModeOverride && i.call.nominated == "" {
-			return nil
-		}
-		result = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{
-			NominatedNodeName: i.call.nominated, NominatingMode: fwk.ModeNoop,
-		}}
-		if fwk.NominatingMode(mode) == fwk.ModeOverride {
-			result.NominatingMode = fwk.ModeOverride
+		if mode == modeOverride || i.call.nominated != "" {
+			result = &Nomination{NodeName: i.call.nominated, Override: mode == modeOverride}
 		}
 		return nil
 	})
 	return result, status
 }
 
-// nodeStatuses returns the statuses of the nodes that have one of their own, in
-// the order of their names. The interface has no method for them, but its
-// implementation has.
-func nodeStatuses(r fwk.NodeToStatusReader) []schedmsg.NodeStatus {
-	each, ok := r.(interface {
-		ForEachExplicitNode(func(string, *fwk.Status))
-	})
-	if !ok {
+// modeOverride is the mode of a nomination that replaces the one before.
+const modeOverride = 1
+
+// sortedStatuses returns the statuses of nodes in the order of the nodes' names.
+func sortedStatuses(statuses func() []schedmsg.NodeStatus) []schedmsg.NodeStatus {
+	if statuses == nil {
 		return nil
 	}
-	var list []schedmsg.NodeStatus
-	each.ForEachExplicitNode(func(name string, s *fwk.Status) {
-		list = append(list, schedmsg.NodeStatus{NodeName: name, Status: s})
-	})
+	list := statuses()
 	slices.SortFunc(list, func(a, b schedmsg.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
 	return list
 }
 
-// PreScore implements fwk.PreScorePlugin.
-func (e *extensions) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	c := e.plugin.cycleOf(state, pod)
-	return e.plugin.runStep(c, step{function: abi.PreScore, pod: c.pod, of: pod, nodes: nodes}, nil)
+// PreScore shows the guest the nodes that passed Filter. Skip leaves out Score, unless the
+// guest scores.
+func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
+	switch {
+	case p.functions.Has(abi.PreScore):
+		return p.runStep(c, step{function: abi.PreScore, pod: c.pod, of: c.of, nodes: nodes}, nil)
+	case p.functions.Has(abi.Score):
+		return nil
+	}
+	return skip
 }
 
-// Score implements fwk.ScorePlugin.
+// Score returns the score of a node.
 //
 // 0 allocs: TestFilterDoesNotAllocate.
-func (e *extensions) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
-	result, status := e.plugin.onNode(abi.Score, state, pod, nodeInfo)
+func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
+	result, status := p.onNode(abi.Score, c, node)
 	n, _ := abi.UnpackScore(result)
 	return int64(n), status
 }
 
 // onNode runs f, Filter or Score, for a node, unless its result is in the cache.
-func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, nodeInfo fwk.NodeInfo) (uint64, *fwk.Status) {
+func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *Status) {
+	if !p.functions.Has(f) {
+		return 0, nil
+	}
 	node := nodeInfo.Node()
 	if node == nil {
-		return 0, fwk.NewStatus(fwk.Error, "node not found")
+		return 0, noNode
 	}
-	c := p.cycleOf(state, pod)
 	object := p.objects.Node(node)
 	key := p.cache.keyOf(c.state, f, object)
 	if r := key.get(); r != nil {
 		p.cache.hits.add(f, object)
-		return r.value, r.status()
+		return r.value, r.status
 	}
 	inst, i, ref, err := p.enter(c, scheduling)
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
 	args := &i.call
-	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, pod, object, nodeInfo, true, false
+	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
 	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
-	var s *fwk.Status
+	var s *Status
 	if err != nil {
 		result, s = 0, p.failed(f, err, nil)
 	} else {
-		if key.class != nil {
-			p.cache.put(key, object, inst, result)
-		}
 		if uint32(result) != 0 {
 			s = status(uint32(result), inst)
+		}
+		if key.class != nil {
+			p.cache.put(key, object, inst, result, s)
 		}
 	}
 	if args.looked == nil && args.answers == nil && args.listed == nil && i.shared == nil && !p.peer {
@@ -181,24 +164,17 @@ func (p *plugin) onNode(f abi.Function, state fwk.CycleState, pod *corev1.Pod, n
 	return result, s
 }
 
-// ScoreExtensions implements fwk.ScorePlugin.
-func (e *extensions) ScoreExtensions() fwk.ScoreExtensions {
-	if e.plugin.functions.Has(abi.NormalizeScore) {
-		return scoreExtensions{e.plugin}
+// NormalizeScore changes the scores of nodes. They stay as they are unless the guest succeeds
+// and hands over a score for each of them.
+func (p *Plugin) NormalizeScore(c *Cycle, scores Scores) *Status {
+	if !p.functions.Has(abi.NormalizeScore) {
+		return nil
 	}
-	return nil
-}
-
-type scoreExtensions struct{ *plugin }
-
-// NormalizeScore implements fwk.ScoreExtensions. The scores stay as they are
-// unless the guest succeeds and hands over a score for each of them.
-func (p scoreExtensions) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	return p.inCycle(abi.NormalizeScore, scheduling, state, pod, nil, call{scores: scores}, func(i *instance, result uint64) *fwk.Status {
+	return p.inCycle(abi.NormalizeScore, scheduling, c, c.of, nil, call{scores: scores}, func(i *instance, result uint64) *Status {
 		if abi.Code(int32(uint32(result))) == abi.Success {
 			// By index: the framework reads the list that way, whatever the names.
 			for n, score := range i.call.normalized {
-				scores[n].Score = score
+				scores.SetScore(n, score)
 			}
 		}
 		return nil
@@ -208,8 +184,7 @@ func (p scoreExtensions) NormalizeScore(_ context.Context, state fwk.CycleState,
 // inCycle runs f for the Pod of a cycle. args is what the guest may ask about
 // beside it. then, if not nil, reads what the guest returned and left in the
 // instance; a status of its own counts instead of the guest's.
-func (p *plugin) inCycle(f abi.Function, phase phase, state fwk.CycleState, pod *corev1.Pod, neutral *fwk.Status, args call, then func(*instance, uint64) *fwk.Status) *fwk.Status {
-	c := p.cycleOf(state, pod)
+func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
 	if settles.Has(f) {
 		p.settle(c)
 	}

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -20,7 +20,7 @@ import (
 // As in its own host, a guest is refused that takes no part in the choice of a node or in
 // binding, and some functions are called only if the guest has another one. Its own host also
 // refuses combinations that it has no type for, which no rule describes.
-func (p *plugin) peerFunctions() (called, offered abi.Mask, err error) {
+func (p *Plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	has := wasmextension.Functions(p.guest.Exports)
 	called, needed := wasmextension.Called(has)
 	if called&wasmextension.Alone == 0 {
@@ -50,7 +50,7 @@ func peerEvents(list []wasmextension.Event) (events []event) {
 }
 
 // peerScheduler offers the plugin's scheduler to guests of package wasmextension.
-type peerScheduler struct{ p *plugin }
+type peerScheduler struct{ p *Plugin }
 
 func (s peerScheduler) Config() []byte { return s.p.config }
 
@@ -60,24 +60,30 @@ func (s peerScheduler) Call(inst *host.Instance) *wasmextension.Call {
 
 func (s peerScheduler) Replay(inst *host.Instance) bool { return inst.State().(*instance).call.replay }
 
-func (s peerScheduler) Node(inst *host.Instance, name string) fwk.NodeInfo {
-	info := s.p.findNode(&inst.State().(*instance).call, name)
-	if info == nil || info.Node() == nil {
-		return nil
+func (s peerScheduler) Node(inst *host.Instance, name string) *corev1.Node {
+	if info := s.p.findNode(&inst.State().(*instance).call, name); info != nil {
+		return info.Node()
 	}
-	return info
+	return nil
 }
 
-func (s peerScheduler) Nodes(inst *host.Instance) []fwk.NodeInfo {
+func (s peerScheduler) Images(inst *host.Instance, node string) []schedmsg.Image {
+	if info := s.p.findNode(&inst.State().(*instance).call, node); info != nil && info.Node() != nil {
+		return s.p.framework.Images(info)
+	}
+	return nil
+}
+
+func (s peerScheduler) Nodes(inst *host.Instance) (nodes []*corev1.Node) {
 	c := &inst.State().(*instance).call
-	if !c.snapshot || s.p.handle == nil {
-		return c.nodes
+	list := c.nodes
+	if c.snapshot && s.p.handle != nil {
+		list = s.p.snapshot(inst)
 	}
-	all, err := s.p.handle.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		inst.Abort(err)
+	for n := range all(list) {
+		nodes = append(nodes, n.Node())
 	}
-	return all
+	return nodes
 }
 
 func (s peerScheduler) EncodedNode(node *corev1.Node) []byte {
@@ -138,4 +144,12 @@ func (s peerScheduler) Report(inst *host.Instance, e *schedmsg.Event) {
 	s.p.report(&inst.State().(*instance).call, e)
 }
 
-func (s peerScheduler) Handle() fwk.Handle { return s.p.handle }
+func (s peerScheduler) WaitingPod(inst *host.Instance, uid types.UID) wasmextension.WaitingPod {
+	if s.p.handle == nil {
+		inst.Abort(errNoHandle)
+	}
+	if w := s.p.handle.WaitingPod(uid); w != nil {
+		return w
+	}
+	return nil
+}

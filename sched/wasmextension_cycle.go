@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -41,9 +39,6 @@ type peerCycles struct {
 	pin    *host.Pin
 	served *peerCycle
 
-	// beginning is held while a cycle begins without PreFilter.
-	beginning sync.Mutex
-
 	// logger is the plugin's with its name, and severity what guests log at least.
 	logger   *slog.Logger
 	severity int32
@@ -57,7 +52,7 @@ var settles = abi.MaskOf(abi.Reserve, abi.Permit, abi.PreBind, abi.Bind)
 
 // held takes the instance that is held for a cycle. It is nil if there is none, which is
 // no error.
-func (p *plugin) held(c *cycle, phase phase) (*host.Instance, error) {
+func (p *Plugin) held(c *Cycle, phase phase) (*host.Instance, error) {
 	for c.peer != nil {
 		hold, err := p.holdOf(c, phase)
 		if hold == nil || err != nil {
@@ -77,7 +72,7 @@ func (p *plugin) held(c *cycle, phase phase) (*host.Instance, error) {
 }
 
 // holdOf returns the hold that serves a cycle, and makes it if need be.
-func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
+func (p *Plugin) holdOf(c *Cycle, phase phase) (*host.Hold, error) {
 	p.peers.mu.Lock()
 	defer p.peers.mu.Unlock()
 	k := c.peer
@@ -109,13 +104,13 @@ func (p *plugin) holdOf(c *cycle, phase phase) (*host.Hold, error) {
 
 // keep makes a hold the cycle's own. The framework does not always report the end of
 // a cycle, so the hold ends with it at the latest.
-func (c *cycle) keep(hold *host.Hold) {
+func (c *Cycle) keep(hold *host.Hold) {
 	c.peer.hold = hold
 	runtime.AddCleanup(c, (*host.Hold).Release, hold)
 }
 
 // serves notes that a hold serves a cycle, and reports whether it still does.
-func (p *plugin) serves(hold *host.Hold, k *peerCycle) bool {
+func (p *Plugin) serves(hold *host.Hold, k *peerCycle) bool {
 	p.peers.mu.Lock()
 	defer p.peers.mu.Unlock()
 	if k.hold == hold {
@@ -130,7 +125,7 @@ func (p *plugin) serves(hold *host.Hold, k *peerCycle) bool {
 
 // settle notes that the Pod of a cycle has a node: the instance that has served the cycle
 // is its own from now on.
-func (p *plugin) settle(c *cycle) {
+func (p *Plugin) settle(c *Cycle) {
 	if c.peer == nil {
 		return
 	}
@@ -146,10 +141,9 @@ func (p *plugin) settle(c *cycle) {
 	}
 }
 
-// endBinding ends what settle began: the Pod of the state is bound, or not to be.
-func (p *plugin) endBinding(state stateStore, pod *corev1.Pod) {
-	c := p.begun(state, pod)
-	if c == nil || c.peer == nil {
+// endBinding ends what settle began: the Pod of the cycle is bound, or not to be.
+func (p *Plugin) endBinding(c *Cycle) {
+	if c.peer == nil {
 		return
 	}
 	p.peers.mu.Lock()

@@ -8,38 +8,61 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/internal/wire"
 )
 
-// AppendNodeInfo appends the encoding of the message NodeInfo. Maps are written
-// in the order of their keys, so equal information has equal bytes.
-func AppendNodeInfo(dst []byte, n fwk.NodeInfo) []byte {
-	dst = appendResource(dst, 1, n.GetRequested())
-	dst = appendResource(dst, 2, n.GetNonZeroRequested())
-	dst = appendResource(dst, 3, n.GetAllocatable())
-	ports := n.GetUsedPorts()
-	for _, ip := range slices.Sorted(maps.Keys(ports)) {
-		for _, p := range slices.SortedFunc(maps.Keys(ports[ip]), func(a, b fwk.ProtocolPort) int {
-			return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol))
-		}) {
-			var start int
-			dst, start = wire.BeginMessage(dst, 4)
-			dst = wire.AppendString(dst, 1, ip)
-			dst = wire.AppendString(dst, 2, p.Protocol)
-			dst = wire.AppendNumber(dst, 3, int64(p.Port))
-			dst = wire.EndMessage(dst, start)
-		}
-	}
-	counts := n.GetPVCRefCounts()
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		dst = appendCount(dst, 5, name, int64(counts[name]))
-	}
-	return wire.AppendNumber(dst, 6, int64(len(n.GetPods())))
+// NodeInfo is what a scheduler counts of a node.
+type NodeInfo struct {
+	Requested, NonZeroRequested, Allocatable Resource
+	// UsedPorts are in any order, without two that are equal.
+	UsedPorts []HostPort
+	// PVCRefCounts has the number of Pods that use a claim, by "namespace/name".
+	PVCRefCounts map[string]int
+	// Pods is the number of Pods on the node.
+	Pods int
 }
 
-func appendResource(dst []byte, field protowire.Number, r fwk.Resource) []byte {
+// Resource is amounts of resources, with the methods of the scheduler framework's Resource.
+type Resource interface {
+	GetMilliCPU() int64
+	GetMemory() int64
+	GetEphemeralStorage() int64
+	GetAllowedPodNumber() int
+	GetScalarResources() map[corev1.ResourceName]int64
+}
+
+// HostPort is a port of a node that a Pod uses.
+type HostPort struct {
+	IP, Protocol string
+	Port         int32
+}
+
+// AppendNodeInfo appends the encoding of the message NodeInfo. Ports and maps are written in
+// the order of their keys, so equal information has equal bytes. It sorts n.UsedPorts.
+func AppendNodeInfo(dst []byte, n NodeInfo) []byte {
+	dst = appendResource(dst, 1, n.Requested)
+	dst = appendResource(dst, 2, n.NonZeroRequested)
+	dst = appendResource(dst, 3, n.Allocatable)
+	slices.SortFunc(n.UsedPorts, func(a, b HostPort) int {
+		return cmp.Or(strings.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol))
+	})
+	for _, p := range n.UsedPorts {
+		var start int
+		dst, start = wire.BeginMessage(dst, 4)
+		dst = wire.AppendString(dst, 1, p.IP)
+		dst = wire.AppendString(dst, 2, p.Protocol)
+		dst = wire.AppendNumber(dst, 3, int64(p.Port))
+		dst = wire.EndMessage(dst, start)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.PVCRefCounts)) {
+		dst = appendCount(dst, 5, name, int64(n.PVCRefCounts[name]))
+	}
+	return wire.AppendNumber(dst, 6, int64(n.Pods))
+}
+
+func appendResource(dst []byte, field protowire.Number, r Resource) []byte {
 	dst, start := wire.BeginMessage(dst, field)
 	dst = wire.AppendNumber(dst, 1, r.GetMilliCPU())
 	dst = wire.AppendNumber(dst, 2, r.GetMemory())
@@ -59,14 +82,24 @@ func appendCount(dst []byte, field protowire.Number, key string, v int64) []byte
 	return wire.EndMessage(dst, start)
 }
 
-// AppendNodeImages appends the encoding of the message NodeImages.
-func AppendNodeImages(dst []byte, images map[string]*fwk.ImageStateSummary) []byte {
-	for _, name := range slices.Sorted(maps.Keys(images)) {
+// Image is an image that is on a node.
+type Image struct {
+	Name string
+	// Size is in bytes, NumNodes the number of nodes that have the image.
+	Size     int64
+	NumNodes int
+}
+
+// AppendNodeImages appends the encoding of the message NodeImages, in the order of the
+// images' names. It sorts images.
+func AppendNodeImages(dst []byte, images []Image) []byte {
+	slices.SortFunc(images, func(a, b Image) int { return strings.Compare(a.Name, b.Name) })
+	for _, image := range images {
 		var start int
 		dst, start = wire.BeginMessage(dst, 1)
-		dst = wire.AppendString(dst, 1, name)
-		dst = wire.AppendNumber(dst, 2, images[name].Size)
-		dst = wire.AppendNumber(dst, 3, int64(images[name].NumNodes))
+		dst = wire.AppendString(dst, 1, image.Name)
+		dst = wire.AppendNumber(dst, 2, image.Size)
+		dst = wire.AppendNumber(dst, 3, int64(image.NumNodes))
 		dst = wire.EndMessage(dst, start)
 	}
 	return dst
@@ -75,7 +108,9 @@ func AppendNodeImages(dst []byte, images map[string]*fwk.ImageStateSummary) []by
 // NodeStatus is the status of a node.
 type NodeStatus struct {
 	NodeName string
-	Status   *fwk.Status
+	Code     abi.Code
+	// Message is the reasons, with ", " between them.
+	Message string
 }
 
 // AppendNodeStatuses appends the encoding of the message NodeStatuses.
@@ -84,55 +119,63 @@ func AppendNodeStatuses(dst []byte, statuses []NodeStatus) []byte {
 		var start int
 		dst, start = wire.BeginMessage(dst, 1)
 		dst = wire.AppendString(dst, 1, s.NodeName)
-		dst = wire.AppendNumber(dst, 2, int64(s.Status.Code()))
-		dst = wire.AppendString(dst, 3, s.Status.Message())
+		dst = wire.AppendNumber(dst, 2, int64(s.Code))
+		dst = wire.AppendString(dst, 3, s.Message)
 		dst = wire.EndMessage(dst, start)
 	}
 	return dst
 }
 
+// PodGroup is a group of Pods that are scheduled together.
+type PodGroup struct {
+	Type, Namespace, Name string
+	// Pods are those that are not scheduled yet.
+	Pods []*corev1.Pod
+}
+
 // AppendPodGroup appends the encoding of the message PodGroup.
-func AppendPodGroup(dst []byte, g fwk.PodGroupInfo) []byte {
-	dst = wire.AppendString(dst, 1, string(g.GetType()))
-	dst = wire.AppendString(dst, 2, g.GetNamespace())
-	dst = wire.AppendString(dst, 3, g.GetName())
-	return wire.AppendNumber(dst, 4, int64(len(g.GetUnscheduledPods())))
+func AppendPodGroup(dst []byte, g PodGroup) []byte {
+	dst = wire.AppendString(dst, 1, g.Type)
+	dst = wire.AppendString(dst, 2, g.Namespace)
+	dst = wire.AppendString(dst, 3, g.Name)
+	return wire.AppendNumber(dst, 4, int64(len(g.Pods)))
+}
+
+// Assignment is a Pod of a group and the node that is proposed for it, empty if none is.
+type Assignment struct {
+	Pod      *corev1.Pod
+	NodeName string
 }
 
 // AppendPlacement appends the encoding of the message Placement.
-func AppendPlacement(dst []byte, p *fwk.PodGroupAssignments) []byte {
-	if p.Placement != nil {
-		dst = wire.AppendString(dst, 1, p.Name)
-		for _, n := range p.Nodes {
-			dst = wire.AppendItem(dst, 2, n.Node().Name)
-		}
+func AppendPlacement(dst []byte, p Placement, assignments []Assignment) []byte {
+	dst = wire.AppendString(dst, 1, p.Name)
+	for _, name := range p.NodeNames {
+		dst = wire.AppendItem(dst, 2, name)
 	}
-	for _, a := range p.ProposedAssignments {
+	for _, a := range assignments {
 		dst = appendAssignment(dst, 3, a)
 	}
 	return dst
 }
 
-// AppendTrial appends the encoding of the message Trial. p may be nil.
-func AppendTrial(dst []byte, p *fwk.PodGroupAssignments, status *fwk.Status) []byte {
-	dst = wire.AppendNumber(dst, 1, int64(status.Code()))
-	dst = wire.AppendString(dst, 2, status.Message())
-	if p == nil {
-		return dst
-	}
-	for _, a := range p.ProposedAssignments {
-		if a.GetNodeName() != "" {
+// AppendTrial appends the encoding of the message Trial.
+func AppendTrial(dst []byte, code abi.Code, message string, assignments []Assignment) []byte {
+	dst = wire.AppendNumber(dst, 1, int64(code))
+	dst = wire.AppendString(dst, 2, message)
+	for _, a := range assignments {
+		if a.NodeName != "" {
 			dst = appendAssignment(dst, 3, a)
 		}
 	}
 	return dst
 }
 
-func appendAssignment(dst []byte, field protowire.Number, a fwk.ProposedAssignment) []byte {
+func appendAssignment(dst []byte, field protowire.Number, a Assignment) []byte {
 	dst, start := wire.BeginMessage(dst, field)
-	dst = wire.AppendString(dst, 1, a.GetPod().Namespace)
-	dst = wire.AppendString(dst, 2, a.GetPod().Name)
-	dst = wire.AppendString(dst, 3, a.GetNodeName())
+	dst = wire.AppendString(dst, 1, a.Pod.Namespace)
+	dst = wire.AppendString(dst, 2, a.Pod.Name)
+	dst = wire.AppendString(dst, 3, a.NodeName)
 	return wire.EndMessage(dst, start)
 }
 

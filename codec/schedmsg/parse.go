@@ -17,7 +17,7 @@ var ErrMalformed = wire.ErrMalformed
 // takes twenty times its two bytes.
 const maxEntries = 1 << 16
 
-// Placement is a set of nodes that a guest proposes.
+// Placement is a set of nodes for a group, by their names.
 type Placement struct {
 	Name      string
 	NodeNames []string

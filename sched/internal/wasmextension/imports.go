@@ -3,14 +3,12 @@ package wasmextension
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -50,28 +48,32 @@ func (e *environment) imports(first bool) []host.Import {
 		reads("filteredNodeList", func(inst *host.Instance, c *Call) []byte {
 			names := make([]string, 0, len(c.Nodes))
 			for _, n := range c.Nodes {
-				names = append(names, n.Node().Name)
+				names = append(names, n.Name)
 			}
 			return marshal(inst, names)
 		}),
 		reads("nodeToStatusMap", func(inst *host.Instance, c *Call) []byte {
-			codes := map[string]fwk.Code{}
+			codes := map[string]abi.Code{}
 			for _, s := range c.Statuses {
-				codes[s.NodeName] = s.Status.Code()
+				codes[s.NodeName] = s.Code
 			}
 			return marshal(inst, codes)
 		}),
 		reads("nodeScoreList", func(inst *host.Instance, c *Call) []byte {
 			scores := map[string]int64{}
-			for _, s := range c.Scores {
-				scores[s.Name] = s.Score
+			for i := range length(c.Scores) {
+				scores[c.Scores.Name(i)] = c.Scores.Score(i)
 			}
 			return marshal(inst, scores)
 		}),
 		{Module: abi.ModuleScheduler, Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
-			var states map[string]*fwk.ImageStateSummary
-			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
-				states = n.GetImageStates()
+			var states map[string]imageState
+			node := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
+			if e.Node(inst, node) != nil {
+				states = map[string]imageState{}
+				for _, image := range e.Images(inst, node) {
+					states[image.Name] = imageState{Size: image.Size, NumNodes: image.NumNodes}
+				}
 			}
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), marshal(inst, states)))
 		}},
@@ -104,11 +106,26 @@ func (e *environment) imports(first bool) []host.Import {
 		Module: abi.ModuleObjects, Name: "node", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
 			var b []byte
 			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
-				b = e.EncodedNode(n.Node())
+				b = e.EncodedNode(n)
 			}
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		},
 	})
+}
+
+// imageState is what a guest gets of an image. Nodes is one of their host's fields, which a
+// scheduler leaves empty.
+type imageState struct {
+	Size     int64
+	NumNodes int
+	Nodes    map[string]struct{}
+}
+
+func length(scores Scores) int {
+	if scores == nil {
+		return 0
+	}
+	return scores.Len()
 }
 
 // log returns the function that logs a message, with keys and values or without. Its text
@@ -164,7 +181,7 @@ func (e *environment) nodeList(inst *host.Instance) []byte {
 	var b []byte
 	for _, n := range e.Nodes(inst) {
 		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		b = protowire.AppendBytes(b, e.EncodedNode(n.Node()))
+		b = protowire.AppendBytes(b, e.EncodedNode(n))
 	}
 	return b
 }
@@ -182,11 +199,11 @@ func normalized(inst *host.Instance, c *Call, data []byte) {
 	if len(scores) == 0 {
 		return
 	}
-	c.Normalized = make([]int64, len(c.Scores))
-	for i, s := range c.Scores {
-		score, ok := scores[s.Name]
+	c.Normalized = make([]int64, length(c.Scores))
+	for i := range c.Normalized {
+		score, ok := scores[c.Scores.Name(i)]
 		if !ok {
-			inst.Abort(fmt.Errorf("the node %q has no score", s.Name))
+			inst.Abort(fmt.Errorf("the node %q has no score", c.Scores.Name(i)))
 		}
 		c.Normalized[i] = score
 	}
@@ -280,14 +297,9 @@ func (e *environment) eventf(inst *host.Instance, data []byte) {
 	})
 }
 
-var errNoHandle = errors.New("the plugin was loaded without a scheduler")
-
 // waiting returns the Pod that waits under the UID that a guest names.
-func (e *environment) waiting(inst *host.Instance, stack []uint64) fwk.WaitingPod {
-	if e.Handle() == nil {
-		inst.Abort(errNoHandle)
-	}
-	return e.Handle().GetWaitingPod(types.UID(inst.Read(uint32(stack[0]), uint32(stack[1]))))
+func (e *environment) waiting(inst *host.Instance, stack []uint64) WaitingPod {
+	return e.WaitingPod(inst, types.UID(inst.Read(uint32(stack[0]), uint32(stack[1]))))
 }
 
 // rejectWaitingPod writes 1 if a Pod was waiting, 0 otherwise, in 64 bits.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -109,9 +109,9 @@ type Call struct {
 	// Node the node of the call; nil if there is none.
 	Pod, Target, Node *objects.Object
 	NodeName          string
-	Nodes             []fwk.NodeInfo
+	Nodes             []*corev1.Node
 	Statuses          []schedmsg.NodeStatus
-	Scores            fwk.NodeScoreList
+	Scores            Scores // nil if the call is not about scores.
 
 	Reason    string
 	NodeNames []string
@@ -119,6 +119,19 @@ type Call struct {
 	Nominated  string
 	Events     []Event
 	Normalized []int64
+}
+
+// Scores is a list of the scores of nodes.
+type Scores interface {
+	Len() int
+	Name(i int) string
+	Score(i int) int64
+}
+
+// WaitingPod is a Pod that waits in Permit.
+type WaitingPod interface {
+	GetPod() *corev1.Pod
+	Reject(plugin, msg string) bool
 }
 
 // Event is a cluster event.
@@ -136,9 +149,11 @@ type Scheduler interface {
 	// Replay reports whether the call must have no effect outside of the guest.
 	Replay(inst *host.Instance) bool
 	// Node returns a node by its name, nil if there is none.
-	Node(inst *host.Instance, name string) fwk.NodeInfo
+	Node(inst *host.Instance, name string) *corev1.Node
+	// Images returns the images on a node, nil if there is no such node.
+	Images(inst *host.Instance, node string) []schedmsg.Image
 	// Nodes returns all nodes.
-	Nodes(inst *host.Instance) []fwk.NodeInfo
+	Nodes(inst *host.Instance) []*corev1.Node
 	// EncodedNode returns a Node as protobuf.
 	EncodedNode(node *corev1.Node) []byte
 	// EncodedPod returns a Pod as protobuf.
@@ -154,8 +169,9 @@ type Scheduler interface {
 	Log(inst *host.Instance, severity int32, msg string, texts []string)
 	// Report reports an event.
 	Report(inst *host.Instance, e *schedmsg.Event)
-	// Handle is that of the scheduler; nil if there is none.
-	Handle() fwk.Handle
+	// WaitingPod returns a Pod that waits, nil if none waits under the UID. It ends the
+	// call if there is no scheduler.
+	WaitingPod(inst *host.Instance, uid types.UID) WaitingPod
 }
 
 // Grants are the names of the grants that the host functions with an effect need.

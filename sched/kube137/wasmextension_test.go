@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -19,25 +19,26 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // newPeerWorld loads testdata/peer/present.wasm.
 func newPeerWorld(t *testing.T, instances int, logger *slog.Logger) *world {
 	t.Helper()
 	w := &world{t: t, events: events.NewFakeRecorder(100)}
-	w.handle = &framework.Handle{Recorder: w.events}
+	w.handle = &kube137test.Handle{Recorder: w.events}
 	for _, name := range []string{"a", "b", "n1"} {
-		w.handle.Nodes = append(w.handle.Nodes, framework.NewNodeInfo(zoned(name, "z")))
+		w.handle.Nodes = append(w.handle.Nodes, kube137test.NewNodeInfo(zoned(name, "z")))
 	}
-	raw := fmt.Sprintf(`{"file": "testdata/peer/present.wasm", "limits": {"instances": %d}, "grants": ["events", "waiting-pods"], "guestConfig": {"x": 1}}`, instances)
-	p, err := sched.New("peer", shared, sched.WithLogger(logger))(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
+	raw := fmt.Sprintf(`{"file": "../testdata/peer/present.wasm", "limits": {"instances": %d}, "grants": ["events", "waiting-pods"], "guestConfig": {"x": 1}}`, instances)
+	p, err := kube137.New("peer", shared, sched.WithLogger(logger))(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.p = p.(sched.Plugin)
+	w.p = p.(kube137.Plugin)
 	t.Cleanup(func() { _ = w.p.Close(context.Background()) })
 	return w
 }
@@ -49,7 +50,7 @@ func TestPeer(t *testing.T) {
 	w := newPeerWorld(t, 3, slog.New(out))
 	node := w.handle.Nodes[2]
 	pod := noted("p")
-	w.handle.Waiting = []*framework.WaitingPod{{Pod: noted("waiter")}}
+	w.handle.Waiting = []*kube137test.WaitingPod{{Pod: noted("waiter")}}
 	state := w.start(pod)
 	narrowed, _ := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
 	if diff := cmp.Diff(&fwk.PreFilterResult{NodeNames: sets.New("n1", "b")}, narrowed); diff != "" {
@@ -72,8 +73,8 @@ func TestPeer(t *testing.T) {
 	filter(state, " n1")
 	extensions := w.p.(fwk.PreFilterPlugin).PreFilterExtensions()
 	clone := state.Clone()
-	extensions.RemovePod(t.Context(), clone, pod, framework.PodInfo{Pod: noted("v")}, node)
-	extensions.AddPod(t.Context(), clone, pod, framework.PodInfo{Pod: noted("w")}, node)
+	extensions.RemovePod(t.Context(), clone, pod, kube137test.PodInfo{Pod: noted("v")}, node)
+	extensions.AddPod(t.Context(), clone, pod, kube137test.PodInfo{Pod: noted("w")}, node)
 	filter(clone, "-v+w n1")
 	filter(state, " n1")
 
@@ -124,7 +125,7 @@ func TestPeer(t *testing.T) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
 	}
-	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), state, pod, framework.NodeStatuses{ByName: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
+	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), state, pod, kube137test.NodeStatuses{ByName: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
 	want := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: "n7", NominatingMode: fwk.ModeOverride}}
 	if diff := cmp.Diff(want, result); diff != "" || !status.IsSuccess() {
 		t.Errorf("%s (-want +got):\n%s", text(status), diff)
@@ -147,7 +148,7 @@ func TestPeerEvents(t *testing.T) {
 }
 
 func TestPeerFirstDesign(t *testing.T) {
-	p := load(t, host.Config{Name: "first", Source: host.File("testdata/peer/first.wasm"), Limits: host.Limits{Instances: 2}})
+	p := load(t, host.Config{Name: "first", Source: host.File("../testdata/peer/first.wasm"), Limits: host.Limits{Instances: 2}})
 	if _, ok := p.(fwk.FilterPlugin); !ok {
 		t.Fatal("the plugin does not filter")
 	}
@@ -155,7 +156,7 @@ func TestPeerFirstDesign(t *testing.T) {
 		t.Error("the plugin has no enqueue, and implements EnqueueExtensions")
 	}
 	small, large := zoned("n", ""), zoned("n", strings.Repeat("z", 1000))
-	c := &cycle{t, p, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("p", 500)}}, framework.NewCycleState()}
+	c := &cycle{t, p, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("p", 500)}}, kube137test.NewCycleState()}
 	for range 2 {
 		if got, want := text(c.filter(small)), "UnschedulableAndUnresolvable: the Pod is larger than the node"; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -167,7 +168,7 @@ func TestPeerFirstDesign(t *testing.T) {
 }
 
 func TestPeerWithWrongExports(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "wrong", Source: host.File("testdata/peer/wrong.wasm")}})
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "wrong", Source: host.File("../testdata/peer/wrong.wasm")}}, nil)
 	for _, want := range []string{`export "score" is () -> i32, want () -> i64`, `export "permit" is (i32) -> i64, want () -> i64`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -180,7 +181,7 @@ func TestPeerWithWrongExports(t *testing.T) {
 }
 
 func TestPeerNeedsGrants(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "peer", Source: host.File("testdata/peer/present.wasm")}})
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "peer", Source: host.File("../testdata/peer/present.wasm")}}, nil)
 	for _, want := range []string{`handle.eventrecorder.eventf needs the grant "events"`, `handle.get_waiting_pod needs the grant "waiting-pods"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

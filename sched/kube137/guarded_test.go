@@ -1,3 +1,3 @@
-package sched_test
+package kube137_test
 
 import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // callCounter counts the calls of each function.
@@ -68,7 +69,7 @@ func onNodes(nodes []fwk.NodeInfo, f func(fwk.NodeInfo)) {
 // spreading is a Pod that is spread over the zones of a cluster by
 // examples/sched/topology-spread.
 type spreading struct {
-	p     sched.Plugin
+	p     kube137.Plugin
 	calls callCounter
 	pod   *corev1.Pod
 	nodes []fwk.NodeInfo
@@ -78,7 +79,7 @@ type spreading struct {
 // node, which is in the second zone.
 func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spreading {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), "../examples/sched/topology-spread")
+	file, err := guestbuild.Build(t.Context(), "../../examples/sched/topology-spread")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,17 +94,17 @@ func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spr
 	for i := range nodes {
 		n := node(fmt.Sprint("n", i), []string{"a", "b"}[i%2])
 		if i == nodes-1 {
-			s.nodes = append(s.nodes, framework.NewNodeInfo(n))
+			s.nodes = append(s.nodes, kube137test.NewNodeInfo(n))
 		} else {
-			s.nodes = append(s.nodes, framework.NewNodeInfo(n, web(fmt.Sprint("w", i))))
+			s.nodes = append(s.nodes, kube137test.NewNodeInfo(n, web(fmt.Sprint("w", i))))
 		}
 	}
 	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}}`, file, instances)
-	p, err := sched.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
+	p, err := kube137.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.p = p.(sched.Plugin)
+	s.p = p.(kube137.Plugin)
 	t.Cleanup(func() {
 		if err := s.p.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -114,7 +115,7 @@ func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spr
 
 func (s *spreading) begin(t *testing.T) fwk.CycleState {
 	t.Helper()
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	if _, status := s.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, s.pod, s.nodes); !status.IsSuccess() {
 		t.Fatal(status.AsError())
 	}
@@ -167,7 +168,7 @@ func TestDryRunsDoNotRunPreFilterAgain(t *testing.T) {
 			if got := s.calls.of(abi.CloneCycle); got == 0 {
 				t.Error("nothing was cloned")
 			}
-			if stats := sched.Stats(s.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
+			if stats := kube137.Stats(s.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
 				t.Errorf("instances leaked: %+v", stats)
 			}
 		})
@@ -184,11 +185,11 @@ func TestNominatedPodsDoNotRunPreFilterAgain(t *testing.T) {
 	extensions := w.p.(fwk.PreFilterPlugin).PreFilterExtensions()
 	var nodes []fwk.NodeInfo
 	for i := range 150 {
-		nodes = append(nodes, framework.NewNodeInfo(zoned(fmt.Sprint("n", i), "a")))
+		nodes = append(nodes, kube137test.NewNodeInfo(zoned(fmt.Sprint("n", i), "a")))
 	}
 	onNodes(nodes, func(n fwk.NodeInfo) {
 		clone := state.Clone()
-		if status := extensions.AddPod(t.Context(), clone, pod, framework.PodInfo{Pod: noted("nominated")}, n); !status.IsSuccess() {
+		if status := extensions.AddPod(t.Context(), clone, pod, kube137test.PodInfo{Pod: noted("nominated")}, n); !status.IsSuccess() {
 			t.Error(status.AsError())
 		}
 		if got, want := w.filter(clone, pod, n), "Unschedulable: prefilter:p +nominated@"+n.Node().Name; got != want {
@@ -217,13 +218,13 @@ func TestACloneIsMadeOfTheNearest(t *testing.T) {
 	w := newWorld(t, 1, "", sched.WithObserver(calls))
 	pod := noted("p", "filter", "trace")
 	var state fwk.CycleState = w.start(pod)
-	n := framework.NewNodeInfo(zoned("n", "a"))
+	n := kube137test.NewNodeInfo(zoned("n", "a"))
 	want := "Unschedulable: prefilter:p"
 	const steps = 300 // More than clones have slots.
 	for i := range steps {
 		// The one that is left behind is never asked for again.
 		state = state.Clone()
-		other := framework.PodInfo{Pod: noted(fmt.Sprint("v", i%7))}
+		other := kube137test.PodInfo{Pod: noted(fmt.Sprint("v", i%7))}
 		if status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().RemovePod(t.Context(), state, pod, other, n); !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
@@ -245,10 +246,10 @@ func TestStatesThatCannotBeCloned(t *testing.T) {
 	w := newWorld(t, 1, "", sched.WithObserver(calls))
 	pod := noted("p", "filter", "trace", "clone", "opaque")
 	state := w.start(pod)
-	n := framework.NewNodeInfo(zoned("n", "a"))
+	n := kube137test.NewNodeInfo(zoned("n", "a"))
 	for i := range 3 {
 		clone := state.Clone()
-		if status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), clone, pod, framework.PodInfo{Pod: noted("v")}, n); !status.IsSuccess() {
+		if status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), clone, pod, kube137test.PodInfo{Pod: noted("v")}, n); !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
 		if got, want := w.filter(clone, pod, n), "Unschedulable: prefilter:p +v@n"; got != want {
@@ -266,9 +267,9 @@ func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
 	w := newWorld(t, 2, "")
 	pod := noted("p", "filter", "trace", "clone", "panic")
 	state := w.start(pod)
-	n := framework.NewNodeInfo(zoned("n", "a"))
+	n := kube137test.NewNodeInfo(zoned("n", "a"))
 	onNodes(make([]fwk.NodeInfo, 20), func(fwk.NodeInfo) {
-		status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), state.Clone(), pod, framework.PodInfo{Pod: noted("v")}, n)
+		status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), state.Clone(), pod, kube137test.PodInfo{Pod: noted("v")}, n)
 		if got := text(status); !status.IsError() || !strings.Contains(got, "clone: ") || !strings.Contains(got, "Clone fails") {
 			t.Errorf("got %s, want an Error that says that Clone fails", got)
 		}
@@ -276,13 +277,13 @@ func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
-	if stats := sched.Stats(w.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
+	if stats := kube137.Stats(w.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
 		t.Errorf("instances leaked: %+v", stats)
 	}
 
 	p := loadScripted(t, abi.MaskOf(abi.PreFilter, abi.AddPod, abi.CloneCycle), abi.Success, 30)
 	c := begin(t, p, noted("p"))
-	status := p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), c.state.Clone(), c.pod, framework.PodInfo{Pod: noted("v")}, n)
+	status := p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), c.state.Clone(), c.pod, kube137test.PodInfo{Pod: noted("v")}, n)
 	if got, want := text(status), "Error: clone: because"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -309,10 +310,10 @@ func TestAPodIsFetchedOnce(t *testing.T) {
 	if first < again+100*100 {
 		t.Errorf("the first PreFilter takes %d, the second %d", first, again)
 	}
-	n := s.nodes[0].(*framework.NodeInfo)
+	n := s.nodes[0].(*kube137test.NodeInfo)
 	other := s.pod.DeepCopy()
 	other.Name, other.UID = "other", "other"
-	n.AddPodInfo(framework.PodInfo{Pod: other})
+	n.AddPodInfo(kube137test.PodInfo{Pod: other})
 	if got := fuel(1); got > again+again/10+10_000 {
 		t.Errorf("with one Pod more PreFilter takes %d, before %d", got, again)
 	}
@@ -325,14 +326,14 @@ func TestNodesThatAreNotUsedCostNothing(t *testing.T) {
 	w := newWorld(t, 1, "", sched.WithObserver(m))
 	prefilter := func(nodes []fwk.NodeInfo) int64 {
 		before := m.fuel[abi.PreFilter.String()]
-		if _, status := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), noted("p"), nodes); !status.IsSuccess() {
+		if _, status := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), noted("p"), nodes); !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
 		return m.fuel[abi.PreFilter.String()] - before
 	}
 	many := make([]fwk.NodeInfo, 5000)
 	for i := range many {
-		many[i] = framework.NewNodeInfo(zoned(fmt.Sprint("n", i), "a"))
+		many[i] = kube137test.NewNodeInfo(zoned(fmt.Sprint("n", i), "a"))
 	}
 	prefilter(many[:1])
 	least := [2]int64{1 << 62, 1 << 62} // A collection of garbage may come in between.

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -11,8 +11,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // A guest filters a node, as the scheduler would ask it to.
@@ -25,11 +26,11 @@ func Example() {
 	defer rt.Close(ctx)
 
 	// Compiles it with: GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared
-	file, err := guestbuild.Build(ctx, "../examples/sched/zone")
+	file, err := guestbuild.Build(ctx, "../../examples/sched/zone")
 	if err != nil {
 		log.Fatal(err)
 	}
-	plugin, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{
+	plugin, err := kube137.Load(ctx, rt, sched.PluginConfig{Config: host.Config{
 		Name:        "zone",
 		Source:      host.File(file),
 		GuestConfig: []byte(`{"defaultZones": ["a"]}`),
@@ -42,9 +43,9 @@ func Example() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "b"},
 	}}
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	plugin.(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
-	status := plugin.(fwk.FilterPlugin).Filter(ctx, state, pod, framework.NewNodeInfo(node))
+	status := plugin.(fwk.FilterPlugin).Filter(ctx, state, pod, kube137test.NewNodeInfo(node))
 	fmt.Println(status.Code(), status.Message())
 	// Output: Unschedulable node is in zone "b", the Pod wants a
 }

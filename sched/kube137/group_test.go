@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // crowd is a scheduler whose one node has two Pods, of which one leaves.
 func crowd(w *world) (trial fwk.PodGroupSchedulingFunc) {
 	staying, leaving := noted("staying"), noted("leaving", "leaving", "soon")
 	staying.Spec.NodeName, leaving.Spec.NodeName = "n1", "n1"
-	w.handle.Nodes = []*framework.NodeInfo{framework.NewNodeInfo(zoned("n1", "a"), staying, leaving)}
+	w.handle.Nodes = []*kube137test.NodeInfo{kube137test.NewNodeInfo(zoned("n1", "a"), staying, leaving)}
 	// A node has room for two Pods, and the plugin is asked too, as all are.
 	return func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
 		list := &fwk.PodGroupAssignments{}
@@ -44,7 +44,7 @@ func TestTryPodGroup(t *testing.T) {
 	w := newWorld(t, 2, "")
 	trial := crowd(w)
 	before := w.handle.Nodes[0]
-	post, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), groupState{framework.NewCycleState()}, group{name: "crowded"}, trial)
+	post, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), groupState{kube137test.NewCycleState()}, group{name: "crowded"}, trial)
 	if !status.IsSuccess() {
 		t.Fatal(text(status))
 	}
@@ -73,7 +73,7 @@ func TestTrialsThatCannotBe(t *testing.T) {
 			if test.without {
 				trial = nil
 			}
-			_, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), groupState{framework.NewCycleState()}, group{name: test.group}, trial)
+			_, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), groupState{kube137test.NewCycleState()}, group{name: test.group}, trial)
 			if !status.IsError() || !strings.Contains(status.Message(), test.want) {
 				t.Errorf("got %s, want an error with %q", text(status), test.want)
 			}

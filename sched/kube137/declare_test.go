@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // declaring returns the zone guest with metadata that declare what it reads.
@@ -50,8 +51,7 @@ func TestNothingIsFetchedTwice(t *testing.T) {
 	for name, module := range map[string][]byte{"nothing is declared": declaring(t), "all is declared": declaring(t, zonePaths...)} {
 		t.Run(name, func(t *testing.T) {
 			m := &meter{}
-			p := load(t, host.Config{Name: "zone", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Observer: m})
-			sched.DisableResultSharing(p)
+			p := load(t, host.Config{Name: "zone", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Observer: m}, unshared)
 			nodes := make([]*corev1.Node, 100)
 			for i := range nodes {
 				nodes[i] = heartbeat(node(fmt.Sprint("n", i), "a"), 0)
@@ -106,23 +106,23 @@ func TestProjectionOfTheArguments(t *testing.T) {
 		return &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(`{"file": "` + file + `", "projection": ` + projection + `}`)}
 	}
 	// Without its labels the Node is in no zone.
-	p, err := sched.New("zone", shared)(t.Context(), args(`["node.spec", "pod"]`), nil)
+	p, err := kube137.New("zone", shared)(t.Context(), args(`["node.spec", "pod"]`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.(sched.Plugin).Close(t.Context())
-	c := begin(t, p.(sched.Plugin), pod("web", "a"))
+	defer p.(kube137.Plugin).Close(t.Context())
+	c := begin(t, p.(kube137.Plugin), pod("web", "a"))
 	if got, want := text(c.filter(node("n", "a"))), `Unschedulable: node is in zone "", the Pod wants a`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	_, err = sched.New("zone", shared)(t.Context(), args(`["node.spec.taint"]`), nil)
+	_, err = kube137.New("zone", shared)(t.Context(), args(`["node.spec.taint"]`), nil)
 	if err == nil || !strings.Contains(err.Error(), `field path "node.spec.taint": NodeSpec has no field "taint"; did you mean "taints"?`) {
 		t.Errorf("got error %v", err)
 	}
 }
 
 func TestMetadataThatCannotBeRead(t *testing.T) {
-	_, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.Bytes(declaring(t, "node.speck"))}})
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.Bytes(declaring(t, "node.speck"))}}, nil)
 	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: field path "node.speck": Node has no field "speck"; did you mean "spec"?`) {
 		t.Errorf("got error %v", err)
 	}

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // TestRegisterInMain holds that a guest may be a command: its main registers the
@@ -18,12 +18,12 @@ func TestRegisterInMain(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "inmain.wasm")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "./testdata/inmain")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../testdata/inmain")
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := &cycle{t, load(t, host.Config{Name: "inmain", Source: host.File(file)}), pod("p", ""), framework.NewCycleState()}
+	c := &cycle{t, load(t, host.Config{Name: "inmain", Source: host.File(file)}), pod("p", ""), kube137test.NewCycleState()}
 	for range 10_000 {
 		if got, want := text(c.filter(node("n", "a"))), "Unschedulable: registered in main"; got != want {
 			t.Fatalf("got %s, want %s", got, want)

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"fmt"
@@ -16,22 +16,23 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // mustLoadPicky loads the guest of testdata/picky.
-func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (sched.Plugin, *counter) {
+func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (kube137.Plugin, *counter) {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), "testdata/picky")
+	file, err := guestbuild.Build(t.Context(), "../testdata/picky")
 	if err != nil {
 		t.Fatal(err)
 	}
 	calls := &counter{calls: map[string]int{}}
 	raw := fmt.Sprintf(`{"file": %q%s}`, file, args)
-	p, err := sched.New("picky", shared, append(opts, sched.WithObserver(calls))...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	p, err := kube137.New("picky", shared, append(opts, sched.WithObserver(calls))...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(sched.Plugin), calls
+	return p.(kube137.Plugin), calls
 }
 
 // reading returns a Node of which the guest reads some things.
@@ -255,7 +256,7 @@ func compareAlike(t *testing.T, projection, args string) {
 		if r.IntN(2) == 0 {
 			web = loud(web.Name)
 		}
-		for name, p := range map[string]sched.Plugin{"asked about each Node": asking, "as usual": p} {
+		for name, p := range map[string]kube137.Plugin{"asked about each Node": asking, "as usual": p} {
 			c := begin(t, p, web)
 			for _, n := range nodes {
 				wantFilter, wantScore := answers(web, n)
@@ -361,7 +362,7 @@ func TestAlikeInParallel(t *testing.T) {
 // TestWhoNeverAsksForParts holds that a guest of which nobody knows what it reads is asked
 // about each Node, whatever the version before was.
 func TestWhoNeverAsksForParts(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../guest/conformance/guests/scheduler")
+	file, err := guestbuild.Build(t.Context(), "../../guest/conformance/guests/scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +389,7 @@ func TestWhoNeverAsksForParts(t *testing.T) {
 		t.Errorf("%d calls in 2 cycles, want 2 in the first and 1 in the second", got)
 	}
 	// The one in text asks for whole objects.
-	if err := p.Swap(t.Context(), host.File("../guest/conformance/testdata/scheduler.wasm"), ""); err != nil {
+	if err := p.Swap(t.Context(), host.File("../../guest/conformance/testdata/scheduler.wasm"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := cycles(); got != 6 {

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // TestGuestOfTheSpecification compiles the guest in C that stands in
@@ -45,7 +45,7 @@ func TestGuestOfTheSpecification(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	p := load(t, host.Config{Name: "labelled", Source: host.File(filepath.Join(dir, "labelled.wasm"))})
-	c := &cycle{t, p, pod("p", ""), framework.NewCycleState()}
+	c := &cycle{t, p, pod("p", ""), kube137test.NewCycleState()}
 	for name, test := range map[string]struct {
 		meta metav1.ObjectMeta
 		want string

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"bytes"
@@ -18,8 +18,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // changed returns a module with other bytes in place of some.
@@ -38,15 +39,15 @@ func changed(t *testing.T, file, old, replacement string) host.Source {
 // TestACycleEndsOnItsVersion swaps the module in the middle of a cycle.
 func TestACycleEndsOnItsVersion(t *testing.T) {
 	p := loadScripted(t, all, abi.Unschedulable, 0)
-	old := &cycle{t, p, pod("p", ""), framework.NewCycleState()}
+	old := &cycle{t, p, pod("p", ""), kube137test.NewCycleState()}
 	n := node("n", "a")
 	if got := text(old.filter(n)); got != "Unschedulable: because" {
 		t.Fatalf("got %s", got)
 	}
-	if err := p.Swap(t.Context(), changed(t, "testdata/scripted.wasm", "because", "renewed"), ""); err != nil {
+	if err := p.Swap(t.Context(), changed(t, "../testdata/scripted.wasm", "because", "renewed"), ""); err != nil {
 		t.Fatal(err)
 	}
-	fresh := &cycle{t, p, pod("q", ""), framework.NewCycleState()}
+	fresh := &cycle{t, p, pod("q", ""), kube137test.NewCycleState()}
 	for range 3 {
 		if got := text(old.filter(n)); got != "Unschedulable: because" {
 			t.Errorf("the cycle that had begun: got %s", got)
@@ -55,13 +56,13 @@ func TestACycleEndsOnItsVersion(t *testing.T) {
 			t.Errorf("the cycle that began after the swap: got %s", got)
 		}
 	}
-	if got := sched.Stats(p).Retired; got != 1 {
+	if got := kube137.Stats(p).Retired; got != 1 {
 		t.Errorf("%d versions are retired, want 1", got)
 	}
 	// The version goes with its last cycle.
 	runtime.KeepAlive(old)
 	old = nil
-	for deadline := time.Now().Add(20 * time.Second); sched.Stats(p).Retired != 0; runtime.GC() {
+	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(p).Retired != 0; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("the old version stays, though no cycle needs it")
 		}
@@ -70,10 +71,10 @@ func TestACycleEndsOnItsVersion(t *testing.T) {
 
 func TestAVersionWithOtherEventsIsRefused(t *testing.T) {
 	p := load(t, host.Config{
-		Name: "events", Source: host.File("testdata/peer/present.wasm"), Grants: []string{sched.GrantEvents, sched.GrantWaitingPods},
+		Name: "events", Source: host.File("../testdata/peer/present.wasm"), Grants: []string{sched.GrantEvents, sched.GrantWaitingPods},
 	})
 	// Add and UpdateNodeLabel becomes Add alone.
-	other := changed(t, "testdata/peer/present.wasm", "\x01\x00\x00\x00\x09\x00\x00\x00\x00", "\x01\x00\x00\x00\x01\x00\x00\x00\x00")
+	other := changed(t, "../testdata/peer/present.wasm", "\x01\x00\x00\x00\x09\x00\x00\x00\x00", "\x01\x00\x00\x00\x01\x00\x00\x00\x00")
 	if err := p.Swap(t.Context(), other, ""); err == nil || !strings.Contains(err.Error(), "registers for other cluster events") {
 		t.Errorf("got error %v", err)
 	}
@@ -84,19 +85,19 @@ func TestAVersionWithOtherEventsIsRefused(t *testing.T) {
 func TestSideBySide(t *testing.T) {
 	file := buildZone(t)
 	var out bytes.Buffer
-	var plugins []sched.Plugin
+	var plugins []kube137.Plugin
 	for _, zone := range []string{"a", "b"} {
 		args := fmt.Sprintf(`{"file": %q, "guestConfig": {"defaultZones": [%q]}}`, file, zone)
-		p, err := sched.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+		p, err := kube137.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plugins = append(plugins, p.(sched.Plugin))
+		plugins = append(plugins, p.(kube137.Plugin))
 	}
 	plain := pod("p", "")
 	delete(plain.Annotations, "kubewasm.dev/zones")
 	// One CycleState serves both.
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	for i, p := range plugins {
 		zone := string("ab"[i])
 		if p.Name() != "zone-"+zone {
@@ -123,7 +124,7 @@ func TestEveryMistakeOfTheArguments(t *testing.T) {
 	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope", "clock"],
 		"objects": ["pods"], "projection": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
 		"grant": ["events"], "timeOut": "1s"}`
-	_, err := sched.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+	_, err := kube137.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
 		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
 		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
@@ -138,12 +139,12 @@ func TestEveryMistakeOfTheArguments(t *testing.T) {
 // TestLimitsOfTheProgram holds that limits that an option sets hold until the
 // arguments name others.
 func TestLimitsOfTheProgram(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
 	if err != nil {
 		t.Fatal(err)
 	}
 	grants := `"grants": ["events", "waiting-pods", "objects"]`
-	factory := sched.New("extensions", shared, sched.WithSource(host.File(file)), sched.WithLimits(host.Limits{Fuel: 1}))
+	factory := kube137.New("extensions", shared, sched.WithSource(host.File(file)), sched.WithLimits(host.Limits{Fuel: 1}))
 	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte("{" + grants + "}")}, nil); !errors.Is(err, host.ErrFuel) {
 		t.Errorf("with 1 instruction: error %v, want %v", err, host.ErrFuel)
 	}
@@ -153,19 +154,19 @@ func TestLimitsOfTheProgram(t *testing.T) {
 }
 
 func TestDisabledPluginAndSource(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := `{"grants": ["events", "waiting-pods", "objects"], "circuitBreaker": {"after": 1, "backoff": "1h"}}`
-	p, err := sched.New("extensions", shared, sched.WithSource(host.File(file)))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+	p, err := kube137.New("extensions", shared, sched.WithSource(host.File(file)))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad := noted("bad", "filter", "panic")
 	var last string
 	for range 4 {
-		last = text(p.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), bad, framework.NewNodeInfo(zoned("n", "a"))))
+		last = text(p.(fwk.FilterPlugin).Filter(t.Context(), kube137test.NewCycleState(), bad, kube137test.NewNodeInfo(zoned("n", "a"))))
 	}
 	if !strings.Contains(last, "plugin is disabled for another") {
 		t.Errorf("got %s", last)
@@ -178,7 +179,7 @@ func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 	p := loadScripted(t, abi.MaskOf(abi.Score, abi.PreEnqueue, abi.QueueSort), abi.Success, 0)
 	// The score of the guest is minus the slot of the node.
 	slot := func(name string, pod *corev1.Pod) int64 {
-		score, status := p.(fwk.ScorePlugin).Score(t.Context(), framework.NewCycleState(), pod, framework.NewNodeInfo(node(name, "")))
+		score, status := p.(fwk.ScorePlugin).Score(t.Context(), kube137test.NewCycleState(), pod, kube137test.NewNodeInfo(node(name, "")))
 		if !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
@@ -190,7 +191,7 @@ func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 		case 0:
 			p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), a)
 		case 1:
-			p.(fwk.QueueSortPlugin).Less(framework.QueuedPod{Pod: a}, framework.QueuedPod{Pod: b})
+			p.(fwk.QueueSortPlugin).Less(kube137test.QueuedPod{Pod: a}, kube137test.QueuedPod{Pod: b})
 		case 2:
 			slot("n", a)
 		}

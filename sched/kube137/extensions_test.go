@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -27,8 +27,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // rejecting are the functions with which a guest may reject a Pod that then waits for events.
@@ -110,15 +111,15 @@ func TestInterfaces(t *testing.T) {
 // world is a plugin with a scheduler around it.
 type world struct {
 	t      testing.TB
-	p      sched.Plugin
-	handle *framework.Handle
+	p      kube137.Plugin
+	handle *kube137test.Handle
 	events *events.FakeRecorder
 }
 
 // newWorld loads testdata/extensions. args are added to its arguments.
 func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *world {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,14 +128,14 @@ func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *w
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	)
-	w.handle = &framework.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
+	w.handle = &kube137test.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
 	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, args)
 	opts = append(opts, sched.WithLimits(host.Limits{Instances: instances}))
-	p, err := sched.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
+	p, err := kube137.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.p = p.(sched.Plugin)
+	w.p = p.(kube137.Plugin)
 	w.handle.Informers.Start(t.Context().Done())
 	w.handle.Informers.WaitForCacheSync(t.Context().Done())
 	t.Cleanup(func() {
@@ -159,9 +160,9 @@ func zoned(name, zone string) *corev1.Node {
 }
 
 // start begins a cycle.
-func (w *world) start(pod *corev1.Pod) *framework.CycleState {
+func (w *world) start(pod *corev1.Pod) *kube137test.CycleState {
 	w.t.Helper()
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	if _, status := w.p.(fwk.PreFilterPlugin).PreFilter(w.t.Context(), state, pod, nil); !status.IsSuccess() {
 		w.t.Fatal(status.AsError())
 	}
@@ -204,9 +205,9 @@ func TestLessIsATotalOrder(t *testing.T) {
 	w := newWorld(t, 1, "")
 	less := w.p.(fwk.QueueSortPlugin).Less
 	start := time.Unix(1000, 0)
-	var list []framework.QueuedPod
+	var list []kube137test.QueuedPod
 	for i, order := range []string{"a", "a", "b", "", "b", "c"} {
-		list = append(list, framework.QueuedPod{Pod: noted(fmt.Sprint("p", i), "order", order), Came: start.Add(time.Duration(i%2) * time.Second)})
+		list = append(list, kube137test.QueuedPod{Pod: noted(fmt.Sprint("p", i), "order", order), Came: start.Add(time.Duration(i%2) * time.Second)})
 	}
 	for _, a := range list {
 		for _, b := range list {
@@ -226,7 +227,7 @@ func TestLessIsATotalOrder(t *testing.T) {
 		}
 	}
 	// One failure, and the order is that of the scheduler for good.
-	bad := framework.QueuedPod{Pod: noted("bad", "order", "trap"), Came: start.Add(-time.Hour)}
+	bad := kube137test.QueuedPod{Pod: noted("bad", "order", "trap"), Came: start.Add(-time.Hour)}
 	if !less(bad, list[0]) || less(list[0], bad) {
 		t.Error("the Pod that came first is not first")
 	}
@@ -293,8 +294,8 @@ func cmpOr(a, b string) string {
 // normalized, and that a guest that asks for one later is told so.
 func TestNamesOfScores(t *testing.T) {
 	w := newWorld(t, 1, "")
-	node := framework.NewNodeInfo(zoned("n1", "a"))
-	w.handle.Nodes = []*framework.NodeInfo{node}
+	node := kube137test.NewNodeInfo(zoned("n1", "a"))
+	w.handle.Nodes = []*kube137test.NodeInfo{node}
 	pod := noted("p", "normalize", "names", "score", "late")
 	state := w.start(pod)
 	scores := fwk.NodeScoreList{{Name: "n1", Score: 7}, {Name: "node-2", Score: 7}, {Name: "", Score: 7}}
@@ -317,8 +318,8 @@ func TestNamesOfScores(t *testing.T) {
 // happened, once and in its order.
 func TestCycleStateOnEveryInstance(t *testing.T) {
 	w := newWorld(t, 3, "")
-	n1, n2 := framework.NewNodeInfo(zoned("n1", "a")), framework.NewNodeInfo(zoned("n2", "b"))
-	w.handle.Nodes = []*framework.NodeInfo{n1, n2}
+	n1, n2 := kube137test.NewNodeInfo(zoned("n1", "a")), kube137test.NewNodeInfo(zoned("n2", "b"))
+	w.handle.Nodes = []*kube137test.NodeInfo{n1, n2}
 	pod := noted("p", "filter", "trace", "permit", "wait", "prebind", "data")
 	state := w.start(pod)
 	// Calls at the same time, so that every instance takes part.
@@ -389,7 +390,7 @@ func TestDryRunsDoNotMeet(t *testing.T) {
 			for n := range 6 {
 				wg.Go(func() {
 					clone := state.Clone()
-					node := framework.NewNodeInfo(zoned(fmt.Sprint("n", n), "a"))
+					node := kube137test.NewNodeInfo(zoned(fmt.Sprint("n", n), "a"))
 					want := "prefilter:p"
 					check := func(state fwk.CycleState, want string) {
 						if got := w.filter(state, pod, node); got != "Unschedulable: "+want {
@@ -398,7 +399,7 @@ func TestDryRunsDoNotMeet(t *testing.T) {
 					}
 					for i := range 5 {
 						other := noted(fmt.Sprintf("v%d%d", n, i))
-						if s := extensions.RemovePod(t.Context(), clone, pod, framework.PodInfo{Pod: other}, node); !s.IsSuccess() {
+						if s := extensions.RemovePod(t.Context(), clone, pod, kube137test.PodInfo{Pod: other}, node); !s.IsSuccess() {
 							t.Error(s.AsError())
 						}
 						want += fmt.Sprintf(" -v%d%d@n%d", n, i, n)
@@ -406,7 +407,7 @@ func TestDryRunsDoNotMeet(t *testing.T) {
 						if i%2 == 0 {
 							// A clone of the clone goes its own way.
 							twin := clone.Clone()
-							if s := extensions.AddPod(t.Context(), twin, pod, framework.PodInfo{Pod: other}, node); !s.IsSuccess() {
+							if s := extensions.AddPod(t.Context(), twin, pod, kube137test.PodInfo{Pod: other}, node); !s.IsSuccess() {
 								t.Error(s.AsError())
 							}
 							check(twin, want+fmt.Sprintf(" +v%d%d@n%d", n, i, n))
@@ -422,7 +423,7 @@ func TestDryRunsDoNotMeet(t *testing.T) {
 
 func TestNodeInfo(t *testing.T) {
 	w := newWorld(t, 2, "")
-	n := framework.NewNodeInfo(zoned("n1", "a"), noted("one"), noted("two"))
+	n := kube137test.NewNodeInfo(zoned("n1", "a"), noted("one"), noted("two"))
 	n.Requested.MilliCPU, n.Allocatable.MilliCPU, n.NonZeroRequested.Memory = 1500, 4000, 1<<40
 	n.Allocatable.ScalarResources = map[corev1.ResourceName]int64{"example.com/gpu": 8, "example.com/fpga": 1}
 	n.UsedPorts = fwk.HostPortInfo{}
@@ -430,7 +431,7 @@ func TestNodeInfo(t *testing.T) {
 	n.UsedPorts.Add("", "", 8080)
 	n.PVCRefCounts = map[string]int{"shop/data": 2}
 	n.ImageStates = map[string]*fwk.ImageStateSummary{"web:1": {Size: 1 << 33, NumNodes: 3}, "db:2": {Size: 5}}
-	w.handle.Nodes = []*framework.NodeInfo{n}
+	w.handle.Nodes = []*kube137test.NodeInfo{n}
 	pod := noted("p", "filter", "usage")
 	state := w.start(pod)
 	const about = "nonzero 1099511627776 gpu 8 0.0.0.0:8080/TCP 10.0.0.1:53/UDP shop/data=2 db:2=5*0 web:1=8589934592*3"
@@ -446,7 +447,7 @@ func TestNodeInfo(t *testing.T) {
 	if err := dry.RemovePod(klog.Background(), noted("one")); err != nil {
 		t.Fatal(err)
 	}
-	dry.(*framework.NodeInfo).Requested.MilliCPU = 500
+	dry.(*kube137test.NodeInfo).Requested.MilliCPU = 500
 	for range 2 {
 		if got, want := w.filter(state, pod, dry), "Unschedulable: 500/4000 "+about+" two"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -456,7 +457,7 @@ func TestNodeInfo(t *testing.T) {
 		}
 	}
 	near := noted("near", "filter", "neighbour", "neighbour", "n1")
-	other := framework.NewNodeInfo(zoned("n2", "b"))
+	other := kube137test.NewNodeInfo(zoned("n2", "b"))
 	if got := w.filter(w.start(near), near, other); got != "Unschedulable: a 2" {
 		t.Errorf("got %s", got)
 	}
@@ -464,7 +465,7 @@ func TestNodeInfo(t *testing.T) {
 	if got := w.filter(w.start(far), far, other); got != "Unschedulable: no such node" {
 		t.Errorf("got %s", got)
 	}
-	narrowed, _ := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), noted("all", "nodes", "snapshot"), nil)
+	narrowed, _ := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), noted("all", "nodes", "snapshot"), nil)
 	if diff := cmp.Diff(&fwk.PreFilterResult{NodeNames: sets.New("n1")}, narrowed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -472,7 +473,7 @@ func TestNodeInfo(t *testing.T) {
 
 func TestPostFilter(t *testing.T) {
 	w := newWorld(t, 1, "")
-	m := framework.NodeStatuses{ByName: map[string]*fwk.Status{"n2": fwk.NewStatus(fwk.Unschedulable, "full", "of Pods"), "n1": fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}}
+	m := kube137test.NodeStatuses{ByName: map[string]*fwk.Status{"n2": fwk.NewStatus(fwk.Unschedulable, "full", "of Pods"), "n1": fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}}
 	pod := noted("p")
 	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), w.start(pod), pod, m)
 	if got, want := text(status), "Unschedulable: n1=UnschedulableAndUnresolvable;n2=Unschedulable: full, of Pods;"; got != want || result != nil {
@@ -501,8 +502,8 @@ func TestWaitingPodsAndEvents(t *testing.T) {
 	} {
 		t.Run(action, func(t *testing.T) {
 			w := newWorld(t, 1, "")
-			waiter := &framework.WaitingPod{Pod: noted("waiter"), Pending: []string{"extensions", "gang"}}
-			w.handle.Waiting = []*framework.WaitingPod{waiter}
+			waiter := &kube137test.WaitingPod{Pod: noted("waiter"), Pending: []string{"extensions", "gang"}}
+			w.handle.Waiting = []*kube137test.WaitingPod{waiter}
 			pod := noted("p", "permit", action)
 			if status, timeout := w.p.(fwk.PermitPlugin).Permit(t.Context(), w.start(pod), pod, "n1"); !status.IsSuccess() || timeout != 0 {
 				t.Errorf("got %s, %s", text(status), timeout)
@@ -517,7 +518,7 @@ func TestWaitingPodsAndEvents(t *testing.T) {
 	state := w.start(pod)
 	var wg sync.WaitGroup
 	for range 9 {
-		wg.Go(func() { w.filter(state, pod, framework.NewNodeInfo(zoned("n1", "a"))) })
+		wg.Go(func() { w.filter(state, pod, kube137test.NewNodeInfo(zoned("n1", "a"))) })
 	}
 	wg.Wait()
 	if first, second := w.event(), w.event(); first != "Normal Seen the Pod p 100%" || second != "none" {
@@ -531,7 +532,7 @@ func TestListsAreOfTheirCall(t *testing.T) {
 	w := newWorld(t, 1, "")
 	claims := w.handle.Informers.Core().V1().PersistentVolumeClaims().Informer().GetStore()
 	pod := noted("p", "filter", "claims")
-	state, node := w.start(pod), framework.NewNodeInfo(zoned("n1", "a"))
+	state, node := w.start(pod), kube137test.NewNodeInfo(zoned("n1", "a"))
 	for i, size := range []int{10, 10, 300 << 10} {
 		if got, want := w.filter(state, pod, node), fmt.Sprintf("Unschedulable: %d", i+1); got != want {
 			t.Errorf("there are %s, want %s", got, want)
@@ -551,16 +552,16 @@ func TestListsAreOfTheirCall(t *testing.T) {
 // k8s.io/api goes on.
 func TestLookupsByTheSchedulersModule(t *testing.T) {
 	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}})
-	handle := &framework.Handle{Informers: informers.NewSharedInformerFactory(client, 0)}
-	args := `{"file": "testdata/earlylookup.wasm", "grants": ["objects"], "objects": ["v1/persistentvolumeclaims"]}`
-	p, err := sched.New("early", shared)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
+	handle := &kube137test.Handle{Informers: informers.NewSharedInformerFactory(client, 0)}
+	args := `{"file": "../testdata/earlylookup.wasm", "grants": ["objects"], "objects": ["v1/persistentvolumeclaims"]}`
+	p, err := kube137.New("early", shared)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.(sched.Plugin).Close(context.Background())
+	defer p.(kube137.Plugin).Close(context.Background())
 	handle.Informers.Start(t.Context().Done())
 	handle.Informers.WaitForCacheSync(t.Context().Done())
-	status := p.(fwk.PreBindPlugin).PreBind(t.Context(), framework.NewCycleState(), noted("p"), "n1")
+	status := p.(fwk.PreBindPlugin).PreBind(t.Context(), kube137test.NewCycleState(), noted("p"), "n1")
 	if got := status.Message(); status.Code() != fwk.Unschedulable || strings.Count(got, "data") != 2 {
 		t.Errorf("got %s, want the claim twice", text(status))
 	}
@@ -580,7 +581,7 @@ func (g group) GetUnscheduledPods() []*corev1.Pod { return g.pods }
 
 // groupState is a fwk.PodGroupCycleState and a fwk.PlacementCycleState.
 type groupState struct {
-	*framework.CycleState
+	*kube137test.CycleState
 }
 
 func (groupState) GetParentPlacementCycleState() fwk.PlacementCycleState { return nil }
@@ -596,7 +597,7 @@ func (a assignment) GetNodeName() string { return a.node }
 
 func TestPodGroups(t *testing.T) {
 	w := newWorld(t, 1, "")
-	state := groupState{framework.NewCycleState()}
+	state := groupState{kube137test.NewCycleState()}
 	g := group{name: "gang", pods: []*corev1.Pod{noted("a"), noted("b")}}
 	post, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), state, g, nil)
 	want := map[types.NamespacedName]*fwk.NominatingInfo{
@@ -614,7 +615,7 @@ func TestPodGroups(t *testing.T) {
 	if post, status := w.p.(fwk.PodGroupPostFilterPlugin).PodGroupPostFilter(t.Context(), state, group{name: "empty"}, nil); post == nil || len(post.NominatingInfos) != 0 || !status.IsSuccess() {
 		t.Errorf("without nominations got %v, %s", post, text(status))
 	}
-	parent := &fwk.Placement{Nodes: []fwk.NodeInfo{framework.NewNodeInfo(zoned("n1", "a")), framework.NewNodeInfo(zoned("n2", "b"))}}
+	parent := &fwk.Placement{Nodes: []fwk.NodeInfo{kube137test.NewNodeInfo(zoned("n1", "a")), kube137test.NewNodeInfo(zoned("n2", "b"))}}
 	placements, status := w.p.(fwk.PlacementGeneratePlugin).GeneratePlacements(t.Context(), state, g, parent)
 	if !status.IsSuccess() || len(placements.Placements) != 2 {
 		t.Fatalf("got %v, %s", placements, text(status))
@@ -629,7 +630,7 @@ func TestPodGroups(t *testing.T) {
 	}
 	scorer := w.p.(fwk.PlacementScorePlugin)
 	assignments := &fwk.PodGroupAssignments{Placement: parent, ProposedAssignments: []fwk.ProposedAssignment{assignment{pod: noted("a"), node: "n1"}}}
-	score, status := scorer.ScorePlacement(t.Context(), groupState{framework.NewCycleState()}, g, assignments)
+	score, status := scorer.ScorePlacement(t.Context(), groupState{kube137test.NewCycleState()}, g, assignments)
 	if score != 21 || !status.IsSuccess() {
 		t.Errorf("got %d, %s", score, text(status))
 	}
@@ -645,7 +646,7 @@ func TestFailurePolicy(t *testing.T) {
 			w := newWorld(t, 1, `, "failurePolicy": "`+policy+`", "limits": {"timeout": "50ms"}`)
 			for _, action := range []string{"panic", "loop"} {
 				pod := noted("p", "filter", action)
-				if got := w.filter(w.start(pod), pod, framework.NewNodeInfo(zoned("n1", "a"))); !strings.HasPrefix(got, want) {
+				if got := w.filter(w.start(pod), pod, kube137test.NewNodeInfo(zoned("n1", "a"))); !strings.HasPrefix(got, want) {
 					t.Errorf("%s: got %s, want %s", action, got, want)
 				}
 			}

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // TestHammerCycles schedules many Pods as the framework may: one scheduling cycle
@@ -25,7 +25,7 @@ import (
 // Every answer must be that of its own cycle. Run it with -race.
 func TestHammerCycles(t *testing.T) {
 	w := newWorld(t, 3, `, "limits": {"timeout": "30ms"}`)
-	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestHammerCycles(t *testing.T) {
 	}
 	h := &hammer{world: w, r: rand.New(rand.NewPCG(11, 21))}
 	for i := range 4 {
-		h.nodes = append(h.nodes, framework.NewNodeInfo(zoned(fmt.Sprint("n", i), "a")))
+		h.nodes = append(h.nodes, kube137test.NewNodeInfo(zoned(fmt.Sprint("n", i), "a")))
 	}
 	w.handle.Nodes = h.nodes
 	var binding sync.WaitGroup
@@ -50,7 +50,7 @@ func TestHammerCycles(t *testing.T) {
 		h.schedule(i, &binding)
 	}
 	binding.Wait()
-	if stats := sched.Stats(w.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
+	if stats := kube137.Stats(w.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
 		t.Errorf("instances leaked: %+v", stats)
 	}
 }
@@ -59,7 +59,7 @@ func TestHammerCycles(t *testing.T) {
 type hammer struct {
 	*world
 	r     *rand.Rand
-	nodes []*framework.NodeInfo
+	nodes []*kube137test.NodeInfo
 }
 
 // schedule runs the scheduling cycle of a Pod and starts its binding cycle.
@@ -155,7 +155,7 @@ func (h *hammer) dryRun(state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo
 		if seed>>(4*i)&1 == 1 {
 			change, sign = extensions.AddPod, "+"
 		}
-		if status := change(h.t.Context(), clone, pod, framework.PodInfo{Pod: victim}, info); !status.IsSuccess() {
+		if status := change(h.t.Context(), clone, pod, kube137test.PodInfo{Pod: victim}, info); !status.IsSuccess() {
 			h.t.Error(status.AsError())
 		}
 		want += fmt.Sprintf(" %s%s@%s", sign, victim.Name, info.Node().Name)

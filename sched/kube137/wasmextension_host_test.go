@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -13,9 +13,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // export is a function of a guest of kube-scheduler-wasm-extension, and what it returns.
@@ -96,7 +97,7 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				exports = append(exports, export{name: name})
 			}
 			out := guarded.NewLog()
-			p, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(peerGuest(exports...)), Logger: slog.New(out)}})
+			p, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(peerGuest(exports...)), Logger: slog.New(out)}}, nil)
 			if err == nil {
 				t.Cleanup(func() { _ = p.Close(context.Background()) })
 			}
@@ -124,7 +125,7 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				if slices.Contains(want, "score") {
 					wantStatus = "Success"
 				}
-				if got := text(p.(fwk.PreScorePlugin).PreScore(t.Context(), framework.NewCycleState(), noted("p"), nil)); got != wantStatus {
+				if got := text(p.(fwk.PreScorePlugin).PreScore(t.Context(), kube137test.NewCycleState(), noted("p"), nil)); got != wantStatus {
 					t.Errorf("PreScore answers %q, want %q", got, wantStatus)
 				}
 			}
@@ -132,7 +133,7 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				t.Error("PostFilter is there, or is not")
 			}
 			if !slices.Contains(want, "prebind") {
-				result, status := p.(fwk.PreBindPlugin).PreBindPreFlight(t.Context(), framework.NewCycleState(), noted("p"), "n1")
+				result, status := p.(fwk.PreBindPlugin).PreBindPreFlight(t.Context(), kube137test.NewCycleState(), noted("p"), "n1")
 				if !status.IsSkip() || result == nil || !result.AllowParallel {
 					t.Errorf("PreBindPreFlight answers %s, %+v", text(status), result)
 				}
@@ -159,7 +160,7 @@ func TestPeerPostFilterResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := load(t, host.Config{Name: "p", Source: host.Bytes(peerGuest(export{"filter", 0}, export{"postfilter", test.result}))})
-			got, status := p.(fwk.PostFilterPlugin).PostFilter(t.Context(), framework.NewCycleState(), noted("p"), framework.NodeStatuses{})
+			got, status := p.(fwk.PostFilterPlugin).PostFilter(t.Context(), kube137test.NewCycleState(), noted("p"), kube137test.NodeStatuses{})
 			if diff := cmp.Diff(test.want, got); diff != "" || !strings.HasPrefix(text(status)+": ", test.status) {
 				t.Errorf("%s (-want +got):\n%s", text(status), diff)
 			}
@@ -190,12 +191,12 @@ func TestPeerSettings(t *testing.T) {
 			out := guarded.NewLog()
 			level := new(slog.LevelVar)
 			level.Set(test.level)
-			raw := `{"file": "testdata/peer/asks.wasm"` + test.args + "}"
-			v, err := sched.New("asks", shared, sched.WithLogger(slog.New(leveled{out, level})))(t.Context(), &apiruntime.Unknown{Raw: []byte(raw)}, nil)
+			raw := `{"file": "../testdata/peer/asks.wasm"` + test.args + "}"
+			v, err := kube137.New("asks", shared, sched.WithLogger(slog.New(leveled{out, level})))(t.Context(), &apiruntime.Unknown{Raw: []byte(raw)}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &cycle{t, v.(sched.Plugin), noted("p"), framework.NewCycleState()}
+			c := &cycle{t, v.(kube137.Plugin), noted("p"), kube137test.NewCycleState()}
 			for range 2 { // What it asked for when it started is in the snapshot.
 				if got := text(c.filter(zoned("n", ""))); got != "Unschedulable: "+test.want {
 					t.Errorf("got %s, want %s", got, test.want)
@@ -234,15 +235,15 @@ func TestPeerSettingsThatAreWrong(t *testing.T) {
 		want []string
 	}{
 		"of every kind": {
-			`{"file": "testdata/peer/asks.wasm", "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "limits": {"heldInstances": -1}}`,
+			`{"file": "../testdata/peer/asks.wasm", "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "limits": {"heldInstances": -1}}`,
 			[]string{"logSeverity is 4, want 0 to 3", `args[1] is "b\x00c", which has a NUL`, "limits.heldInstances is -1"},
 		},
 		"of a guest of another ABI": {
-			`{"file": "testdata/scripted.wasm", "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
+			`{"file": "../testdata/scripted.wasm", "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := sched.New("p", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(test.args)}, nil)
+			_, err := kube137.New("p", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(test.args)}, nil)
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %s", err, want)
@@ -264,11 +265,11 @@ func TestPeerLogsCheaply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger := slog.New(leveled{slog.DiscardHandler, test.level})
-			p := load(t, host.Config{Name: "asks", Source: host.File("testdata/peer/asks.wasm"), Logger: logger})
-			c := &cycle{t, p, noted("p"), framework.NewCycleState()}
+			p := load(t, host.Config{Name: "asks", Source: host.File("../testdata/peer/asks.wasm"), Logger: logger})
+			c := &cycle{t, p, noted("p"), kube137test.NewCycleState()}
 			n := zoned("n", "")
 			c.filter(n)
-			info := framework.NewNodeInfo(n)
+			info := kube137test.NewNodeInfo(n)
 			if got := testing.AllocsPerRun(100, func() {
 				p.(fwk.FilterPlugin).Filter(t.Context(), c.state, c.pod, info)
 			}); got > test.most {

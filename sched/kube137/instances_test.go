@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // TestADearPreFilterRunsOnce filters a cluster on sixteen goroutines, with more instances
@@ -29,7 +30,7 @@ func TestADearPreFilterRunsOnce(t *testing.T) {
 	if got := s.calls.of(abi.Filter); got != 3*300 {
 		t.Errorf("Filter ran %d times", got)
 	}
-	if stats := sched.Stats(s.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
+	if stats := kube137.Stats(s.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
 		t.Errorf("instances leaked: %+v", stats)
 	}
 }

@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -18,21 +18,21 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // keeper is a scheduler with a guest of testdata/peer/keeps.wasm.
 type keeper struct {
 	t   *testing.T
-	p   sched.Plugin
+	p   kube137.Plugin
 	log *guarded.Log
 }
 
 func newKeeper(t *testing.T, limits host.Limits) *keeper {
 	t.Helper()
-	return newKeeperOf(t, host.File("testdata/peer/keeps.wasm"), limits)
+	return newKeeperOf(t, host.File("../testdata/peer/keeps.wasm"), limits)
 }
 
 func newKeeperOf(t *testing.T, source host.Source, limits host.Limits) *keeper {
@@ -52,7 +52,7 @@ type keeperCycle struct {
 // begin begins the cycle of a Pod whose name has two letters.
 func (k *keeper) begin(name string) *keeperCycle {
 	k.t.Helper()
-	c := &keeperCycle{k, noted(name), framework.NewCycleState()}
+	c := &keeperCycle{k, noted(name), kube137test.NewCycleState()}
 	if _, status := k.p.(fwk.PreFilterPlugin).PreFilter(k.t.Context(), c.state, c.pod, nil); !status.IsSuccess() {
 		k.t.Errorf("%s: prefilter says %s", name, text(status))
 	}
@@ -68,11 +68,11 @@ func (c *keeperCycle) want(function string, got *fwk.Status, letters string) {
 }
 
 func (c *keeperCycle) filter(state fwk.CycleState, node string) *fwk.Status {
-	return c.p.(fwk.FilterPlugin).Filter(c.t.Context(), state, c.pod, framework.NewNodeInfo(zoned(node, "")))
+	return c.p.(fwk.FilterPlugin).Filter(c.t.Context(), state, c.pod, kube137test.NewNodeInfo(zoned(node, "")))
 }
 
 func (c *keeperCycle) score() int64 {
-	score, _ := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, framework.NewNodeInfo(zoned("n", "")))
+	score, _ := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, kube137test.NewNodeInfo(zoned("n", "")))
 	return score
 }
 
@@ -127,7 +127,7 @@ func (c *keeperCycle) logged(letters string) {
 // idle holds that no instance is in use, and none held but that of the next cycle.
 func (k *keeper) idle(held int) {
 	k.t.Helper()
-	if s := sched.Stats(k.p); s.Waiting != 0 || s.Idle != s.Instances || s.Held != held {
+	if s := kube137.Stats(k.p); s.Waiting != 0 || s.Idle != s.Instances || s.Held != held {
 		k.t.Errorf("instances leaked: %+v, want %d held", s, held)
 	}
 }
@@ -155,7 +155,7 @@ func TestPeerKeepsItsStateThroughACycle(t *testing.T) {
 			for _, c := range cycles {
 				c.bind(c.pod.Name + "ffssrwbB")
 			}
-			if got := sched.Stats(k.p).Held; got != 4 {
+			if got := kube137.Stats(k.p).Held; got != 4 {
 				t.Errorf("%d instances are held for three Pods and the next, want 4", got)
 			}
 			cycles[0].postbind("p1ffssrwbBP")
@@ -170,8 +170,8 @@ func TestPeerKeepsItsStateThroughACycle(t *testing.T) {
 // several goroutines, runs on the instance of the cycle each time.
 func TestPeerFiltersOfACycleShareAnInstance(t *testing.T) {
 	for name, source := range map[string]host.Source{
-		"of a guest with PreFilter": host.File("testdata/peer/keeps.wasm"),
-		"of a guest without":        changed(t, "testdata/peer/keeps.wasm", "prefilter", "prefiltar"),
+		"of a guest with PreFilter": host.File("../testdata/peer/keeps.wasm"),
+		"of a guest without":        changed(t, "../testdata/peer/keeps.wasm", "prefilter", "prefiltar"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKeeperOf(t, source, host.Limits{Instances: 4})
@@ -203,7 +203,7 @@ func TestPeerFiltersOfACycleShareAnInstance(t *testing.T) {
 // calls Filter first, on several goroutines.
 func TestPeerCycleThatPreFilterDidNotBegin(t *testing.T) {
 	k := newKeeper(t, host.Limits{Instances: 4})
-	c := &keeperCycle{k, noted("p1"), framework.NewCycleState()}
+	c := &keeperCycle{k, noted("p1"), kube137test.NewCycleState()}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() { c.filter(c.state, "n") })
@@ -224,11 +224,11 @@ func TestPeerDryRunsLeaveTheCycleAlone(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			node := framework.NewNodeInfo(zoned("n1", ""))
+			node := kube137test.NewNodeInfo(zoned("n1", ""))
 			dry := c.state.Clone()
-			c.want("removepod", extensions.RemovePod(t.Context(), dry, c.pod, framework.PodInfo{Pod: noted("v")}, node), "p1-")
+			c.want("removepod", extensions.RemovePod(t.Context(), dry, c.pod, kube137test.PodInfo{Pod: noted("v")}, node), "p1-")
 			again := dry.Clone()
-			c.want("addpod", extensions.AddPod(t.Context(), again, c.pod, framework.PodInfo{Pod: noted("v")}, node), "p1-+")
+			c.want("addpod", extensions.AddPod(t.Context(), again, c.pod, kube137test.PodInfo{Pod: noted("v")}, node), "p1-+")
 			if got := text(c.filter(again, "n1")); !strings.HasPrefix(got, "Unschedulable: p1-+f") {
 				t.Errorf("filter of a copy says %s", got)
 			}
@@ -275,7 +275,7 @@ func TestPeerHoldsNoMoreThanItMay(t *testing.T) {
 	b = k.begin("b1")
 	b.schedule()
 	refused := noted("c1")
-	_, status := k.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), refused, nil)
+	_, status := k.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), refused, nil)
 	if !status.IsError() || !errors.Is(status.AsError(), host.ErrSaturated) || !strings.Contains(status.Message(), "limits.heldInstances allows 2") {
 		t.Errorf("got %s, want an error that names the limit", text(status))
 	}
@@ -294,7 +294,7 @@ func TestPeerUnreserveEndsABindingTwice(t *testing.T) {
 	next := k.begin("p2")
 	c.unreserve("p1ffssrwu")
 	k.p.(fwk.ReservePlugin).Unreserve(t.Context(), c.state, c.pod, "n1")
-	stranger := &keeperCycle{k, noted("p3"), framework.NewCycleState()}
+	stranger := &keeperCycle{k, noted("p3"), kube137test.NewCycleState()}
 	stranger.unreserve("p3u")
 	next.schedule() // Nothing of it has changed.
 	// A group of Pods may be reserved again.
@@ -314,7 +314,7 @@ func TestPeerBindingEndsOnItsVersion(t *testing.T) {
 	running := k.begin("p2")
 	running.want("filter", running.filter(running.state, "n1"), "p2f")
 	// b becomes d: (i32.const 98), in LEB128, before the call of $answer.
-	if err := k.p.Swap(t.Context(), changed(t, "testdata/peer/keeps.wasm", "\x41\xe2\x00\x10", "\x41\xe4\x00\x10"), ""); err != nil {
+	if err := k.p.Swap(t.Context(), changed(t, "../testdata/peer/keeps.wasm", "\x41\xe2\x00\x10", "\x41\xe4\x00\x10"), ""); err != nil {
 		t.Fatal(err)
 	}
 	fresh := k.begin("p3")
@@ -327,7 +327,7 @@ func TestPeerBindingEndsOnItsVersion(t *testing.T) {
 	runtime.KeepAlive(bound)
 	runtime.KeepAlive(running)
 	bound, running = nil, nil
-	for deadline := time.Now().Add(20 * time.Second); sched.Stats(k.p).Retired != 0; runtime.GC() {
+	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Retired != 0; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("the old version stays, though no cycle needs it")
 		}
@@ -342,7 +342,7 @@ func TestPeerBindingThatNobodyEnds(t *testing.T) {
 	for _, name := range []string{"p1", "p2", "p3"} {
 		k.begin(name).schedule()
 	}
-	for deadline := time.Now().Add(20 * time.Second); sched.Stats(k.p).Held != 0; runtime.GC() {
+	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Held != 0; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("an instance is held for a cycle that is gone")
 		}
@@ -369,9 +369,9 @@ func TestPeerClosesWhilePodsWait(t *testing.T) {
 // TestPeerWithoutBindingHoldsOneInstance holds that a guest that only chooses nodes has
 // one instance, whatever becomes of its Pods.
 func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
-	p := load(t, host.Config{Name: "first", Source: host.File("testdata/peer/first.wasm")})
+	p := load(t, host.Config{Name: "first", Source: host.File("../testdata/peer/first.wasm")})
 	for i := range 5 {
-		c := &cycle{t, p, noted(fmt.Sprint("p", i)), framework.NewCycleState()}
+		c := &cycle{t, p, noted(fmt.Sprint("p", i)), kube137test.NewCycleState()}
 		c.preFilter()
 		c.filter(zoned("n", ""))
 		if status := p.(fwk.ReservePlugin).Reserve(t.Context(), c.state, c.pod, "n"); !status.IsSuccess() {
@@ -383,7 +383,7 @@ func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
 			p.(fwk.PostBindPlugin).PostBind(t.Context(), c.state, c.pod, "n")
 		}
 	}
-	if s := sched.Stats(p); s.Held != 1 || s.Instances != s.Idle {
+	if s := kube137.Stats(p); s.Held != 1 || s.Instances != s.Idle {
 		t.Errorf("got %+v, want one held instance", s)
 	}
 }
@@ -393,7 +393,7 @@ func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
 // swapped. Each Pod finds what its own functions left. Run it with -race.
 func TestHammerPeerCycles(t *testing.T) {
 	k := newKeeper(t, host.Limits{Instances: 2})
-	module, err := host.File("testdata/peer/keeps.wasm").Fetch(t.Context())
+	module, err := host.File("../testdata/peer/keeps.wasm").Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func TestHammerPeerCycles(t *testing.T) {
 			wg.Go(func() { c.filter(c.state, "n") })
 			wg.Go(func() {
 				dry := c.state.Clone()
-				c.want("removepod", extensions.RemovePod(t.Context(), dry, c.pod, framework.PodInfo{Pod: noted("v")}, framework.NewNodeInfo(zoned("n", ""))), c.pod.Name+"-")
+				c.want("removepod", extensions.RemovePod(t.Context(), dry, c.pod, kube137test.PodInfo{Pod: noted("v")}, kube137test.NewNodeInfo(zoned("n", ""))), c.pod.Name+"-")
 			})
 		}
 		wg.Wait()
@@ -442,12 +442,12 @@ func TestHammerPeerCycles(t *testing.T) {
 		})
 	}
 	binding.Wait()
-	for deadline := time.Now().Add(20 * time.Second); sched.Stats(k.p).Held > 1; runtime.GC() {
+	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Held > 1; runtime.GC() {
 		if time.Now().After(deadline) {
-			t.Fatalf("instances are held for cycles that are gone: %+v", sched.Stats(k.p))
+			t.Fatalf("instances are held for cycles that are gone: %+v", kube137.Stats(k.p))
 		}
 	}
-	if s := sched.Stats(k.p); s.Waiting != 0 || s.Idle != s.Instances {
+	if s := kube137.Stats(k.p); s.Waiting != 0 || s.Idle != s.Instances {
 		t.Errorf("instances leaked: %+v", s)
 	}
 }

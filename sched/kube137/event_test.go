@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"testing"

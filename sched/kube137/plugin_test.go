@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -20,8 +20,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // shared holds the compiled modules of all tests: compiling a guest in Go takes
@@ -43,10 +44,17 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// unshared has the guest called for each node.
+func unshared(cfg *sched.PluginConfig) { cfg.DisableResultSharing = true }
+
 // load loads a plugin and closes it with the test.
-func load(t testing.TB, cfg host.Config) sched.Plugin {
+func load(t testing.TB, guest host.Config, more ...func(*sched.PluginConfig)) kube137.Plugin {
 	t.Helper()
-	p, err := sched.Load(t.Context(), shared, sched.PluginConfig{Config: cfg})
+	cfg := sched.PluginConfig{Config: guest}
+	for _, change := range more {
+		change(&cfg)
+	}
+	p, err := kube137.Load(t.Context(), shared, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,19 +69,19 @@ func load(t testing.TB, cfg host.Config) sched.Plugin {
 // buildZone compiles examples/sched/zone.
 func buildZone(t testing.TB) string {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
+	file, err := guestbuild.Build(t.Context(), "../../examples/sched/zone")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-func loadZone(t testing.TB, config string, instances int) sched.Plugin {
+func loadZone(t testing.TB, config string, instances int, more ...func(*sched.PluginConfig)) kube137.Plugin {
 	t.Helper()
 	return load(t, host.Config{
 		Name: "zone", Source: host.File(buildZone(t)), GuestConfig: []byte(config),
 		Limits: host.Limits{Instances: instances},
-	})
+	}, more...)
 }
 
 // script configures testdata/scripted.wat.
@@ -83,12 +91,12 @@ func script(mask abi.Mask, code abi.Code, action uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, action)
 }
 
-func loadScripted(t testing.TB, mask abi.Mask, code abi.Code, action uint32) sched.Plugin {
+func loadScripted(t testing.TB, mask abi.Mask, code abi.Code, action uint32, more ...func(*sched.PluginConfig)) kube137.Plugin {
 	t.Helper()
 	return load(t, host.Config{
-		Name: "scripted", Source: host.File(filepath.Join("testdata", "scripted.wasm")), GuestConfig: script(mask, code, action),
+		Name: "scripted", Source: host.File(filepath.Join("..", "testdata", "scripted.wasm")), GuestConfig: script(mask, code, action),
 		Limits: host.Limits{Instances: 1},
-	})
+	}, more...)
 }
 
 var all = abi.MaskOf(abi.PreFilter, abi.Filter, abi.Score, abi.NormalizeScore)
@@ -109,14 +117,14 @@ func pod(name, zones string) *corev1.Pod {
 // cycle is a Pod that is being scheduled.
 type cycle struct {
 	t     testing.TB
-	p     sched.Plugin
+	p     kube137.Plugin
 	pod   *corev1.Pod
 	state fwk.CycleState
 }
 
-func begin(t testing.TB, p sched.Plugin, pod *corev1.Pod) *cycle {
+func begin(t testing.TB, p kube137.Plugin, pod *corev1.Pod) *cycle {
 	t.Helper()
-	c := &cycle{t, p, pod, framework.NewCycleState()}
+	c := &cycle{t, p, pod, kube137test.NewCycleState()}
 	if _, status := c.preFilter(); !status.IsSuccess() {
 		t.Fatal(status.AsError())
 	}
@@ -128,7 +136,7 @@ func (c *cycle) preFilter() (*fwk.PreFilterResult, *fwk.Status) {
 }
 
 func (c *cycle) filter(n *corev1.Node) *fwk.Status {
-	return c.p.(fwk.FilterPlugin).Filter(c.t.Context(), c.state, c.pod, framework.NewNodeInfo(n))
+	return c.p.(fwk.FilterPlugin).Filter(c.t.Context(), c.state, c.pod, kube137test.NewNodeInfo(n))
 }
 
 func (c *cycle) normalize(scores fwk.NodeScoreList) *fwk.Status {
@@ -180,7 +188,7 @@ func TestFilter(t *testing.T) {
 
 func TestPreFilterRefuses(t *testing.T) {
 	p := loadZone(t, "", 1)
-	c := &cycle{t, p, pod("p", "a,,b"), framework.NewCycleState()}
+	c := &cycle{t, p, pod("p", "a,,b"), kube137test.NewCycleState()}
 	_, status := c.preFilter()
 	if got, want := text(status), `UnschedulableAndUnresolvable: annotation kubewasm.dev/zones has an empty zone in "a,,b"`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -206,7 +214,7 @@ func TestScoreAndNormalize(t *testing.T) {
 		for name, size := range n.images {
 			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{"digest of " + name, name}, SizeBytes: size})
 		}
-		score, status := p.(fwk.ScorePlugin).Score(t.Context(), c.state, web, framework.NewNodeInfo(node))
+		score, status := p.(fwk.ScorePlugin).Score(t.Context(), c.state, web, kube137test.NewNodeInfo(node))
 		if !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
@@ -243,7 +251,7 @@ func TestTypes(t *testing.T) {
 			if want.Has(abi.PreFilter) || want.Has(abi.Filter) {
 				wantStatus = "Success"
 			}
-			if _, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), framework.NewCycleState(), pod("p", ""), nil); text(status) != wantStatus {
+			if _, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), pod("p", ""), nil); text(status) != wantStatus {
 				t.Errorf("PreFilter answers %q, want %q", text(status), wantStatus)
 			}
 			if _, ok := p.(fwk.FilterPlugin); ok {
@@ -285,11 +293,11 @@ func TestStatusCodes(t *testing.T) {
 	for code, want := range tests {
 		t.Run(code.String(), func(t *testing.T) {
 			p := loadScripted(t, abi.MaskOf(abi.Filter, abi.Score), code, 0)
-			c := &cycle{t, p, pod("p", ""), framework.NewCycleState()}
+			c := &cycle{t, p, pod("p", ""), kube137test.NewCycleState()}
 			if got := text(c.filter(node("n", "a"))); got != want {
 				t.Errorf("filter: got %s, want %s", got, want)
 			}
-			_, status := p.(fwk.ScorePlugin).Score(t.Context(), c.state, c.pod, framework.NewNodeInfo(node("n", "a")))
+			_, status := p.(fwk.ScorePlugin).Score(t.Context(), c.state, c.pod, kube137test.NewNodeInfo(node("n", "a")))
 			if got := text(status); got != want {
 				t.Errorf("score: got %s, want %s", got, want)
 			}
@@ -298,12 +306,12 @@ func TestStatusCodes(t *testing.T) {
 }
 
 func TestScoreIsSigned(t *testing.T) {
-	p := loadScripted(t, abi.MaskOf(abi.Score), abi.Success, 0)
-	sched.DisableResultSharing(p) // Its score depends on the ref, which the ABI forbids.
-	state := framework.NewCycleState()
+	// Its score depends on the ref, which the ABI forbids.
+	p := loadScripted(t, abi.MaskOf(abi.Score), abi.Success, 0, unshared)
+	state := kube137test.NewCycleState()
 	var got []int64
 	for i := range 3 {
-		score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod("p", ""), framework.NewNodeInfo(node(fmt.Sprint("n", i), "")))
+		score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod("p", ""), kube137test.NewNodeInfo(node(fmt.Sprint("n", i), "")))
 		if !status.IsSuccess() {
 			t.Fatal(status.AsError())
 		}
@@ -347,13 +355,13 @@ func TestBadGuests(t *testing.T) {
 		"normalizescore traps":               {abi.MaskOf(abi.Score, abi.NormalizeScore), 20, normalize, "normalizescore trapped: wasm error: unreachable"},
 		"normalizescore with too few scores": {abi.MaskOf(abi.Score, abi.NormalizeScore), 21, normalize, "call k8s.io/scheduler.result_scores: 8 bytes are not the scores of 2 nodes"},
 		"replayed prefilter traps before score": {all, 1, func(c *cycle) *fwk.Status {
-			_, s := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, framework.NewNodeInfo(n))
+			_, s := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, kube137test.NewNodeInfo(n))
 			return s
 		}, "replay prefilter: "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &cycle{t, loadScripted(t, test.mask, abi.Success, test.action), pod("p", ""), framework.NewCycleState()}
+			c := &cycle{t, loadScripted(t, test.mask, abi.Success, test.action), pod("p", ""), kube137test.NewCycleState()}
 			for range 3 { // Instances is 1: each call needs the instance of the last.
 				status := test.call(c)
 				if status.Code() != fwk.Error || !strings.Contains(status.Message(), test.want) {
@@ -368,7 +376,7 @@ func TestBadGuests(t *testing.T) {
 }
 
 func TestNormalizeFailureKeepsScores(t *testing.T) {
-	c := &cycle{t, loadScripted(t, abi.MaskOf(abi.Score, abi.NormalizeScore), abi.Error, 22), pod("p", ""), framework.NewCycleState()}
+	c := &cycle{t, loadScripted(t, abi.MaskOf(abi.Score, abi.NormalizeScore), abi.Error, 22), pod("p", ""), kube137test.NewCycleState()}
 	scores := fwk.NodeScoreList{{Name: "b", Score: 1}}
 	if status := c.normalize(scores); status.Code() != fwk.Error || scores[0].Score != 1 {
 		t.Errorf("got %s and score %d, want an error and 1", text(status), scores[0].Score)
@@ -376,7 +384,7 @@ func TestNormalizeFailureKeepsScores(t *testing.T) {
 }
 
 func TestNormalizeKeepsTheOrder(t *testing.T) {
-	c := &cycle{t, loadScripted(t, abi.MaskOf(abi.Score, abi.NormalizeScore), abi.Success, 22), pod("p", ""), framework.NewCycleState()}
+	c := &cycle{t, loadScripted(t, abi.MaskOf(abi.Score, abi.NormalizeScore), abi.Success, 22), pod("p", ""), kube137test.NewCycleState()}
 	var scores, want fwk.NodeScoreList
 	for i := range 5000 {
 		scores = append(scores, fwk.NodeScore{Name: fmt.Sprint("n", i%977), Score: int64(i) - 10})
@@ -403,7 +411,7 @@ func TestPreFilterResult(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &cycle{t, loadScripted(t, all, test.code, test.action), pod("p", ""), framework.NewCycleState()}
+			c := &cycle{t, loadScripted(t, all, test.code, test.action), pod("p", ""), kube137test.NewCycleState()}
 			got, status := c.preFilter()
 			if abi.Code(status.Code()) != test.code {
 				t.Fatal(text(status))
@@ -423,13 +431,13 @@ func TestChangedNode(t *testing.T) {
 
 // asUsualAndEach runs a test as plugins are used, and then with a guest that is asked about
 // each Node.
-func asUsualAndEach(t *testing.T, p sched.Plugin, test func(*testing.T, sched.Plugin)) {
+func asUsualAndEach(t *testing.T, p kube137.Plugin, test func(*testing.T, kube137.Plugin)) {
 	t.Run("as usual", func(t *testing.T) { test(t, p) })
 	sched.DisableResultSharing(p)
 	t.Run("asked about each Node", func(t *testing.T) { test(t, p) })
 }
 
-func changedNode(t *testing.T, p sched.Plugin) {
+func changedNode(t *testing.T, p kube137.Plugin) {
 	c := begin(t, p, pod("p", "a"))
 	inA, inB := node("n", "a"), node("n", "b")
 	for i, test := range []struct {
@@ -464,7 +472,7 @@ func TestOverlappingCycles(t *testing.T) {
 // instances, with nodes that change; run it with -race.
 func TestHammer(t *testing.T) { asUsualAndEach(t, loadZone(t, "", 3), hammerZones) }
 
-func hammerZones(t *testing.T, p sched.Plugin) {
+func hammerZones(t *testing.T, p kube137.Plugin) {
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -497,7 +505,7 @@ func TestCancelledContext(t *testing.T) {
 	c := begin(t, loadZone(t, "", 1), pod("p", "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if status := c.p.(fwk.FilterPlugin).Filter(ctx, c.state, c.pod, framework.NewNodeInfo(node("n", "a"))); !status.IsSuccess() {
+	if status := c.p.(fwk.FilterPlugin).Filter(ctx, c.state, c.pod, kube137test.NewNodeInfo(node("n", "a"))); !status.IsSuccess() {
 		t.Error(text(status))
 	}
 }
@@ -514,12 +522,10 @@ func TestFilterDoesNotAllocate(t *testing.T) {
 		paths []string
 		each  bool
 	}{"asked": {zonePaths, true}, "known": {zonePaths, false}, "known, and nothing declared": {nil, false}} {
-		p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, test.paths...)), Limits: host.Limits{Instances: 1}})
-		if test.each {
-			sched.DisableResultSharing(p)
-		}
+		p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, test.paths...)), Limits: host.Limits{Instances: 1}},
+			func(cfg *sched.PluginConfig) { cfg.DisableResultSharing = test.each })
 		c := begin(t, p, pod("p", "a"))
-		info := framework.NewNodeInfo(node("n", "a"))
+		info := kube137test.NewNodeInfo(node("n", "a"))
 		filter, score := p.(fwk.FilterPlugin), p.(fwk.ScorePlugin)
 		ctx := t.Context()
 		for name, call := range map[string]func(){
@@ -552,7 +558,7 @@ func TestNew(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := sched.New("zone", shared)(t.Context(), test.args, nil)
+			p, err := kube137.New("zone", shared)(t.Context(), test.args, nil)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got error %v, want %s", err, test.want)
@@ -562,7 +568,7 @@ func TestNew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := begin(t, p.(sched.Plugin), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+			c := begin(t, p.(kube137.Plugin), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 			if got := c.filter(node("n", "b")).Code(); got != fwk.Unschedulable {
 				t.Errorf("got %s, want the configuration to be used", got)
 			}

@@ -1,8 +1,4 @@
-// Package framework makes the arguments that kube-scheduler passes to plugins,
-// for programs without a scheduler: the quick start, tests and benchmarks. The
-// scheduler's own constructors are in k8s.io/kubernetes, which a library cannot
-// import.
-package framework
+package kube137test
 
 import (
 	"fmt"

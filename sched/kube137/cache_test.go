@@ -1,4 +1,4 @@
-package sched_test
+package kube137_test
 
 import (
 	"context"
@@ -13,8 +13,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // counter counts the calls of each function.
@@ -54,29 +55,29 @@ func (c *counter) take(function string) int {
 
 func score(t *testing.T, c *cycle, n *corev1.Node) string {
 	t.Helper()
-	score, status := c.p.(fwk.ScorePlugin).Score(t.Context(), c.state, c.pod, framework.NewNodeInfo(n))
+	score, status := c.p.(fwk.ScorePlugin).Score(t.Context(), c.state, c.pod, kube137test.NewNodeInfo(n))
 	return fmt.Sprint(score, " ", text(status))
 }
 
 // loadCounted loads a module, and counts its calls.
-func loadCounted(t *testing.T, args sched.PluginConfig) (sched.Plugin, *counter) {
+func loadCounted(t *testing.T, args sched.PluginConfig) (kube137.Plugin, *counter) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
 	raw, err := json.Marshal(args)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := sched.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: raw}, nil)
+	p, err := kube137.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: raw}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(sched.Plugin), calls
+	return p.(kube137.Plugin), calls
 }
 
 // TestWhoAsksForMoreIsAskedAgain scores by the images of a node as the scheduler counts them,
 // which are no part of the Node.
 func TestWhoAsksForMoreIsAskedAgain(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../examples/sched/image-locality")
+	file, err := guestbuild.Build(t.Context(), "../../examples/sched/image-locality")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,15 +117,15 @@ func TestHitsAreObserved(t *testing.T) {
 
 // mustLoadCrowd loads the guest of testdata/crowd.wat, which reads no Node, with one
 // instance.
-func mustLoadCrowd(t *testing.T, score int, args string) (sched.Plugin, *counter) {
+func mustLoadCrowd(t *testing.T, score int, args string) (kube137.Plugin, *counter) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
-	raw := fmt.Sprintf(`{"file": "testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "projection": ["node.spec.taints"]%s}`, score, args)
-	p, err := sched.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	raw := fmt.Sprintf(`{"file": "../testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "projection": ["node.spec.taints"]%s}`, score, args)
+	p, err := kube137.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(sched.Plugin), calls
+	return p.(kube137.Plugin), calls
 }
 
 // TestEqualNodesAreAskedAboutOnce holds how often a guest is called that reads nothing of
@@ -155,7 +156,7 @@ func TestEqualNodesAreAskedAboutOnce(t *testing.T) {
 	type change = func(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
 	other := func(c *cycle, of change) {
 		t.Helper()
-		if s := of(t.Context(), c.state, c.pod, framework.PodInfo{Pod: pod("other", "a")}, framework.NewNodeInfo(nodes[0])); !s.IsSuccess() {
+		if s := of(t.Context(), c.state, c.pod, kube137test.PodInfo{Pod: pod("other", "a")}, kube137test.NewNodeInfo(nodes[0])); !s.IsSuccess() {
 			t.Fatal(s.AsError())
 		}
 	}

@@ -1,0 +1,119 @@
+package sched
+
+import (
+	"encoding/json"
+	"iter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+)
+
+// Framework is what a [Plugin] needs to know of the Go interface of scheduler plugins in one
+// minor of Kubernetes. Each package kube135, kube136 and so on has one.
+type Framework struct {
+	// Minor is the minor of Kubernetes, such as "1.37", for messages.
+	Minor string
+	// Lacks are the functions that the scheduler of this minor does not call.
+	Lacks abi.Mask
+	// Pods returns the Pods on a node, Usage what the scheduler counts of it, and Images
+	// the images that are on it. They are called with what the scheduler passed or Handle
+	// returned, Usage and Images once for each generation of a node.
+	Pods   func(NodeInfo) iter.Seq[*corev1.Pod]
+	Usage  func(NodeInfo) schedmsg.NodeInfo
+	Images func(NodeInfo) []schedmsg.Image
+	// Handle is the scheduler. Without one, calls of host functions that need a grant fail.
+	Handle Handle
+}
+
+// NodeInfo is a node as the scheduler sees it: a NodeInfo of the framework is one.
+type NodeInfo interface {
+	// Node returns the Node, nil if there is none any more.
+	Node() *corev1.Node
+	// GetGeneration returns a number that no other state of a node has.
+	GetGeneration() int64
+}
+
+// Nodes is a list of nodes.
+type Nodes interface {
+	Len() int
+	At(i int) NodeInfo
+}
+
+// Scores is a list of the scores of nodes or placements.
+type Scores interface {
+	Len() int
+	Name(i int) string
+	Score(i int) int64
+	SetScore(i int, score int64)
+}
+
+// Handle is the scheduler that a plugin runs in.
+type Handle interface {
+	// Nodes returns the nodes of the snapshot, and Node one of them, nil if there is none.
+	Nodes() (Nodes, error)
+	Node(name string) NodeInfo
+	// WaitingPods returns the Pods that wait in Permit, and WaitingPod one of them, nil if
+	// it does not wait.
+	WaitingPods() iter.Seq[WaitingPod]
+	WaitingPod(uid types.UID) WaitingPod
+	// Eventf reports an event. The note is no format. related may be nil.
+	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
+	// Lister returns the objects of a resource, of which the scheduler makes an informer.
+	Lister(resource schema.GroupVersionResource) (cache.GenericLister, error)
+	// Without calls f while the snapshot is without the Pods, which run on nodes. It is for
+	// PodGroupPostFilter.
+	Without(pods []*corev1.Pod, f func()) error
+}
+
+// WaitingPod is a Pod that waits in Permit.
+type WaitingPod interface {
+	GetPod() *corev1.Pod
+	GetPendingPlugins() []string
+	// Allow and Reject answer for a plugin. Reject reports whether the Pod was still waiting.
+	Allow(plugin string)
+	Reject(plugin, msg string) bool
+}
+
+// Queued is a Pod in the queue, or the first Pod of a group.
+type Queued struct {
+	Pod       *corev1.Pod // nil if there is none.
+	Timestamp time.Time   // When it came.
+	Priority  int32
+}
+
+// Event is a cluster event that a guest registers for, after which the Pods that it refused
+// may be tried again.
+type Event struct {
+	Resource abi.EventResource
+	// Action is a set of changes, without [abi.ActionHint].
+	Action abi.ActionType
+	// Hint reports whether an event may make a Pod schedulable. It is nil if each may. With
+	// an error the answer is true.
+	Hint func(pod *corev1.Pod, oldObj, newObj any) (bool, error)
+}
+
+// Nomination is what PostFilter says of the node that a Pod may fit on later.
+type Nomination struct {
+	NodeName string
+	// Override is set if NodeName replaces the nomination that the Pod has.
+	Override bool
+}
+
+// Placement is a set of nodes that a guest proposes for a group.
+type Placement struct {
+	Name  string
+	Nodes []NodeInfo
+}
+
+// SignFragment is a part of what two Pods must have in common to be scheduled alike.
+type SignFragment struct {
+	Key   string
+	Value json.RawMessage
+}

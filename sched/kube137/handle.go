@@ -1,0 +1,119 @@
+package kube137
+
+import (
+	"errors"
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// frameworkOf describes the framework of this minor to the engine.
+func frameworkOf(h fwk.Handle) sched.Framework {
+	f := sched.Framework{Minor: "1.37", Pods: podsOf, Usage: usageOf, Images: imagesOf}
+	if h != nil {
+		f.Handle = handle{h}
+	}
+	return f
+}
+
+func podsOf(n sched.NodeInfo) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for _, info := range n.(fwk.NodeInfo).GetPods() {
+			if !yield(info.GetPod()) {
+				return
+			}
+		}
+	}
+}
+
+func usageOf(of sched.NodeInfo) schedmsg.NodeInfo {
+	n := of.(fwk.NodeInfo)
+	usage := schedmsg.NodeInfo{
+		Requested: n.GetRequested(), NonZeroRequested: n.GetNonZeroRequested(), Allocatable: n.GetAllocatable(),
+		PVCRefCounts: n.GetPVCRefCounts(), Pods: len(n.GetPods()),
+	}
+	for ip, ports := range n.GetUsedPorts() {
+		for p := range ports {
+			usage.UsedPorts = append(usage.UsedPorts, schedmsg.HostPort{IP: ip, Protocol: p.Protocol, Port: p.Port})
+		}
+	}
+	return usage
+}
+
+func imagesOf(n sched.NodeInfo) (images []schedmsg.Image) {
+	for name, image := range n.(fwk.NodeInfo).GetImageStates() {
+		images = append(images, schedmsg.Image{Name: name, Size: image.Size, NumNodes: image.NumNodes})
+	}
+	return images
+}
+
+// handle is the scheduler as the engine takes it.
+type handle struct{ fwk.Handle }
+
+func (h handle) Nodes() (sched.Nodes, error) {
+	list, err := h.SnapshotSharedLister().NodeInfos().List()
+	return nodes(list), err
+}
+
+func (h handle) Node(name string) sched.NodeInfo {
+	if info, err := h.SnapshotSharedLister().NodeInfos().Get(name); err == nil {
+		return info
+	}
+	return nil
+}
+
+func (h handle) WaitingPods() iter.Seq[sched.WaitingPod] {
+	var list []sched.WaitingPod
+	h.IterateOverWaitingPods(func(w fwk.WaitingPod) { list = append(list, w) })
+	return func(yield func(sched.WaitingPod) bool) {
+		for _, w := range list {
+			if !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+func (h handle) WaitingPod(uid types.UID) sched.WaitingPod {
+	if w := h.GetWaitingPod(uid); w != nil {
+		return w
+	}
+	return nil
+}
+
+func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, action, note string) {
+	h.EventRecorder().Eventf(regarding, related, eventType, reason, action, "%s", note)
+}
+
+func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
+	informer, err := h.SharedInformerFactory().ForResource(resource)
+	if err != nil {
+		return nil, err
+	}
+	informer.Informer() // Registers it with the factory.
+	return informer.Lister(), nil
+}
+
+func (h handle) Without(pods []*corev1.Pod, f func()) (err error) {
+	snapshot := h.MutableSnapshotSharedLister()
+	if err := snapshot.StartMutations(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, snapshot.EndMutations()) }()
+	for _, pod := range pods {
+		if err := snapshot.RemovePod(klog.Background(), pod, pod.Spec.NodeName); err != nil {
+			return err
+		}
+	}
+	f()
+	return nil
+}

@@ -1,0 +1,344 @@
+package kube137
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+//go:generate go run github.com/kubewasm/kubewasm/sched/internal/compose queueSort placementGenerate enqueue filter postFilter score
+
+// Plugin is a guest in the scheduler. Its dynamic type implements the
+// interfaces of the framework that the guest does, and no others.
+type Plugin interface {
+	fwk.Plugin
+	// Functions returns what the guest implements.
+	Functions() abi.Mask
+	// Swap replaces the guest's module, as [sched.Plugin.Swap] does.
+	Swap(ctx context.Context, source host.Source, sha256 string) error
+	// Follow swaps the module whenever its source holds another, until ctx ends,
+	// as [host.Plugin.Follow] does.
+	Follow(ctx context.Context, opts host.FollowOptions) error
+	// Close waits until ctx ends for the calls that run, and frees the guest.
+	Close(ctx context.Context) error
+}
+
+// Load makes a scheduler plugin of a module, as [sched.Load] does. Without a handle, calls of
+// host functions that need a grant fail.
+func Load(ctx context.Context, rt *host.Runtime, cfg sched.PluginConfig, handle fwk.Handle) (Plugin, error) {
+	p, err := sched.Load(ctx, rt, cfg, frameworkOf(handle))
+	if err != nil {
+		return nil, err
+	}
+	return adapt(p), nil
+}
+
+// Factory is what app.WithPlugin takes: the PluginFactory of
+// k8s.io/kubernetes/pkg/scheduler/framework/runtime.
+type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
+
+// New returns the factory of the plugin name, for app.WithPlugin. The plugin's
+// module and limits come from the scheduler's configuration, see [sched.PluginConfig]. Several
+// plugins have a factory each, and share rt.
+//
+//	app.NewSchedulerCommand(app.WithPlugin("zone", kube137.New("zone", rt, sched.WithLogger(slog.Default()))))
+//
+// The factory fails as [sched.LoadArgs] does. The plugin is closed when the factory's context
+// ends.
+func New(name string, rt *host.Runtime, opts ...sched.Option) Factory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		p, err := sched.LoadArgs(ctx, rt, name, args, frameworkOf(handle), opts...)
+		if err != nil {
+			return nil, err
+		}
+		return adapt(p), nil
+	}
+}
+
+// adapt returns a value that does in a profile what a plugin with exactly the extension points
+// of the guest does.
+func adapt(p *sched.Plugin) Plugin {
+	return composed(base{&plugin{Plugin: p, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
+}
+
+// plugin is the guest, and where its cycles are.
+type plugin struct {
+	*sched.Plugin
+	key fwk.StateKey
+	// beginning is held while a cycle begins without PreFilter.
+	beginning sync.Mutex
+}
+
+// cycle is a cycle as the framework keeps it.
+type cycle struct{ *sched.Cycle }
+
+// Clone implements fwk.StateData.
+func (c cycle) Clone() fwk.StateData { return cycle{c.Cycle.Clone()} }
+
+// states is what the framework's kinds of cycle state have in common.
+type states interface {
+	Read(fwk.StateKey) (fwk.StateData, error)
+	Write(fwk.StateKey, fwk.StateData)
+}
+
+// cycleAt returns the cycle of a Pod for a call of f, or of a group if there is none; nil if the
+// guest is not asked.
+func (p *plugin) cycleAt(f abi.Function, state states, pod *corev1.Pod) *sched.Cycle {
+	if !p.Asks(f) {
+		return nil
+	}
+	return p.cycle(state, pod)
+}
+
+// cycle returns the cycle that PreFilter began, or begins it if the scheduler has not called
+// the plugin's PreFilter.
+func (p *plugin) cycle(state states, pod *corev1.Pod) *sched.Cycle {
+	if state == nil {
+		return p.Resume(pod)
+	}
+	if c := p.begun(state, pod); c != nil {
+		return c
+	}
+	p.beginning.Lock()
+	defer p.beginning.Unlock()
+	if c := p.begun(state, pod); c != nil {
+		return c
+	}
+	c := p.Resume(pod)
+	state.Write(p.key, cycle{c}) // Complete: other goroutines may read it.
+	return c
+}
+
+// begun returns the cycle of a Pod that is in a state, nil if there is none.
+func (p *plugin) begun(state states, pod *corev1.Pod) *sched.Cycle {
+	if data, err := state.Read(p.key); err == nil {
+		if c, ok := data.(cycle); ok && c.For(pod) {
+			return c.Cycle
+		}
+	}
+	return nil
+}
+
+// base has the methods of Plugin and of the extension points at which a plugin without a
+// function answers neutrally, by package sched.
+type base struct{ plugin *plugin }
+
+// Everything that plugins may implement: the interfaces of base, and those of the types that
+// make composed, which are each beside a base.
+var _ interface {
+	Plugin
+	fwk.PreEnqueuePlugin
+	fwk.PreFilterPlugin
+	fwk.PreScorePlugin
+	fwk.ReservePlugin
+	fwk.PermitPlugin
+	fwk.PreBindPlugin
+	fwk.BindPlugin
+	fwk.PostBindPlugin
+	fwk.SignPlugin
+	fwk.PodGroupPostFilterPlugin
+	fwk.PlacementScorePlugin
+} = base{}
+
+func (b base) engine() *plugin { return b.plugin }
+
+func (b base) Name() string        { return b.plugin.Name() }
+func (b base) Functions() abi.Mask { return b.plugin.Functions() }
+
+func (b base) Swap(ctx context.Context, source host.Source, sha256 string) error {
+	return b.plugin.Swap(ctx, source, sha256)
+}
+
+func (b base) Follow(ctx context.Context, opts host.FollowOptions) error {
+	return b.plugin.Follow(ctx, opts)
+}
+
+func (b base) Close(ctx context.Context) error { return b.plugin.Close(ctx) }
+
+func (b base) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
+	return status(b.plugin.PreEnqueue(pod))
+}
+
+func (b base) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	list, s := b.plugin.SignPod(pod)
+	var fragments []fwk.SignFragment
+	for _, f := range list {
+		fragments = append(fragments, fwk.SignFragment{Key: f.Key, Value: f.Value})
+	}
+	return fragments, status(s)
+}
+
+func (b base) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	var c *sched.Cycle
+	if b.plugin.Asks(abi.PreFilter) {
+		if c = b.plugin.Begin(pod); state != nil {
+			state.Write(b.plugin.key, cycle{c})
+		}
+	}
+	names, s := b.plugin.PreFilter(c, nodes(infos))
+	if names == nil {
+		return nil, status(s)
+	}
+	return &fwk.PreFilterResult{NodeNames: sets.New(names...)}, status(s)
+}
+
+// PreFilterExtensions returns nil unless the guest watches Pods come and go.
+func (b base) PreFilterExtensions() fwk.PreFilterExtensions {
+	if b.plugin.Functions()&abi.MaskOf(abi.AddPod, abi.RemovePod) == 0 {
+		return nil
+	}
+	return preFilterExtensions{b.plugin}
+}
+
+type preFilterExtensions struct{ plugin *plugin }
+
+func (e preFilterExtensions) AddPod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return status(e.plugin.AddPod(e.plugin.cycle(state, pod), added.GetPod(), node))
+}
+
+func (e preFilterExtensions) RemovePod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return status(e.plugin.RemovePod(e.plugin.cycle(state, pod), removed.GetPod(), node))
+}
+
+func (b base) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
+	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodes(infos)))
+}
+
+func (b base) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	return status(b.plugin.Reserve(b.plugin.cycleAt(abi.Reserve, state, pod), pod, nodeName))
+}
+
+func (b base) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	b.plugin.Unreserve(b.plugin.cycleAt(abi.Unreserve, state, pod), pod, nodeName)
+}
+
+func (b base) Permit(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.Status, time.Duration) {
+	s, wait := b.plugin.Permit(b.plugin.cycleAt(abi.Permit, state, pod), pod, nodeName)
+	return status(s), wait
+}
+
+func (b base) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	parallel, s := b.plugin.PreBindPreFlight(b.plugin.cycleAt(abi.PreBindPreFlight, state, pod), pod, nodeName)
+	return &fwk.PreBindPreFlightResult{AllowParallel: parallel}, status(s)
+}
+
+func (b base) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	return status(b.plugin.PreBind(b.plugin.cycleAt(abi.PreBind, state, pod), pod, nodeName))
+}
+
+func (b base) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+	return status(b.plugin.Bind(b.plugin.cycleAt(abi.Bind, state, pod), pod, nodeName))
+}
+
+func (b base) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
+	b.plugin.PostBind(b.plugin.cycleAt(abi.PostBind, state, pod), pod, nodeName)
+}
+
+func (b base) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, try fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	nominations, s := b.plugin.PodGroupPostFilter(b.plugin.cycleAt(abi.PodGroupPostFilter, state, nil), groupOf(group), trial(ctx, try))
+	return nominated(nominations), status(s)
+}
+
+func (b base) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
+	score, s := b.plugin.ScorePlacement(b.plugin.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
+	return score, status(s)
+}
+
+// PlacementScoreExtensions returns nil unless the guest normalizes the scores of placements.
+func (b base) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
+	if !b.plugin.Functions().Has(abi.NormalizePlacementScore) {
+		return nil
+	}
+	return placementScoreExtensions{b.plugin}
+}
+
+type placementScoreExtensions struct{ plugin *plugin }
+
+func (e placementScoreExtensions) NormalizePlacementScore(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, scores []fwk.PlacementScore) *fwk.Status {
+	return status(e.plugin.NormalizePlacementScore(e.plugin.cycle(state, nil), groupOf(group), placementScores(scores)))
+}
+
+// The extension points of which a plugin has the methods only if [sched.Points] says so.
+type (
+	queueSort         struct{ base base }
+	placementGenerate struct{ base base }
+	enqueue           struct{ base base }
+	filter            struct{ base base }
+	postFilter        struct{ base base }
+	score             struct{ base base }
+)
+
+var _ interface {
+	fwk.QueueSortPlugin
+	fwk.PlacementGeneratePlugin
+	fwk.EnqueueExtensions
+	fwk.FilterPlugin
+	fwk.PostFilterPlugin
+	fwk.ScorePlugin
+} = struct {
+	base
+	queueSort
+	placementGenerate
+	enqueue
+	filter
+	postFilter
+	score
+}{}
+
+func (q queueSort) Less(a, b fwk.QueuedEntityInfo) bool {
+	return q.base.plugin.Less(queued(a), queued(b))
+}
+
+func (g placementGenerate) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
+	p := g.base.plugin
+	var all nodes
+	if parent != nil {
+		all = parent.Nodes
+	}
+	list, s := p.GeneratePlacements(p.cycle(state, nil), groupOf(group), all)
+	return generated(list, s, parent), status(s)
+}
+
+func (e enqueue) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return clusterEvents(e.base.plugin.EventsToRegister()), nil
+}
+
+func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	p := f.base.plugin
+	return status(p.Filter(p.cycle(state, pod), node))
+}
+
+func (f postFilter) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	p := f.base.plugin
+	nomination, s := p.PostFilter(p.cycle(state, pod), nodeStatuses(statuses))
+	return postFilterResult(nomination), status(s)
+}
+
+func (f score) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	p := f.base.plugin
+	n, s := p.Score(p.cycle(state, pod), node)
+	return n, status(s)
+}
+
+// ScoreExtensions returns nil unless the guest normalizes scores.
+func (f score) ScoreExtensions() fwk.ScoreExtensions {
+	if !f.base.plugin.Functions().Has(abi.NormalizeScore) {
+		return nil
+	}
+	return scoreExtensions{f.base.plugin}
+}
+
+type scoreExtensions struct{ plugin *plugin }
+
+func (e scoreExtensions) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, list fwk.NodeScoreList) *fwk.Status {
+	return status(e.plugin.NormalizeScore(e.plugin.cycle(state, pod), scores(list)))
+}

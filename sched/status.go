@@ -1,0 +1,127 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Status is what a plugin answers at an extension point; nil is success. It does not change,
+// so a repeated answer may be the same one.
+type Status struct {
+	code    abi.Code
+	reasons []string
+	err     error
+}
+
+// NewStatus returns a status with a code, nil for [abi.Success].
+func NewStatus(code abi.Code, reasons ...string) *Status {
+	if code == abi.Success {
+		return nil
+	}
+	return &Status{code: code, reasons: slices.Clip(reasons)}
+}
+
+// Code returns the code, which is one that the framework knows.
+func (s *Status) Code() abi.Code {
+	if s == nil {
+		return abi.Success
+	}
+	return s.code
+}
+
+// Err returns why the guest did not answer, nil if it did. The code is [abi.Error] then.
+func (s *Status) Err() error {
+	if s == nil {
+		return nil
+	}
+	return s.err
+}
+
+// Reasons returns what the guest said, and of a guest that did not answer what stands beside
+// Err. It is not to be changed; what is appended to it does not lie in its memory.
+func (s *Status) Reasons() []string {
+	if s == nil {
+		return nil
+	}
+	return s.reasons
+}
+
+// Message returns the error and the reasons, with ", " between them.
+func (s *Status) Message() string {
+	if s.Err() != nil {
+		return strings.Join(append([]string{s.err.Error()}, s.reasons...), ", ")
+	}
+	return strings.Join(s.Reasons(), ", ")
+}
+
+// AsError returns Err, or an error of the message. It is nil for success, Wait and Skip.
+func (s *Status) AsError() error {
+	switch s.Code() {
+	case abi.Success, abi.Wait, abi.Skip:
+		return nil
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return errors.New(s.Message())
+}
+
+// The answers of a plugin that has nothing to say.
+var (
+	skip          = NewStatus(abi.Skip)
+	unschedulable = NewStatus(abi.Unschedulable)
+	unsigned      = NewStatus(abi.Unschedulable, "the plugin signs no Pods")
+	noNode        = NewStatus(abi.Error, "node not found")
+)
+
+// errorStatus is the status of a failure of the plugin.
+func errorStatus(err error, reasons ...string) *Status {
+	return &Status{code: abi.Error, reasons: reasons, err: err}
+}
+
+// failed decides what becomes of a request whose guest did not answer. neutral
+// is the status of a plugin that has nothing to say.
+func (p *Plugin) failed(f abi.Function, err error, neutral *Status) *Status {
+	if p.policy == host.Ignore {
+		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
+		return neutral
+	}
+	var trap *host.TrapError
+	if errors.As(err, &trap) && trap.Stack != "" {
+		return errorStatus(err, "at "+strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))
+	}
+	return errorStatus(err)
+}
+
+// statusFrames is how many functions of a guest's stack a status names.
+const statusFrames = 8
+
+// status returns the status of the code that a guest returned: nil for success, whatever
+// reason came with it; an error for a code that the framework does not know, since it panics
+// on those.
+func status(result uint32, inst *host.Instance) *Status {
+	code, reason := abi.Code(int32(result)), inst.Reason()
+	if of := inst.State().(*instance).peer.Reason; of != "" {
+		reason = of
+	}
+	switch {
+	case code == abi.Success:
+		return nil
+	case !code.Known():
+		return NewStatus(abi.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
+	}
+	return statusOf(code, reason)
+}
+
+// statusOf returns the status of a code that the framework knows.
+func statusOf(code abi.Code, reason string) *Status {
+	if reason == "" {
+		return NewStatus(code)
+	}
+	return NewStatus(code, strings.Split(reason, "\x00")...)
+}
