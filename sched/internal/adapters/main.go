@@ -19,6 +19,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +41,10 @@ var points = []struct {
 	{"queueSort", "kube135"}, {"placementGenerate", "kube136"}, {"enqueue", "kube135"},
 	{"filter", "kube135"}, {"postFilter", "kube135"}, {"score", "kube135"},
 }
+
+// inheritedTests are the tests that run in every adapter. The other tests of kube137 are about
+// the engine, which is the same for all.
+var inheritedTests = []string{"adapter_test.go", "guarded_test.go"}
 
 func main() {
 	log.SetFlags(0)
@@ -85,6 +90,9 @@ func inherit(from, to string) (map[string][]byte, error) {
 			return nil, err
 		}
 		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") && !slices.Contains(inheritedTests, strings.Replace(filepath.Base(name), ".gen", "", 1)) {
+				continue
+			}
 			text, err := os.ReadFile(name)
 			if err != nil {
 				return nil, err
@@ -97,20 +105,19 @@ func inherit(from, to string) (map[string][]byte, error) {
 			if rest == nil || base == "composed.gen.go" {
 				continue
 			}
-			files[filepath.Join(strings.TrimPrefix(strings.TrimPrefix(target, to), "/"), generatedName(base, from, to))] = rest
+			files[filepath.Join(strings.TrimPrefix(strings.TrimPrefix(target, to), "/"), generatedName(base, from))] = rest
 		}
 	}
 	return files, nil
 }
 
 // generatedName is the name of a generated file. What the source's adapter makes itself, in
-// minor.go, is apart from what this one does.
-func generatedName(base, from, to string) string {
+// minor.go, is named after it.
+func generatedName(base, from string) string {
 	test := strings.HasSuffix(base, "_test.go")
 	base = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".go"), "_test"), ".gen")
-	base = strings.ReplaceAll(base, from, to)
 	if base == "minor" {
-		base = "inherited"
+		base = from
 	}
 	if test {
 		return base + ".gen_test.go"
