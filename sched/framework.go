@@ -40,7 +40,7 @@ type NodeInfo interface {
 	GetGeneration() int64
 }
 
-// Nodes is a list of nodes.
+// Nodes is a list of nodes. Where one is an argument nil is all of the snapshot.
 type Nodes interface {
 	Len() int
 	At(i int) NodeInfo

@@ -478,8 +478,8 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	var p interface{ Close(context.Context) error }
 	switch kind {
 	case abi.KindScheduler:
-		var loaded sched.Plugin
-		if loaded, err = sched.Load(ctx, rt, sched.PluginConfig{Config: cfg}); err == nil {
+		var loaded *sched.Plugin
+		if loaded, err = sched.Load(ctx, rt, sched.PluginConfig{Config: cfg}, sched.Framework{}); err == nil {
 			p, mask = loaded, loaded.Functions()
 		}
 	case abi.KindAdmission:

@@ -11,11 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -23,7 +21,7 @@ import (
 // scheduling is the run of a scheduler plugin.
 type scheduling struct {
 	*trial
-	plugin  sched.Plugin
+	plugin  *sched.Plugin
 	cluster *framework.Cluster
 	// waiting are the Pods that Permit lets wait.
 	waiting []*cycle
@@ -39,7 +37,7 @@ func (t *trial) schedule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cluster.Recorder = recorder{t}
+	cluster.Recorder = t.reportEvent
 	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {
 		return err
@@ -52,40 +50,36 @@ func (t *trial) schedule(ctx context.Context) error {
 		if pod.UID == "" {
 			pod.UID = types.UID(pod.Namespace + "/" + pod.Name) // A Pod that waits is known by it.
 		}
-		s.schedulePod(ctx, pod)
-		for s.wake(ctx) {
+		s.schedulePod(pod)
+		for s.wake() {
 		}
 	}
 	return nil
 }
 
 // loadScheduler loads the plugin into a scheduler.
-func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (sched.Plugin, error) {
-	cfg := sched.PluginConfig{Config: t.cfg, Handle: cluster.Handle}
+func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (*sched.Plugin, error) {
+	cfg := sched.PluginConfig{Config: t.cfg}
 	if slices.Contains(cfg.Grants, sched.GrantObjects) {
 		cfg.Objects = cluster.Resources
 	}
-	return sched.Load(ctx, t.rt, cfg)
+	return sched.Load(ctx, t.rt, cfg, framework.Of(cluster.Handle))
 }
 
-// recorder prints the events that the plugin reports.
-type recorder struct{ *trial }
-
-func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
-
-func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+// reportEvent prints an event that the plugin reports.
+func (t *trial) reportEvent(regarding, _ runtime.Object, eventType, reason, _, note string) {
 	about := ""
 	if m, err := meta.Accessor(regarding); err == nil {
 		about = m.GetNamespace() + "/" + m.GetName()
 	}
-	fmt.Fprintf(r.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, fmt.Sprintf(note, args...))
+	fmt.Fprintf(t.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, note)
 }
 
 // cycle is the scheduling of one Pod.
 type cycle struct {
 	pod   *corev1.Pod
 	name  string // Namespace and name of the Pod.
-	state fwk.CycleState
+	state *sched.Cycle
 	// node is the Node that was chosen, empty before.
 	node string
 	// permit is the Pod in Permit while it waits.
@@ -95,7 +89,7 @@ type cycle struct {
 // candidate is a Node for a Pod.
 type candidate struct {
 	name   string
-	status *fwk.Status
+	status *sched.Status
 	score  int64
 	scored bool
 	fuel   int64
@@ -113,65 +107,61 @@ func (c *candidate) pays(counter *fuelCounter) {
 func (s *scheduling) implements(f abi.Function) bool { return s.plugin.Functions().Has(f) }
 
 // schedulePod chooses a Node for a Pod and binds the Pod to it.
-func (s *scheduling) schedulePod(ctx context.Context, pod *corev1.Pod) {
-	c := &cycle{pod: pod, name: pod.Namespace + "/" + pod.Name, state: framework.NewCycleState()}
-	if s.implements(abi.PreEnqueue) && !s.report(c, "PreEnqueue", s.plugin.(fwk.PreEnqueuePlugin).PreEnqueue(ctx, pod)) {
+func (s *scheduling) schedulePod(pod *corev1.Pod) {
+	c := &cycle{pod: pod, name: pod.Namespace + "/" + pod.Name, state: s.plugin.Begin(pod)}
+	if s.implements(abi.PreEnqueue) && !s.report(c, "PreEnqueue", s.plugin.PreEnqueue(pod)) {
 		return
 	}
-	infos := make([]fwk.NodeInfo, len(s.cluster.Nodes))
-	for i, n := range s.cluster.Nodes {
-		infos[i] = n
-	}
-	var only *fwk.PreFilterResult
+	var only []string // nil for all.
 	skip := false
 	if s.implements(abi.PreFilter) {
-		result, status := s.plugin.(fwk.PreFilterPlugin).PreFilter(ctx, c.state, pod, infos)
+		names, status := s.plugin.PreFilter(c.state, s.cluster.Snapshot)
 		if !s.report(c, "PreFilter", status) {
 			return
 		}
-		only, skip = result, status.IsSkip()
+		only, skip = names, status.Code() == abi.Skip
 	}
 	var candidates, passed []*candidate
-	var nodes []fwk.NodeInfo
-	for _, info := range infos {
+	var nodes framework.Nodes
+	for _, info := range s.cluster.Snapshot {
 		n := &candidate{name: info.Node().Name}
 		candidates = append(candidates, n)
 		switch {
-		case !only.AllNodes() && !only.NodeNames.Has(n.name):
-			n.status = fwk.NewStatus(fwk.Unschedulable, "PreFilter left it out")
+		case only != nil && !slices.Contains(only, n.name):
+			n.status = sched.NewStatus(abi.Unschedulable, "PreFilter left it out")
 		case s.implements(abi.Filter) && !skip:
-			n.status = s.plugin.(fwk.FilterPlugin).Filter(ctx, c.state, pod, info)
+			n.status = s.plugin.Filter(c.state, info)
 		}
-		if n.status.Code() == fwk.Error {
+		if n.status.Code() == abi.Error {
 			s.failed(n.status.AsError(), "Filter of the Pod %s for the Node %s", c.name, n.name)
 		}
-		if n.status.IsSuccess() {
+		if n.status == nil {
 			passed, nodes = append(passed, n), append(nodes, info)
 		}
 		n.pays(&s.fuel)
 	}
 	if s.implements(abi.Score) && len(passed) > 0 {
-		s.score(ctx, c, passed, nodes)
+		s.score(c, passed, nodes)
 	}
 	var best *candidate
 	for _, n := range candidates {
 		s.printCandidate(c, n)
-		if n.status.IsSuccess() && (best == nil || n.score > best.score) {
+		if n.status == nil && (best == nil || n.score > best.score) {
 			best = n
 		}
 	}
 	if best == nil {
 		s.refusals++
-		s.postFilter(ctx, c, candidates)
+		s.postFilter(c, candidates)
 		return
 	}
 	c.node = best.name
-	s.reserve(ctx, c)
+	s.reserve(c)
 }
 
 func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 	reason, score := n.status.Message(), ""
-	if n.status.Code() == fwk.Error {
+	if n.status.Code() == abi.Error {
 		reason = n.status.AsError().Error() // Its stack is printed at the end.
 	}
 	if n.scored {
@@ -182,16 +172,16 @@ func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 
 // report prints the status of an extension point that is called once for a Pod, and
 // returns whether the Pod goes on.
-func (s *scheduling) report(c *cycle, point string, status *fwk.Status) bool {
+func (s *scheduling) report(c *cycle, point string, status *sched.Status) bool {
 	reason := status.Message()
-	if status.Code() == fwk.Error {
+	if status.Code() == abi.Error {
 		reason = status.AsError().Error()
 		s.failed(status.AsError(), "%s of the Pod %s", point, c.name)
-	} else if !status.IsSuccess() && !status.IsSkip() && !status.IsWait() {
+	} else if status != nil && status.Code() != abi.Skip && status.Code() != abi.Wait {
 		s.refusals++
 	}
 	s.print(c, point, status.Code().String(), reason)
-	return status.IsSuccess() || status.IsSkip()
+	return status == nil || status.Code() == abi.Skip
 }
 
 // print prints a line about a call for a Pod and, after one was chosen, its Node.
@@ -203,28 +193,27 @@ func (s *scheduling) print(c *cycle, point, verdict, reason string) {
 }
 
 // score gives the Nodes that passed their scores, by PreScore, Score and NormalizeScore.
-func (s *scheduling) score(ctx context.Context, c *cycle, passed []*candidate, nodes []fwk.NodeInfo) {
+func (s *scheduling) score(c *cycle, passed []*candidate, nodes framework.Nodes) {
 	if s.implements(abi.PreScore) {
-		status := s.plugin.(fwk.PreScorePlugin).PreScore(ctx, c.state, c.pod, nodes)
-		if !s.report(c, "PreScore", status) || status.IsSkip() {
+		status := s.plugin.PreScore(c.state, nodes)
+		if !s.report(c, "PreScore", status) || status.Code() == abi.Skip {
 			return
 		}
 	}
-	scorer := s.plugin.(fwk.ScorePlugin)
 	var scored []*candidate
-	var scores fwk.NodeScoreList
+	var scores framework.Scores
 	for i, n := range passed {
-		score, status := scorer.Score(ctx, c.state, c.pod, nodes[i])
-		if status.IsSuccess() {
-			scored, scores = append(scored, n), append(scores, fwk.NodeScore{Name: n.name, Score: score})
+		score, status := s.plugin.Score(c.state, nodes[i])
+		if status == nil {
+			scored, scores = append(scored, n), append(scores, framework.Score{Name: n.name, Score: score})
 		} else {
 			n.status = status
 			s.failed(status.AsError(), "Score of the Pod %s for the Node %s", c.name, n.name)
 		}
 		n.pays(&s.fuel)
 	}
-	if extensions := scorer.ScoreExtensions(); extensions != nil && len(scores) > 0 {
-		if status := extensions.NormalizeScore(ctx, c.state, c.pod, scores); !status.IsSuccess() {
+	if s.implements(abi.NormalizeScore) && len(scores) > 0 {
+		if status := s.plugin.NormalizeScore(c.state, scores); status != nil {
 			s.failed(status.AsError(), "NormalizeScore of the Pod %s", c.name)
 		}
 		s.fuel.take()
@@ -235,20 +224,21 @@ func (s *scheduling) score(ctx context.Context, c *cycle, passed []*candidate, n
 }
 
 // postFilter lets the plugin make room for a Pod that fits no Node.
-func (s *scheduling) postFilter(ctx context.Context, c *cycle, candidates []*candidate) {
+func (s *scheduling) postFilter(c *cycle, candidates []*candidate) {
 	if !s.implements(abi.PostFilter) {
 		return
 	}
-	statuses := framework.NodeStatuses{ByName: map[string]*fwk.Status{}}
-	for _, n := range candidates {
-		statuses.ByName[n.name] = n.status
-	}
-	result, status := s.plugin.(fwk.PostFilterPlugin).PostFilter(ctx, c.state, c.pod, statuses)
+	result, status := s.plugin.PostFilter(c.state, func() (list []schedmsg.NodeStatus) {
+		for _, n := range candidates {
+			list = append(list, schedmsg.NodeStatus{NodeName: n.name, Code: n.status.Code(), Message: n.status.Message()})
+		}
+		return list
+	})
 	switch {
-	case status.Code() == fwk.Error:
+	case status.Code() == abi.Error:
 		s.report(c, "PostFilter", status)
-	case result != nil && result.Mode() == fwk.ModeOverride && result.NominatedNodeName != "":
-		s.print(c, "PostFilter", status.Code().String(), "nominates "+result.NominatedNodeName)
+	case result != nil && result.Override && result.NodeName != "":
+		s.print(c, "PostFilter", status.Code().String(), "nominates "+result.NodeName)
 	default:
 		s.print(c, "PostFilter", status.Code().String(), status.Message())
 	}
@@ -256,30 +246,30 @@ func (s *scheduling) postFilter(ctx context.Context, c *cycle, candidates []*can
 
 // reserve asks Reserve and Permit about the Node that was chosen, and binds the Pod unless
 // it waits.
-func (s *scheduling) reserve(ctx context.Context, c *cycle) {
-	if s.implements(abi.Reserve) && !s.report(c, "Reserve", s.plugin.(fwk.ReservePlugin).Reserve(ctx, c.state, c.pod, c.node)) {
-		s.unreserve(ctx, c)
+func (s *scheduling) reserve(c *cycle) {
+	if s.implements(abi.Reserve) && !s.report(c, "Reserve", s.plugin.Reserve(c.state, c.pod, c.node)) {
+		s.unreserve(c)
 		return
 	}
 	if s.implements(abi.Permit) {
-		status, wait := s.plugin.(fwk.PermitPlugin).Permit(ctx, c.state, c.pod, c.node)
-		if status.IsWait() {
+		status, wait := s.plugin.Permit(c.state, c.pod, c.node)
+		if status.Code() == abi.Wait {
 			s.print(c, "Permit", status.Code().String(), strings.TrimPrefix(status.Message()+", at most "+wait.String(), ", "))
 			c.permit = &framework.WaitingPod{Pod: c.pod, Pending: []string{s.cfg.Name}}
 			s.waiting, s.cluster.Waiting = append(s.waiting, c), append(s.cluster.Waiting, c.permit)
 			return
 		}
 		if !s.report(c, "Permit", status) {
-			s.unreserve(ctx, c)
+			s.unreserve(c)
 			return
 		}
 	}
-	s.bind(ctx, c)
+	s.bind(c)
 }
 
 // wake binds the Pods that the plugin has allowed while they waited, gives up those that
 // it has rejected, and reports whether there were any.
-func (s *scheduling) wake(ctx context.Context) bool {
+func (s *scheduling) wake() bool {
 	var ready []*cycle
 	s.waiting = slices.DeleteFunc(s.waiting, func(c *cycle) bool {
 		if c.permit.Result() == "" {
@@ -294,46 +284,45 @@ func (s *scheduling) wake(ctx context.Context) bool {
 		if reason, rejected := strings.CutPrefix(result, "rejected by "+s.cfg.Name+": "); rejected {
 			s.refusals++
 			s.print(c, "Permit", "rejected", reason)
-			s.unreserve(ctx, c)
+			s.unreserve(c)
 			continue
 		}
 		s.print(c, "Permit", "allowed", "")
-		s.bind(ctx, c)
+		s.bind(c)
 	}
 	return len(ready) != 0
 }
 
 // bind asks PreBind and Bind, and tells PostBind.
-func (s *scheduling) bind(ctx context.Context, c *cycle) {
+func (s *scheduling) bind(c *cycle) {
 	if s.implements(abi.PreBind) {
-		binder := s.plugin.(fwk.PreBindPlugin)
-		_, status := binder.PreBindPreFlight(ctx, c.state, c.pod, c.node)
+		_, status := s.plugin.PreBindPreFlight(c.state, c.pod, c.node)
 		switch {
-		case status.IsSkip():
+		case status.Code() == abi.Skip:
 			s.print(c, "PreBindPreFlight", status.Code().String(), "")
-		case !status.IsSuccess():
+		case status != nil:
 			s.report(c, "PreBindPreFlight", status)
-			s.unreserve(ctx, c)
+			s.unreserve(c)
 			return
-		case !s.report(c, "PreBind", binder.PreBind(ctx, c.state, c.pod, c.node)):
-			s.unreserve(ctx, c)
+		case !s.report(c, "PreBind", s.plugin.PreBind(c.state, c.pod, c.node)):
+			s.unreserve(c)
 			return
 		}
 	}
-	if s.implements(abi.Bind) && !s.report(c, "Bind", s.plugin.(fwk.BindPlugin).Bind(ctx, c.state, c.pod, c.node)) {
-		s.unreserve(ctx, c)
+	if s.implements(abi.Bind) && !s.report(c, "Bind", s.plugin.Bind(c.state, c.pod, c.node)) {
+		s.unreserve(c)
 		return
 	}
 	if s.implements(abi.PostBind) {
-		s.plugin.(fwk.PostBindPlugin).PostBind(ctx, c.state, c.pod, c.node)
+		s.plugin.PostBind(c.state, c.pod, c.node)
 		s.printInform(c, "PostBind")
 	}
 }
 
 // unreserve tells the plugin that the Pod is not bound to the Node.
-func (s *scheduling) unreserve(ctx context.Context, c *cycle) {
+func (s *scheduling) unreserve(c *cycle) {
 	if s.implements(abi.Unreserve) {
-		s.plugin.(fwk.ReservePlugin).Unreserve(ctx, c.state, c.pod, c.node)
+		s.plugin.Unreserve(c.state, c.pod, c.node)
 		s.printInform(c, "Unreserve")
 	}
 }
@@ -342,8 +331,8 @@ func (s *scheduling) unreserve(ctx context.Context, c *cycle) {
 func (s *scheduling) printInform(c *cycle, point string) {
 	if err := s.fuel.failed(); err != nil {
 		s.failed(err, "%s of the Pod %s", point, c.name)
-		s.print(c, point, fwk.Error.String(), err.Error())
+		s.print(c, point, abi.Error.String(), err.Error())
 		return
 	}
-	s.print(c, point, fwk.Success.String(), "")
+	s.print(c, point, abi.Success.String(), "")
 }

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
@@ -30,27 +29,31 @@ func message(pairs ...any) string {
 }
 
 func TestEqualInformationHasEqualBytes(t *testing.T) {
-	info := func() *framework.NodeInfo {
-		n := framework.NewNodeInfo(&corev1.Node{})
-		n.PVCRefCounts = map[string]int{}
-		n.Allocatable.ScalarResources = map[corev1.ResourceName]int64{}
-		n.UsedPorts = fwk.HostPortInfo{}
-		n.ImageStates = map[string]*fwk.ImageStateSummary{}
-		for _, s := range strings.Split("hgfedcba", "") {
+	letters := strings.Split("hgfedcba", "")
+	// The ports and images come in another order each time, and a map has none.
+	info := func(turn int) schedmsg.NodeInfo {
+		r := &framework.Resource{ScalarResources: map[corev1.ResourceName]int64{}}
+		n := schedmsg.NodeInfo{Requested: &framework.Resource{}, NonZeroRequested: &framework.Resource{}, Allocatable: r, PVCRefCounts: map[string]int{}}
+		for i := range letters {
+			s := letters[(i+turn)%len(letters)]
 			n.PVCRefCounts["shop/"+s] = 1
-			n.Allocatable.ScalarResources[corev1.ResourceName("example.com/"+s)] = 2
-			n.UsedPorts.Add("10.0.0."+s, "TCP", int32(s[0]))
-			n.UsedPorts.Add("10.0.0.1", "UDP", int32(s[0]))
-			n.ImageStates[s] = &fwk.ImageStateSummary{Size: 7}
+			r.ScalarResources[corev1.ResourceName("example.com/"+s)] = 2
+			n.UsedPorts = append(n.UsedPorts, schedmsg.HostPort{IP: "10.0.0." + s, Protocol: "TCP", Port: int32(s[0])}, schedmsg.HostPort{IP: "10.0.0.1", Protocol: "UDP", Port: int32(s[0])})
 		}
 		return n
 	}
-	want, images := schedmsg.AppendNodeInfo(nil, info()), schedmsg.AppendNodeImages(nil, info().ImageStates)
-	for range 20 {
-		if got := schedmsg.AppendNodeInfo(nil, info()); string(got) != string(want) {
+	images := func(turn int) (list []schedmsg.Image) {
+		for i := range letters {
+			list = append(list, schedmsg.Image{Name: letters[(i+turn)%len(letters)], Size: 7})
+		}
+		return list
+	}
+	want, wantImages := schedmsg.AppendNodeInfo(nil, info(0)), schedmsg.AppendNodeImages(nil, images(0))
+	for turn := range 20 {
+		if got := schedmsg.AppendNodeInfo(nil, info(turn)); string(got) != string(want) {
 			t.Fatal("the same information has two encodings")
 		}
-		if got := schedmsg.AppendNodeImages(nil, info().ImageStates); string(got) != string(images) {
+		if got := schedmsg.AppendNodeImages(nil, images(turn)); string(got) != string(wantImages) {
 			t.Fatal("the same images have two encodings")
 		}
 	}

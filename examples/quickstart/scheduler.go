@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -21,7 +20,7 @@ import (
 // nodeResult has the guest's results for a node.
 type nodeResult struct {
 	info     *framework.NodeInfo
-	rejected *fwk.Status
+	rejected *sched.Status
 	score    int64
 	// filter and again are the times of the first and a second Filter.
 	filter, again, scored time.Duration
@@ -30,7 +29,7 @@ type nodeResult struct {
 // showScheduler runs a scheduling cycle for each Pod over all Nodes.
 func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) error {
 	start := time.Now()
-	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.File(g.scheduler)}})
+	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.File(g.scheduler)}}, framework.Of(nil))
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 		if len(m.nodes) == 0 {
 			break
 		}
-		if err := schedule(ctx, out, p, pod, m.nodes); err != nil {
+		if err := schedule(out, p, pod, m.nodes); err != nil {
 			return err
 		}
 	}
@@ -51,49 +50,49 @@ func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 
 // schedule does for one Pod what the scheduler does: PreFilter once, Filter for
 // each Node, Score for each Node that passed, NormalizeScore once.
-func schedule(ctx context.Context, out io.Writer, p sched.Plugin, pod *corev1.Pod, nodes []*corev1.Node) error {
-	state := framework.NewCycleState()
-	infos := make([]fwk.NodeInfo, len(nodes))
+func schedule(out io.Writer, p *sched.Plugin, pod *corev1.Pod, nodes []*corev1.Node) error {
+	infos := make(framework.Nodes, len(nodes))
 	results := make([]*nodeResult, len(nodes))
 	for i, node := range nodes {
 		results[i] = &nodeResult{info: framework.NewNodeInfo(node)}
 		infos[i] = results[i].info
 	}
 	start := time.Now()
-	only, status := p.(fwk.PreFilterPlugin).PreFilter(ctx, state, pod, infos)
+	cycle := p.Begin(pod)
+	only, status := p.PreFilter(cycle, infos)
 	fmt.Fprintf(out, "\n  Pod %s/%s (PreFilter %s)\n", pod.Namespace, pod.Name, round(time.Since(start)))
-	if !status.IsSuccess() {
+	if status != nil {
 		fmt.Fprintf(out, "    %s: %s\n", status.Code(), status.Message())
 		return nil
 	}
 
 	var passed []*nodeResult
-	var scores fwk.NodeScoreList
+	var scores framework.Scores
 	for _, r := range results {
-		if !only.AllNodes() && !only.NodeNames.Has(r.info.Node().Name) {
-			r.rejected = fwk.NewStatus(fwk.Unschedulable, "PreFilter left it out")
+		if only != nil && !slices.Contains(only, r.info.Node().Name) {
+			r.rejected = sched.NewStatus(abi.Unschedulable, "PreFilter left it out")
 			continue
 		}
 		start = time.Now()
-		r.rejected = p.(fwk.FilterPlugin).Filter(ctx, state, pod, r.info)
+		r.rejected = p.Filter(cycle, r.info)
 		r.filter = time.Since(start)
 		start = time.Now()
-		p.(fwk.FilterPlugin).Filter(ctx, state, pod, r.info)
+		p.Filter(cycle, r.info)
 		r.again = time.Since(start)
-		if !r.rejected.IsSuccess() {
+		if r.rejected != nil {
 			continue
 		}
 		start = time.Now()
-		score, status := p.(fwk.ScorePlugin).Score(ctx, state, pod, r.info)
+		score, status := p.Score(cycle, r.info)
 		r.scored = time.Since(start)
-		if !status.IsSuccess() {
+		if status != nil {
 			return fmt.Errorf("score node %s: %w", r.info.Node().Name, status.AsError())
 		}
 		passed = append(passed, r)
-		scores = append(scores, fwk.NodeScore{Name: r.info.Node().Name, Score: score})
+		scores = append(scores, framework.Score{Name: r.info.Node().Name, Score: score})
 	}
 	start = time.Now()
-	if status := p.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(ctx, state, pod, scores); !status.IsSuccess() {
+	if status := p.NormalizeScore(cycle, scores); status != nil {
 		return fmt.Errorf("normalize scores: %w", status.AsError())
 	}
 	normalized := time.Since(start)
@@ -113,7 +112,7 @@ func schedule(ctx context.Context, out io.Writer, p sched.Plugin, pod *corev1.Po
 	fmt.Fprintln(t, "    NODE\tSCORE\tFILTER\tAGAIN\tSCORING\tFILTERED OUT BECAUSE")
 	for _, r := range results {
 		score, scored, filter, again := "-", "-", "-", "-"
-		if r.rejected.IsSuccess() {
+		if r.rejected == nil {
 			score, scored = fmt.Sprint(r.score), round(r.scored).String()
 		}
 		if r.filter != 0 {

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
@@ -117,7 +116,7 @@ func TestScheduler(t *testing.T) {
 				p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
 					Name: "guest", Source: host.File(guest), GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
 					Logger: slog.New(slog.NewTextHandler(&logged, nil)),
-				}})
+				}}, framework.Of(nil))
 				schedule(t, p, err, &logged, c)
 			})
 		}
@@ -136,8 +135,8 @@ func TestProjectedScheduler(t *testing.T) {
 				var logged strings.Builder
 				args := fmt.Sprintf(`{"file": %q, "limits": {"instances": 1}, "guestConfig": %s, "projection": [
 					"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
-				factory := sched.New("guest", rt, sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
-				p, err := factory(t.Context(), &runtime.Unknown{Raw: []byte(args)}, nil)
+				p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(nil),
+					sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
 				schedule(t, p, err, &logged, c)
 			})
 		}
@@ -146,7 +145,7 @@ func TestProjectedScheduler(t *testing.T) {
 
 // schedule makes the calls of a case on a plugin that was loaded, or not, and logged
 // something meanwhile.
-func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c conformance.SchedulerCase) {
+func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder, c conformance.SchedulerCase) {
 	if c.Refused {
 		var status *host.StatusError
 		if !errors.As(err, &status) || c.Reason != "" && status.Reason != c.Reason {
@@ -157,14 +156,13 @@ func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.(sched.Plugin).Close(context.Background())
+	defer p.Close(context.Background())
 	if want := "level=INFO msg=configured plugin=guest function=configure guest.label=" + c.Logged + "\n"; c.Logged != "" && !strings.HasSuffix(logged.String(), want) {
 		t.Errorf("logged %s, want %s", logged.String(), want)
 	}
-	var state fwk.CycleState
-	var pod *corev1.Pod
+	var cycle *sched.Cycle
 	for n, step := range c.Steps {
-		check := func(got *fwk.Status, want conformance.Status) {
+		check := func(got *sched.Status, want conformance.Status) {
 			t.Helper()
 			if want.Code == "" {
 				want.Code = "Success"
@@ -175,19 +173,15 @@ func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c 
 		}
 		switch {
 		case step.PreFilter != nil:
-			state, pod = framework.NewCycleState(), &corev1.Pod{ObjectMeta: meta(step.PreFilter.Pod)}
-			result, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+			cycle = p.Begin(&corev1.Pod{ObjectMeta: meta(step.PreFilter.Pod)})
+			nodes, status := p.PreFilter(cycle, nil)
 			check(status, step.PreFilter.Want)
-			var nodes []string
-			if !result.AllNodes() {
-				nodes = result.NodeNames.UnsortedList()
-			}
 			if diff := cmp.Diff(step.PreFilter.Nodes, nodes); diff != "" {
 				t.Errorf("step %d: nodes (-want +got):\n%s", n, diff)
 			}
 		case step.Filter != nil:
 			for range max(step.Filter.Repeat, 1) {
-				status := p.(fwk.FilterPlugin).Filter(t.Context(), state, pod, framework.NewNodeInfo(nodeObject(step.Filter.Node)))
+				status := p.Filter(cycle, framework.NewNodeInfo(nodeObject(step.Filter.Node)))
 				if !step.Filter.Traps {
 					check(status, step.Filter.Want)
 				} else if !errors.As(status.AsError(), new(*host.TrapError)) {
@@ -195,19 +189,19 @@ func schedule(t *testing.T, p fwk.Plugin, err error, logged *strings.Builder, c 
 				}
 			}
 		case step.Score != nil:
-			score, status := p.(fwk.ScorePlugin).Score(t.Context(), state, pod, framework.NewNodeInfo(nodeObject(step.Score.Node)))
+			score, status := p.Score(cycle, framework.NewNodeInfo(nodeObject(step.Score.Node)))
 			if check(status, step.Score.Want); score != step.Score.Score {
 				t.Errorf("step %d: score %d, want %d", n, score, step.Score.Score)
 			}
 		case step.NormalizeScore != nil:
-			var scores fwk.NodeScoreList
+			var scores framework.Scores
 			for _, s := range step.NormalizeScore.Scores {
-				scores = append(scores, fwk.NodeScore{Name: s.Name, Score: s.Score})
+				scores = append(scores, framework.Score{Name: s.Name, Score: s.Score})
 			}
 			for i := range step.NormalizeScore.More {
-				scores = append(scores, fwk.NodeScore{Name: fmt.Sprintf("%s-%d", strings.Repeat("node", 20), i)})
+				scores = append(scores, framework.Score{Name: fmt.Sprintf("%s-%d", strings.Repeat("node", 20), i)})
 			}
-			check(p.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, pod, scores), conformance.Status{})
+			check(p.NormalizeScore(cycle, scores), conformance.Status{})
 			var got []conformance.Score
 			for i, s := range scores {
 				if i < len(step.NormalizeScore.Scores) {

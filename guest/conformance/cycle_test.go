@@ -13,10 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
@@ -28,17 +27,16 @@ func nodeOf(n conformance.Node) *framework.NodeInfo {
 	for _, pod := range n.Pods {
 		p := podOf(pod)
 		p.Spec.NodeName = n.Name
-		info.AddPodInfo(framework.PodInfo{Pod: p})
+		info.Add(p)
 	}
 	info.Requested.MilliCPU, info.Allocatable.MilliCPU = n.Requested, n.Allocatable
-	info.ImageStates = map[string]*fwk.ImageStateSummary{}
 	for name, size := range n.Images {
-		info.ImageStates[name] = &fwk.ImageStateSummary{Size: size, NumNodes: 1}
+		info.Images = append(info.Images, schedmsg.Image{Name: name, Size: size, NumNodes: 1})
 	}
 	return info
 }
 
-func nodesOf(nodes []conformance.Node) (list []*framework.NodeInfo) {
+func nodesOf(nodes []conformance.Node) (list framework.Nodes) {
 	for _, n := range nodes {
 		list = append(list, nodeOf(n))
 	}
@@ -51,32 +49,28 @@ type recorder struct {
 	events []string
 }
 
-func (r *recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
-
-func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+func (r *recorder) record(regarding, _ runtime.Object, eventType, reason, action, note string) {
 	if regarding != r.about {
 		reason = fmt.Sprintf("%s about %v", reason, regarding)
 	}
-	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, action, fmt.Sprintf(note, args...)))
+	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", eventType, reason, action, note))
 }
 
-// statusesOf are those of nodes, as the framework has them.
-func statusesOf(list []conformance.NodeStatus) framework.NodeStatuses {
-	byName := map[string]*fwk.Status{}
-	for _, n := range list {
-		byName[n.Node] = frameworkStatus(n.Status)
+// statusesOf are those of nodes, as the engine takes them.
+func statusesOf(statuses []conformance.NodeStatus) func() []schedmsg.NodeStatus {
+	return func() (list []schedmsg.NodeStatus) {
+		for _, n := range statuses {
+			list = append(list, schedmsg.NodeStatus{NodeName: n.Node, Code: codeOf(n.Status), Message: n.Status.Reason})
+		}
+		return list
 	}
-	return framework.NodeStatuses{ByName: byName}
 }
 
-// frameworkStatus is the status of the framework whose code has the name.
-func frameworkStatus(s conformance.Status) *fwk.Status {
-	for code := fwk.Success; code <= fwk.Pending; code++ {
+// codeOf returns the code that has the name.
+func codeOf(s conformance.Status) abi.Code {
+	for code := abi.Success; code.Known(); code++ {
 		if code.String() == s.Code {
-			if s.Reason == "" {
-				return fwk.NewStatus(code)
-			}
-			return fwk.NewStatus(code, s.Reason)
+			return code
 		}
 	}
 	panic("no code " + s.Code)
@@ -100,12 +94,12 @@ func TestCycle(t *testing.T) {
 // cycle is the scheduling of a Pod in the way of a case.
 type cycle struct {
 	c      conformance.CycleCase
-	p      sched.Plugin
+	p      *sched.Plugin
 	handle *framework.Handle
 	events *recorder
 	pod    *corev1.Pod
 	// trials are the states of the cycle, by number.
-	trials map[int]fwk.CycleState
+	trials map[int]*sched.Cycle
 }
 
 func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleCase) *cycle {
@@ -118,7 +112,7 @@ func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleC
 		})
 	}
 	w.handle = &framework.Handle{
-		Nodes: nodesOf(c.Nodes), Recorder: w.events, Informers: informers.NewSharedInformerFactory(fake.NewClientset(claims...), 0),
+		Snapshot: nodesOf(c.Nodes), Recorder: w.events.record, Informers: informers.NewSharedInformerFactory(fake.NewClientset(claims...), 0),
 	}
 	for _, pod := range c.Waiting {
 		w.handle.Waiting = append(w.handle.Waiting, &framework.WaitingPod{Pod: podOf(pod.Object), Pending: pod.PendingPlugins})
@@ -129,26 +123,22 @@ func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleC
 	return w
 }
 
-func (w *cycle) node(name string) fwk.NodeInfo {
-	for _, n := range w.handle.Nodes {
-		if n.Node().Name == name {
-			return n
-		}
-	}
-	return nil
+func (w *cycle) node(name string) *framework.NodeInfo {
+	n, _ := w.handle.Node(name).(*framework.NodeInfo)
+	return n
 }
 
 func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
 	if step.Change != nil {
-		for i, n := range w.handle.Nodes {
+		for i, n := range w.handle.Snapshot {
 			if n.Node().Name == step.Change.Name {
-				w.handle.Nodes[i] = nodeOf(*step.Change)
+				w.handle.Snapshot[i] = nodeOf(*step.Change)
 			}
 		}
 		return
 	}
 	if step.Call == "prefilter" {
-		w.trials = map[int]fwk.CycleState{0: framework.NewCycleState()}
+		w.trials = map[int]*sched.Cycle{0: w.p.Begin(w.pod)}
 	}
 	if w.trials[step.Trial] == nil {
 		w.trials[step.Trial] = w.trials[0].Clone()
@@ -166,52 +156,49 @@ func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
 
 // call makes the call of a step, and returns the step with the results that there
 // were.
-func (w *cycle) call(t *testing.T, step conformance.CycleStep, state fwk.CycleState) conformance.CycleStep {
-	ctx := t.Context()
+func (w *cycle) call(t *testing.T, step conformance.CycleStep, state *sched.Cycle) conformance.CycleStep {
 	// What returns no status is a Success.
 	step.Score, step.Nominated, step.Milliseconds, step.Parallel = 0, nil, 0, false
-	var status *fwk.Status
+	var status *sched.Status
 	switch step.Call {
 	case "prefilter":
-		_, status = w.p.(fwk.PreFilterPlugin).PreFilter(ctx, state, w.pod, nil)
+		_, status = w.p.PreFilter(state, nil)
 	case "addpod":
-		status = w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(ctx, state, w.pod, framework.PodInfo{Pod: podOf(*step.Other)}, w.node(step.Node))
+		status = w.p.AddPod(state, podOf(*step.Other), w.node(step.Node))
 	case "removepod":
-		status = w.p.(fwk.PreFilterPlugin).PreFilterExtensions().RemovePod(ctx, state, w.pod, framework.PodInfo{Pod: podOf(*step.Other)}, w.node(step.Node))
+		status = w.p.RemovePod(state, podOf(*step.Other), w.node(step.Node))
 	case "filter":
-		status = w.p.(fwk.FilterPlugin).Filter(ctx, state, w.pod, w.node(step.Node))
+		status = w.p.Filter(state, w.node(step.Node))
 	case "postfilter":
-		var result *fwk.PostFilterResult
-		result, status = w.p.(fwk.PostFilterPlugin).PostFilter(ctx, state, w.pod, statusesOf(step.Statuses))
-		if result != nil && result.Mode() == fwk.ModeOverride {
-			step.Nominated = &result.NominatedNodeName
+		var result *sched.Nomination
+		result, status = w.p.PostFilter(state, statusesOf(step.Statuses))
+		if result != nil && result.Override {
+			step.Nominated = &result.NodeName
 		}
 	case "prescore":
-		var nodes []fwk.NodeInfo
+		var nodes framework.Nodes
 		for _, name := range step.Nodes {
 			nodes = append(nodes, w.node(name))
 		}
-		status = w.p.(fwk.PreScorePlugin).PreScore(ctx, state, w.pod, nodes)
+		status = w.p.PreScore(state, nodes)
 	case "score":
-		step.Score, status = w.p.(fwk.ScorePlugin).Score(ctx, state, w.pod, w.node(step.Node))
+		step.Score, status = w.p.Score(state, w.node(step.Node))
 	case "reserve":
-		status = w.p.(fwk.ReservePlugin).Reserve(ctx, state, w.pod, step.Node)
+		status = w.p.Reserve(state, w.pod, step.Node)
 	case "unreserve":
-		w.p.(fwk.ReservePlugin).Unreserve(ctx, state, w.pod, step.Node)
+		w.p.Unreserve(state, w.pod, step.Node)
 	case "permit":
 		var timeout time.Duration
-		status, timeout = w.p.(fwk.PermitPlugin).Permit(ctx, state, w.pod, step.Node)
+		status, timeout = w.p.Permit(state, w.pod, step.Node)
 		step.Milliseconds = timeout.Milliseconds()
 	case "prebindpreflight":
-		var result *fwk.PreBindPreFlightResult
-		result, status = w.p.(fwk.PreBindPlugin).PreBindPreFlight(ctx, state, w.pod, step.Node)
-		step.Parallel = result != nil && result.AllowParallel
+		step.Parallel, status = w.p.PreBindPreFlight(state, w.pod, step.Node)
 	case "prebind":
-		status = w.p.(fwk.PreBindPlugin).PreBind(ctx, state, w.pod, step.Node)
+		status = w.p.PreBind(state, w.pod, step.Node)
 	case "bind":
-		status = w.p.(fwk.BindPlugin).Bind(ctx, state, w.pod, step.Node)
+		status = w.p.Bind(state, w.pod, step.Node)
 	case "postbind":
-		w.p.(fwk.PostBindPlugin).PostBind(ctx, state, w.pod, step.Node)
+		w.p.PostBind(state, w.pod, step.Node)
 	default:
 		t.Fatalf("there is no call %q", step.Call)
 	}

@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
@@ -22,14 +21,14 @@ import (
 )
 
 // load loads a guest into a scheduler. more is added to its arguments.
-func load(t *testing.T, rt *host.Runtime, guest string, handle fwk.Handle, instances int, more string) sched.Plugin {
+func load(t *testing.T, rt *host.Runtime, guest string, handle *framework.Handle, instances int, more string) *sched.Plugin {
 	t.Helper()
 	args := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}%s}`, guest, instances, more)
-	p, err := sched.New("guest", rt)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
+	p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(handle))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.(sched.Plugin)
+	return p
 }
 
 func podOf(o conformance.Object) *corev1.Pod {
@@ -38,12 +37,12 @@ func podOf(o conformance.Object) *corev1.Pod {
 	return pod
 }
 
-func statusOf(s *fwk.Status) conformance.Status {
+func statusOf(s *sched.Status) conformance.Status {
 	return conformance.Status{Code: s.Code().String(), Reason: s.Message()}
 }
 
 // checkStatus compares a status; no code at all is Success.
-func checkStatus(t *testing.T, got *fwk.Status, want conformance.Status) {
+func checkStatus(t *testing.T, got *sched.Status, want conformance.Status) {
 	t.Helper()
 	if want.Code == "" {
 		want.Code = "Success"
@@ -62,61 +61,53 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-func queue(t *testing.T, p sched.Plugin, c conformance.QueueCase) {
+func queue(t *testing.T, p *sched.Plugin, c conformance.QueueCase) {
 	switch {
 	case c.PreEnqueue != nil:
-		checkStatus(t, p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), podOf(c.PreEnqueue.Pod)), c.PreEnqueue.Want)
+		checkStatus(t, p.PreEnqueue(podOf(c.PreEnqueue.Pod)), c.PreEnqueue.Want)
 	case c.QueueSort != nil:
-		var list []framework.QueuedPod
+		var list []sched.Queued
 		for _, pod := range c.QueueSort.Pods {
-			list = append(list, framework.QueuedPod{Pod: podOf(pod.Object), Came: time.Unix(pod.Second, 0)})
+			list = append(list, sched.Queued{Pod: podOf(pod.Object), Timestamp: time.Unix(pod.Second, 0)})
 		}
 		// Every pair is asked about, both ways.
-		less := p.(fwk.QueueSortPlugin).Less
-		position := func(q framework.QueuedPod) int { return slices.Index(c.QueueSort.Want, q.Pod.Name) }
+		position := func(q sched.Queued) int { return slices.Index(c.QueueSort.Want, q.Pod.Name) }
 		for _, a := range list {
 			for _, b := range list {
-				if got, want := less(a, b), position(a) < position(b); got != want {
+				if got, want := p.Less(a, b), position(a) < position(b); got != want {
 					t.Errorf("%s before %s: got %v", a.Pod.Name, b.Pod.Name, got)
 				}
 			}
 		}
 	case c.Events != nil:
-		list, err := p.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []conformance.ClusterEvent
-		for _, e := range list {
-			got = append(got, conformance.ClusterEvent{Resource: string(e.Event.Resource), Action: uint32(e.Event.ActionType), Hint: e.QueueingHintFn != nil})
+		for _, e := range p.EventsToRegister() {
+			got = append(got, conformance.ClusterEvent{Resource: e.Resource.String(), Action: uint32(e.Action), Hint: e.Hint != nil})
 		}
 		if diff := cmp.Diff(c.Events, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	case c.Hint != nil:
-		list, err := p.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		event := p.EventsToRegister()[c.Hint.Event]
 		object := func(o *conformance.Object) any {
 			switch {
 			case o == nil:
 				return nil
-			case list[c.Hint.Event].Event.Resource == fwk.Node:
+			case event.Resource == abi.EventNode:
 				return nodeObject(*o)
 			}
 			return podOf(*o)
 		}
-		hint, err := list[c.Hint.Event].QueueingHintFn(klog.Background(), podOf(c.Hint.Pod), object(c.Hint.Old), object(c.Hint.New))
+		queue, err := event.Hint(podOf(c.Hint.Pod), object(c.Hint.Old), object(c.Hint.New))
 		got := *c.Hint
-		if got.Queue, got.Error = hint == fwk.Queue, ""; err != nil {
+		if got.Queue, got.Error = queue, ""; err != nil {
 			got.Error = err.Error()
 		}
 		if diff := cmp.Diff(*c.Hint, got); diff != "" {
 			t.Errorf("hint (-want +got):\n%s", diff)
 		}
 	case c.Sign != nil:
-		fragments, status := p.(fwk.SignPlugin).SignPod(t.Context(), podOf(c.Sign.Pod))
+		fragments, status := p.SignPod(podOf(c.Sign.Pod))
 		checkStatus(t, status, c.Sign.Want)
 		var got []conformance.Fragment
 		for _, f := range fragments {

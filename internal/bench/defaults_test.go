@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/sched/kube137"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -14,8 +16,8 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // Ordinary guests do ordinary work with a tenth of what the host gives by
@@ -70,16 +72,16 @@ func (*needs) Restarted(string, bool)                       {}
 // schedules runs cycles of a Pod over Nodes, each of which changes every other
 // time.
 func schedules(t *testing.T, rt *host.Runtime, cfg host.Config) {
-	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg})
+	p, err := kube137.Load(t.Context(), rt, sched.PluginConfig{Config: cfg}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	infos := make([]fwk.NodeInfo, 100)
 	for cycle := range 20 {
 		for i := range infos {
-			infos[i] = framework.NewNodeInfo(node(cycle/2*len(infos)+i, 12))
+			infos[i] = kube137test.NewNodeInfo(node(cycle/2*len(infos)+i, 12))
 		}
-		state, pod := framework.NewCycleState(), pod()
+		state, pod := kube137test.NewCycleState(), pod()
 		pod.Name = fmt.Sprint("web-", cycle)
 		if p, ok := p.(fwk.PreFilterPlugin); ok {
 			if _, s := p.PreFilter(t.Context(), state, pod, infos); s.Code() == fwk.Error {

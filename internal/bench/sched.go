@@ -14,7 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // source returns a directory beside this file.
@@ -47,9 +47,9 @@ func benchSched(b *bench) error {
 	p := pod()
 	infos := make([]fwk.NodeInfo, nodes)
 	for i := range infos {
-		infos[i] = framework.NewNodeInfo(node(i, 12))
+		infos[i] = kube137test.NewNodeInfo(node(i, 12))
 	}
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	var failed error
 	cycle := func(filter fwk.FilterPlugin, infos []fwk.NodeInfo, n int) {
 		for i := range n {
@@ -71,7 +71,7 @@ func benchSched(b *bench) error {
 		for i := range nodes {
 			changed := node(i, 12)
 			changed.ResourceVersion = fmt.Sprint(v*nodes + i)
-			versions = append(versions, framework.NewNodeInfo(changed))
+			versions = append(versions, kube137test.NewNodeInfo(changed))
 		}
 	}
 	turn := 0
@@ -130,7 +130,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 	const nodes = 1000
 	same := [][]fwk.NodeInfo{make([]fwk.NodeInfo, nodes)}
 	for i := range same[0] {
-		same[0][i] = framework.NewNodeInfo(node(i, 12))
+		same[0][i] = kube137test.NewNodeInfo(node(i, 12))
 	}
 	var rows []comparison
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 		if err != nil {
 			return err
 		}
-		state, pod := framework.NewCycleState(), pod()
+		state, pod := kube137test.NewCycleState(), pod()
 		filtering := func(filter fwk.FilterPlugin) func(int) {
 			turn := 0
 			return func(n int) {

@@ -11,14 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewasm/kubewasm/sched/kube137"
+
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 type cyclePlugin interface {
@@ -47,7 +48,7 @@ type cycles struct {
 }
 
 func (c *cycles) run(infos []fwk.NodeInfo) {
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	if _, status := c.plugin.PreFilter(c.ctx, state, c.pod, infos); !status.IsSuccess() {
 		c.failed.Store(status)
 	}
@@ -112,7 +113,7 @@ func (nativeCycle) Filter(_ context.Context, state fwk.CycleState, pod *corev1.P
 // loadPlugin loads a guest. args are those beside the file.
 func loadPlugin(b *bench, rt *host.Runtime, name, file, args string) (fwk.Plugin, error) {
 	raw := fmt.Sprintf(`{"file": %q%s}`, file, args)
-	return sched.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(raw)}, nil)
+	return kube137.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(raw)}, nil)
 }
 
 // computeCycle shifts and adds for each node, in registers, as much at a time as a
@@ -154,7 +155,7 @@ func benchCycles(b *bench, rt *host.Runtime) error {
 	const nodes = 1000
 	infos := make([]fwk.NodeInfo, nodes)
 	for i := range infos {
-		infos[i] = framework.NewNodeInfo(node(i, 12))
+		infos[i] = kube137test.NewNodeInfo(node(i, 12))
 	}
 	var all []*cycles
 	of := func(plugin cyclePlugin) *cycles {
@@ -268,7 +269,7 @@ func nodeVersions(nodes int, change func(n *corev1.Node, version string)) [][]fw
 		for i := range nodes {
 			changed := node(i, 12)
 			change(changed, strconv.Itoa(nodes*v+i))
-			versions[v] = append(versions[v], framework.NewNodeInfo(changed))
+			versions[v] = append(versions[v], kube137test.NewNodeInfo(changed))
 		}
 	}
 	return versions
@@ -309,12 +310,12 @@ func benchNodeMemory(b *bench, rt *host.Runtime) error {
 		if err != nil {
 			return 0, err
 		}
-		plugin := p.(sched.Plugin)
+		plugin := p.(kube137.Plugin)
 		defer plugin.Close(b.ctx)
 		c := &cycles{ctx: b.ctx, plugin: p.(cyclePlugin), pod: pod(), workers: 1}
 		infos := make([]fwk.NodeInfo, nodes)
 		for i := range infos {
-			infos[i] = framework.NewNodeInfo(node(i, 12))
+			infos[i] = kube137test.NewNodeInfo(node(i, 12))
 		}
 		c.run(infos)
 		c.run(infos)

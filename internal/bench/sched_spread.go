@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewasm/kubewasm/sched/kube137"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,8 +19,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // spreading is a cluster with many Pods, and one to be spread over it.
@@ -46,14 +47,14 @@ func newSpreading(ctx context.Context, nodes, each int) *spreading {
 			p.Spec.NodeName = fmt.Sprint("node", i)
 			running = append(running, p)
 		}
-		s.infos = append(s.infos, framework.NewNodeInfo(node(i, 12), running...))
+		s.infos = append(s.infos, kube137test.NewNodeInfo(node(i, 12), running...))
 	}
 	return s
 }
 
 // preFilter begins a cycle.
 func (s *spreading) preFilter(p fwk.PreFilterPlugin) (fwk.CycleState, error) {
-	state := framework.NewCycleState()
+	state := kube137test.NewCycleState()
 	_, status := p.PreFilter(s.ctx, state, s.pod, s.infos)
 	return state, status.AsError()
 }
@@ -214,7 +215,7 @@ func benchFirstPreFilter(b *bench, s *spreading, what string, load func(name, ar
 				return err
 			}
 		}
-		if err := guest.(sched.Plugin).Close(b.ctx); err != nil {
+		if err := guest.(kube137.Plugin).Close(b.ctx); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ type spreading struct {
 
 // newSpreading makes a cluster of nodes in two zones with a Pod on each, but for the last
 // node, which is in the second zone.
-func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spreading {
+func newSpreading(t *testing.T, nodes, instances int, args string, opts ...sched.Option) *spreading {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../../examples/sched/topology-spread")
 	if err != nil {
@@ -99,7 +99,7 @@ func newSpreading(t *testing.T, nodes, instances int, opts ...sched.Option) *spr
 			s.nodes = append(s.nodes, kube137test.NewNodeInfo(n, web(fmt.Sprint("w", i))))
 		}
 	}
-	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}}`, file, instances)
+	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}%s}`, file, instances, args)
 	p, err := kube137.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ const tooMany = "Unschedulable: node(s) didn't match pod topology spread constra
 func TestDryRunsDoNotRunPreFilterAgain(t *testing.T) {
 	for _, instances := range []int{1, 2} {
 		t.Run(fmt.Sprint(instances, " instances"), func(t *testing.T) {
-			s := newSpreading(t, 200, instances)
+			s := newSpreading(t, 200, instances, "")
 			state := s.begin(t)
 			extensions := s.p.(fwk.PreFilterPlugin).PreFilterExtensions()
 			onNodes(s.nodes, func(n fwk.NodeInfo) {
@@ -293,7 +293,7 @@ func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
 // for each of their versions, whatever else happens to the nodes.
 func TestAPodIsFetchedOnce(t *testing.T) {
 	m := &meter{}
-	s := newSpreading(t, 100, 1, sched.WithObserver(m))
+	s := newSpreading(t, 100, 1, "", sched.WithObserver(m))
 	// fuel returns what PreFilter takes: the least of two, since a collection of garbage may
 	// come in between.
 	fuel := func(times int) int64 {

@@ -34,7 +34,7 @@ func Example() {
 		Name:        "zone",
 		Source:      host.File(file),
 		GuestConfig: []byte(`{"defaultZones": ["a"]}`),
-	}})
+	}}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,11 +15,13 @@ import (
 	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
+// unsharedArgs has the guest called for each node.
+const unsharedArgs = `, "disableResultSharing": true`
+
 // TestADearPreFilterRunsOnce filters a cluster on sixteen goroutines, with more instances
 // than one: to run PreFilter on a second takes longer than all that Filter has to say.
 func TestADearPreFilterRunsOnce(t *testing.T) {
-	s := newSpreading(t, 300, 4)
-	sched.DisableResultSharing(s.p)
+	s := newSpreading(t, 300, 4, unsharedArgs)
 	for i := range 3 {
 		state := s.begin(t)
 		onNodes(s.nodes, func(n fwk.NodeInfo) { s.filter(t.Context(), state, n) })
@@ -55,8 +57,7 @@ func (m *meeting) Called(ctx context.Context, call host.CallEvent) {
 // once Filter has taken as long as PreFilter.
 func TestADearPreFilterRunsAgainWhenItPaysOff(t *testing.T) {
 	m := &meeting{}
-	s := newSpreading(t, 300, 2, sched.WithObserver(m))
-	sched.DisableResultSharing(s.p)
+	s := newSpreading(t, 300, 2, unsharedArgs, sched.WithObserver(m))
 	state := s.begin(t)
 	for range 50 {
 		for _, n := range s.nodes {
@@ -85,8 +86,7 @@ func TestReplaysTakeNoMoreThanAnswers(t *testing.T) {
 	for _, rounds := range []int{1, 4, 16} {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
 			m := &meter{}
-			s := newSpreading(t, 100, 4, sched.WithObserver(m))
-			sched.DisableResultSharing(s.p)
+			s := newSpreading(t, 100, 4, unsharedArgs, sched.WithObserver(m))
 			state := s.begin(t)
 			first := m.fuel[abi.PreFilter.String()]
 			for range rounds {

@@ -426,15 +426,14 @@ func TestPreFilterResult(t *testing.T) {
 // TestChangedNode holds that a guest sees the Node that was passed: another one
 // of the same name at once, and the same again when it comes back.
 func TestChangedNode(t *testing.T) {
-	asUsualAndEach(t, loadZone(t, "", 1), changedNode)
+	asUsualAndEach(t, 1, changedNode)
 }
 
-// asUsualAndEach runs a test as plugins are used, and then with a guest that is asked about
+// asUsualAndEach runs a test of the zone plugin as plugins are used, and then with a guest that is asked about
 // each Node.
-func asUsualAndEach(t *testing.T, p kube137.Plugin, test func(*testing.T, kube137.Plugin)) {
-	t.Run("as usual", func(t *testing.T) { test(t, p) })
-	sched.DisableResultSharing(p)
-	t.Run("asked about each Node", func(t *testing.T) { test(t, p) })
+func asUsualAndEach(t *testing.T, instances int, test func(*testing.T, kube137.Plugin)) {
+	t.Run("as usual", func(t *testing.T) { test(t, loadZone(t, "", instances)) })
+	t.Run("asked about each Node", func(t *testing.T) { test(t, loadZone(t, "", instances, unshared)) })
 }
 
 func changedNode(t *testing.T, p kube137.Plugin) {
@@ -470,7 +469,7 @@ func TestOverlappingCycles(t *testing.T) {
 
 // TestHammer filters for several Pods on several goroutines, more of them than
 // instances, with nodes that change; run it with -race.
-func TestHammer(t *testing.T) { asUsualAndEach(t, loadZone(t, "", 3), hammerZones) }
+func TestHammer(t *testing.T) { asUsualAndEach(t, 3, hammerZones) }
 
 func hammerZones(t *testing.T, p kube137.Plugin) {
 	var wg sync.WaitGroup

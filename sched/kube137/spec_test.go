@@ -24,7 +24,7 @@ func TestGuestOfTheSpecification(t *testing.T) {
 		}
 		t.Skip("clang is not installed (Debian: clang, lld)")
 	}
-	spec, err := os.ReadFile("../abi/SPEC.md")
+	spec, err := os.ReadFile("../../abi/SPEC.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func TestPeer(t *testing.T) {
 	if got, want := text(w.p.(fwk.PreBindPlugin).PreBind(t.Context(), state, pod, "n1")), "Error: p"+letter+`s["b","a"]rn1 {"x":1}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if result, status := w.p.(fwk.PreBindPlugin).PreBindPreFlight(t.Context(), state, pod, "n1"); result != nil || !status.IsSuccess() {
+	if result, status := w.p.(fwk.PreBindPlugin).PreBindPreFlight(t.Context(), state, pod, "n1"); result.AllowParallel || !status.IsSuccess() {
 		t.Errorf("got %v, %s", result, text(status))
 	}
 	if status := w.p.(fwk.BindPlugin).Bind(t.Context(), state, pod, "n1"); !status.IsSkip() {

@@ -2,5 +2,3 @@
 // AdmissionReview with its request and response. How views work, and for how long
 // they are good, says package core.
 package admission
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/admission/v1/generated.proto

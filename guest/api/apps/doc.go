@@ -2,5 +2,3 @@
 // StatefulSets, DaemonSets and ReplicaSets. How views work, and for how long they
 // are good, says package core.
 package apps
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/apps/v1/generated.proto

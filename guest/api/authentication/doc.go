@@ -2,5 +2,3 @@
 // users and reviews of tokens. How views work, and for how long they are good,
 // says package core.
 package authentication
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/authentication/v1/generated.proto

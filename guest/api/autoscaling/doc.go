@@ -2,5 +2,3 @@
 // HorizontalPodAutoscalers. How views work, and for how long they are good, says
 // package core.
 package autoscaling
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/autoscaling/v2/generated.proto

@@ -1,5 +1,3 @@
 // Package batch has views of k8s.io/api/batch/v1, for guests: Jobs and CronJobs.
 // How views work, and for how long they are good, says package core.
 package batch
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/batch/v1/generated.proto

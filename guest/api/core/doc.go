@@ -19,5 +19,3 @@
 // panics at anything else. So a plugin keeps strings, not views, from one call to
 // the next; the Pod of a scheduling cycle stays as it is while the cycle lasts.
 package core
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/core/v1/generated.proto

@@ -3,5 +3,3 @@
 // A view reads a field where it lies in the bytes of its object and remembers
 // it. Strings may be kept; for how long a view is good says package core.
 package meta
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto

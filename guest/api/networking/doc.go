@@ -2,5 +2,3 @@
 // NetworkPolicies and ranges of addresses. How views work, and for how long they
 // are good, says package core.
 package networking
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/networking/v1/generated.proto

@@ -2,5 +2,3 @@
 // PodDisruptionBudgets and evictions. How views work, and for how long they are
 // good, says package core.
 package policy
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/policy/v1/generated.proto

@@ -1,5 +1,3 @@
 // Package rbac has views of k8s.io/api/rbac/v1, for guests: roles and their
 // bindings. How views work, and for how long they are good, says package core.
 package rbac
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/rbac/v1/generated.proto

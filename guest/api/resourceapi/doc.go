@@ -2,5 +2,3 @@
 // ResourceClaims, ResourceSlices and DeviceClasses, by which Pods ask for devices.
 // How views work, and for how long they are good, says package core.
 package resourceapi
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/resource/v1/generated.proto

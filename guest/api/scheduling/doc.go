@@ -2,5 +2,3 @@
 // PriorityClasses. How views work, and for how long they are good, says package
 // core.
 package scheduling
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/scheduling/v1/generated.proto

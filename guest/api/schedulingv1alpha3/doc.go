@@ -2,5 +2,3 @@
 // guests: how Pods are scheduled in groups, which Jobs of batch/v1 refer to. How
 // views work, and for how long they are good, says package core.
 package schedulingv1alpha3
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/scheduling/v1alpha3/generated.proto

@@ -2,5 +2,3 @@
 // VolumeAttachments and what CSI drivers say of themselves. How views work, and
 // for how long they are good, says package core.
 package storage
-
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen k8s.io/api/storage/v1/generated.proto

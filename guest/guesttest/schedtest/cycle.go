@@ -1,22 +1,22 @@
 package schedtest
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
 // PreEnqueue asks whether the Pod in manifest may enter the queue.
@@ -27,20 +27,20 @@ func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	if r.native != nil {
 		return harness.As[sched.PreEnqueuePlugin](t, r.native.Plugin, "PreEnqueue").PreEnqueue(guesttest.Pod(t, manifest))
 	}
-	return statusOf(t, loadedAs[fwk.PreEnqueuePlugin](t, r.loaded, "PreEnqueue", abi.PreEnqueue).PreEnqueue(context.Background(), harness.ReadPod(t, manifest)))
+	return statusOf(t, r.having(t, "PreEnqueue", abi.PreEnqueue).PreEnqueue(harness.ReadPod(t, manifest)))
 }
 
 // AddPod tells the plugin what would be if the Pod in a manifest came to a node, which
 // is a manifest or a name as in Filter. The cycle goes on in that state.
 func (c *Cycle) AddPod(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
-	return c.change(t, "AddPod", pod, node, sched.PreFilterExtensions.AddPod, fwk.PreFilterExtensions.AddPod)
+	return c.change(t, "AddPod", pod, node, sched.PreFilterExtensions.AddPod, (*adapter.Plugin).AddPod)
 }
 
 // RemovePod is AddPod for a Pod that would go away from a node.
 func (c *Cycle) RemovePod(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
-	return c.change(t, "RemovePod", pod, node, sched.PreFilterExtensions.RemovePod, fwk.PreFilterExtensions.RemovePod)
+	return c.change(t, "RemovePod", pod, node, sched.PreFilterExtensions.RemovePod, (*adapter.Plugin).RemovePod)
 }
 
 // Clone returns a copy of the cycle, as the scheduler makes it to try something out: what
@@ -63,7 +63,7 @@ func (c *Cycle) Clone(t testing.TB) *Cycle {
 
 func (c *Cycle) change(t testing.TB, name, pod, node string,
 	native func(sched.PreFilterExtensions, sched.CycleState, core.Pod, core.Pod, sched.NodeInfo) *sched.Status,
-	hosted func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status,
+	hosted func(*adapter.Plugin, *adapter.Cycle, *corev1.Pod, adapter.NodeInfo) *adapter.Status,
 ) *sched.Status {
 	t.Helper()
 	other := harness.ReadPod(t, pod)
@@ -72,11 +72,7 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	if n := c.r.native; n != nil {
 		return native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node))
 	}
-	extensions := loadedAs[fwk.PreFilterPlugin](t, c.r.loaded, name, abi.AddPod, abi.RemovePod).PreFilterExtensions()
-	if extensions == nil {
-		t.Fatalf("the plugin does not implement %s", name)
-	}
-	return statusOf(t, hosted(extensions, context.Background(), c.hosted, c.of, framework.PodInfo{Pod: other}, c.r.hostedNode(t, node)))
+	return statusOf(t, hosted(c.r.having(t, name, abi.AddPod, abi.RemovePod), c.hosted, other, c.r.hostedNode(t, node)))
 }
 
 // PostFilter tells the plugin that the Pod fits on no node, and why on which; a node
@@ -88,16 +84,16 @@ func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.P
 		sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
 		return harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NewNodeToStatus(sorted...))
 	}
-	byName := map[string]*fwk.Status{}
-	for _, n := range statuses {
-		byName[n.NodeName] = fwk.NewStatus(fwk.Code(n.Status.Code()), n.Status.Reason())
-	}
-	p := harness.As[fwk.PostFilterPlugin](t, c.r.loaded, "PostFilter")
-	result, status := p.PostFilter(context.Background(), c.hosted, c.of, framework.NodeStatuses{ByName: byName})
-	if result == nil || result.Mode() != fwk.ModeOverride {
+	result, status := c.r.having(t, "PostFilter", abi.PostFilter).PostFilter(c.hosted, func() (list []schedmsg.NodeStatus) {
+		for _, n := range statuses {
+			list = append(list, schedmsg.NodeStatus{NodeName: n.NodeName, Code: n.Status.Code(), Message: n.Status.Reason()})
+		}
+		return list
+	})
+	if result == nil || !result.Override {
 		return nil, statusOf(t, status)
 	}
-	return &sched.PostFilterResult{NominatedNodeName: result.NominatedNodeName}, statusOf(t, status)
+	return &sched.PostFilterResult{NominatedNodeName: result.NodeName}, statusOf(t, status)
 }
 
 // PreScore tells the plugin of nodes, manifests or names as in Filter: those that
@@ -109,11 +105,11 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 		defer c.r.enter(false, names...)()
 		return harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NewNodeInfos(infos...))
 	}
-	infos := make([]fwk.NodeInfo, len(nodes))
+	infos := make(framework.Nodes, len(nodes))
 	for i, node := range nodes {
 		infos[i] = c.r.hostedNode(t, node)
 	}
-	return statusOf(t, loadedAs[fwk.PreScorePlugin](t, c.r.loaded, "PreScore", abi.PreScore).PreScore(context.Background(), c.hosted, c.of, infos))
+	return statusOf(t, c.r.having(t, "PreScore", abi.PreScore).PreScore(c.hosted, infos))
 }
 
 // nativeNodes returns what a native plugin gets of nodes, and their names.
@@ -134,7 +130,7 @@ func (c *Cycle) Reserve(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Reserve(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, loadedAs[fwk.ReservePlugin](t, c.r.loaded, "Reserve", abi.Reserve, abi.Unreserve).Reserve(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, c.r.having(t, "Reserve", abi.Reserve, abi.Unreserve).Reserve(c.hosted, c.of, nodeName))
 }
 
 // Unreserve tells the plugin that the Pod is not bound to the node after all.
@@ -145,7 +141,7 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 		harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Unreserve(c.state, c.pod, nodeName)
 		return
 	}
-	loadedAs[fwk.ReservePlugin](t, c.r.loaded, "Reserve", abi.Reserve, abi.Unreserve).Unreserve(context.Background(), c.hosted, c.of, nodeName)
+	c.r.having(t, "Reserve", abi.Reserve, abi.Unreserve).Unreserve(c.hosted, c.of, nodeName)
 }
 
 // Permit asks whether the Pod may be bound to the node; the duration is how long
@@ -186,7 +182,7 @@ func (c *Cycle) permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 		status, wait := harness.As[sched.PermitPlugin](t, n.Plugin, "Permit").Permit(c.state, c.pod, nodeName)
 		return status, time.Duration(wait)
 	}
-	status, wait := loadedAs[fwk.PermitPlugin](t, c.r.loaded, "Permit", abi.Permit).Permit(context.Background(), c.hosted, c.of, nodeName)
+	status, wait := c.r.having(t, "Permit", abi.Permit).Permit(c.hosted, c.of, nodeName)
 	return statusOf(t, status), wait
 }
 
@@ -197,7 +193,7 @@ func (c *Cycle) PreBind(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, loadedAs[fwk.PreBindPlugin](t, c.r.loaded, "PreBind", abi.PreBind).PreBind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, c.r.having(t, "PreBind", abi.PreBind).PreBind(c.hosted, c.of, nodeName))
 }
 
 // Bind asks the plugin to bind the Pod to the node.
@@ -207,5 +203,5 @@ func (c *Cycle) Bind(t testing.TB, nodeName string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.BindPlugin](t, n.Plugin, "Bind").Bind(c.state, c.pod, nodeName)
 	}
-	return statusOf(t, loadedAs[fwk.BindPlugin](t, c.r.loaded, "Bind", abi.Bind).Bind(context.Background(), c.hosted, c.of, nodeName))
+	return statusOf(t, c.r.having(t, "Bind", abi.Bind).Bind(c.hosted, c.of, nodeName))
 }

@@ -1,7 +1,6 @@
 package schedtest
 
 import (
-	"context"
 	stdjson "encoding/json"
 	"testing"
 	"time"
@@ -11,11 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/guest/sched"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
 // Less reports whether the Pod in the manifest first comes before that in second in
@@ -25,9 +22,9 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 	r := s.run(t)
 	defer r.enter(true)()
 	came := time.Unix(1_700_000_000, 0)
-	a, b := framework.QueuedPod{Pod: harness.ReadPod(t, first), Came: came}, framework.QueuedPod{Pod: harness.ReadPod(t, second), Came: came.Add(time.Second)}
+	a, b := adapter.Queued{Pod: harness.ReadPod(t, first), Timestamp: came}, adapter.Queued{Pod: harness.ReadPod(t, second), Timestamp: came.Add(time.Second)}
 	if r.native == nil {
-		return harness.As[fwk.QueueSortPlugin](t, r.loaded, "Less").Less(a, b)
+		return r.having(t, "Less", abi.QueueSort).Less(a, b)
 	}
 	p := harness.As[sched.QueueSortPlugin](t, r.native.Plugin, "Less")
 	x, y := queuedView(t, a), queuedView(t, b)
@@ -36,9 +33,9 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 }
 
 // queuedView is a Pod in the queue as a native plugin gets it.
-func queuedView(t testing.TB, q framework.QueuedPod) sched.QueuedPodInfo {
+func queuedView(t testing.TB, q adapter.Queued) sched.QueuedPodInfo {
 	t.Helper()
-	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Came.UnixNano()}
+	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Timestamp.UnixNano()}
 }
 
 // EventsToRegister returns the events that may make a Pod schedulable that the plugin has
@@ -55,7 +52,7 @@ func (s *Plugin) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 		return events
 	}
 	for _, e := range r.hostedEvents(t) {
-		events = append(events, eventOf(e.Event))
+		events = append(events, sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action})
 	}
 	return events
 }
@@ -69,22 +66,9 @@ func (r *running) nativeEvents(t testing.TB) []sched.ClusterEventWithHint {
 	return list
 }
 
-func (r *running) hostedEvents(t testing.TB) []fwk.ClusterEventWithHint {
+func (r *running) hostedEvents(t testing.TB) []adapter.Event {
 	t.Helper()
-	list, err := harness.As[fwk.EnqueueExtensions](t, r.loaded, "EventsToRegister").EventsToRegister(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-// eventOf returns an event of the framework, which has names for resources.
-func eventOf(e fwk.ClusterEvent) sched.ClusterEvent {
-	event := sched.ClusterEvent{ActionType: abi.ActionType(e.ActionType)}
-	for event.Resource.Known() && event.Resource.String() != string(e.Resource) {
-		event.Resource++
-	}
-	return event
+	return r.having(t, "EventsToRegister", abi.EventsToRegister).EventsToRegister()
 }
 
 // QueueingHint returns whether a Pod that the plugin has refused is queued again after an
@@ -115,13 +99,13 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 		return sched.QueueSkip, nil
 	}
 	for _, e := range r.hostedEvents(t) {
-		if !happens(eventOf(e.Event)) {
+		if !happens(sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action}) {
 			continue
 		}
-		if e.QueueingHintFn == nil {
+		if e.Hint == nil {
 			return sched.Queue, nil
 		}
-		if hint, err := e.QueueingHintFn(klog.Background(), of, hostedObject(t, event, before), hostedObject(t, event, after)); hint == fwk.Queue || err != nil {
+		if queue, err := e.Hint(of, hostedObject(t, event, before), hostedObject(t, event, after)); queue || err != nil {
 			return sched.Queue, err
 		}
 	}
@@ -175,7 +159,7 @@ func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *
 		}
 		return list, status
 	}
-	list, status := loadedAs[fwk.SignPlugin](t, r.loaded, "SignPod", abi.SignPod).SignPod(context.Background(), harness.ReadPod(t, manifest))
+	list, status := r.having(t, "SignPod", abi.SignPod).SignPod(harness.ReadPod(t, manifest))
 	var fragments []sched.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, sched.SignFragment{Key: f.Key, Value: compact(f.Value)})

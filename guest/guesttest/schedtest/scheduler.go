@@ -11,7 +11,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -55,7 +54,7 @@ type Plugin struct {
 type running struct {
 	native *harness.Native
 	module *harness.Module
-	loaded adapter.Plugin
+	loaded *adapter.Plugin
 	world  *world
 }
 
@@ -112,9 +111,9 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 	if s.native != nil {
 		return r, nil
 	}
-	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: r.world.Resources, Handle: r.world.Handle}
+	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: r.world.Resources}
 	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects}
-	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg)
+	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
@@ -170,7 +169,7 @@ type Cycle struct {
 	// Natively, and in a host.
 	pod    core.Pod
 	state  sched.CycleState
-	hosted fwk.CycleState
+	hosted *adapter.Cycle
 }
 
 // Begin begins the scheduling of the Pod in manifest, YAML or JSON. A Pod without
@@ -191,39 +190,34 @@ func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 		}
 		return c
 	}
-	c.hosted = framework.NewCycleState()
-	if p, ok := r.loaded.(fwk.PreFilterPlugin); ok && r.loaded.Functions()&abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod) != 0 {
-		result, status := p.PreFilter(context.Background(), c.hosted, c.of, nil)
-		if c.Status = statusOf(t, status); !result.AllNodes() {
-			c.NodeNames = result.NodeNames.UnsortedList()
-		}
+	c.hosted = r.loaded.Begin(c.of)
+	if r.loaded.Asks(abi.PreFilter) {
+		names, status := r.loaded.PreFilter(c.hosted, nil)
+		c.Status, c.NodeNames = statusOf(t, status), names
 	}
 	return c
 }
 
-// loadedAs returns a plugin that was loaded, with the methods of an interface. The test fails
-// if the guest has none of the functions: at most extension points the plugin answers then,
-// too, and changes nothing.
-func loadedAs[T any](t testing.TB, plugin adapter.Plugin, name string, functions ...abi.Function) T {
+// having returns the plugin that was loaded. The test fails if the guest has none of the
+// functions: the plugin answers then, too, and changes nothing.
+func (r *running) having(t testing.TB, name string, functions ...abi.Function) *adapter.Plugin {
 	t.Helper()
-	if plugin.Functions()&abi.MaskOf(functions...) == 0 {
+	if r.loaded.Functions()&abi.MaskOf(functions...) == 0 {
 		t.Fatalf("the plugin does not implement %s", name)
 	}
-	return harness.As[T](t, plugin, name)
+	return r.loaded
 }
 
 // statusOf returns a status as the plugin made it.
-func statusOf(t testing.TB, s *fwk.Status) *sched.Status {
+func statusOf(t testing.TB, s *adapter.Status) *sched.Status {
 	t.Helper()
-	if s.IsSuccess() {
+	if s == nil {
 		return nil
 	}
-	if s.Code() == fwk.Error {
-		if err := s.AsError(); harness.IsTrap(err) {
-			harness.Fail(t, err)
-		}
+	if err := s.Err(); err != nil && harness.IsTrap(err) {
+		harness.Fail(t, err)
 	}
-	return sched.NewStatus(sched.Code(s.Code()), s.Message())
+	return sched.NewStatus(s.Code(), s.Message())
 }
 
 // nativeNodes returns what a native plugin gets as all nodes, in a call.
@@ -241,7 +235,7 @@ func nativeNodes() sched.NodeInfos {
 func isName(node string) bool { return node != "" && !strings.ContainsAny(node, ":{\n") }
 
 // hostedNode returns what a guest gets of a node.
-func (r *running) hostedNode(t testing.TB, text string) fwk.NodeInfo {
+func (r *running) hostedNode(t testing.TB, text string) *framework.NodeInfo {
 	t.Helper()
 	if isName(text) {
 		n, _ := r.world.node(text)
@@ -282,8 +276,7 @@ func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.FilterPlugin](t, n.Plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := harness.As[fwk.FilterPlugin](t, c.r.loaded, "Filter")
-	return statusOf(t, p.Filter(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node)))
+	return statusOf(t, c.r.having(t, "Filter", abi.Filter).Filter(c.hosted, c.r.hostedNode(t, node)))
 }
 
 // Score asks for the score of a node, a manifest or a name as in Filter.
@@ -293,8 +286,7 @@ func (c *Cycle) Score(t testing.TB, node string) (int64, *sched.Status) {
 	if n := c.r.native; n != nil {
 		return harness.As[sched.ScorePlugin](t, n.Plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
 	}
-	p := harness.As[fwk.ScorePlugin](t, c.r.loaded, "Score")
-	score, status := p.Score(context.Background(), c.hosted, c.of, c.r.hostedNode(t, node))
+	score, status := c.r.having(t, "Score", abi.Score).Score(c.hosted, c.r.hostedNode(t, node))
 	return score, statusOf(t, status)
 }
 
@@ -311,18 +303,11 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 		status := harness.As[sched.ScoreExtensions](t, n.Plugin, "NormalizeScore").NormalizeScore(c.state, c.pod, out)
 		return out, status
 	}
-	var extensions fwk.ScoreExtensions
-	if p, ok := c.r.loaded.(fwk.ScorePlugin); ok {
-		extensions = p.ScoreExtensions()
-	}
-	if extensions == nil {
-		t.Fatal("the plugin does not implement NormalizeScore")
-	}
-	list := make(fwk.NodeScoreList, len(scores))
+	list := make(framework.Scores, len(scores))
 	for i, s := range scores {
-		list[i] = fwk.NodeScore{Name: s.Name(), Score: s.Score}
+		list[i] = framework.Score{Name: s.Name(), Score: s.Score}
 	}
-	status := extensions.NormalizeScore(context.Background(), c.hosted, c.of, list)
+	status := c.r.having(t, "NormalizeScore", abi.NormalizeScore).NormalizeScore(c.hosted, list)
 	out := make(sched.NodeScoreList, len(list))
 	for i, s := range list {
 		out[i] = sched.NewNodeScore(s.Name, s.Score)

@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
@@ -71,7 +68,7 @@ func newWorld(t testing.TB, manifests string) *world {
 		t.Fatalf("read objects: %s %s: a scheduler does not know the kind %s", o.Kind, o.Name, o.GroupVersionKind())
 	}
 	w := &world{Cluster: cluster}
-	w.Recorder = recorder{w}
+	w.Recorder = w.report
 	return w
 }
 
@@ -87,7 +84,7 @@ func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 		done()
 	}
 	if w.binding = binding; names == nil {
-		for _, n := range w.Nodes {
+		for _, n := range w.Snapshot {
 			names = append(names, n.Node().Name)
 		}
 	}
@@ -100,7 +97,7 @@ func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 
 // node returns a node by its name, and its number.
 func (w *world) node(name string) (*framework.NodeInfo, int) {
-	for i, n := range w.Nodes {
+	for i, n := range w.Snapshot {
 		if n.Node().Name == name {
 			return n, i
 		}
@@ -123,13 +120,9 @@ func (w *world) take() []Event {
 	return list
 }
 
-// recorder records the events that guests report.
-type recorder struct{ *world }
-
-func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
-
-func (r recorder) Eventf(_, _ runtime.Object, eventType, reason, action, note string, args ...any) {
-	r.record(Event{eventType, reason, action, fmt.Sprintf(note, args...)})
+// report records an event that a guest reports.
+func (w *world) report(_, _ runtime.Object, eventType, reason, action, note string) {
+	w.record(Event{eventType, reason, action, note})
 }
 
 // must panics if err is not nil, which only a mistake in the test can cause.
@@ -152,17 +145,17 @@ func (w *world) NodeByName(name string) (abi.Ref, []byte) {
 	return abi.MakeRef(1, uint32(i)), must(codec.Encode(n.Node()))
 }
 
-func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Nodes[ref.Slot()] }
+func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Snapshot[ref.Slot()] }
 
-func (w *world) NodeInfo(ref abi.Ref) []byte { return schedmsg.AppendNodeInfo(nil, w.of(ref)) }
+func (w *world) NodeInfo(ref abi.Ref) []byte { return schedmsg.AppendNodeInfo(nil, w.of(ref).Usage()) }
 
 func (w *world) NodeImages(ref abi.Ref) []byte {
-	return schedmsg.AppendNodeImages(nil, w.of(ref).GetImageStates())
+	return schedmsg.AppendNodeImages(nil, slices.Clone(w.of(ref).Images))
 }
 
 func (w *world) NodePods(ref abi.Ref) (pods [][]byte) {
-	for _, info := range w.of(ref).GetPods() {
-		pods = append(pods, must(codec.Encode(info.GetPod())))
+	for _, pod := range w.of(ref).Pods {
+		pods = append(pods, must(codec.Encode(pod)))
 	}
 	return pods
 }
@@ -176,19 +169,21 @@ func (w *world) Event(message []byte) {
 }
 
 func (w *world) WaitingPods() (b []byte) {
-	w.IterateOverWaitingPods(func(p fwk.WaitingPod) { b = schedmsg.AppendWaitingPod(b, p.GetPod(), p.GetPendingPlugins()) })
+	for _, p := range w.Waiting {
+		b = schedmsg.AppendWaitingPod(b, p.Pod, p.Pending)
+	}
 	return b
 }
 
 func (w *world) WaitingPod(uid string) []byte {
-	if p := w.GetWaitingPod(types.UID(uid)); p != nil {
+	if p := w.Cluster.WaitingPod(types.UID(uid)); p != nil {
 		return must(codec.Encode(p.GetPod()))
 	}
 	return nil
 }
 
 func (w *world) AllowWaitingPod(uid string) bool {
-	p := w.GetWaitingPod(types.UID(uid))
+	p := w.Cluster.WaitingPod(types.UID(uid))
 	if p == nil {
 		return false
 	}
@@ -198,7 +193,7 @@ func (w *world) AllowWaitingPod(uid string) bool {
 
 func (w *world) RejectWaitingPod(request string) bool {
 	uid, reason, _ := strings.Cut(request, "\x00")
-	p := w.GetWaitingPod(types.UID(uid))
+	p := w.Cluster.WaitingPod(types.UID(uid))
 	return p != nil && p.Reject(nativeName, reason)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -26,7 +25,7 @@ func load(t *testing.T, rt *host.Runtime, cfg host.Config) (filter func(pod stri
 		t.Fatal(err)
 	}
 	cfg.Name, cfg.Source, cfg.Limits.Instances = "sdk", host.File(file), 1
-	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg})
+	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg}, framework.Of(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +35,7 @@ func load(t *testing.T, rt *host.Runtime, cfg host.Config) (filter func(pod stri
 		if pods[pod] == nil {
 			pods[pod] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}}
 		}
-		return p.(fwk.FilterPlugin).Filter(t.Context(), nil, pods[pod], node).AsError()
+		return p.Filter(p.Resume(pods[pod]), node).AsError()
 	}, nil
 }
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	componentresource "k8s.io/component-helpers/resource"
-	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -35,25 +35,25 @@ type Cluster struct {
 func NewCluster(objects *manifest.Objects) (*Cluster, error) {
 	c := &Cluster{Handle: &Handle{Informers: informers.NewSharedInformerFactory(nil, 0)}}
 	for _, node := range objects.Nodes {
-		c.Nodes = append(c.Nodes, NewNodeInfo(node))
+		c.Snapshot = append(c.Snapshot, NewNodeInfo(node))
 	}
 	for _, pod := range objects.Pods {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		i := slices.IndexFunc(c.Nodes, func(n *NodeInfo) bool { return n.node.Name == pod.Spec.NodeName })
+		i := slices.IndexFunc(c.Snapshot, func(n *NodeInfo) bool { return n.node.Name == pod.Spec.NodeName })
 		if i < 0 {
 			return nil, fmt.Errorf("the Node %q of the Pod %s/%s is not there", pod.Spec.NodeName, pod.Namespace, pod.Name)
 		}
-		c.Nodes[i].pods = append(c.Nodes[i].pods, PodInfo{Pod: pod})
+		c.Snapshot[i].Pods = append(c.Snapshot[i].Pods, pod)
 	}
 	images := map[string]int{}
-	for _, n := range c.Nodes {
+	for _, n := range c.Snapshot {
 		n.count(images)
 	}
-	for _, n := range c.Nodes {
-		for name, image := range n.ImageStates {
-			image.NumNodes = images[name]
+	for _, n := range c.Snapshot {
+		for i := range n.Images {
+			n.Images[i].NumNodes = images[n.Images[i].Name]
 		}
 	}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -110,14 +110,13 @@ var leastRequests = corev1.ResourceList{
 func (n *NodeInfo) count(images map[string]int) {
 	n.Allocatable = resourceOf(n.node.Status.Allocatable)
 	requested, nonZero := corev1.ResourceList{}, corev1.ResourceList{}
-	n.UsedPorts, n.PVCRefCounts = fwk.HostPortInfo{}, map[string]int{}
-	for _, info := range n.pods {
-		pod := info.GetPod()
+	n.PVCRefCounts = map[string]int{}
+	for _, pod := range n.Pods {
 		sum(requested, componentresource.PodRequests(pod, componentresource.PodResourcesOptions{}))
 		sum(nonZero, componentresource.PodRequests(pod, componentresource.PodResourcesOptions{NonMissingContainerRequests: leastRequests}))
 		for _, c := range pod.Spec.Containers {
 			for _, port := range c.Ports {
-				n.UsedPorts.Add(port.HostIP, string(port.Protocol), port.HostPort)
+				n.use(port)
 			}
 		}
 		for _, volume := range pod.Spec.Volumes {
@@ -127,12 +126,26 @@ func (n *NodeInfo) count(images map[string]int) {
 		}
 	}
 	n.Requested, n.NonZeroRequested = resourceOf(requested), resourceOf(nonZero)
-	n.ImageStates = map[string]*fwk.ImageStateSummary{}
 	for _, image := range n.node.Status.Images {
 		for _, name := range image.Names {
-			n.ImageStates[name] = &fwk.ImageStateSummary{Size: image.SizeBytes}
+			n.Images = append(n.Images, schedmsg.Image{Name: name, Size: image.SizeBytes})
 			images[name]++
 		}
+	}
+}
+
+// use notes a port of the node that a container uses, if it does, with the scheduler's
+// defaults.
+func (n *NodeInfo) use(port corev1.ContainerPort) {
+	p := schedmsg.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort}
+	if p.IP == "" {
+		p.IP = "0.0.0.0"
+	}
+	if p.Protocol == "" {
+		p.Protocol = string(corev1.ProtocolTCP)
+	}
+	if p.Port > 0 && !slices.Contains(n.UsedPorts, p) {
+		n.UsedPorts = append(n.UsedPorts, p)
 	}
 }
 

@@ -2,7 +2,7 @@
 
 //lint:file-ignore SA1019 What is deprecated has a view, too.
 
-package api_test
+package newestapi_test
 
 import (
 	"reflect"

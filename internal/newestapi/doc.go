@@ -1,0 +1,20 @@
+// Package newestapi generates the views of guest/api from the newest API of Kubernetes, and
+// holds that they read all of it. It is a module of its own, since kubewasm asks for the oldest
+// supported Kubernetes: guests see what a host of any version encodes.
+package newestapi
+
+//go:generate go tool kubewasm gen -o ../../guest/api/admission k8s.io/api/admission/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/apps k8s.io/api/apps/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/authentication k8s.io/api/authentication/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/autoscaling k8s.io/api/autoscaling/v2/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/batch k8s.io/api/batch/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/core k8s.io/api/core/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/meta k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/networking k8s.io/api/networking/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/policy k8s.io/api/policy/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/rbac k8s.io/api/rbac/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/resourceapi k8s.io/api/resource/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/scheduling k8s.io/api/scheduling/v1/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/schedulingv1alpha3 k8s.io/api/scheduling/v1alpha3/generated.proto
+//go:generate go tool kubewasm gen -o ../../guest/api/storage k8s.io/api/storage/v1/generated.proto
+//go:generate go run list.go
