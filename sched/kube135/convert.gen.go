@@ -32,6 +32,14 @@ type nodes []fwk.NodeInfo
 func (n nodes) Len() int                { return len(n) }
 func (n nodes) At(i int) sched.NodeInfo { return n[i] }
 
+// nodesOf returns a list of nodes, nil for none.
+func nodesOf(infos []fwk.NodeInfo) sched.Nodes {
+	if infos == nil {
+		return nil
+	}
+	return nodes(infos)
+}
+
 // scores is a list of scores as the engine takes it.
 type scores fwk.NodeScoreList
 

@@ -165,7 +165,7 @@ func (b base) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 			state.Write(b.plugin.key, cycle{c})
 		}
 	}
-	names, s := b.plugin.PreFilter(c, nodes(infos))
+	names, s := b.plugin.PreFilter(c, nodesOf(infos))
 	if names == nil {
 		return nil, status(s)
 	}
@@ -191,7 +191,7 @@ func (e preFilterExtensions) RemovePod(_ context.Context, state fwk.CycleState, 
 }
 
 func (b base) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
-	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodes(infos)))
+	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodesOf(infos)))
 }
 
 func (b base) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {

@@ -17,7 +17,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
-	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
 )
 
 // loadAdapted loads a guest with the functions, all of which answer with a code and the reason
@@ -46,42 +45,70 @@ var asking = map[abi.Function]func(context.Context, Plugin) *fwk.Status{
 		return s
 	},
 	abi.PreFilter: func(ctx context.Context, p Plugin) *fwk.Status {
-		_, s := p.(fwk.PreFilterPlugin).PreFilter(ctx, kube137test.NewCycleState(), adaptedPod, []fwk.NodeInfo{adaptedNode()})
+		_, s := p.(fwk.PreFilterPlugin).PreFilter(ctx, &adaptedState{}, adaptedPod, []fwk.NodeInfo{adaptedNode()})
 		return s
 	},
 	abi.Filter: func(ctx context.Context, p Plugin) *fwk.Status {
-		return p.(fwk.FilterPlugin).Filter(ctx, kube137test.NewCycleState(), adaptedPod, adaptedNode())
+		return p.(fwk.FilterPlugin).Filter(ctx, &adaptedState{}, adaptedPod, adaptedNode())
 	},
 	abi.PostFilter: func(ctx context.Context, p Plugin) *fwk.Status {
-		_, s := p.(fwk.PostFilterPlugin).PostFilter(ctx, kube137test.NewCycleState(), adaptedPod, kube137test.NodeStatuses{})
+		_, s := p.(fwk.PostFilterPlugin).PostFilter(ctx, &adaptedState{}, adaptedPod, nil)
 		return s
 	},
 	abi.PreScore: func(ctx context.Context, p Plugin) *fwk.Status {
-		return p.(fwk.PreScorePlugin).PreScore(ctx, kube137test.NewCycleState(), adaptedPod, []fwk.NodeInfo{adaptedNode()})
+		return p.(fwk.PreScorePlugin).PreScore(ctx, &adaptedState{}, adaptedPod, []fwk.NodeInfo{adaptedNode()})
 	},
 	abi.Score: func(ctx context.Context, p Plugin) *fwk.Status {
-		_, s := p.(fwk.ScorePlugin).Score(ctx, kube137test.NewCycleState(), adaptedPod, adaptedNode())
+		_, s := p.(fwk.ScorePlugin).Score(ctx, &adaptedState{}, adaptedPod, adaptedNode())
 		return s
 	},
 	abi.Reserve: func(ctx context.Context, p Plugin) *fwk.Status {
-		return p.(fwk.ReservePlugin).Reserve(ctx, kube137test.NewCycleState(), adaptedPod, "n1")
+		return p.(fwk.ReservePlugin).Reserve(ctx, &adaptedState{}, adaptedPod, "n1")
 	},
 	abi.Permit: func(ctx context.Context, p Plugin) *fwk.Status {
-		s, _ := p.(fwk.PermitPlugin).Permit(ctx, kube137test.NewCycleState(), adaptedPod, "n1")
+		s, _ := p.(fwk.PermitPlugin).Permit(ctx, &adaptedState{}, adaptedPod, "n1")
 		return s
 	},
 	abi.PreBind: func(ctx context.Context, p Plugin) *fwk.Status {
-		return p.(fwk.PreBindPlugin).PreBind(ctx, kube137test.NewCycleState(), adaptedPod, "n1")
+		return p.(fwk.PreBindPlugin).PreBind(ctx, &adaptedState{}, adaptedPod, "n1")
 	},
 	abi.Bind: func(ctx context.Context, p Plugin) *fwk.Status {
-		return p.(fwk.BindPlugin).Bind(ctx, kube137test.NewCycleState(), adaptedPod, "n1")
+		return p.(fwk.BindPlugin).Bind(ctx, &adaptedState{}, adaptedPod, "n1")
 	},
 }
 
 var adaptedPod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p"}}
 
-func adaptedNode() *kube137test.NodeInfo {
-	return kube137test.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+// adaptedNode returns a node without Pods.
+func adaptedNode() fwk.NodeInfo {
+	return adaptedInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+}
+
+// adaptedInfo is a node, adaptedState the state of a cycle. Their other methods panic, as
+// those of all types below.
+type adaptedInfo struct {
+	fwk.NodeInfo
+	node *corev1.Node
+}
+
+func (i adaptedInfo) Node() *corev1.Node     { return i.node }
+func (i adaptedInfo) GetPods() []fwk.PodInfo { return nil }
+func (i adaptedInfo) GetGeneration() int64   { return 1 }
+
+type adaptedState struct {
+	fwk.CycleState
+	data map[fwk.StateKey]fwk.StateData
+}
+
+func (s *adaptedState) Read(key fwk.StateKey) (fwk.StateData, error) {
+	if data, ok := s.data[key]; ok {
+		return data, nil
+	}
+	return nil, fwk.ErrNotFound
+}
+
+func (s *adaptedState) Write(key fwk.StateKey, data fwk.StateData) {
+	s.data = map[fwk.StateKey]fwk.StateData{key: data}
 }
 
 func TestAGuestIsAskedAtItsExtensionPoints(t *testing.T) {
@@ -221,18 +248,51 @@ func TestEventsOfPodsAreThoseThatWereNamed(t *testing.T) {
 	}
 }
 
+// adaptedQueued is a Pod in the queue.
+type adaptedQueued struct {
+	adaptedEntity
+	pod  *corev1.Pod
+	came time.Time
+}
+
+func (q adaptedQueued) GetPodInfo() fwk.PodInfo { return adaptedPodInfo{pod: q.pod} }
+func (q adaptedQueued) GetTimestamp() time.Time { return q.came }
+func (q adaptedQueued) GetPriority() int32      { return *q.pod.Spec.Priority }
+
+type adaptedPodInfo struct {
+	fwk.PodInfo
+	pod *corev1.Pod
+}
+
+func (i adaptedPodInfo) GetPod() *corev1.Pod { return i.pod }
+
 func TestAPodInTheQueueIsTheEngines(t *testing.T) {
 	priority := int32(7)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Priority: &priority}}
 	came := time.Unix(1, 0)
-	if got, want := queued(kube137test.QueuedPod{Pod: pod, Came: came}), (sched.Queued{Pod: pod, Timestamp: came, Priority: 7}); got != want {
+	if got, want := queued(adaptedQueued{pod: pod, came: came}), (sched.Queued{Pod: pod, Timestamp: came, Priority: 7}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
+// adaptedHandle is a scheduler in which one Pod waits.
+type adaptedHandle struct {
+	fwk.Handle
+	waiting fwk.WaitingPod
+}
+
+func (h adaptedHandle) IterateOverWaitingPods(f func(fwk.WaitingPod)) { f(h.waiting) }
+
+func (h adaptedHandle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	if uid == "p" {
+		return h.waiting
+	}
+	return nil
+}
+
 func TestWaitingPodsAreTheEngines(t *testing.T) {
-	waiting := &kube137test.WaitingPod{Pod: adaptedPod}
-	h := handle{&kube137test.Handle{Waiting: []*kube137test.WaitingPod{waiting}}}
+	waiting := &adaptedWaiting{}
+	h := handle{adaptedHandle{waiting: waiting}}
 	var names []string
 	for w := range h.WaitingPods() {
 		names = append(names, w.GetPod().Name)
@@ -243,11 +303,11 @@ func TestWaitingPodsAreTheEngines(t *testing.T) {
 	if got := h.WaitingPod("nobody"); got != nil {
 		t.Errorf("got %v for a Pod that does not wait", got)
 	}
-	if !h.WaitingPod(types.UID("p")).Reject("plugin", "why") {
+	if !h.WaitingPod("p").Reject("plugin", "why") {
 		t.Error("the Pod was not waiting")
 	}
-	if got, want := waiting.Result(), "rejected by plugin: why"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if got, want := waiting.rejected, "plugin: why"; got != want {
+		t.Errorf("rejected by %s, want %s", got, want)
 	}
 }
 

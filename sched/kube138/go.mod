@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/kubewasm/kubewasm => ../..
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.38.0-alpha.0
 	k8s.io/apimachinery v0.38.0-alpha.0
@@ -40,7 +41,6 @@ require (
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect

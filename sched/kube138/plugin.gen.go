@@ -165,7 +165,7 @@ func (b base) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 			state.Write(b.plugin.key, cycle{c})
 		}
 	}
-	names, s := b.plugin.PreFilter(c, nodes(infos))
+	names, s := b.plugin.PreFilter(c, nodesOf(infos))
 	if names == nil {
 		return nil, status(s)
 	}
@@ -191,7 +191,7 @@ func (e preFilterExtensions) RemovePod(_ context.Context, state fwk.CycleState, 
 }
 
 func (b base) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
-	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodes(infos)))
+	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodesOf(infos)))
 }
 
 func (b base) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
@@ -240,7 +240,7 @@ func (b base) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, g
 //
 //minor:since 1.36
 func (b base) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
-	if !b.plugin.Functions().Has(abi.NormalizePlacementScore) {
+	if !b.plugin.Asks(abi.ScorePlacement) || !b.plugin.Asks(abi.NormalizePlacementScore) {
 		return nil
 	}
 	return placementScoreExtensions{b.plugin}
@@ -272,9 +272,9 @@ func (q queueSort) Less(a, b fwk.QueuedEntityInfo) bool {
 //minor:since 1.36
 func (g placementGenerate) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
 	p := g.base.plugin
-	var all nodes
+	var all sched.Nodes
 	if parent != nil {
-		all = parent.Nodes
+		all = nodesOf(parent.Nodes)
 	}
 	list, s := p.GeneratePlacements(p.cycle(state, nil), groupOf(group), all)
 	return generated(list, s, parent), status(s)

@@ -31,7 +31,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
-	"github.com/kubewasm/kubewasm/sched/kube"
+	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // clusters is how many random clusters there are.

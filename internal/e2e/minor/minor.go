@@ -6,9 +6,9 @@
 //	go test ./...                                         # the newest, by go.mod
 //	go test -modfile=go135.mod -tags=kube135 ./...
 //
-// All of them import the adapter of package sched as github.com/kubewasm/kubewasm/sched/kube:
-// each module file replaces that path by the directory of its minor's adapter, so that the
-// requirements of one minor never reach the build of another.
+// All of them import the adapter of package sched as sched/kube137, which the module files of
+// other minors replace by the directory of their own adapter. So the requirements of one minor
+// never reach the build of another.
 package minor
 
 import (

@@ -26,7 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
-	"github.com/kubewasm/kubewasm/sched/kube"
+	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 // common is every interface of an extension point that all minors have. A minor's all has it,

@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/sched/kube"
+	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 func init() {

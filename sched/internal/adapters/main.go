@@ -73,39 +73,32 @@ func main() {
 	}
 }
 
-// inherit returns the generated files of an adapter and of its test kit.
+// inherit returns what an adapter inherits, by the names of its files.
 func inherit(from, to string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, kit := range []bool{false, true} {
-		source, target := from, to
-		if kit {
-			source, target = filepath.Join(from, from+"test"), filepath.Join(to, to+"test")
+	own, err := declaredIn(to)
+	if err != nil {
+		return nil, err
+	}
+	names, err := filepath.Glob(filepath.Join(from, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		base := filepath.Base(name)
+		test := strings.Replace(base, ".gen", "", 1)
+		if base == "composed.gen.go" || strings.HasSuffix(test, "_test.go") && !slices.Contains(inheritedTests, test) {
+			continue
 		}
-		own, err := declaredIn(target)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		names, err := filepath.Glob(filepath.Join(source, "*.go"))
-		if err != nil {
+		if text, err = take(name, text, from, to, own); err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") && !slices.Contains(inheritedTests, strings.Replace(filepath.Base(name), ".gen", "", 1)) {
-				continue
-			}
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return nil, err
-			}
-			rest, err := take(name, text, from, to, own)
-			if err != nil {
-				return nil, err
-			}
-			base := filepath.Base(name)
-			if rest == nil || base == "composed.gen.go" {
-				continue
-			}
-			files[filepath.Join(strings.TrimPrefix(strings.TrimPrefix(target, to), "/"), generatedName(base, from))] = rest
+		if text != nil {
+			files[generatedName(base, from)] = text
 		}
 	}
 	return files, nil
@@ -128,7 +121,7 @@ func generatedName(base, from string) string {
 // write writes the generated files of an adapter, and removes those of before.
 func write(adapter string, files map[string][]byte) error {
 	var old []string
-	for _, pattern := range []string{"*.gen.go", "*.gen_test.go", adapter + "test/*.gen.go"} {
+	for _, pattern := range []string{"*.gen.go", "*.gen_test.go"} {
 		found, err := filepath.Glob(filepath.Join(adapter, pattern))
 		if err != nil {
 			return err
@@ -140,8 +133,7 @@ func write(adapter string, files map[string][]byte) error {
 		errs = append(errs, os.Remove(name))
 	}
 	for name, text := range files {
-		file := filepath.Join(adapter, name)
-		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644))
+		errs = append(errs, os.WriteFile(filepath.Join(adapter, name), text, 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write the generated files: %w", err)
