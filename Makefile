@@ -27,7 +27,8 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 # The packages in which goroutines meet.
 .PHONY: race
 race: ## Run the tests under the race detector, which needs a C compiler: 6 minutes.
-	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./internal/objects ./sched ./admission/... ./hooks/...
+	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
+	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
@@ -48,7 +49,8 @@ WAT := $(shell find . -path '*/testdata/*.wat')
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
 	go generate ./...
-	go generate ./guest/api
+	cd internal/newestapi && go generate .
+	cd sched/kube137 && go generate .
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@
@@ -59,7 +61,7 @@ quickstart: ## Run README.md's first command.
 
 .PHONY: bench
 bench: ## Measure kubewasm beside its alternatives: 5 minutes on a quiet machine.
-	go run ./internal/bench
+	go run -C internal/bench .
 
 FUZZTIME := 2m
 

@@ -1,15 +1,12 @@
-// Package sched runs guests as plugins of kube-scheduler.
+// Package sched runs guests as plugins of a scheduler. It is the engine of the adapters to
+// kube-scheduler, each in a module of its own, which map the Go interface of one minor of
+// Kubernetes onto a [Plugin]: kube137 is for 1.37. A scheduler imports its adapter, and this
+// package for the options and for [PluginConfig], which is what the scheduler's configuration
+// says of a plugin. The interface changes with each minor; guests do not, nor does this
+// package, which asks for the oldest Kubernetes that is supported.
 //
-// [New] makes a factory for app.WithPlugin: the scheduler's configuration then
-// names the module in the plugin's arguments, see [Args]. [Load] makes a plugin of
-// a module directly. Several plugins may run side by side, each under its own
-// name.
-//
-// A plugin does at each extension point of k8s.io/kube-scheduler/framework v0.37 what its
-// guest does, and nothing where the guest has no function: it has the methods of QueueSort,
-// Filter, PostFilter, Score, PlacementGenerate and EnqueueExtensions only if the guest does
-// something there, and answers neutrally at the others, at all of which the scheduler's
-// metrics show it. Filter and
+// A [Plugin] does at each extension point what its guest does, and answers neutrally where the
+// guest has no function. Filter and
 // Score run on as many instances of the guest as there are. An instance that has
 // not seen a scheduling cycle is shown what happened in it first; so are the
 // copies of a cycle in which preemption tries out which Pods to remove. What a guest
@@ -24,8 +21,8 @@
 // anything in memory from one extension point to the next, as in their own host: one
 // instance serves a scheduling cycle, one call after the other, and a Pod that is being
 // bound has one of its own, from Reserve to PostBind or Unreserve. As there, such a plugin
-// must be enabled by multiPoint. Args.GuestConfig, Args.Args and Args.LogSeverity are its
-// host's settings of the same names, and Args.HeldInstances bounds how many Pods may be
+// must be enabled by multiPoint. GuestConfig, Args and LogSeverity of its configuration are its
+// host's settings of the same names, and Limits.HeldInstances bounds how many Pods may be
 // bound at a time.
 package sched
 

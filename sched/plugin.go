@@ -103,7 +103,7 @@ func (p *Plugin) leaveOut(functions abi.Mask) error {
 	if p.functions &^= functions; p.functions&^helping == 0 {
 		return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", functions, p.framework.Minor)
 	}
-	p.logger.Warn("functions of the guest are not called", "plugin", p.guest.Name(), "functions", functions.String(), "kubernetes", p.framework.Minor)
+	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", functions.String())
 	return nil
 }
 

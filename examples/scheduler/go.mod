@@ -4,8 +4,11 @@ go 1.26.0
 
 replace github.com/kubewasm/kubewasm => ../..
 
+replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube137
+
 require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	k8s.io/component-base v0.37.1
 	k8s.io/kubernetes v1.37.1
 )

@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 func main() {
@@ -49,7 +50,7 @@ func run() (int, error) {
 
 	var plugins []app.Option
 	for _, name := range names() {
-		plugins = append(plugins, app.WithPlugin(name, sched.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+		plugins = append(plugins, app.WithPlugin(name, kube137.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
 	}
 	return cli.Run(app.NewSchedulerCommand(plugins...)), nil
 }

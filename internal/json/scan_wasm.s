@@ -4,7 +4,7 @@
 // The Go compiler's code for WebAssembly goes through a table of jumps for each
 // block and keeps its variables in memory. Here they are locals, and each turn of
 // a loop takes eight bytes whatever is in them. An admission verdict on a Pod of
-// 4.3 KB takes 0.57 of the time and half of the fuel (go run ./internal/bench -only
+// 4.3 KB takes 0.57 of the time and half of the fuel (go run -C internal/bench . -only
 // admission). These three functions carry all of it; scan_native.go has the same in Go,
 // and TestReadsTheSameInWebAssembly compares both.
 //

@@ -44,7 +44,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/sched/kube137"
 )
 
 func TestMain(m *testing.M) {
@@ -246,7 +246,7 @@ spec: {schedulerName: `+v.name+`, containers: [{image: pause, name: pause, resou
 	recorded := &bound{moments: map[string][]moment{}}
 	perf.PluginNames = append(perf.PluginNames, "guest", "native", "bound")
 	perf.RunBenchmarkPerfScheduling(b, write("performance-config.yaml", cases), "kubewasm", runtime.Registry{
-		"guest": sched.New("guest", rt), "native": newNative,
+		"guest": kube137.New("guest", rt), "native": newNative,
 		"bound": func(context.Context, apiruntime.Object, fwk.Handle) (fwk.Plugin, error) { return recorded, nil },
 	})
 
