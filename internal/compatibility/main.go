@@ -38,7 +38,7 @@ func main() {
 
 func run(ctx context.Context, chosen string, verbose bool) error {
 	var names []string
-	for _, m := range sched.Minors {
+	for _, m := range sched.Minors() {
 		names = append(names, m.Name)
 	}
 	all := names
