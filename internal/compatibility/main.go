@@ -26,17 +26,18 @@ const document = "docs/compatibility.md"
 
 func main() {
 	minors := flag.String("minors", "", "the minors to test, separated by commas; all without")
+	write := flag.Bool("write", false, "write the document even if -minors are not all")
 	verbose := flag.Bool("v", false, "print what the tests print")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *minors, *verbose); err != nil {
+	if err := run(ctx, *minors, *write, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "compatibility:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, chosen string, verbose bool) error {
+func run(ctx context.Context, chosen string, write, verbose bool) error {
 	var names []string
 	for _, m := range sched.Minors() {
 		names = append(names, m.Name)
@@ -66,7 +67,7 @@ func run(ctx context.Context, chosen string, verbose bool) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if chosen == "" {
+	if chosen == "" || write {
 		text, err := report(results)
 		if err != nil {
 			return err
