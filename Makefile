@@ -48,6 +48,32 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+# The rewriter, what it generates code for, and the host: what depends on the processor. Left
+# out are tests that compile guests of megabytes, which takes minutes under qemu.
+ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host
+ARM64_SKIP := StandardGo|HighestLimits
+.PHONY: arm64
+arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 6 minutes.
+	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m -skip '$(ARM64_SKIP)' $(ARM64_PACKAGES)
+
+.PHONY: platforms
+platforms: ## Compile everything for the other platforms.
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...
+	GOARCH=s390x CGO_ENABLED=0 go build ./...
+	GOARCH=ppc64le CGO_ENABLED=0 go build ./...
+
+HELM := go run helm.sh/helm/v4/cmd/helm@v4.3.1
+CHART := examples/scheduler/chart
+
+.PHONY: chart
+chart: ## Check the chart of examples/scheduler, and render it for the values in its ci.
+	for values in $(CHART)/ci/*-values.yaml; do \
+	  $(HELM) lint --strict --quiet $(CHART) -f $$values && \
+	  $(HELM) template kubewasm-scheduler $(CHART) -n kubewasm-scheduler --kube-version 1.37 -f $$values \
+	    >examples/scheduler/manifests/$$(basename $$values -values.yaml).yaml || exit 1; \
+	done
+
 WAT := $(shell find . -path '*/testdata/*.wat')
 
 .PHONY: generate

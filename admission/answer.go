@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // result is everything about a verdict beside its number, code and message.

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
-// A guest behind the handler that an API server calls.
+// A handler that an API server calls asks a guest.
 func Example() {
 	ctx := context.Background()
 	module, err := guestbuild.Build(ctx, "../examples/admission/required-labels")

@@ -77,9 +77,9 @@ func measure(t *testing.T, rt *host.Runtime) usage {
 	return u
 }
 
-// hammered is a server whose plugins are "scripted", which does what an object's
-// annotations ask for, "slow", which is always stopped and may fail, and "swapped", which
-// is replaced all the time and denies with its version.
+// hammered is a server with three plugins. "scripted" does what an object's annotations
+// ask for, "slow" is always stopped and may fail, and "swapped" is replaced all the time
+// and denies with its version.
 type hammered struct {
 	t      *testing.T
 	rt     *host.Runtime

@@ -66,9 +66,9 @@ const (
 	// otherwise, 25 MiB: any object that an API server can store fits, and so does
 	// the one before it, which an update sends along.
 	DefaultMaxBodyBytes = 2*expansion*storedBytes + envelopeBytes
-	// DefaultTimeout is how long a request may take that says nothing of a
+	// defaultTimeout is how long a request may take that says nothing of a
 	// timeout: the API server's default.
-	DefaultTimeout = 10 * time.Second
+	defaultTimeout = 10 * time.Second
 	// MaxTimeout is the longest timeout that a webhook may have in Kubernetes; a
 	// longer one is cut.
 	MaxTimeout = 30 * time.Second
@@ -193,7 +193,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 
 // timeoutOf returns how long a request may take.
 func timeoutOf(r *http.Request) (time.Duration, error) {
-	timeout := DefaultTimeout
+	timeout := defaultTimeout
 	if text := r.URL.Query().Get("timeout"); text != "" {
 		var err error
 		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {

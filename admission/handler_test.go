@@ -362,7 +362,7 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// FuzzWebhook: whatever reviews hold, guests behind the handlers do no harm, a
+// FuzzWebhook: whatever reviews hold, guests that handlers ask do no harm, a
 // validating webhook never patches, and what a mutating one answers is a patch
 // that the API server can apply.
 func FuzzWebhook(f *testing.F) {

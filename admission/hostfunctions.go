@@ -6,8 +6,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
@@ -24,19 +24,19 @@ func (p *Plugin) hostFunctions() []host.Import {
 // ofRequest are the host functions about a request. Between calls there is none, which a
 // guest reads as nothing.
 var ofRequest = []host.Import{
-	reads(abi.ImportRequest, func(r *policy.Request) []byte { return r.Envelope }),
-	reads(abi.ImportAdmissionObject, func(r *policy.Request) []byte { return r.Object.Raw }),
-	reads(abi.ImportOldObject, func(r *policy.Request) []byte { return r.OldObject.Raw }),
-	reads(abi.ImportOptions, func(r *policy.Request) []byte { return r.Options.Raw }),
-	host.ToGuest(abi.ModuleAdmission, abi.ImportObjectProto, func(inst *host.Instance) []byte {
+	reads("request", func(r *policy.Request) []byte { return r.Envelope }),
+	reads("object", func(r *policy.Request) []byte { return r.Object.Raw }),
+	reads("old_object", func(r *policy.Request) []byte { return r.OldObject.Raw }),
+	reads("options", func(r *policy.Request) []byte { return r.Options.Raw }),
+	host.ToGuest(abi.ModuleAdmission, "object_proto", func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
 		return object
 	}),
-	host.ToGuest(abi.ModuleAdmission, abi.ImportOldObjectProto, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleAdmission, "old_object_proto", func(inst *host.Instance) []byte {
 		_, old := protoOf(inst)
 		return old
 	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportResult, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, "result", func(inst *host.Instance, data []byte) {
 		if len(data) > maxResultBytes {
 			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
@@ -46,11 +46,11 @@ var ofRequest = []host.Import{
 		}
 		policy.CallOf(inst).Result = result // The last one counts.
 	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportPatch, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, "patch", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = append([]byte{}, data...), nil
 	}),
-	host.FromGuest(abi.ModuleAdmission, abi.ImportMutatedObject, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleAdmission, "mutated_object", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),

@@ -149,7 +149,7 @@ func FuzzTooLong(f *testing.F) {
 type hidden struct{ http.ResponseWriter }
 
 // A body that never comes ends with the request's own timeout, whatever the handler
-// stands behind.
+// follows.
 func TestBodyThatNeverComesEndsInTime(t *testing.T) {
 	bodies := admission.NewBodies(admission.BodyLimits{Timeout: time.Hour})
 	handler := &admission.Handler{Validator: allowAll, Bodies: bodies}

@@ -9,12 +9,13 @@ import (
 
 	arv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// withSection returns a module with a custom section behind it.
+// withSection returns a module with a custom section at its end.
 func withSection(module []byte, name, contents string) []byte {
 	body := append(binary.AppendUvarint(nil, uint64(len(name))), name+contents...)
 	return append(binary.AppendUvarint(append(module[:len(module):len(module)], 0), uint64(len(body))), body...)
@@ -86,7 +87,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		{"more than are named", ours(rule("CREATE", "", "v1", "a,b,c,d,e,f,g,h,i,j")), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "a")},
 			[]string{"match leaves out what the module is for: CREATE b.v1; CREATE c.v1; CREATE d.v1; CREATE e.v1; CREATE f.v1; CREATE g.v1; CREATE h.v1; CREATE i.v1; and 1 more"}},
 		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
-		{"what is no metadata", withSection(plain, metadata.Section, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
+		{"what is no metadata", withSection(plain, abi.MetadataSection, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
 			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty"}},
 		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
 			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1"}},

@@ -37,7 +37,7 @@ type Plugin struct {
 // failures mean.
 type PluginConfig struct {
 	// Config is the plugin's module, name, configuration and limits. The default
-	// of Limits.ResultBytes is DefaultResultBytes.
+	// of Limits.ResultBytes is defaultResultBytes.
 	host.Config `json:",inline"`
 	// PolicyRules say when the plugin is asked and what its verdict counts for.
 	PolicyRules `json:",inline"`
@@ -45,8 +45,8 @@ type PluginConfig struct {
 	// without it fails. A guest of another ABI is asked as a mutator if it
 	// is allowed to be one, and as a validator otherwise.
 	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
-	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper, which is
-	// known without it if the entrypoint of the module is called violation, or if
+	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper. It is
+	// not needed if the entrypoint of the module is called violation, or if
 	// Kubewarden's metadata in the module say so.
 	Gatekeeper bool `json:"gatekeeper,omitempty"`
 	// Cluster is where a guest looks objects up; nil if it cannot.
@@ -79,10 +79,10 @@ type Cluster interface {
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// DefaultResultBytes is how much a guest may hand to the host unless
+// defaultResultBytes is how much a guest may hand to the host unless
 // Limits.ResultBytes says otherwise, 16 MiB: the largest object that a review may hold,
 // and 4 MiB that a mutator adds or a request of its own has beside it.
-const DefaultResultBytes = expansion*storedBytes + 4<<20
+const defaultResultBytes = expansion*storedBytes + 4<<20
 
 // Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
 // package admission serves as they are, which it tells by the module's imports and
@@ -110,7 +110,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
 		Imports:  p.hostFunctions(),
-		Defaults: host.Limits{ResultBytes: DefaultResultBytes},
+		Defaults: host.Limits{ResultBytes: defaultResultBytes},
 		NewState: func() any { return new(policy.Call) },
 		Probe: func(ctx context.Context, inst *host.Instance) error {
 			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {

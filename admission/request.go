@@ -6,7 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // requests are what guests are asked about, *policy.Request with the buffer of

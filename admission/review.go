@@ -119,10 +119,10 @@ func (d *decoder) request(v json.Value, r *admissionv1.AdmissionRequest) {
 			d.text("request.uid", v, (*string)(&r.UID))
 			return 1
 		case "kind":
-			d.kind("request.kind", v, &r.Kind)
+			d.triple("request.kind", "kind", v, &r.Kind.Group, &r.Kind.Version, &r.Kind.Kind)
 			return 2
 		case "resource":
-			d.resource("request.resource", v, &r.Resource)
+			d.triple("request.resource", "resource", v, &r.Resource.Group, &r.Resource.Version, &r.Resource.Resource)
 			return 3
 		case "subResource":
 			d.text("request.subResource", v, &r.SubResource)
@@ -130,13 +130,13 @@ func (d *decoder) request(v json.Value, r *admissionv1.AdmissionRequest) {
 		case "requestKind":
 			if v.Kind() != json.KindNull {
 				r.RequestKind = new(metav1.GroupVersionKind)
-				d.kind("request.requestKind", v, r.RequestKind)
+				d.triple("request.requestKind", "kind", v, &r.RequestKind.Group, &r.RequestKind.Version, &r.RequestKind.Kind)
 			}
 			return 5
 		case "requestResource":
 			if v.Kind() != json.KindNull {
 				r.RequestResource = new(metav1.GroupVersionResource)
-				d.resource("request.requestResource", v, r.RequestResource)
+				d.triple("request.requestResource", "resource", v, &r.RequestResource.Group, &r.RequestResource.Version, &r.RequestResource.Resource)
 			}
 			return 6
 		case "requestSubResource":
@@ -184,14 +184,7 @@ func (d *decoder) raw(v json.Value, to *runtime.RawExtension) {
 	}
 }
 
-func (d *decoder) kind(field string, v json.Value, to *metav1.GroupVersionKind) {
-	d.triple(field, "kind", v, &to.Group, &to.Version, &to.Kind)
-}
-
-func (d *decoder) resource(field string, v json.Value, to *metav1.GroupVersionResource) {
-	d.triple(field, "resource", v, &to.Group, &to.Version, &to.Resource)
-}
-
+// triple decodes a group, a version and a kind or resource, whose member is last.
 func (d *decoder) triple(field, last string, v json.Value, group, version, name *string) {
 	d.object(field, v, func(key string, v json.Value) int {
 		switch key {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,11 +13,13 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Encoder encodes some fields of objects of a kind: [corev1.Pod] or [corev1.Node]. It does
@@ -76,7 +77,7 @@ func (e *Encoder[T]) Equal(a, b *T) bool {
 func (e *Encoder[T]) AppendPart(b []byte, of *T, part uint32, mask uint64) []byte {
 	for i := range e.fields {
 		f := &e.fields[i]
-		if f.number != uint64(part) || f.kind != submessage || f.holds != one {
+		if f.number != protowire.Number(part) || f.kind != submessage || f.holds != one {
 			continue
 		}
 		at := unsafe.Add(unsafe.Pointer(of), f.offset)
@@ -90,7 +91,7 @@ func (e *Encoder[T]) AppendPart(b []byte, of *T, part uint32, mask uint64) []byt
 }
 
 // has reports whether a mask selects a field.
-func has(mask, number uint64) bool {
+func has(mask uint64, number protowire.Number) bool {
 	return mask == abi.AllFields || number < 64 && mask>>number&1 != 0
 }
 
@@ -123,7 +124,7 @@ func (e *Encoder[T]) Only(masks []uint64, entries []EntryKey) *Encoder[T] {
 	var fields encoder
 	for _, part := range e.fields {
 		var mask uint64
-		if part.number < uint64(len(masks)) {
+		if int(part.number) < len(masks) {
 			mask = masks[part.number]
 		}
 		var message encoder
@@ -157,7 +158,7 @@ type encoder []fieldEncoder
 // fieldEncoder appends a field.
 type fieldEncoder struct {
 	offset uintptr
-	number uint64
+	number protowire.Number
 	holds  holding
 	kind   kind
 	// empty is set if a value is written even if it is empty, as the generated
@@ -228,11 +229,10 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 		if s == "" && !f.empty {
 			return b
 		}
-		return appendText(b, f.number, s)
+		return wire.AppendItem(b, f.number, s)
 	case submessage:
-		b = append(appendVarint(b, f.number<<3|bytesType), 0)
-		start := len(b)
-		return endMessage(f.message.append(b, p), start)
+		b, start := wire.BeginMessage(b, f.number)
+		return wire.EndMessage(f.message.append(b, p), start)
 	case stringMaps:
 		return f.strings.append(b, *(*map[string]string)(p))
 	case other:
@@ -252,7 +252,7 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 	if n == 0 && !f.empty {
 		return b
 	}
-	return appendVarint(appendVarint(b, f.number<<3|varintType), n)
+	return wire.AppendVarint(wire.AppendTag(b, f.number, protowire.VarintType), n)
 }
 
 // equal reports whether the encodings of the structs at p and q are the same.
@@ -395,19 +395,14 @@ func everythingOf(t reflect.Type) *tree {
 
 // fieldNumber returns the number of a field in protobuf, which its tag tells. The
 // wire type there is not always right.
-func fieldNumber(f reflect.StructField) uint64 {
+func fieldNumber(f reflect.StructField) protowire.Number {
 	text := strings.Split(f.Tag.Get("protobuf"), ",")
 	number, err := strconv.ParseUint(text[min(1, len(text)-1)], 10, 29)
 	if err != nil {
 		panic(fmt.Sprintf("codec: field %s: %v", f.Name, err)) // They are generated.
 	}
-	return number
+	return protowire.Number(number)
 }
-
-const (
-	varintType = 0
-	bytesType  = 2
-)
 
 // field returns the encoder of a field.
 func (tr *tree) field(f reflect.StructField) fieldEncoder {
@@ -418,7 +413,7 @@ func (tr *tree) field(f reflect.StructField) fieldEncoder {
 }
 
 // value returns the encoder of a value of the type t.
-func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
+func (tr *tree) value(number protowire.Number, t reflect.Type) fieldEncoder {
 	e := fieldEncoder{number: number, kind: other}
 	switch {
 	case t == reflect.TypeFor[resource.Quantity]():
@@ -476,7 +471,7 @@ func (tr *tree) value(number uint64, t reflect.Type) fieldEncoder {
 
 // mapOf returns the encoder of a map with strings as keys, in their order, so that
 // equal maps have equal bytes.
-func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer) []byte {
+func (tr *tree) mapOf(number protowire.Number, t reflect.Type) func([]byte, unsafe.Pointer) []byte {
 	if t == reflect.TypeFor[corev1.ResourceList]() {
 		return func(b []byte, p unsafe.Pointer) []byte {
 			return tr.appendResources(b, number, *(*corev1.ResourceList)(p))
@@ -495,16 +490,15 @@ func (tr *tree) mapOf(number uint64, t reflect.Type) func([]byte, unsafe.Pointer
 			// An element of a map has no address.
 			e := reflect.New(t.Elem())
 			e.Elem().Set(m.MapIndex(k))
-			b = append(appendVarint(b, number<<3|bytesType), 0)
-			start := len(b)
-			b = endMessage(value.append(appendText(b, 1, k.String()), e.UnsafePointer()), start)
+			entry, start := wire.BeginMessage(b, number)
+			b = wire.EndMessage(value.append(wire.AppendItem(entry, 1, k.String()), e.UnsafePointer()), start)
 		}
 		return b
 	}
 }
 
 // appendResources appends a map of quantities.
-func (tr *tree) appendResources(b []byte, number uint64, resources corev1.ResourceList) []byte {
+func (tr *tree) appendResources(b []byte, number protowire.Number, resources corev1.ResourceList) []byte {
 	var room [8]corev1.ResourceName
 	names := room[:0]
 	for name := range resources {
@@ -514,9 +508,8 @@ func (tr *tree) appendResources(b []byte, number uint64, resources corev1.Resour
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		b = append(appendVarint(b, number<<3|bytesType), 0)
-		start := len(b)
-		b = endMessage(appendQuantity(appendText(b, 1, string(name)), 2, resources[name]), start)
+		entry, start := wire.BeginMessage(b, number)
+		b = wire.EndMessage(appendQuantity(wire.AppendItem(entry, 1, string(name)), 2, resources[name]), start)
 	}
 	return b
 }
@@ -526,13 +519,13 @@ func (tr *tree) hasEntry(key string) bool {
 	return tr.whole || slices.Contains(tr.entries, key)
 }
 
-func (tr *tree) stringMap(number uint64) *stringMap {
+func (tr *tree) stringMap(number protowire.Number) *stringMap {
 	return &stringMap{number: number, whole: tr.whole, entries: slices.Compact(slices.Sorted(slices.Values(tr.entries)))}
 }
 
 // stringMap encodes maps such as labels.
 type stringMap struct {
-	number uint64
+	number protowire.Number
 	// entries are the keys that travel, sorted, unless all do.
 	whole   bool
 	entries []string
@@ -555,7 +548,7 @@ func (s *stringMap) value(m map[string]string, key string) (value string, ok boo
 func (s *stringMap) only(entries []EntryKey) *stringMap {
 	only := &stringMap{number: s.number}
 	for _, e := range entries {
-		if uint64(e.Field) == s.number && (s.whole || slices.Contains(s.entries, e.Key)) {
+		if protowire.Number(e.Field) == s.number && (s.whole || slices.Contains(s.entries, e.Key)) {
 			only.entries = append(only.entries, e.Key)
 		}
 	}
@@ -584,7 +577,7 @@ func (s *stringMap) append(b []byte, m map[string]string) []byte {
 	if !s.whole {
 		for _, k := range s.entries {
 			if value, ok := m[k]; ok {
-				b = s.appendEntry(b, k, value)
+				b = wire.AppendEntry(b, s.number, k, value)
 			}
 		}
 		return b
@@ -611,42 +604,34 @@ func (s *stringMap) inOrder(b []byte, m map[string]string, order []string) (all 
 		if !ok {
 			return nil, false
 		}
-		b = s.appendEntry(b, k, value)
+		b = wire.AppendEntry(b, s.number, k, value)
 	}
 	return b, true
 }
 
-func (s *stringMap) appendEntry(b []byte, k, value string) []byte {
-	n := 2 + varintSize(uint64(len(k))) + len(k) + varintSize(uint64(len(value))) + len(value)
-	b = appendVarint(appendVarint(b, s.number<<3|bytesType), uint64(n))
-	return appendText(appendText(b, 1, k), 2, value)
-}
-
 // appendTime appends a time as the generated code does: in seconds, and nothing
 // for the zero time.
-func appendTime(b []byte, number uint64, t *metav1.Time) []byte {
-	b = append(appendVarint(b, number<<3|bytesType), 0)
-	start := len(b)
+func appendTime(b []byte, number protowire.Number, t *metav1.Time) []byte {
+	b, start := wire.BeginMessage(b, number)
 	if !t.IsZero() {
-		const nanos = 2<<3 | varintType
-		b = append(appendVarint(append(b, 1<<3|varintType), uint64(t.Unix())), nanos, 0)
+		b = wire.AppendOptionalNumber(b, 1, new(t.Unix()))
+		b = wire.AppendOptionalNumber(b, 2, new(int64(0)))
 	}
-	return endMessage(b, start)
+	return wire.EndMessage(b, start)
 }
 
 // appendQuantity appends a quantity as its own code does. It is a copy, since String
 // keeps the text in it, and others may read the object or encode it meanwhile.
-func appendQuantity(b []byte, number uint64, q resource.Quantity) []byte {
-	b = append(appendVarint(b, number<<3|bytesType), 0)
-	start := len(b)
-	return endMessage(appendText(b, 1, q.String()), start)
+func appendQuantity(b []byte, number protowire.Number, q resource.Quantity) []byte {
+	b, start := wire.BeginMessage(b, number)
+	return wire.EndMessage(wire.AppendItem(b, 1, q.String()), start)
 }
 
 // appendGenerated appends a message that has code of its own. It panics with the error
 // of that code; none is known that fails.
-func appendGenerated(b []byte, number uint64, m message) []byte {
+func appendGenerated(b []byte, number protowire.Number, m message) []byte {
 	size := m.Size()
-	b = appendVarint(appendVarint(b, number<<3|bytesType), uint64(size))
+	b = wire.AppendVarint(wire.AppendTag(b, number, protowire.BytesType), uint64(size))
 	b = slices.Grow(b, size)
 	n, err := m.MarshalToSizedBuffer(b[len(b) : len(b)+size])
 	if err == nil && n != size {
@@ -657,33 +642,3 @@ func appendGenerated(b []byte, number uint64, m message) []byte {
 	}
 	return b[:len(b)+n]
 }
-
-func appendText(b []byte, number uint64, s string) []byte {
-	return append(appendVarint(appendVarint(b, number<<3|bytesType), uint64(len(s))), s...)
-}
-
-// endMessage writes the length of the message that begins at start into the byte
-// before it, and into more if it takes more.
-func endMessage(b []byte, start int) []byte {
-	n := len(b) - start
-	if n < 0x80 {
-		b[start-1] = byte(n)
-		return b
-	}
-	more := varintSize(uint64(n)) - 1
-	var room [9]byte
-	b = append(b, room[:more]...)
-	copy(b[start+more:], b[start:start+n])
-	appendVarint(b[:start-1], uint64(n))
-	return b
-}
-
-func appendVarint(b []byte, n uint64) []byte {
-	for n >= 0x80 {
-		b = append(b, byte(n)|0x80)
-		n >>= 7
-	}
-	return append(b, byte(n))
-}
-
-func varintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -299,7 +300,7 @@ func Paths[T any](masks []uint64, entries []EntryKey) (paths []string) {
 	each(t, func(name string, index []int, part reflect.Type) {
 		number, path := fieldNumber(t.FieldByIndex(index)), kind+"."+name
 		mask := uint64(0)
-		if number < uint64(len(masks)) {
+		if int(number) < len(masks) {
 			mask = masks[number]
 		}
 		if mask == abi.AllFields {
@@ -313,7 +314,7 @@ func Paths[T any](masks []uint64, entries []EntryKey) (paths []string) {
 				return
 			}
 			for _, e := range entries {
-				if number == MetadataPart && uint64(e.Field) == field {
+				if number == MetadataPart && protowire.Number(e.Field) == field {
 					paths = append(paths, fmt.Sprintf("%s.%s[%s]", path, name, e.Key))
 				}
 			}

@@ -19,4 +19,7 @@
 // keeps them there. A node agent has both, with one or two running modes between them:
 // package standalone, which looks at what runs, and package proxy, which answers the
 // container runtime.
+//
+// An engine runs on every system. The numbers of devices are looked up on Linux alone:
+// elsewhere a decision with a device is refused, with [errors.ErrUnsupported].
 package hooks

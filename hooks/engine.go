@@ -78,10 +78,10 @@ type PluginConfig struct {
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
 	DecisionGrants Grants
-	// Projection are the fields of the request that the plugin reads, see
-	// [hookmsg.ParseProjection]; none means what its module declares, or all. What
+	// Reads are the fields of the request that the plugin reads, see
+	// [hookmsg.ParseReads]; none means what its module declares, or all. What
 	// it does not read costs time.
-	Projection []string
+	Reads []string
 	// DryRun asks the plugin, checks what it decides and tells Config.Observer, and
 	// does nothing else with it.
 	DryRun bool
@@ -109,8 +109,8 @@ type plugin struct {
 	policy host.FailurePolicy
 
 	selector selector
-	// projection is the configuration's, nil if it has none.
-	projection *hookmsg.Projection
+	// configured is what the configuration declares to read, nil if nothing.
+	configured *hookmsg.Reads
 	dryRun     bool
 	owns       ownership
 	grants     *Grants
@@ -134,7 +134,7 @@ type lack struct {
 	mode   string
 	fields []string
 	// rest is what travels to a plugin that does not declare what it reads.
-	rest hookmsg.Projection
+	rest hookmsg.Reads
 }
 
 // wants reports whether the plugin is asked about the request.
@@ -237,12 +237,12 @@ func (c *Config) parse() ([]*plugin, error) {
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
 		}
-		if len(cfg.Projection) != 0 {
-			projection, err := hookmsg.ParseProjection(cfg.Projection)
+		if len(cfg.Reads) != 0 {
+			reads, err := hookmsg.ParseReads(cfg.Reads)
 			if err != nil {
 				fail("%w", err)
 			}
-			p.projection = &projection
+			p.configured = &reads
 		}
 		var ownErrs []error
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
@@ -284,17 +284,17 @@ type exchange struct {
 	request []byte
 	// decision is a copy of what the guest wrote, until its next call.
 	decision []byte
-	// projection is what the instance's module declares, nil before it was looked
+	// reads is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
-	projection *hookmsg.Projection
-	cache      decisionCache
+	reads *hookmsg.Reads
+	cache decisionCache
 }
 
 var imports = []host.Import{
-	host.ToGuest(abi.ModuleHooks, abi.ImportRequest, func(inst *host.Instance) []byte {
+	host.ToGuest(abi.ModuleHooks, "request", func(inst *host.Instance) []byte {
 		return inst.State().(*exchange).request
 	}),
-	host.FromGuest(abi.ModuleHooks, abi.ImportDecision, func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.ModuleHooks, "decision", func(inst *host.Instance, data []byte) {
 		x := inst.State().(*exchange)
 		x.decision = append(x.decision[:0], data...)
 	}),
@@ -335,7 +335,7 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 
 // declared returns what a module says in its metadata that it reads, and that it
 // decides.
-func declared(inst *host.Instance) (reads hookmsg.Projection, decides ownership, err error) {
+func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
 		return reads, decides, nil
@@ -344,7 +344,7 @@ func declared(inst *host.Instance) (reads hookmsg.Projection, decides ownership,
 	if err != nil {
 		return reads, decides, err
 	}
-	if reads, err = hookmsg.ParseProjection(m.Projection); err != nil {
+	if reads, err = hookmsg.ParseReads(m.Reads); err != nil {
 		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
 	decides, errs := parseOwnership(m.Decides)
@@ -355,20 +355,20 @@ func declared(inst *host.Instance) (reads hookmsg.Projection, decides ownership,
 }
 
 // reads returns what travels to an instance of the plugin.
-func (p *plugin) reads(inst *host.Instance) *hookmsg.Projection {
-	if p.projection != nil {
-		return p.projection
+func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
+	if p.configured != nil {
+		return p.configured
 	}
 	x := inst.State().(*exchange)
-	if x.projection == nil {
+	if x.reads == nil {
 		// The probe has seen that there is no error.
-		projection, _, _ := declared(inst)
-		x.projection = &projection
+		reads, _, _ := declared(inst)
+		x.reads = &reads
 	}
-	if l := p.lacks.Load(); l != nil && !x.projection.Limited() {
+	if l := p.lacks.Load(); l != nil && !x.reads.Limited() {
 		return &l.rest
 	}
-	return x.projection
+	return x.reads
 }
 
 // Lack declares the fields that a running mode does not know of containers at the stage
@@ -381,7 +381,7 @@ func (p *plugin) reads(inst *host.Instance) *hookmsg.Projection {
 // about containers, or not at that stage, are left alone. Call Lack once, before the
 // first Decide.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
-	if _, err := hookmsg.ParseProjection(fields); err != nil || len(fields) == 0 {
+	if _, err := hookmsg.ParseReads(fields); err != nil || len(fields) == 0 {
 		return err
 	}
 	var errs []error
@@ -389,7 +389,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 		if !p.levels.has(hookmsg.LevelContainer) || !p.stages.has(hookmsg.Reconcile) {
 			continue
 		}
-		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Projection{}.Without(fields...)})
+		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Reads{}.Without(fields...)})
 		inst, err := p.Acquire(ctx)
 		if err != nil {
 			errs = append(errs, err)
@@ -399,7 +399,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 		inst.Release()
 		if err := p.checkLacks(&reads); err != nil {
 			errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name(), err))
-		} else if p.projection == nil && !reads.Limited() && e.logger != nil {
+		} else if p.configured == nil && !reads.Limited() && e.logger != nil {
 			e.logger.LogAttrs(ctx, slog.LevelWarn, "fields are withheld from a runtime hook that does not declare what it reads",
 				slog.String("plugin", p.Name()), slog.Any("fields", fields), slog.String("mode", mode))
 		}
@@ -408,19 +408,19 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 }
 
 // checkLacks reports what a plugin declares to read and a running mode does not know.
-func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
+func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 	l := p.lacks.Load()
 	if l == nil {
 		return nil
 	}
-	if p.projection != nil {
-		reads = p.projection
+	if p.configured != nil {
+		reads = p.configured
 	}
 	if !reads.Limited() {
 		return nil
 	}
 	for _, field := range l.fields {
-		if reads.Reads(field) {
+		if reads.Has(field) {
 			return fmt.Errorf("it reads %s, which %s does not know", field, l.mode)
 		}
 	}
@@ -430,13 +430,13 @@ func (p *plugin) checkLacks(reads *hookmsg.Projection) error {
 // encoding is a request as it travels.
 type encoding struct {
 	bytes []byte
-	// of is the projection that the bytes are of, nil if there are none.
-	of *hookmsg.Projection
+	// of are the fields that the bytes have, nil if there are no bytes.
+	of *hookmsg.Reads
 }
 
-func (e *encoding) encode(req *hookmsg.Request, p *hookmsg.Projection) []byte {
-	if e.of == nil || e.of != p && !e.of.Equal(p) {
-		e.bytes, e.of = p.AppendRequest(e.bytes[:0], req), p
+func (e *encoding) encode(req *hookmsg.Request, reads *hookmsg.Reads) []byte {
+	if e.of == nil || e.of != reads && !e.of.Equal(reads) {
+		e.bytes, e.of = reads.AppendRequest(e.bytes[:0], req), reads
 	}
 	return e.bytes
 }
@@ -534,7 +534,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	x := inst.State().(*exchange)
 	x.request, x.decision = encoded.encode(req, p.reads(inst)), x.decision[:0]
 	result, err := inst.Call(ctx, abi.Hook)
-	x.request = nil // The buffer is somebody else's after the call.
+	x.request = nil // The buffer is another call's afterwards.
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // script is a request to scripted guests, by the names of their plugins.
@@ -288,7 +289,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 	if !errors.As(err, &trap) || trap.Plugin != "b" {
 		t.Errorf("a panic of the guest is %#v", err)
 	}
-	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, hookmsg.ErrMalformed) {
+	if err = decide(t.Context(), "bytes ff", ""); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("malformed bytes are %v", err)
 	}
 	err = decide(t.Context(), "cpu_shares 2", "cpu_shares 3")
@@ -304,7 +305,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 	}
 }
 
-// A request that is given up is not one that nobody decided on.
+// A request that is given up does not count as one without a decision.
 func TestDecideDoesNotIgnoreTheEndOfTheContext(t *testing.T) {
 	p := plugin(t, "p", scripted)
 	p.FailurePolicy = host.Ignore
@@ -358,10 +359,10 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		{"in a dry run", []hooks.PluginConfig{with("a", nil, "cpu_bvt"), with("b", func(c *hooks.PluginConfig) { c.DryRun = true }, "cpu_bvt")}, nil},
 		{"names that are no fields", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
-				c.Projection = []string{"everything"}
+				c.Reads = []string{"everything"}
 				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []hookmsg.QOSClass{7}}
 			}, "cpu.shares", "cpu_shares[a]", "unified["),
-		}, []string{`plugin "a": owns: "cpu.shares" is no field`, `"cpu_shares[a]" is no field`, `"unified[" is no field`, `projection "everything" is no field`, `selector: labels: `, `selector: QoS class 7`}},
+		}, []string{`plugin "a": owns: "cpu.shares" is no field`, `"cpu_shares[a]" is no field`, `"unified[" is no field`, `reads: "everything" is no field`, `selector: labels: `, `selector: QoS class 7`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: c.plugins})
@@ -435,10 +436,10 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-func TestProjectionIsWhatTheGuestSees(t *testing.T) {
+func TestAGuestSeesWhatItReads(t *testing.T) {
 	whole, part := plugin(t, "whole", scripted), plugin(t, "part", scripted)
-	whole.Projection = []string{"pod_annotations", "pod", "container_envs"}
-	part.Projection = []string{"pod_annotations[part]", "container"}
+	whole.Reads = []string{"pod_annotations", "pod", "container_envs"}
+	part.Reads = []string{"pod_annotations[part]", "container"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{whole, part}})
 	for req, want := range map[*hookmsg.Request]string{
 		script(map[string]string{"whole": "sees"}): "web-0  1 ",
@@ -467,7 +468,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	declaring := func(module []byte, name string, fields ...string) hooks.PluginConfig {
-		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
+		b, err := metadata.Add(module, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Reads: fields})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -475,7 +476,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 	}
 	// Both have one module, which is compiled once.
 	declares, configured := declaring(module, "declares", "pod_annotations[declares]", "container"), declaring(module, "configured", "pod_annotations[declares]", "container")
-	configured.Projection = []string{"pod_annotations", "pod"}
+	configured.Reads = []string{"pod_annotations", "pod"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{declares, configured}})
 	for name, want := range map[string]string{"declares": " nginx 0 ", "configured": "web-0  0 "} {
 		req := script(map[string]string{name: "sees"})
@@ -493,7 +494,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring(small, "wrong", "pod_label")}})
-	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: projection "pod_label" is no field of a request; did you mean "pod_labels"?`) {
+	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -751,7 +752,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	}{
 		{"every mistake at once", []hooks.PluginConfig{
 			good, good,
-			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{hookmsg.LevelUnspecified}, FailurePolicy: "Panic"},
+			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{0}, FailurePolicy: "Panic"},
 		}, []string{
 			`plugin "good": the name is used twice`, `plugin "b": stage 77 is not known`,
 			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
@@ -807,9 +808,9 @@ func TestDecideAllocations(t *testing.T) {
 	}
 }
 
-// A decision that was right is right again where the same holds of it, and no answer
-// changes when another one is made of it.
-func TestDecideAgain(t *testing.T) {
+// A decision that was accepted is accepted again for an equal request, and no answer
+// changes when another one is merged from it.
+func TestAcceptedDecisionsAreCached(t *testing.T) {
 	first, second := plugin(t, "first", scripted), plugin(t, "second", scripted)
 	first.Order, second.Order = 1, 2
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, second}})

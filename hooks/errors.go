@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// DecisionError is an invalid decision of a guest: malformed (hookmsg.ErrMalformed), with
+// DecisionError is an invalid decision of a guest: malformed, with
 // values out of range, or with parts that are not the plugin's or not granted.
 type DecisionError struct {
 	Plugin string

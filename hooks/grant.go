@@ -41,10 +41,10 @@ type Grants struct {
 	// own name. What else a runtime reads from the environment, as the NVIDIA
 	// runtime reads NVIDIA_VISIBLE_DEVICES, a pattern does grant.
 	Env []string `json:"env,omitempty"`
-	// Annotations are those that the plugin may set of a container. In a pattern
-	// the "*" comes after the "/". Keys that runtimes act upon, which are those
-	// without a "/" and those of the domains of Kubernetes and of the runtimes,
-	// are granted by their own name, and those of CDI by CDI alone.
+	// Annotations are those that the plugin may set of a container. In a pattern the
+	// "*" comes after the "/". Keys that runtimes act upon are granted by their own
+	// name: those without a "/" and those of the domains of Kubernetes and of the
+	// runtimes. Those of CDI are granted by CDI alone.
 	Annotations []string `json:"annotations,omitempty"`
 	// CDI are the qualified names of the devices of the Container Device Interface
 	// that an annotation cdi.k8s.io/… may ask for: "nvidia.com/gpu=0",

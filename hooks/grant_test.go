@@ -429,9 +429,9 @@ func BenchmarkDecideGranted(b *testing.B) {
 	}
 }
 
-// A guest may decide more than any container has: that is one refusal, of a bounded
-// length, and no files are looked at for it.
-func TestALotIsRefused(t *testing.T) {
+// A guest that decides more than any container has gets one refusal, of a bounded length,
+// and no files are looked at for it.
+func TestManyRefusedGrantsAreOneShortError(t *testing.T) {
 	p := plugin(t, "p", scripted)
 	p.DecisionGrants = modest()
 	p.Limits.Timeout = time.Minute // The guest has a lot to write.

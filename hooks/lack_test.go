@@ -30,7 +30,7 @@ func TestLack(t *testing.T) {
 		t.Fatal(err)
 	}
 	declaring := func(fields ...string) host.Source {
-		b, err := metadata.Add(small, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Projection: fields})
+		b, err := metadata.Add(small, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Reads: fields})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestLack(t *testing.T) {
 				source = declaring(c.module...)
 			}
 			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "gpu", Source: source}, Projection: c.configured, Levels: c.levels, Stages: c.stages,
+				Config: host.Config{Name: "gpu", Source: source}, Reads: c.configured, Levels: c.levels, Stages: c.stages,
 			}}})
 			err := e.Lack(t.Context(), mode, fields...)
 			if c.want == "" && err != nil {

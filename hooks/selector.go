@@ -34,7 +34,7 @@ func (s *Selector) parse() (selector, error) {
 	parsed := selector{namespaces: s.Namespaces}
 	var errs []error
 	for _, q := range s.QOSClasses {
-		if q <= hookmsg.QOSUnspecified || q > hookmsg.QOSBestEffort {
+		if q <= 0 || q > hookmsg.QOSBestEffort {
 			errs = append(errs, fmt.Errorf("selector: QoS class %d is not known", int32(q)))
 			continue
 		}

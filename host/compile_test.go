@@ -11,8 +11,8 @@ import (
 )
 
 // TestCompilationsAreFew holds that a load waits while as many modules are compiled
-// as may be, gives up with its context or its BuildTimeout, leaves nothing behind,
-// and that each compilation makes room for the next.
+// as may be, and that each compilation makes room for the next. A load gives up with
+// its context or its BuildTimeout, and leaves nothing.
 func TestCompilationsAreFew(t *testing.T) {
 	rt, err := NewRuntime(RuntimeConfig{})
 	if err != nil {

@@ -301,7 +301,7 @@ func (i DialectInstance) WriteStdin(data []byte) {
 	if uint64(n) > i.version.limits.MemoryBytes {
 		i.Abort(fmt.Errorf("standard input has %d bytes that were not read, more than %d", n, i.version.limits.MemoryBytes))
 	}
-	if !i.program.fed { // What Run was given is not ours to write behind.
+	if !i.program.fed { // The bytes that Run was given are not ours to append to.
 		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true
 	}
 	i.Charge(len(data))

@@ -2,9 +2,9 @@
 // call that costs tens of nanoseconds.
 //
 // A [Runtime] holds what the plugins of a process share, above all the compilation cache.
-// [Runtime.Load] fetches a module, verifies its digest, checks its imports against what the
-// host offers and its exports against the ABI, adds a meter to it, compiles it,
-// instantiates it once and configures it. So a [Plugin] that Load returns has already
+// [Runtime.Load] fetches a module, verifies its digest, and checks its imports against what
+// the host offers and its exports against the ABI. It adds a meter to the module, compiles
+// it, instantiates it once and configures it. So a [Plugin] that Load returns has already
 // answered a call.
 //
 // An [Instance] serves one call at a time. [Plugin.Acquire] takes one from a

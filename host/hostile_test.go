@@ -173,18 +173,18 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	}
 	data := make([]byte, 64)
 	for module, names := range map[string][]string{
-		abi.ModuleScheduler: {abi.ImportNodeScores, abi.ImportNodeNames},
-		abi.ModuleAdmission: {abi.ImportRequest, abi.ImportAdmissionObject, abi.ImportOldObject, abi.ImportOptions},
-		abi.ModuleHooks:     {abi.ImportRequest},
+		abi.ModuleScheduler: {"node_scores", "node_names"},
+		abi.ModuleAdmission: {"request", "object", "old_object", "options"},
+		abi.ModuleHooks:     {"request"},
 	} {
 		for _, name := range names {
 			cfg.Imports = append(cfg.Imports, host.ToGuest(module, name, func(*host.Instance) []byte { return data }))
 		}
 	}
 	for module, names := range map[string][]string{
-		abi.ModuleScheduler: {abi.ImportResultNodeNames, abi.ImportResultScores},
-		abi.ModuleAdmission: {abi.ImportResult},
-		abi.ModuleHooks:     {abi.ImportDecision},
+		abi.ModuleScheduler: {"result_node_names", "result_scores"},
+		abi.ModuleAdmission: {"result"},
+		abi.ModuleHooks:     {"decision"},
 	} {
 		for _, name := range names {
 			cfg.Imports = append(cfg.Imports, host.FromGuest(module, name, func(*host.Instance, []byte) {}))
@@ -192,7 +192,7 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	}
 	cfg.Imports = append(cfg.Imports,
 		host.Import{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				if stack[0] != 1 {
@@ -785,7 +785,7 @@ func wasmSection(id byte, content ...byte) []byte {
 func wasmSized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
 
 // TestCompileIsALimitOfThePlugin holds that a module which is slow to compile is
-// refused with the figure and the remedy, and loads when it is allowed by name or
+// refused with the figure and the remedy. It loads when it is allowed by name or
 // when the operator gave its digest.
 func TestCompileIsALimitOfThePlugin(t *testing.T) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})

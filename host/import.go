@@ -61,14 +61,14 @@ func (im *Import) String() string { return im.Module + "." + im.Name }
 
 // commonImports are the functions that every guest may import.
 var commonImports = []Import{
-	ToGuest(abi.ModuleCommon, abi.ImportConfig, func(inst *Instance) []byte {
+	ToGuest(abi.ModuleCommon, "config", func(inst *Instance) []byte {
 		return inst.plugin.cfg.GuestConfig
 	}),
-	FromGuest(abi.ModuleCommon, abi.ImportStatusReason, func(inst *Instance, reason []byte) {
+	FromGuest(abi.ModuleCommon, "status_reason", func(inst *Instance, reason []byte) {
 		inst.reason = text(reason, inst.version.limits.OutputBytes)
 	}),
 	{
-		Module: abi.ModuleCommon, Name: abi.ImportLog,
+		Module: abi.ModuleCommon, Name: "log",
 		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
@@ -77,9 +77,9 @@ var commonImports = []Import{
 	},
 	// The views of an SDK import it in every kind of plugin. A caller that has
 	// objects offers its own.
-	noObjects(abi.ImportObject, abi.I64, abi.I32, abi.I32),
-	noObjects(abi.ImportObjectPart, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
-	noObjects(abi.ImportObjectEntry, abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
+	noObjects("object", abi.I64, abi.I32, abi.I32),
+	noObjects("object_part", abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
+	noObjects("object_entry", abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32),
 }
 
 func noObjects(name string, params ...abi.ValueType) Import {

@@ -75,9 +75,9 @@ func TestCloseEndsPins(t *testing.T) {
 	}
 }
 
-// TestAcquireAgain holds that a caller gets the instance that it had before, waits for it while
+// TestACallerGetsItsInstanceAgain holds that a caller gets the instance that it had before, waits for it while
 // others have it, and takes any if it is gone.
-func TestAcquireAgain(t *testing.T) {
+func TestACallerGetsItsInstanceAgain(t *testing.T) {
 	p := load(t, config("noop"))
 	pin := p.Pin()
 	defer pin.Release()

@@ -78,7 +78,7 @@ func TestEveryWaiterIsServed(t *testing.T) {
 	}
 }
 
-// TestTrapServesAWaiter holds that whoever waits is served after a trap, whether
+// TestTrapServesAWaiter holds that a caller that waits is served after a trap, whether
 // the instance is reset or discarded.
 func TestTrapServesAWaiter(t *testing.T) {
 	for name, how := range map[string]uint64{"reset": 9, "discarded since it grew": 8} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -52,7 +53,7 @@ type RuntimeConfig struct {
 	// unknown, there is no limit. math.MaxUint64 means no limit.
 	MemoryBytes uint64
 	// Interpreter runs guests on wazero's interpreter instead of its compiler. Calls take
-	// ten to a hundred times as long, and everything else is the same. It is for a
+	// 50 to 150 times as long, and everything else is the same. It is for a
 	// vulnerability in the compiler, see SECURITY.md.
 	Interpreter bool
 	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes two
@@ -90,7 +91,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err := os.MkdirAll(cfg.CacheDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make compilation cache: %w", err)
 	}
-	if err := checkPrivate(cfg.CacheDir); err != nil {
+	if err := private.CheckDirectory(cfg.CacheDir); err != nil {
 		return nil, fmt.Errorf("use compilation cache: %w", err)
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)

@@ -33,13 +33,13 @@ func zone(t testing.TB) guest {
 	}
 	refuse := func(inst *host.Instance) []byte { return nil }
 	cfg.Imports = []host.Import{
-		object(abi.ImportObject, func(inst *host.Instance, stack []uint64) uint32 {
+		object("object", func(inst *host.Instance, stack []uint64) uint32 {
 			return inst.Write(uint32(stack[1]), uint32(stack[2]), encoder.Append(nil, node))
 		}, abi.I64, abi.I32, abi.I32),
-		object(abi.ImportObjectPart, func(inst *host.Instance, stack []uint64) uint32 {
+		object("object_part", func(inst *host.Instance, stack []uint64) uint32 {
 			return inst.Write(uint32(stack[3]), uint32(stack[4]), encoder.AppendPart(nil, node, uint32(stack[1]), stack[2]))
 		}, abi.I64, abi.I32, abi.I64, abi.I32, abi.I32),
-		object(abi.ImportObjectEntry, func(inst *host.Instance, stack []uint64) uint32 {
+		object("object_entry", func(inst *host.Instance, stack []uint64) uint32 {
 			value, ok := encoder.Entry(node, uint32(stack[1]), string(inst.Read(uint32(stack[2]), uint32(stack[3]))))
 			if n := inst.Write(uint32(stack[4]), uint32(stack[5]), []byte(value)); ok {
 				return n
@@ -49,13 +49,13 @@ func zone(t testing.TB) guest {
 	}
 	// The SDK imports all that a plugin may need; Filter calls none of it.
 	for _, name := range []string{
-		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
 		cfg.Imports = append(cfg.Imports, host.ToGuest(abi.ModuleScheduler, name, refuse))
 	}
 	for _, name := range []string{
-		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
-		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
+		"result_sign_fragments", "result_nominations", "result_placements",
 	} {
 		cfg.Imports = append(cfg.Imports, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}

@@ -90,7 +90,7 @@ func TestPrivateMemoryOfManyInstances(t *testing.T) {
 }
 
 // TestNothingLeaks holds that neither calls with resets nor swaps leave memory,
-// mappings or goroutines behind: 100,000 calls and 200 swaps or, if KUBEWASM_LEAKS
+// mappings or goroutines: 100,000 calls and 200 swaps or, if KUBEWASM_LEAKS
 // is set, 1,000,000 and 1,000.
 func TestNothingLeaks(t *testing.T) {
 	t.Setenv("KUBEWASM_DEBUG", "") // As users have it.

@@ -234,7 +234,7 @@ func TestMemoryOfAllPlugins(t *testing.T) {
 }
 
 // TestFailedStartsFreeTheirMemory holds that what cannot be instantiated leaves
-// nothing behind.
+// nothing.
 func TestFailedStartsFreeTheirMemory(t *testing.T) {
 	eachMemory(t, func(t *testing.T, plain bool) {
 		rt := newRuntime(t)

@@ -28,7 +28,7 @@ type HTTPSOptions struct {
 // maxRedirects is enough for a mirror that sends on to a content network.
 const maxRedirects = 5
 
-// HTTPS returns the source of a module behind an https URL, which is downloaded
+// HTTPS returns the source of a module at an https URL, which is downloaded
 // anew for each load, as the server stores it. The configuration must name the
 // module's SHA-256: otherwise the server of the URL would decide what runs.
 //

@@ -217,7 +217,7 @@ func TestHTTPSThroughLoad(t *testing.T) {
 		wantRequests int
 	}{
 		"right digest": {path: "/module", sha256: digest(module), wantRequests: 1},
-		// The digest comes first: what the bytes are nobody has looked at.
+		// The digest comes first: the bytes have not been looked at.
 		"wrong digest": {path: "/junk", sha256: digest(module), wantErr: "sha256 of the module is ", wantRequests: 1},
 		"no digest":    {path: "/module", wantErr: "source " + server.URL + "/module needs sha256"},
 	}

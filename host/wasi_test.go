@@ -470,9 +470,8 @@ func TestHostileCallsOfWASI(t *testing.T) {
 	}
 }
 
-// TestWorkOfWASIIsPaidFor asks single functions for as much as they can be asked
-// for.
-func TestWorkOfWASIIsPaidFor(t *testing.T) {
+// TestWASIChargesFuel calls each function with the largest work that it accepts.
+func TestWASIChargesFuel(t *testing.T) {
 	const pages, size = 1024, 1024 * page // 64 MiB.
 	functions := wasiFunctions(t)
 	guest := wasiGuest(functions, 0, pages)

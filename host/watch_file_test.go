@@ -11,7 +11,7 @@ import (
 )
 
 // watchFile watches a file until the test ends. The function that it returns
-// waits for a hint behind which the file has a content; "" is no file.
+// waits for a hint after which the file has a content; "" is no file.
 func watchFile(t *testing.T, path string) (wait func(content string)) {
 	t.Helper()
 	source := host.File(path)

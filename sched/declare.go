@@ -65,7 +65,7 @@ func declaredFields(paths []string, section []byte) (*codec.FieldSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	declared, err := codec.ParseFieldSet(m.Projection)
+	declared, err := codec.ParseFieldSet(m.Reads)
 	if err != nil {
 		return nil, fmt.Errorf("the module declares what it reads: %w", err)
 	}

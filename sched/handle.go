@@ -15,9 +15,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // What a guest may do with the scheduler beyond its arguments, if it is granted.

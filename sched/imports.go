@@ -9,9 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // scheduler returns an import of the module k8s.io/scheduler.

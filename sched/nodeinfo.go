@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // nodeInfos keeps what was encoded of a node's information, by the slot of the

@@ -15,9 +15,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Section is the name of the custom section.
-const Section = abi.MetadataSection
-
 // MaxBytes is the maximum length of the section.
 const MaxBytes = 64 << 10
 
@@ -32,9 +29,9 @@ type Metadata struct {
 	// Kinds are the kinds of plugin that the guest is, as [abi.Kind.String]
 	// names them.
 	Kinds []string `json:"kinds,omitempty"`
-	// Projection names the fields of objects that the guest reads, as in
+	// Reads names the fields of objects that the guest reads, as in
 	// "node.metadata.labels"; none means everything.
-	Projection []string `json:"projection,omitempty"`
+	Reads []string `json:"reads,omitempty"`
 	// Decides names the fields that the decisions of a hook may set, as in
 	// "cpu_shares" and "container_envs[GOGC]"; none declares nothing. A host
 	// refuses a guest that names a field which it does not grant.
@@ -128,8 +125,8 @@ func (m *Metadata) Validate() error {
 	text("name", m.Name)
 	text("version", m.Version)
 	text("sdk", m.SDK)
-	for _, path := range m.Projection {
-		text("projection", path)
+	for _, path := range m.Reads {
+		text("reads", path)
 	}
 	for _, field := range m.Decides {
 		text("decides", field)
@@ -143,15 +140,15 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// ErrNoModule is the error of bytes that are not a WebAssembly module.
-var ErrNoModule = errors.New("not a WebAssembly module")
+// errNoModule is the error of bytes that are not a WebAssembly module.
+var errNoModule = errors.New("not a WebAssembly module")
 
 // Find returns the metadata of a module, nil if it has none. If there are
 // several sections, it reads the first.
 func Find(module []byte) (*Metadata, error) {
 	var found []byte
 	err := sections(module, func(_ []byte, name string, contents []byte) {
-		if name == Section && found == nil {
+		if name == abi.MetadataSection && found == nil {
 			found = append([]byte{}, contents...)
 		}
 	})
@@ -177,14 +174,14 @@ func Add(module []byte, m *Metadata) ([]byte, error) {
 	out := make([]byte, 0, len(module)+len(contents)+32)
 	out = append(out, module[:min(len(module), preambleBytes)]...)
 	err = sections(module, func(whole []byte, name string, _ []byte) {
-		if name != Section {
+		if name != abi.MetadataSection {
 			out = append(out, whole...)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	body := append(binary.AppendUvarint(nil, uint64(len(Section))), Section...)
+	body := append(binary.AppendUvarint(nil, uint64(len(abi.MetadataSection))), abi.MetadataSection...)
 	body = append(body, contents...)
 	out = append(out, 0) // A custom section.
 	return append(binary.AppendUvarint(out, uint64(len(body))), body...), nil
@@ -196,12 +193,12 @@ const preambleBytes = 8
 // if it is a custom one, its name and its contents.
 func sections(module []byte, visit func(whole []byte, name string, contents []byte)) error {
 	if len(module) < preambleBytes || !bytes.Equal(module[:preambleBytes], []byte("\x00asm\x01\x00\x00\x00")) {
-		return ErrNoModule
+		return errNoModule
 	}
 	for rest := module[preambleBytes:]; len(rest) > 0; {
 		size, n := binary.Uvarint(rest[1:])
 		if n <= 0 || size > uint64(len(rest)-1-n) {
-			return fmt.Errorf("%w: a section ends behind it", ErrNoModule)
+			return fmt.Errorf("%w: a section ends after it", errNoModule)
 		}
 		end := 1 + n + int(size)
 		whole, body := rest[:end], rest[1+n:end]
@@ -212,7 +209,7 @@ func sections(module []byte, visit func(whole []byte, name string, contents []by
 		}
 		length, n := binary.Uvarint(body)
 		if n <= 0 || length > uint64(len(body)-n) {
-			return fmt.Errorf("%w: a custom section without a name", ErrNoModule)
+			return fmt.Errorf("%w: a custom section without a name", errNoModule)
 		}
 		visit(whole, string(body[n:n+int(length)]), body[n+int(length):])
 	}

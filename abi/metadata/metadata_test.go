@@ -2,7 +2,6 @@ package metadata_test
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func TestAddAndFind(t *testing.T) {
 	if m, err := metadata.Find(plain); m != nil || err != nil {
 		t.Errorf("a module that says nothing: %v, %v", m, err)
 	}
-	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Projection: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1,
+	first := &metadata.Metadata{Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, Reads: []string{"node.metadata.labels"}, SDK: "example.com/sdk v1.0.0", ABI: 1,
 		Matches: []metadata.Rule{{Operations: []string{"CREATE"}, APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods", "pods/ephemeralcontainers"}}}}
 	with, err := metadata.Add(plain, first)
 	if err != nil {
@@ -69,7 +68,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("Parse(%.40s): %v, want %s", text, err, want)
 		}
 	}
-	if _, err := metadata.Add([]byte("\x7fELF"), &metadata.Metadata{ABI: 1}); !errors.Is(err, metadata.ErrNoModule) {
+	if _, err := metadata.Add([]byte("\x7fELF"), &metadata.Metadata{ABI: 1}); err == nil || err.Error() != "not a WebAssembly module" {
 		t.Errorf("Add to something else: %v", err)
 	}
 	if _, err := metadata.Add(module(t), &metadata.Metadata{}); err == nil {

@@ -179,9 +179,9 @@ func until(t *testing.T, want string, f func() string) {
 	}
 }
 
-// What is kept is sorted, changes with the cluster, and never under the hands of those who
-// have it.
-func TestKeep(t *testing.T) {
+// Objects that are kept are sorted and follow the cluster. A snapshot does not change after
+// it was taken.
+func TestKeptObjectsFollowTheCluster(t *testing.T) {
 	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"), object("Pod", "shop", "db", "b"), object("Pod", "bank", "web", "a"), object("Namespace", "", "shop", "a"))
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	all, shop := c.Keep(pods, ""), c.Keep(pods, "shop")
@@ -226,9 +226,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Those that keep the same share an informer, also with Kubewarden policies. It ends with
+// Users that keep the same resource share an informer, also with Kubewarden policies. It ends with
 // the last of them.
-func TestKeepIsShared(t *testing.T) {
+func TestUsersOfAResourceShareAnInformer(t *testing.T) {
 	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"))
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	lists := func() (n int) {

@@ -241,7 +241,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		}
 		spec.Match.Rules = []admissionregistrationv1.RuleWithOperations{rule}
 	}
-	// A client that goes away does not leave half a change behind.
+	// A client that goes away does not leave half a change.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	return m.Load(ctx, spec, body.WasmBinary)

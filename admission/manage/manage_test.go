@@ -244,7 +244,7 @@ func TestGroupsFollowTheirMembers(t *testing.T) {
 			if name == "first" {
 				module := first.Load().([]byte)
 				if fetches.Add(1) == 1 {
-					first.Store(says("changed")) // Right behind the group's back.
+					first.Store(says("changed")) // While the group serves.
 				}
 				return map[string][]byte{"wasm": module}, nil
 			}
@@ -299,7 +299,7 @@ func (f *fixture) untilCause(t *testing.T, want string) {
 	}
 }
 
-// A file that is not there yet is applied when it is, and nobody is ready before.
+// A file that does not exist yet is applied when it does, and the server is not ready before.
 func TestFileThatComesLater(t *testing.T) {
 	f := start(t, nil)
 	f.ExpectFile()

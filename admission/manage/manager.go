@@ -89,7 +89,7 @@ type built struct {
 
 // Version is a version of a plugin.
 type Version struct {
-	// Version is what whoever loaded it called it.
+	// Version is the name that the client gave it when it was loaded.
 	Version string `json:"version,omitempty"`
 	// Digest is the SHA-256 of the module, in hexadecimal.
 	Digest   string     `json:"digest"`

@@ -159,7 +159,7 @@ func (m *Manager) Remove(name string) error {
 	return nil
 }
 
-// keepError is a failure of the directory, and not of whoever asked.
+// keepError is a failure of the directory, and not of the request.
 type keepError struct{ error }
 
 func (e *keepError) Unwrap() error { return e.error }

@@ -152,7 +152,8 @@
 // Inspect prints what a module is, what it needs and what it exports: the ABI that it is
 // written for, its kind, the functions that it implements, the imports and the grants
 // that they need, memory, metadata, size and digest. For each other kind it prints why
-// the module is not of it. Inspect knows every ABI that the hosts run: that of kubewasm,
+// the module is not of it, and for each supported minor of Kubernetes whether the module
+// runs there, and what a scheduler of that minor lacks of what a plugin implements. Inspect knows every ABI that the hosts run: that of kubewasm,
 // kube-scheduler-wasm-extension, both of Kubewarden, that of the Open Policy Agent, and
 // that of the Stellar operator. A directory is built first.
 //

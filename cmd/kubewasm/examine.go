@@ -37,6 +37,9 @@ type examination struct {
 	Functions []string `json:"functions"`
 	// NotAs is the reason why the guest is not of a kind, for each other kind.
 	NotAs map[string]string `json:"notAs,omitempty"`
+	// Kubernetes has the supported minors, the oldest first. It is empty if the guest could
+	// not be started.
+	Kubernetes []onMinor `json:"kubernetes,omitempty"`
 	// Grants are those that the guest needs, Fakes those without which it gets a fake.
 	// Lookups are the kinds of objects that its metadata declare, such as
 	// apps/v1/Deployment.
@@ -159,6 +162,9 @@ func examine(ctx context.Context, try trying) (*examination, error) {
 	}
 	slices.Sort(r.Grants)
 	slices.Sort(r.Fakes)
+	if r.mask != 0 {
+		r.Kubernetes = onMinors(r.mask)
+	}
 	for _, kind := range extensionKinds {
 		if name := kind.String(); !slices.Contains(r.Kinds, name) && r.NotAs[name] == "" {
 			r.NotAs[name] = "it implements no function of this kind"

@@ -62,8 +62,8 @@ func (r *examination) print(out io.Writer) error {
 		line("version", m.Version)
 		line("sdk", m.SDK)
 		reads := "everything"
-		if len(m.Projection) != 0 {
-			reads = strings.Join(m.Projection, ", ")
+		if len(m.Reads) != 0 {
+			reads = strings.Join(m.Reads, ", ")
 		}
 		line("reads", reads)
 		for _, r := range m.Matches {
@@ -85,6 +85,7 @@ func (r *examination) print(out io.Writer) error {
 			line("not as "+kind.String(), why)
 		}
 	}
+	printMinors(r.Kubernetes, line)
 	grants := "none"
 	if len(r.Grants) != 0 {
 		grants = strings.Join(r.Grants, ", ")

@@ -74,7 +74,7 @@ func TestBuild(t *testing.T) {
 	got.SDK, _, _ = strings.Cut(got.SDK, " ")
 	want := &metadata.Metadata{
 		Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
-		Projection: []string{"node.metadata.labels", "pod.spec.priority"},
+		Reads: []string{"node.metadata.labels", "pod.spec.priority"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
@@ -121,7 +121,7 @@ func TestMistakes(t *testing.T) {
 		"registers no plugin, and is run":       {[]string{"run", "-f", "testdata/cluster.yaml", "testdata/wrong"}, []string{"zone does not implement sched.FilterPlugin"}},
 		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program imports the SDK of several kinds of plugins, scheduler and admission, and no host takes such a module: build a program for each"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
-		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: projection "pod_label" is no field of a request; did you mean "pod_labels"?`, `projection "pod_labels[" is no field of a request`}},
+		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`, `reads: "pod_labels[" is no field of a request`}},
 		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
 		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", `main.go:5: there is no directive //kubewasm:read; did you mean "reads"?`,
 			"main.go:13: // kubewasm:reads is a comment, not a directive: write //kubewasm:reads", "main.go:15: //Kubewasm:decides is a comment", "main.go:11: //kubewasm:version is there twice"}},
@@ -183,6 +183,26 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// TestInspectTellsMinors holds that inspect prints on which minors of Kubernetes a guest runs.
+func TestInspectTellsMinors(t *testing.T) {
+	for dir, want := range map[string][]string{
+		"testdata/zone": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../examples/admission/required-labels": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../examples/hooks/cpu-from-annotation": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
+		"../../guest/conformance/guests/group": {
+			"kubernetes 1.36, 1.37, 1.38 not on 1.35 kube-scheduler 1.35 has no extension point for podgrouppostfilter, ",
+			", and the guest implements nothing else on 1.36 not called: podgrouppostfilter grants",
+		},
+	} {
+		code, out, stderr := kubewasm(t, "inspect", built(t, dir))
+		for _, want := range want {
+			if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+				t.Errorf("%s: exit code %d, not printed: %s\n%s%s", dir, code, want, out, stderr)
+			}
+		}
+	}
+}
+
 // TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
 // module.
 func TestHookDeclaresWhatItReads(t *testing.T) {
@@ -194,8 +214,8 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"pod_labels[tier]", "resources"}, got.Metadata.Projection); diff != "" || got.Problems != nil {
-		t.Errorf("problems %q, projection (-want +got):\n%s", got.Problems, diff)
+	if diff := cmp.Diff([]string{"pod_labels[tier]", "resources"}, got.Metadata.Reads); diff != "" || got.Problems != nil {
+		t.Errorf("problems %q, reads (-want +got):\n%s", got.Problems, diff)
 	}
 	if diff := cmp.Diff([]string{"container_envs[GOGC]", "cpu_shares"}, got.Metadata.Decides); diff != "" {
 		t.Errorf("decides (-want +got):\n%s", diff)
@@ -470,9 +490,9 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWorld holds that a guest has what docs/guests.md describes, and that build warns of
+// TestGuestsHaveWhatTheGuideDescribes holds that a guest has what docs/guests.md describes, and that build warns of
 // the differences.
-func TestWorld(t *testing.T) {
+func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	world := filepath.Join(t.TempDir(), "world.wasm")
 	code, _, stderr := kubewasm(t, "build", "-o", world, "testdata/world")
 	if code != 0 {

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // AppendRequest appends the encoding of r to dst and returns the extended slice.
@@ -17,14 +17,14 @@ import (
 // 0 allocs when dst has room: TestAppendRequestDoesNotAllocate.
 func AppendRequest(dst []byte, r *Request) []byte { return everything.AppendRequest(dst, r) }
 
-var everything Projection
+var everything Reads
 
-// AppendRequest appends the encoding of those fields of r that p lets travel,
-// with the same guarantees as [AppendRequest].
-func (p *Projection) AppendRequest(dst []byte, r *Request) []byte {
+// AppendRequest appends the encoding of those fields of req that travel, with the same
+// guarantees as [AppendRequest].
+func (r *Reads) AppendRequest(dst []byte, req *Request) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
-	return e.appendRequest(dst, r, p)
+	return e.appendRequest(dst, req, r)
 }
 
 // encoder encodes messages one after the other. It knows the keys of the maps of
@@ -52,10 +52,10 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 const fieldContainerEnvs = 11
 
-func (e *encoder) appendRequest(dst []byte, r *Request, p *Projection) []byte {
+func (e *encoder) appendRequest(dst []byte, r *Request, reads *Reads) []byte {
 	dst = wire.AppendNumber(dst, 1, int64(r.Stage))
 	dst = wire.AppendNumber(dst, 2, int64(r.Level))
-	if p.has(3) && r.Pod != (PodMeta{}) {
+	if reads.whole(3) && r.Pod != (PodMeta{}) {
 		var start int
 		dst, start = wire.BeginMessage(dst, 3)
 		dst = wire.AppendString(dst, 1, r.Pod.Namespace)
@@ -63,31 +63,31 @@ func (e *encoder) appendRequest(dst []byte, r *Request, p *Projection) []byte {
 		dst = wire.AppendString(dst, 3, r.Pod.UID)
 		dst = wire.EndMessage(dst, start)
 	}
-	if p.has(4) && r.Container != (ContainerMeta{}) {
+	if reads.whole(4) && r.Container != (ContainerMeta{}) {
 		var start int
 		dst, start = wire.BeginMessage(dst, 4)
 		dst = wire.AppendString(dst, 1, r.Container.Name)
 		dst = wire.AppendString(dst, 2, r.Container.ID)
 		dst = wire.EndMessage(dst, start)
 	}
-	dst = e.appendProjectedMap(dst, 5, r.PodLabels, p)
-	dst = e.appendProjectedMap(dst, 6, r.PodAnnotations, p)
-	dst = e.appendProjectedMap(dst, 7, r.ContainerAnnotations, p)
-	if p.has(8) {
+	dst = e.appendReadMap(dst, 5, r.PodLabels, reads)
+	dst = e.appendReadMap(dst, 6, r.PodAnnotations, reads)
+	dst = e.appendReadMap(dst, 7, r.ContainerAnnotations, reads)
+	if reads.whole(8) {
 		dst = wire.AppendString(dst, 8, r.CgroupParent)
 	}
 	dst = wire.AppendNumber(dst, 9, int64(r.QOSClass))
-	if p.has(10) {
+	if reads.whole(10) {
 		dst = e.appendResources(dst, 10, r.Resources)
 	}
-	return appendProjectedEnvs(dst, r.ContainerEnvs, p)
+	return appendReadEnvs(dst, r.ContainerEnvs, reads)
 }
 
-func (e *encoder) appendProjectedMap(dst []byte, field protowire.Number, m map[string]string, p *Projection) []byte {
-	if p.has(int(field)) {
+func (e *encoder) appendReadMap(dst []byte, field protowire.Number, m map[string]string, reads *Reads) []byte {
+	if reads.whole(int(field)) {
 		return e.appendMap(dst, field, int(field), m)
 	}
-	for _, k := range p.keys[field] {
+	for _, k := range reads.keys[field] {
 		if v, ok := m[k]; ok {
 			dst = wire.AppendEntry(dst, field, k, v)
 		}
@@ -95,10 +95,10 @@ func (e *encoder) appendProjectedMap(dst []byte, field protowire.Number, m map[s
 	return dst
 }
 
-func appendProjectedEnvs(dst []byte, envs []Env, p *Projection) []byte {
-	all := p.has(fieldContainerEnvs)
+func appendReadEnvs(dst []byte, envs []Env, reads *Reads) []byte {
+	all := reads.whole(fieldContainerEnvs)
 	for i := range envs {
-		if all || slices.Contains(p.keys[fieldContainerEnvs], envs[i].Name) {
+		if all || slices.Contains(reads.keys[fieldContainerEnvs], envs[i].Name) {
 			dst = wire.AppendEntry(dst, fieldContainerEnvs, envs[i].Name, envs[i].Value)
 		}
 	}

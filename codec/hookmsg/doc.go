@@ -1,7 +1,7 @@
 // Package hookmsg holds the messages of runtime hooks: the [Request] that a host
 // hands to a guest and the [Decision] that it gets back.
 //
-// hook.proto is their definition, for guests in any language. The Go types are
+// abi/hook.proto is their definition, for guests in any language. The Go types are
 // plain structs, and the codec is written by hand on
 // google.golang.org/protobuf/encoding/protowire: a request is encoded without
 // an allocation, and equal requests are equal bytes. A test compares it with

@@ -18,12 +18,13 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // definition compiles hook.proto.
 func definition(t testing.TB) protoreflect.FileDescriptor {
 	t.Helper()
-	c := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	c := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../abi"}}}
 	files, err := c.Compile(context.Background(), "hook.proto")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,7 @@ func TestUnknownValuesHaveNamesToo(t *testing.T) {
 	if diff := cmp.Diff([]string{"stage(-1)", "level(9)", "qosClass(77)"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if Stage(-1).Known() || StageUnspecified.Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
+	if Stage(-1).Known() || Stage(0).Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
 		t.Error("Known is wrong at an end of its range")
 	}
 }
@@ -211,7 +212,7 @@ func TestParseDecision(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ParseDecision([]byte(c.bytes))
 			if c.err != "" {
-				if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.err) {
+				if !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v, want one with %q", err, c.err)
 				}
 				return
@@ -237,7 +238,7 @@ func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 		"resources a number":                   {number(10, 1), "field resources has wire type 0, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseRequest([]byte(c.bytes)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.err) {
+			if _, err := ParseRequest([]byte(c.bytes)); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got error %v, want one with %q", err, c.err)
 			}
 		})
@@ -264,7 +265,7 @@ func TestParseDecisionCopies(t *testing.T) {
 	}
 }
 
-func TestProjection(t *testing.T) {
+func TestReads(t *testing.T) {
 	r := benchmarkRequest()
 	r.PodLabels["app"], r.PodLabels["tier"] = "web", "front"
 	r.ContainerEnvs = []Env{{"B", "2"}, {"A", "1"}, {"B", "3"}}
@@ -296,7 +297,7 @@ func TestProjection(t *testing.T) {
 		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *Request) { c.PodLabels = r.PodLabels })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := ParseProjection(c.names)
+			p, err := ParseReads(c.names)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,12 +306,12 @@ func TestProjection(t *testing.T) {
 			}
 		})
 	}
-	_, err := ParseProjection([]string{"pod", "", "podium", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
+	_, err := ParseReads([]string{"pod", "", "podium", "stage", "pod[name]", "pod_labels[", "pod_labels[]", "pod_labels[a]b"})
 	if err == nil || strings.Count(err.Error(), "is no field of a request; there are pod, container, pod_labels, ") != 7 {
 		t.Errorf("got error %v, want one for each of seven names", err)
 	}
-	_, err = ParseProjection([]string{"pod_label[app]"})
-	if want := `projection "pod_label[app]" is no field of a request; did you mean "pod_labels"?`; err == nil || err.Error() != want {
+	_, err = ParseReads([]string{"pod_label[app]"})
+	if want := `reads: "pod_label[app]" is no field of a request; did you mean "pod_labels"?`; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 }
@@ -404,7 +405,7 @@ func FuzzParseDecision(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDecision(b)
 		if err != nil {
-			if d != nil || !errors.Is(err, ErrMalformed) {
+			if d != nil || !errors.Is(err, wire.ErrMalformed) {
 				t.Fatalf("got %v and error %v", d, err)
 			}
 			return
@@ -507,9 +508,9 @@ func BenchmarkParseDecision(b *testing.B) {
 	})
 }
 
-func TestProjectionReads(t *testing.T) {
-	parse := func(names ...string) Projection {
-		p, err := ParseProjection(names)
+func TestReadsHas(t *testing.T) {
+	parse := func(names ...string) Reads {
+		p, err := ParseReads(names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -517,11 +518,11 @@ func TestProjectionReads(t *testing.T) {
 	}
 	some := parse("pod", "container_envs[A]", "pod_labels")
 	for field, want := range map[string]bool{"pod": true, "pod_labels": true, "container_envs": true, "container": false, "container_annotations": false, "": false, "stage": false} {
-		if got := some.Reads(field); got != want {
-			t.Errorf("Reads(%q) is %t", field, got)
+		if got := some.Has(field); got != want {
+			t.Errorf("Has(%q) is %t", field, got)
 		}
-		if all := parse(); all.Reads(field) != (field != "" && field != "stage") || all.Limited() {
-			t.Errorf("everything, Reads(%q) is %t", field, all.Reads(field))
+		if all := parse(); all.Has(field) != (field != "" && field != "stage") || all.Limited() {
+			t.Errorf("everything, Has(%q) is %t", field, all.Has(field))
 		}
 	}
 	rest := parse().Without("container_envs", "container_annotations")
@@ -529,7 +530,7 @@ func TestProjectionReads(t *testing.T) {
 		t.Errorf("got %+v, want %+v", rest, want)
 	}
 	less := some.Without("container_envs", "pod")
-	if want := parse("pod_labels"); !less.Equal(&want) || !some.Reads("container_envs") {
+	if want := parse("pod_labels"); !less.Equal(&want) || !some.Has("container_envs") {
 		t.Errorf("got %+v, want %+v", less, want)
 	}
 }

@@ -111,8 +111,7 @@ type Stage int32
 
 // The stages, with the names of Koordinator's RuntimeHookService.
 const (
-	StageUnspecified Stage = iota
-	PreRunPodSandbox
+	PreRunPodSandbox Stage = iota + 1
 	PreCreateContainer
 	PreStartContainer
 	PostStartContainer
@@ -134,18 +133,16 @@ var stageNames = [...]string{
 // String returns the name of the stage.
 func (s Stage) String() string { return enumName("stage", int32(s), stageNames[:]) }
 
-// Known reports whether the stage is one of the constants, other than
-// StageUnspecified.
-func (s Stage) Known() bool { return s > StageUnspecified && int(s) < len(stageNames) }
+// Known reports whether the stage is one of the constants.
+func (s Stage) Known() bool { return s > 0 && int(s) < len(stageNames) }
 
 // Level is what a request is about.
 type Level int32
 
 // The levels, from the widest to the narrowest.
 const (
-	LevelUnspecified Level = iota
 	// LevelQOS is the cgroup above all pods of a QoS class.
-	LevelQOS
+	LevelQOS Level = iota + 1
 	// LevelPod is the cgroup above the containers of a pod.
 	LevelPod
 	LevelContainer
@@ -156,17 +153,15 @@ var levelNames = [...]string{"Unspecified", "QOS", "Pod", "Container"}
 // String returns the name of the level.
 func (l Level) String() string { return enumName("level", int32(l), levelNames[:]) }
 
-// Known reports whether the level is one of the constants, other than
-// LevelUnspecified.
-func (l Level) Known() bool { return l > LevelUnspecified && int(l) < len(levelNames) }
+// Known reports whether the level is one of the constants.
+func (l Level) Known() bool { return l > 0 && int(l) < len(levelNames) }
 
 // QOSClass is the QoS class of a pod, core/v1 PodQOSClass.
 type QOSClass int32
 
 // The QoS classes.
 const (
-	QOSUnspecified QOSClass = iota
-	QOSGuaranteed
+	QOSGuaranteed QOSClass = iota + 1
 	QOSBurstable
 	QOSBestEffort
 )

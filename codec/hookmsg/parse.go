@@ -3,21 +3,15 @@ package hookmsg
 import (
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/codec/internal/wire"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
-
-// ErrMalformed is wrapped by errors about bytes that are not the expected message: cut
-// off, with a known field of the wrong wire type, or a string that is not
-// UTF-8.
-var ErrMalformed = wire.ErrMalformed
 
 // ParseRequest decodes a request. It copies what it keeps of b.
 //
 // Unknown fields are skipped; of a field that is there twice the last one
 // counts, and messages are merged, as protobuf has it. Unlike protobuf's own
 // decoders it refuses a known field of another wire type instead of skipping
-// it: whoever wrote it meant something by it. Every error wraps [ErrMalformed]
-// and names the field.
+// it: the guest meant something by it. Every error names the field.
 func ParseRequest(b []byte) (*Request, error) {
 	r := new(Request)
 	c := wire.NewCursor(b)

@@ -184,7 +184,7 @@ func (a *agent) discovery(cfg *config, layout cgroup.Layout) (standalone.Discove
 	return standalone.File(s.File), nil
 }
 
-// close frees what there is.
+// close frees what was made.
 func (a *agent) close() error {
 	var errs []error
 	for _, c := range a.closers {

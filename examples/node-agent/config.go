@@ -82,7 +82,7 @@ type pluginConfig struct {
 	Levels         []string           `json:"levels"`
 	Owns           []string           `json:"owns"`
 	DecisionGrants hooks.Grants       `json:"decisionGrants"`
-	Projection     []string           `json:"projection"`
+	Reads          []string           `json:"reads"`
 	FailurePolicy  host.FailurePolicy `json:"failurePolicy"`
 	DryRun         bool               `json:"dryRun"`
 	Selector       struct {
@@ -143,7 +143,7 @@ func (c *config) plugins() ([]hooks.PluginConfig, error) {
 		}
 		plugin := hooks.PluginConfig{
 			Config: p.Config,
-			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Projection: p.Projection, DryRun: p.DryRun,
+			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Reads: p.Reads, DryRun: p.DryRun,
 			FailurePolicy: p.FailurePolicy,
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 		}

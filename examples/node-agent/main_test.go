@@ -415,7 +415,7 @@ func takesArguments(t *testing.T, args []string) {
 
 // The unit has the sections and assignments of systemd.syntax(7), and starts the
 // command with flags that it knows.
-func TestUnit(t *testing.T) {
+func TestSystemdUnit(t *testing.T) {
 	b, err := os.ReadFile("deploy/kubewasm-node-agent.service")
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
-// Command quickstart shows kubewasm at work on one machine, without a cluster:
-// it compiles three guests from plain Go and lets them decide about Kubernetes
-// manifests, the first in a scheduler, the second in an admission webhook, the
+// Command quickstart shows kubewasm at work on one machine, without a cluster: it
+// compiles three guests from plain Go and lets them decide about Kubernetes
+// manifests. The first runs in a scheduler, the second in an admission webhook, the
 // third in a node agent that writes cgroup files.
 //
 //	go run ./examples/quickstart [-f FILE]

@@ -1,9 +1,9 @@
 // Command scheduler is a kube-scheduler with plugins that are WebAssembly.
 //
-// It takes the flags of kube-scheduler. The plugins are named in the environment
-// variable KUBEWASM_PLUGINS, separated by commas, by default the three guests in
-// examples/sched; what each of them is, and where, stands in the pluginConfig of
-// KubeSchedulerConfiguration. config.yaml is a complete one.
+// It takes the flags of kube-scheduler. A plugin of its configuration whose args name a
+// module, by file or url, is that module; config.yaml is a complete configuration. build.sh
+// builds the program for each supported minor of Kubernetes, Dockerfile an image of it, and
+// the chart runs it beside the cluster's own scheduler: docs/scheduler.md has the steps.
 package main
 
 import (
@@ -12,16 +12,18 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/sched"
-	"github.com/kubewasm/kubewasm/sched/kube137"
+	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
 
 func main() {
@@ -33,6 +35,10 @@ func main() {
 }
 
 func run() (int, error) {
+	names, err := plugins(os.Args[1:])
+	if err != nil {
+		return 1, err
+	}
 	var cache string
 	if dir, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(dir, "kubewasm", "compiled")
@@ -48,17 +54,48 @@ func run() (int, error) {
 	legacyregistry.RawMustRegister(metrics)
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 
-	var plugins []app.Option
-	for _, name := range names() {
-		plugins = append(plugins, app.WithPlugin(name, kube137.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+	var options []app.Option
+	for _, name := range names {
+		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
 	}
-	return cli.Run(app.NewSchedulerCommand(plugins...)), nil
+	return cli.Run(app.NewSchedulerCommand(options...)), nil
 }
 
-// names returns the names of the plugins.
-func names() []string {
-	if list := os.Getenv("KUBEWASM_PLUGINS"); list != "" {
-		return strings.Split(list, ",")
+// plugins returns the names of the plugins that have a module in the configuration that the
+// program's arguments name. What else is wrong with either, kube-scheduler reports.
+func plugins(args []string) ([]string, error) {
+	flags := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.BoolP("help", "h", false, "")
+	file := flags.String("config", "", "")
+	if err := flags.Parse(args); err != nil || *file == "" {
+		return nil, err
 	}
-	return []string{"zone", "image-locality", "gang"}
+	text, err := os.ReadFile(*file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	var configuration struct {
+		Profiles []struct {
+			PluginConfig []struct {
+				Name string `json:"name"`
+				Args struct {
+					File string `json:"file"`
+					URL  string `json:"url"`
+				} `json:"args"`
+			} `json:"pluginConfig"`
+		} `json:"profiles"`
+	}
+	if err := yaml.Unmarshal(text, &configuration); err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
+	}
+	var names []string
+	for _, profile := range configuration.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			if (plugin.Args.File != "" || plugin.Args.URL != "") && !slices.Contains(names, plugin.Name) {
+				names = append(names, plugin.Name)
+			}
+		}
+	}
+	return names, nil
 }

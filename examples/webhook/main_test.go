@@ -78,7 +78,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one that no process listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -276,9 +276,9 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// A file that has lost its policies lets nothing pass: the server says why it is not
-// ready, until there is one that says what it is for.
-func TestPoliciesThatAreLost(t *testing.T) {
+// A server whose file lost its policies admits nothing and reports why it is not ready,
+// until the file has policies again.
+func TestAServerWithoutItsPoliciesAdmitsNothing(t *testing.T) {
 	dir, addr := t.TempDir(), freeAddress(t)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
 	file := filepath.Join(dir, "policies.yaml")

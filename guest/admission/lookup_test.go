@@ -74,9 +74,9 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestViewsAreForTheirTurn holds that a view of an object before panics and does not say
+// TestViewsPanicAfterTheirTurn holds that a view of an object before panics and does not say
 // what the one after it has, and that lists within lists do not disturb one another.
-func TestViewsAreForTheirTurn(t *testing.T) {
+func TestViewsPanicAfterTheirTurn(t *testing.T) {
 	defer lookup.Use(pages(4))()
 	var first core.ConfigMap
 	panics := 0

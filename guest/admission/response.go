@@ -194,7 +194,7 @@ func (r *Response) packed() uint64 {
 }
 
 // appendResult writes the message kubewasm.admission.v1.Result of
-// codec/admissionmsg/admission.proto. It writes nothing if the response has
+// abi/admission.proto. It writes nothing if the response has
 // only a verdict.
 func (r *Response) appendResult(b []byte) []byte {
 	if r == nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -89,7 +88,7 @@ func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, g
 	}
 }
 
-func meta(o conformance.Object) metav1.ObjectMeta {
+func meta(o Object) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, Annotations: maps.Clone(o.Annotations)}
 	if o.Pad > 0 {
 		if m.Annotations == nil {
@@ -100,7 +99,7 @@ func meta(o conformance.Object) metav1.ObjectMeta {
 	return m
 }
 
-func nodeObject(o conformance.Object) *corev1.Node {
+func nodeObject(o Object) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: meta(o)}
 	for _, key := range o.Taints {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
@@ -110,7 +109,7 @@ func nodeObject(o conformance.Object) *corev1.Node {
 
 func TestScheduler(t *testing.T) {
 	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Scheduler {
+		for _, c := range readCases(t).Scheduler {
 			t.Run(c.Name, func(t *testing.T) {
 				var logged strings.Builder
 				p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
@@ -123,11 +122,11 @@ func TestScheduler(t *testing.T) {
 	})
 }
 
-// TestProjectedScheduler makes the same calls on a host that encodes the fields that
+// TestSchedulerThatDeclaresWhatItReads makes the same calls on a host that encodes the fields that
 // the guest reads, as soon as an object comes, and cuts parts and entries out of that.
-func TestProjectedScheduler(t *testing.T) {
+func TestSchedulerThatDeclaresWhatItReads(t *testing.T) {
 	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Scheduler {
+		for _, c := range readCases(t).Scheduler {
 			if c.Refused {
 				continue // There is no object.
 			}
@@ -145,7 +144,7 @@ func TestProjectedScheduler(t *testing.T) {
 
 // schedule makes the calls of a case on a plugin that was loaded, or not, and logged
 // something meanwhile.
-func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder, c conformance.SchedulerCase) {
+func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder, c SchedulerCase) {
 	if c.Refused {
 		var status *host.StatusError
 		if !errors.As(err, &status) || c.Reason != "" && status.Reason != c.Reason {
@@ -162,12 +161,12 @@ func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder,
 	}
 	var cycle *sched.Cycle
 	for n, step := range c.Steps {
-		check := func(got *sched.Status, want conformance.Status) {
+		check := func(got *sched.Status, want Status) {
 			t.Helper()
 			if want.Code == "" {
 				want.Code = "Success"
 			}
-			if diff := cmp.Diff(want, conformance.Status{Code: got.Code().String(), Reason: got.Message()}); diff != "" {
+			if diff := cmp.Diff(want, Status{Code: got.Code().String(), Reason: got.Message()}); diff != "" {
 				t.Errorf("step %d: status (-want +got):\n%s", n, diff)
 			}
 		}
@@ -201,11 +200,11 @@ func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder,
 			for i := range step.NormalizeScore.More {
 				scores = append(scores, framework.Score{Name: fmt.Sprintf("%s-%d", strings.Repeat("node", 20), i)})
 			}
-			check(p.NormalizeScore(cycle, scores), conformance.Status{})
-			var got []conformance.Score
+			check(p.NormalizeScore(cycle, scores), Status{})
+			var got []Score
 			for i, s := range scores {
 				if i < len(step.NormalizeScore.Scores) {
-					got = append(got, conformance.Score{Name: s.Name, Score: s.Score})
+					got = append(got, Score{Name: s.Name, Score: s.Score})
 				} else if s.Score != 100 {
 					t.Fatalf("step %d: %s has the score %d, want 100", n, s.Name, s.Score)
 				}
@@ -229,11 +228,11 @@ func TestAdmission(t *testing.T) {
 		}
 		engine := admission.NewEngine(p)
 		defer engine.Close(context.Background())
-		cases := conformance.Cases()
+		cases := readCases(t)
 		for _, c := range cases.Admission {
 			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
 		}
-		if p.Guest().Module().Import(abi.ModuleObjects, abi.ImportListObjects) == "" {
+		if p.Guest().Module().Import(abi.ModuleObjects, "list_objects") == "" {
 			return // The guest in text looks nothing up.
 		}
 		for _, c := range cases.Lookup.Cases {
@@ -246,8 +245,8 @@ func TestAdmission(t *testing.T) {
 func lookups(t *testing.T) admission.Cluster {
 	t.Helper()
 	objects := &manifest.Objects{}
-	for _, c := range conformance.Cases().Lookup.ConfigMaps {
-		o := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(conformance.Object{Name: c.Name, Pad: c.Pad})}
+	for _, c := range readCases(t).Lookup.ConfigMaps {
+		o := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(Object{Name: c.Name, Pad: c.Pad})}
 		if o.Namespace = c.Namespace; c.Tier != "" {
 			o.Labels = map[string]string{"tier": c.Tier}
 		}
@@ -264,7 +263,7 @@ func lookups(t *testing.T) admission.Cluster {
 	return cluster
 }
 
-func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) {
+func admit(t *testing.T, engine *admission.Engine, c AdmissionCase) {
 	request := &admissionv1.AdmissionRequest{
 		UID: "1", Name: c.Object.Name, Operation: admissionv1.Create, Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
 	}
@@ -293,7 +292,7 @@ func admit(t *testing.T, engine *admission.Engine, c conformance.AdmissionCase) 
 		}
 		return
 	}
-	got := conformance.AdmissionCase{
+	got := AdmissionCase{
 		Name: c.Name, Operation: c.Operation, Object: c.Object, Old: c.Old, Options: c.Options,
 		Mutate: c.Mutate, Want: "allow", Warnings: response.Warnings,
 	}
@@ -326,7 +325,7 @@ func TestHook(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer engine.Close(context.Background())
-		for _, c := range conformance.Cases().Hook {
+		for _, c := range readCases(t).Hook {
 			t.Run(c.Name, func(t *testing.T) {
 				pod := meta(c.Pod)
 				decision, err := engine.Decide(t.Context(), &hookmsg.Request{

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
@@ -54,10 +53,10 @@ func crossings(t *testing.T, rt *host.Runtime, guest string) {
 	for version := uint32(1); version <= 3; version++ {
 		zone := fmt.Sprint("zone-", version)
 		podRef := abi.MakeRef(version, pod)
-		p := &corev1.Pod{ObjectMeta: meta(conformance.Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
+		p := &corev1.Pod{ObjectMeta: meta(Object{Name: "p", Labels: map[string]string{"zone": zone}, Pad: int(version) * 1000})}
 		byRef[podRef] = objects.NewStore().Pod(p)
 		for slot := uint32(1); slot <= nodes; slot++ {
-			n := nodeObject(conformance.Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
+			n := nodeObject(Object{Name: "n", Labels: map[string]string{"zone": zone}, Pad: int(version*slot) * 700})
 			byRef[abi.MakeRef(version, slot)] = objects.NewStore().Node(n)
 		}
 		cycle := uint64(abi.MakeRef(version, 0))
@@ -98,7 +97,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	}
 	list := []host.Import{
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0])}
@@ -106,7 +105,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Module: abi.ModuleObjects, Name: "object_part",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				q := question{ref: abi.Ref(stack[0]), part: uint32(stack[1]), fields: stack[2]}
@@ -114,7 +113,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Module: abi.ModuleObjects, Name: "object_entry",
 			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32},
 			Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -130,13 +129,13 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 		},
 	}
 	for _, name := range []string{
-		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
 		list = append(list, host.ToGuest(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
 	}
 	for _, name := range []string{
-		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
-		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
+		"result_sign_fragments", "result_nominations", "result_placements",
 	} {
 		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}

@@ -15,14 +15,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
-	"github.com/kubewasm/kubewasm/guest/conformance"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-func nodeOf(n conformance.Node) *framework.NodeInfo {
+func nodeOf(n Node) *framework.NodeInfo {
 	info := framework.NewNodeInfo(nodeObject(n.Object))
 	for _, pod := range n.Pods {
 		p := podOf(pod)
@@ -36,7 +35,7 @@ func nodeOf(n conformance.Node) *framework.NodeInfo {
 	return info
 }
 
-func nodesOf(nodes []conformance.Node) (list framework.Nodes) {
+func nodesOf(nodes []Node) (list framework.Nodes) {
 	for _, n := range nodes {
 		list = append(list, nodeOf(n))
 	}
@@ -57,7 +56,7 @@ func (r *recorder) record(regarding, _ runtime.Object, eventType, reason, action
 }
 
 // statusesOf are those of nodes, as the engine takes them.
-func statusesOf(statuses []conformance.NodeStatus) func() []schedmsg.NodeStatus {
+func statusesOf(statuses []NodeStatus) func() []schedmsg.NodeStatus {
 	return func() (list []schedmsg.NodeStatus) {
 		for _, n := range statuses {
 			list = append(list, schedmsg.NodeStatus{NodeName: n.Node, Code: codeOf(n.Status), Message: n.Status.Reason})
@@ -67,7 +66,7 @@ func statusesOf(statuses []conformance.NodeStatus) func() []schedmsg.NodeStatus 
 }
 
 // codeOf returns the code that has the name.
-func codeOf(s conformance.Status) abi.Code {
+func codeOf(s Status) abi.Code {
 	for code := abi.Success; code.Known(); code++ {
 		if code.String() == s.Code {
 			return code
@@ -78,7 +77,7 @@ func codeOf(s conformance.Status) abi.Code {
 
 func TestCycle(t *testing.T) {
 	run(t, "cycle", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Cycle {
+		for _, c := range readCases(t).Cycle {
 			t.Run(c.Name, func(t *testing.T) {
 				w := newCycle(t, rt, guest, c)
 				defer w.p.Close(context.Background())
@@ -93,7 +92,7 @@ func TestCycle(t *testing.T) {
 
 // cycle is the scheduling of a Pod in the way of a case.
 type cycle struct {
-	c      conformance.CycleCase
+	c      CycleCase
 	p      *sched.Plugin
 	handle *framework.Handle
 	events *recorder
@@ -102,7 +101,7 @@ type cycle struct {
 	trials map[int]*sched.Cycle
 }
 
-func newCycle(t *testing.T, rt *host.Runtime, guest string, c conformance.CycleCase) *cycle {
+func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle {
 	w := &cycle{c: c, pod: podOf(c.Pod)}
 	w.events = &recorder{about: w.pod}
 	var claims []runtime.Object
@@ -128,7 +127,7 @@ func (w *cycle) node(name string) *framework.NodeInfo {
 	return n
 }
 
-func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
+func (w *cycle) step(t *testing.T, step CycleStep) {
 	if step.Change != nil {
 		for i, n := range w.handle.Snapshot {
 			if n.Node().Name == step.Change.Name {
@@ -156,7 +155,7 @@ func (w *cycle) step(t *testing.T, step conformance.CycleStep) {
 
 // call makes the call of a step, and returns the step with the results that there
 // were.
-func (w *cycle) call(t *testing.T, step conformance.CycleStep, state *sched.Cycle) conformance.CycleStep {
+func (w *cycle) call(t *testing.T, step CycleStep, state *sched.Cycle) CycleStep {
 	// What returns no status is a Success.
 	step.Score, step.Nominated, step.Milliseconds, step.Parallel = 0, nil, 0, false
 	var status *sched.Status

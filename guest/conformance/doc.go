@@ -1,6 +1,7 @@
 // Package conformance tests hosts and guests against abi/SPEC.md: it describes six guests,
 // and has calls with the results that they must have. The calls are data, cases.yaml, so
-// that a host or an SDK in any language can be tested. [Suite] documents the file.
+// that a host or an SDK in any language can be tested. The types in cases_test.go document
+// the file.
 //
 // The guests are described below, so that each can be written from the specification alone:
 //

@@ -12,23 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
-	"github.com/kubewasm/kubewasm/guest/conformance"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-func assignmentsOf(list []conformance.Assignment) (assignments []schedmsg.Assignment) {
+func assignmentsOf(list []Assignment) (assignments []schedmsg.Assignment) {
 	for _, a := range list {
-		assignments = append(assignments, schedmsg.Assignment{Pod: podOf(conformance.Object{Name: a.Pod}), NodeName: a.Node})
+		assignments = append(assignments, schedmsg.Assignment{Pod: podOf(Object{Name: a.Pod}), NodeName: a.Node})
 	}
 	return assignments
 }
 
 func TestGroup(t *testing.T) {
 	run(t, "group", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range conformance.Cases().Group {
+		for _, c := range readCases(t).Group {
 			t.Run(c.Name, func(t *testing.T) {
 				handle := &framework.Handle{Snapshot: nodesOf(c.Nodes)}
 				p := load(t, rt, guest, handle, 2, "") // A trial needs an instance of its own.
@@ -43,7 +42,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedmsg.PodGroup, c conformance.GroupCase) {
+func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedmsg.PodGroup, c GroupCase) {
 	state := p.Resume(nil)
 	switch {
 	case c.PostFilter != nil:
@@ -72,9 +71,9 @@ func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedms
 	case c.Generate != nil:
 		placements, status := p.GeneratePlacements(state, g, handle.Snapshot)
 		checkStatus(t, status, c.Generate.Want)
-		var got []conformance.Placement
+		var got []Placement
 		for _, p := range placements {
-			placement := conformance.Placement{Name: p.Name}
+			placement := Placement{Name: p.Name}
 			for _, n := range p.Nodes {
 				placement.Nodes = append(placement.Nodes, n.Node().Name)
 			}
@@ -102,11 +101,11 @@ func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedms
 		for i := range c.NormalizeScore.More {
 			scores = append(scores, framework.Score{Name: fmt.Sprintf("%s-%d", strings.Repeat("rack", 20), i)})
 		}
-		checkStatus(t, p.NormalizePlacementScore(state, g, scores), conformance.Status{})
-		var got []conformance.Score
+		checkStatus(t, p.NormalizePlacementScore(state, g, scores), Status{})
+		var got []Score
 		for i, s := range scores {
 			if i < len(c.NormalizeScore.Scores) {
-				got = append(got, conformance.Score{Name: s.Name, Score: s.Score})
+				got = append(got, Score{Name: s.Name, Score: s.Score})
 			} else if s.Score != 100 {
 				t.Fatalf("%s has the score %d, want 100", s.Name, s.Score)
 			}
@@ -120,7 +119,7 @@ func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedms
 }
 
 // missing returns the names of the Pods that nodes had and have no more.
-func missing(before []conformance.Node, now framework.Nodes) (names []string) {
+func missing(before []Node, now framework.Nodes) (names []string) {
 	runs := map[string]bool{}
 	for _, n := range now {
 		for _, pod := range n.Pods {

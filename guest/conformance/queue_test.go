@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/conformance"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -31,18 +30,18 @@ func load(t *testing.T, rt *host.Runtime, guest string, handle *framework.Handle
 	return p
 }
 
-func podOf(o conformance.Object) *corev1.Pod {
+func podOf(o Object) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: meta(o)}
 	pod.Namespace, pod.UID = metav1.NamespaceDefault, types.UID("uid-"+o.Name)
 	return pod
 }
 
-func statusOf(s *sched.Status) conformance.Status {
-	return conformance.Status{Code: s.Code().String(), Reason: s.Message()}
+func statusOf(s *sched.Status) Status {
+	return Status{Code: s.Code().String(), Reason: s.Message()}
 }
 
 // checkStatus compares a status; no code at all is Success.
-func checkStatus(t *testing.T, got *sched.Status, want conformance.Status) {
+func checkStatus(t *testing.T, got *sched.Status, want Status) {
 	t.Helper()
 	if want.Code == "" {
 		want.Code = "Success"
@@ -55,13 +54,13 @@ func checkStatus(t *testing.T, got *sched.Status, want conformance.Status) {
 func TestQueue(t *testing.T) {
 	run(t, "queue", func(t *testing.T, rt *host.Runtime, guest string) {
 		p := load(t, rt, guest, nil, 1, "")
-		for _, c := range conformance.Cases().Queue {
+		for _, c := range readCases(t).Queue {
 			t.Run(c.Name, func(t *testing.T) { queue(t, p, c) })
 		}
 	})
 }
 
-func queue(t *testing.T, p *sched.Plugin, c conformance.QueueCase) {
+func queue(t *testing.T, p *sched.Plugin, c QueueCase) {
 	switch {
 	case c.PreEnqueue != nil:
 		checkStatus(t, p.PreEnqueue(podOf(c.PreEnqueue.Pod)), c.PreEnqueue.Want)
@@ -80,16 +79,16 @@ func queue(t *testing.T, p *sched.Plugin, c conformance.QueueCase) {
 			}
 		}
 	case c.Events != nil:
-		var got []conformance.ClusterEvent
+		var got []ClusterEvent
 		for _, e := range p.EventsToRegister() {
-			got = append(got, conformance.ClusterEvent{Resource: e.Resource.String(), Action: uint32(e.Action), Hint: e.Hint != nil})
+			got = append(got, ClusterEvent{Resource: e.Resource.String(), Action: uint32(e.Action), Hint: e.Hint != nil})
 		}
 		if diff := cmp.Diff(c.Events, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	case c.Hint != nil:
 		event := p.EventsToRegister()[c.Hint.Event]
-		object := func(o *conformance.Object) any {
+		object := func(o *Object) any {
 			switch {
 			case o == nil:
 				return nil
@@ -109,9 +108,9 @@ func queue(t *testing.T, p *sched.Plugin, c conformance.QueueCase) {
 	case c.Sign != nil:
 		fragments, status := p.SignPod(podOf(c.Sign.Pod))
 		checkStatus(t, status, c.Sign.Want)
-		var got []conformance.Fragment
+		var got []Fragment
 		for _, f := range fragments {
-			got = append(got, conformance.Fragment{Key: f.Key, Value: fmt.Sprintf("%s", f.Value)})
+			got = append(got, Fragment{Key: f.Key, Value: fmt.Sprintf("%s", f.Value)})
 		}
 		if diff := cmp.Diff(c.Sign.Fragments, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("fragments (-want +got):\n%s", diff)

@@ -11,7 +11,7 @@ import "github.com/kubewasm/kubewasm/guest/internal/wire"
 //
 // The methods that read are for tests.
 //
-// The message is kubewasm.hooks.v1.Decision of codec/hookmsg/hook.proto.
+// The message is kubewasm.hooks.v1.Decision of abi/hook.proto.
 type Decision struct {
 	// Resources of the cgroup of the request.
 	Resources

@@ -239,7 +239,7 @@ func TestADecisionIsNotLeftOver(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsTheAnswer(t *testing.T) {
+func TestAnErrorDropsTheDecision(t *testing.T) {
 	var c call
 	want := errors.New("no such annotation")
 	_, err := c.run(Func(func(_ *Request, d *Decision) error {

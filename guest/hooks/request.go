@@ -14,7 +14,7 @@ import (
 // the host sent: one pass records where each field lies, and only fields that
 // the plugin reads are decoded.
 //
-// The message is kubewasm.hooks.v1.Request of codec/hookmsg/hook.proto.
+// The message is kubewasm.hooks.v1.Request of abi/hook.proto.
 type Request struct {
 	data  []byte
 	stage Stage
@@ -499,8 +499,7 @@ type Stage int32
 
 // The stages, with the names of Koordinator's RuntimeHookService.
 const (
-	StageUnspecified Stage = iota
-	PreRunPodSandbox
+	PreRunPodSandbox Stage = iota + 1
 	PreCreateContainer
 	PreStartContainer
 	PostStartContainer
@@ -527,9 +526,8 @@ type Level int32
 
 // The levels, from the widest to the narrowest.
 const (
-	LevelUnspecified Level = iota
 	// LevelQOS is the cgroup above all pods of a QoS class.
-	LevelQOS
+	LevelQOS Level = iota + 1
 	// LevelPod is the cgroup above the containers of a pod.
 	LevelPod
 	LevelContainer
@@ -545,8 +543,7 @@ type QOSClass int32
 
 // The QoS classes.
 const (
-	QOSUnspecified QOSClass = iota
-	QOSGuaranteed
+	QOSGuaranteed QOSClass = iota + 1
 	QOSBurstable
 	QOSBestEffort
 )

@@ -37,7 +37,7 @@ const (
 // The host checks the values of a decision, and refuses those that the kernel
 // would not take.
 //
-// The message is kubewasm.hooks.v1.Resources of codec/hookmsg/hook.proto.
+// The message is kubewasm.hooks.v1.Resources of abi/hook.proto.
 type Resources struct {
 	set     uint32 // Bit n for field n.
 	numbers [fieldNetCls + 1]int64

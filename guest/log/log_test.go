@@ -9,7 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-func TestLines(t *testing.T) {
+func TestLogLines(t *testing.T) {
 	type named string
 	tests := map[string]struct {
 		msg  string

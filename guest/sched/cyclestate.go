@@ -1,6 +1,9 @@
 package sched
 
-import "github.com/kubewasm/kubewasm/abi"
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+)
 
 // CycleState is the state of a plugin during the scheduling of one Pod: Filter
 // and Score read the values that PreFilter wrote in the same cycle. It is empty
@@ -24,7 +27,7 @@ func NewCycleState() CycleState { return CycleState{&cycle{}} }
 // Read returns the value under key, and whether there is one.
 func (s CycleState) Read(key string) (value any, ok bool) {
 	for i, k := range s.c.keys {
-		if k == key {
+		if wire.Equal(k, key) {
 			return s.c.values[i], true
 		}
 	}

@@ -77,8 +77,8 @@ type PreFilterExtensions interface {
 //
 // Its result must depend only on its arguments and on the state that PreFilter, AddPod
 // and RemovePod wrote. It runs on several instances of the guest. It does not run for a
-// node that has an equal one, in all fields that the plugin ever reads of nodes, if
-// Filter has run for that one in the same state.
+// node if it has run, in the same state, for another one that is equal in all fields
+// that the plugin reads of nodes.
 type FilterPlugin interface {
 	Filter(state CycleState, pod core.Pod, node NodeInfo) *Status
 }

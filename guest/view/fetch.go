@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -98,12 +99,16 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
+		c.fields = unsafe.SliceData(p.makeFields(len(t.Names)))
 		c.key = k
 		o.root.add(&c.cached)
 	}
-	if p := c.object; p.wasRead {
+	switch p := c.object; {
+	case p.wasRead:
 		p.wasRead = false
 		c.read(version)
+	case p.wanted != 0: // All fields are missing, so each is fetched when it is read.
+		c.key = c.key.in(version)
 	}
 	return View{c, version}
 }

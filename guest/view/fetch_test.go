@@ -147,7 +147,7 @@ func TestPartsCrossWhenTheyAreRead(t *testing.T) {
 		{1, func() string { return fmt.Sprint(v.Message(3, &typeOfSpec).Has(1)) }, "false", []string{"part 3 fields [1] of 1"}},
 		// What was read is fetched as soon as its message is asked for.
 		{2, func() string { return labels().Get("zone") }, "z0", []string{"part 1 fields [11] of 2"}},
-		// Names are not, as long as nobody reads them.
+		// Names are not, as long as they are not read.
 		{2, func() string { return metadata().Text(1) + metadata().Text(1) + labels().Get("zone") }, "n1n1z0", []string{"part 1 fields [1] of 2"}},
 		{2, func() string { return pieces()[0].Text(1) }, "piece 0 of h1", []string{"part 2 fields [1] of 2", "part 2 fields [2] of 2"}},
 		// What was not, is not.
@@ -211,7 +211,7 @@ func TestPartsOfAnotherVersionPanic(t *testing.T) {
 	}
 }
 
-func TestPartsMakeNoGarbage(t *testing.T) {
+func TestFetchingPartsDoesNotAllocate(t *testing.T) {
 	objects := map[abi.Ref]whole{}
 	serveParts(t, objects)
 	w := whole{host: "h", labels: map[string]string{"a": "1"}}

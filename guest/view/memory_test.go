@@ -10,7 +10,7 @@ import (
 )
 
 // atTheEnd returns a copy of what is written to it that ends where the memory
-// does: whoever reads a byte more gets a fault, here a panic.
+// does: a reader of a byte more gets a fault, here a panic.
 func atTheEnd(tb testing.TB) func(raw []byte) []byte {
 	const size = 1 << 20
 	page := syscall.Getpagesize()

@@ -143,8 +143,8 @@ func TestFieldsOfTheWrongTypeAreEmpty(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixReads holds that bytes cut anywhere do no harm.
-func TestEveryPrefixReads(t *testing.T) {
+// TestBytesCutAnywhereAreRead holds that bytes cut anywhere do no harm.
+func TestBytesCutAnywhereAreRead(t *testing.T) {
 	raw := thingBytes("n", strings.Repeat("x", 200))
 	for n := range raw {
 		say(thingOf(raw[:n:n], false))
@@ -215,7 +215,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestLookupInNothing(t *testing.T) {
+func TestAnEmptyMapHasNoEntries(t *testing.T) {
 	var none StringMap
 	if v, ok := none.Lookup("a"); v != "" || ok || none.entries() != nil {
 		t.Error("a zero map has entries")

@@ -108,13 +108,13 @@ var (
 func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	root, err := os.OpenRoot(cfg.Root)
 	if err != nil {
-		return nil, fmt.Errorf("open cgroup root: %w", err)
+		return nil, fmt.Errorf("open cgroup root: %w%s", err, elsewhere)
 	}
 	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
 	if a.version == 0 {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
-			return nil, fmt.Errorf("open cgroup root %s: %w", cfg.Root, err)
+			return nil, fmt.Errorf("open cgroup root %s: %w%s", cfg.Root, err, elsewhere)
 		}
 	}
 	if a.version != V1 {

@@ -5,6 +5,9 @@ import (
 	"unsafe"
 )
 
+// elsewhere explains on other systems why no cgroups were found.
+const elsewhere = ""
+
 // The numbers of include/uapi/linux/prctl.h.
 const (
 	prSchedCore          = 62

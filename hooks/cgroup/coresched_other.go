@@ -2,7 +2,13 @@
 
 package cgroup
 
-import "syscall"
+import (
+	"runtime"
+	"syscall"
+)
+
+// elsewhere explains why no cgroups were found.
+const elsewhere = ": cgroups are a part of Linux, and this is " + runtime.GOOS
 
 // prctl is what only Linux has.
 type prctl struct{}

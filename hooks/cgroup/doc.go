@@ -19,4 +19,8 @@
 //
 // A [Layout] is where the kubelet and the runtime put the cgroups of a pod. Its checks
 // reject a path that is not the pod's own, whatever the source that names it.
+//
+// Cgroups, core scheduling and resctrl are parts of Linux. On other systems the package
+// compiles, and its tests run on directories of the same shape; [NewApplier] finds no
+// cgroups there and says so.
 package cgroup

@@ -739,7 +739,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// What is gone leaves the state, unless somebody wants it kept.
+// A cgroup that is gone leaves the state, unless it is to be kept.
 func TestEnforcePrunes(t *testing.T) {
 	root := tree(t, splitV1)
 	var state cgroup.State
@@ -789,7 +789,7 @@ func TestEnforceHammer(t *testing.T) {
 	}
 }
 
-// A look at files that nobody touched costs no allocation for each of them.
+// Comparing files that did not change allocates nothing for each of them.
 func TestEnforceDoesNotAllocatePerFile(t *testing.T) {
 	tree := cgrouptest.New(t)
 	var state cgroup.State

@@ -6,8 +6,8 @@
 //   - runtimehook: the server of Koordinator's RuntimeHookService.
 //   - cri: the list of what runs, from the runtime, for package standalone.
 //
-// Choose nri for a runtime of today, runtimehook where Koordinator's runtime proxy stands
-// in front of the runtime, and cri beside either where plugins of the standalone mode read
-// the annotations or the environment of containers. See the documentation of each for its
+// Choose nri for a runtime of today, and runtimehook where Koordinator's runtime proxy
+// stands in front of the runtime. Add cri where plugins of the standalone mode read the
+// annotations or the environment of containers. See the documentation of each for its
 // shortest use.
 package runtime

@@ -109,9 +109,9 @@ func New(cfg Config) (*Reconciler, error) {
 // the state. One failure does not keep the rest from being done; the errors are
 // joined.
 //
-// A pod whose cgroup is not the one that the Layout has for its UID, whatever
-// Discovery says, is left alone, and so is a container whose cgroup does not lie in
-// its pod's: a *[cgroup.ClaimError] names each.
+// A pod whose cgroup is not the one that the Layout has for its UID is left alone,
+// whatever Discovery says. So is a container whose cgroup does not lie in its pod's:
+// a *[cgroup.ClaimError] names each.
 func (r *Reconciler) Sync(ctx context.Context) (cgroup.Report, error) {
 	o := r.decide(ctx)
 	report := r.cfg.Enforcer.Enforce(ctx)

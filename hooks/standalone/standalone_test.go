@@ -140,7 +140,7 @@ func (n *node) list(pods ...corev1.Pod) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	// By a rename, so that nobody reads half of it.
+	// By a rename, so that no reader sees half of it.
 	if err := os.WriteFile(n.pods+".new", b, 0o644); err != nil {
 		n.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestReconcilerFindsWhatComesLater(t *testing.T) {
 	n := newNode(t)
 	n.run(nil)
 	podCgroup, container := n.make("a")
-	time.Sleep(100 * time.Millisecond) // The kubelet is behind.
+	time.Sleep(100 * time.Millisecond) // The kubelet is late.
 	n.list(pod("a", "cpu_shares 300"))
 	n.within(soon, podCgroup, 300)
 	n.within(soon, container, 300)
@@ -305,7 +305,7 @@ func TestReconcilerAfterARestart(t *testing.T) {
 	}
 	before := n.state.All()
 	file, _ := n.shares(0)
-	n.tree.Write(b, file, "77") // While nobody looks.
+	n.tree.Write(b, file, "77") // Between two comparisons.
 
 	n.restart(cgroup.EnforcerConfig{})
 	report := sync()
@@ -440,9 +440,9 @@ type discoveryFunc func(context.Context) ([]standalone.Pod, error)
 
 func (f discoveryFunc) Pods(ctx context.Context) ([]standalone.Pod, error) { return f(ctx) }
 
-// A probe tells a reconciler that hangs, which a restart helps, from one that cannot
-// know what runs, which it does not.
-func TestProbes(t *testing.T) {
+// Liveness fails for a reconciler that hangs, which a restart helps. Readiness fails for one
+// whose list of pods fails, which a restart does not help.
+func TestLivenessAndReadiness(t *testing.T) {
 	n := newNode(t)
 	refused := errors.New("no answer")
 	discovery := standalone.File(n.pods)
@@ -591,7 +591,7 @@ func TestReconcilerBesideAPluginThatHangs(t *testing.T) {
 	n.within(soon, a, 300)
 }
 
-// A cgroup that is removed while it is written is nobody's error.
+// A cgroup that is removed while it is written is no error.
 func TestReconcilerWhileCgroupsComeAndGo(t *testing.T) {
 	n := newNode(t)
 	var mu sync.Mutex

@@ -56,7 +56,7 @@ func Example() {
 	// schedule Pod
 }
 
-// What a guest logs goes to a *slog.Logger, which may be a logr.Logger behind:
+// What a guest logs goes to a *slog.Logger, which may hand it to a logr.Logger:
 // klog's in a component of Kubernetes, klog.Background.
 func Example_logr() {
 	ctx := context.Background()

@@ -15,18 +15,18 @@ import (
 
 // The attributes of spans and of their events.
 const (
-	// PluginKey is the name of the plugin, on every span.
-	PluginKey = attribute.Key("kubewasm.plugin")
-	// FunctionKey is the export that was called.
-	FunctionKey = attribute.Key("kubewasm.function")
-	// FuelKey is the fuel that the call took.
-	FuelKey = attribute.Key("kubewasm.fuel")
-	// DigestKey is the SHA-256 of the module that was built, in hexadecimal;
+	// pluginKey is the name of the plugin, on every span.
+	pluginKey = attribute.Key("kubewasm.plugin")
+	// functionKey is the export that was called.
+	functionKey = attribute.Key("kubewasm.function")
+	// fuelKey is the fuel that the call took.
+	fuelKey = attribute.Key("kubewasm.fuel")
+	// digestKey is the SHA-256 of the module that was built, in hexadecimal;
 	// missing if it could not be fetched.
-	DigestKey = attribute.Key("kubewasm.digest")
-	// OutputKey is the output of the guest in a call that failed, in the event
+	digestKey = attribute.Key("kubewasm.digest")
+	// outputKey is the output of the guest in a call that failed, in the event
 	// of the failure.
-	OutputKey = attribute.Key("kubewasm.output")
+	outputKey = attribute.Key("kubewasm.output")
 )
 
 const scope = "github.com/kubewasm/kubewasm/host/hosttrace"
@@ -55,7 +55,7 @@ func (o *Observer) Called(ctx context.Context, c host.CallEvent) {
 	}
 	_, span := o.tracer.Start(ctx, "call "+c.Plugin+"/"+c.Function, trace.WithTimestamp(c.Start))
 	if span.IsRecording() {
-		span.SetAttributes(PluginKey.String(c.Plugin), FunctionKey.String(c.Function), FuelKey.Int64(c.Fuel))
+		span.SetAttributes(pluginKey.String(c.Plugin), functionKey.String(c.Function), fuelKey.Int64(c.Fuel))
 	}
 	end(span, c.Start.Add(c.Duration), c.Err)
 }
@@ -68,9 +68,9 @@ func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
 	}
 	_, span := o.tracer.Start(ctx, verb+b.Plugin, trace.WithTimestamp(b.Start))
 	if span.IsRecording() {
-		span.SetAttributes(PluginKey.String(b.Plugin))
+		span.SetAttributes(pluginKey.String(b.Plugin))
 		if b.Digest != "" {
-			span.SetAttributes(DigestKey.String(b.Digest))
+			span.SetAttributes(digestKey.String(b.Digest))
 		}
 	}
 	end(span, b.Start.Add(b.Duration), b.Err)
@@ -80,7 +80,7 @@ func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
 // since there is no call that would have one.
 func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.RecordError(err, trace.WithAttributes(PluginKey.String(plugin)))
+		span.RecordError(err, trace.WithAttributes(pluginKey.String(plugin)))
 	}
 }
 
@@ -100,7 +100,7 @@ func end(span trace.Span, at time.Time, err error) {
 				attributes = append(attributes, semconv.ExceptionStacktrace(trap.Stack))
 			}
 			if trap.Output != "" {
-				attributes = append(attributes, OutputKey.String(trap.Output))
+				attributes = append(attributes, outputKey.String(trap.Output))
 			}
 		}
 		span.RecordError(err, trace.WithTimestamp(at), trace.WithAttributes(attributes...))

@@ -132,7 +132,7 @@ func TestCallsAreSpansOfTheirCaller(t *testing.T) {
 			if span.StartTime.Before(before) || span.EndTime.Before(span.StartTime) || span.EndTime.After(after) {
 				t.Errorf("from %s to %s, want something between %s and %s", span.StartTime, span.EndTime, before, after)
 			}
-			want := map[attribute.Key]any{hosttrace.PluginKey: "zone", hosttrace.FunctionKey: "filter", hosttrace.FuelKey: fuel}
+			want := map[attribute.Key]any{"kubewasm.plugin": "zone", "kubewasm.function": "filter", "kubewasm.fuel": fuel}
 			if diff := cmp.Diff(want, attributes(span.Attributes)); diff != "" {
 				t.Errorf("attributes (-want +got):\n%s", diff)
 			}
@@ -155,7 +155,7 @@ func TestCallsAreSpansOfTheirCaller(t *testing.T) {
 			if got, _ := event["exception.stacktrace"].(string); !strings.Contains(got, test.stack) {
 				t.Errorf("got stack %q, want one with %q", got, test.stack)
 			}
-			if got, _ := event[hosttrace.OutputKey].(string); got != test.output {
+			if got, _ := event["kubewasm.output"].(string); got != test.output {
 				t.Errorf("got output %q, want %q", got, test.output)
 			}
 			if !span.Events[0].Time.Equal(span.EndTime) {
@@ -185,7 +185,7 @@ func TestBuildsAreSpans(t *testing.T) {
 	provider, exporter := newProvider()
 	p := load(t, "good", provider, host.Limits{})
 	span := only(t, exporter, "load zone")
-	want := map[attribute.Key]any{hosttrace.PluginKey: "zone", hosttrace.DigestKey: p.Digest()}
+	want := map[attribute.Key]any{"kubewasm.plugin": "zone", "kubewasm.digest": p.Digest()}
 	if diff := cmp.Diff(want, attributes(span.Attributes)); diff != "" {
 		t.Errorf("attributes of the load (-want +got):\n%s", diff)
 	}
@@ -201,7 +201,7 @@ func TestBuildsAreSpans(t *testing.T) {
 	}
 	caller.End()
 	span = only(t, exporter, "swap zone")
-	if diff := cmp.Diff(map[attribute.Key]any{hosttrace.PluginKey: "zone"}, attributes(span.Attributes)); diff != "" {
+	if diff := cmp.Diff(map[attribute.Key]any{"kubewasm.plugin": "zone"}, attributes(span.Attributes)); diff != "" {
 		t.Errorf("attributes of the swap (-want +got):\n%s", diff)
 	}
 	if got, want := span.Parent.SpanID(), caller.SpanContext().SpanID(); got != want {

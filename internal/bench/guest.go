@@ -256,14 +256,14 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 	}
 	list := []host.Import{
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(stack).Bytes()))
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Module: abi.ModuleObjects, Name: "object_part",
 			Params: []abi.ValueType{abi.I64, abi.I32, abi.I64, abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				part := object(stack).AppendPart(nil, uint32(stack[1]), stack[2])
@@ -271,7 +271,7 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Module: abi.ModuleObjects, Name: "object_entry",
 			Params:  []abi.ValueType{abi.I64, abi.I32, abi.I32, abi.I32, abi.I32, abi.I32},
 			Results: []abi.ValueType{abi.I32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -284,13 +284,13 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 		},
 	}
 	for _, name := range []string{
-		abi.ImportNodeScores, abi.ImportNodeNames, abi.ImportNodeName, abi.ImportNodeStatuses, abi.ImportPodGroup, abi.ImportPlacement,
+		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
 		list = append(list, host.ToGuest(abi.ModuleScheduler, name, refuse))
 	}
 	for _, name := range []string{
-		abi.ImportResultScores, abi.ImportResultNodeNames, abi.ImportResultClusterEvents, abi.ImportResultNominatedNodeName,
-		abi.ImportResultSignFragments, abi.ImportResultNominations, abi.ImportResultPlacements,
+		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
+		"result_sign_fragments", "result_nominations", "result_placements",
 	} {
 		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
 	}

@@ -115,15 +115,15 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		if g.file == "" {
 			continue // There is no clang.
 		}
-		for _, projection := range [][]string{nil, {"pod_annotations[kubewasm.dev/cpu]"}} {
+		for _, reads := range [][]string{nil, {"pod_annotations[kubewasm.dev/cpu]"}} {
 			engine, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Projection: projection,
+				Config: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Reads: reads,
 			}}})
 			if err != nil {
 				return err
 			}
 			what := fmt.Sprintf("decision on a %.1f KB request, %s guest", size, g.language)
-			if projection != nil {
+			if reads != nil {
 				what += ", projected"
 			}
 			byGuest := func(r *hookmsg.Request) (*hookmsg.Decision, error) { return engine.Decide(b.ctx, r) }
@@ -464,9 +464,9 @@ func benchHookMemory(b *bench) error {
 	return nil
 }
 
-// agentPeak runs the agent in dir on a node of files until it has decided about
-// all pods and looked at them some more times, and returns its largest resident
-// set in bytes.
+// agentPeak runs the agent in dir on a node of files and returns its largest
+// resident set in bytes. It ends after the agent has decided about all pods and
+// compared them some more times.
 func agentPeak(ctx context.Context, dir string, pods int) (bytes float64, err error) {
 	guest, err := guestbuild.Build(ctx, source("../../examples/hooks/cpu-from-annotation"))
 	if err != nil {

@@ -30,8 +30,8 @@ func generatedFrom(t *testing.T, properties string) map[string]string {
 	return files
 }
 
-// TestAccessorsDiffer holds the names of accessors that would otherwise be the same.
-func TestAccessorsDiffer(t *testing.T) {
+// TestAccessorNamesAreUnique holds the names of accessors that would otherwise be the same.
+func TestAccessorNamesAreUnique(t *testing.T) {
 	text := generatedFrom(t, `{jwksUri: {type: string}, jwks_uri: {type: string}, jwks-uri: {type: string}, a: {type: string}, has_a: {type: string}, HasA: {type: string}, 2nd: {type: string}, "_": {type: string}, "$ref": {type: string}}`)["types.gen.go"]
 	want := map[string]string{
 		"jwksUri": "JwksUri", "jwks-uri": "Jwks_uri", "jwks_uri": "Jwks_uri2", "a": "A2", "HasA": "HasA", "has_a": "Has_a",

@@ -168,9 +168,9 @@ func TestRandomAddresses(t *testing.T) {
 	}
 }
 
-// sameAddresses holds that a function returns the same and leaves the same in the memory and
-// in its stack pointer with the pass and without, or traps in both, on both engines, and on
-// the same fuel on each.
+// sameAddresses holds that a function does the same with the pass and without, on both
+// engines: it returns the same and leaves the same in the memory and in its stack pointer,
+// or traps in both. It spends the same fuel on each.
 func sameAddresses(t *testing.T, c wasmbin.Code, pointer int) {
 	t.Helper()
 	const page = 1 << 16

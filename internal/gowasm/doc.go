@@ -11,7 +11,8 @@
 // Jumps (jumps.go): Go's compiler writes each jump as a branch to the head of one loop and an
 // indirect branch from there. A jump forward gets the label of its block instead. Go JSON
 // takes 1.33 times as long without it, Go sort 1.15, a cycle that asks about each of 1,000
-// Nodes 1.10.
+// Nodes 1.10. In a function of Go's form a test for the first block comes before the indirect
+// branch: Go JSON takes 1.1 times as long without it.
 //
 // Addresses (addresses.go): Go's compiler adds up the address of each variable on its stack.
 // The load or store gets an offset instead, and one check of the bounds stands for all
@@ -20,7 +21,7 @@
 //
 // # What is recognised
 //
-// A jump is changed by its form alone: a loop that begins with a br_table by a local, and a
+// A jump forward is changed by its form alone: a loop that begins with a br_table by a local, and a
 // constant that is stored in that local right before the branch to the loop. That is right
 // in any module, so nothing else is asked of the function.
 //

@@ -44,7 +44,7 @@ type function struct {
 // edit replaces the bytes of a body from at to end.
 type edit struct {
 	at, end int
-	with    [8]byte
+	with    [16]byte
 	n       uint8
 }
 
@@ -52,6 +52,12 @@ type edit struct {
 func (e *edit) write(number uint32, before ...byte) {
 	e.n = uint8(copy(e.with[:], before))
 	e.n += uint8(binary.PutUvarint(e.with[e.n:], uint64(number)))
+}
+
+// append adds an instruction with an index.
+func (e *edit) append(op byte, index uint32) {
+	e.with[e.n] = op
+	e.n += 1 + uint8(binary.PutUvarint(e.with[e.n+1:], uint64(index)))
 }
 
 // reset begins anew, without addresses.

@@ -52,8 +52,8 @@ func TestWhatIsNotOfGoIsLeftAlone(t *testing.T) {
 }
 
 // TestGuestOfStandardGo holds that a guest of Go returns the same and leaves the same in its
-// memory and its globals with the pass and without, call by call and also when it panics, and
-// that it spends the same fuel on both engines.
+// memory and its globals with the pass and without, call by call and also when it panics. It
+// spends the same fuel on both engines.
 func TestGuestOfStandardGo(t *testing.T) {
 	guest := goGuest(t)
 	recognised(t, guest)

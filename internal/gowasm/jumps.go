@@ -15,7 +15,8 @@ import (
 //
 //	i32.const 7  local.set $number  br $loop
 //
-// So all jumps share one indirect branch. Where the block that is wanted is still open, as
+// So all jumps share one indirect branch. A function of Go tests for the first block before it,
+// since nearly each call begins there. Where the block that is wanted is still open, as
 // it is for each jump forward, the branch gets its label instead of that of the loop. That is
 // right in any function: between the head of the loop and the block nothing lies but the
 // table, and the local keeps its number.
@@ -108,6 +109,13 @@ func (f *function) table(i *wasmbin.Instruction) {
 	}
 	t.end = len(f.targets)
 	f.frames[f.head.loop].table = t
+	if f.addresses.ours {
+		// Nearly each call begins at the first block.
+		e := edit{at: i.At, end: i.At}
+		e.write(i.Labels[0], wasmbin.OpI32Eqz, wasmbin.OpBrIf)
+		e.append(wasmbin.OpLocalGet, t.local)
+		f.edits = append(f.edits, e)
+	}
 }
 
 // label returns the label of the block that a branch to the frame of a loop comes to. It

@@ -1,17 +1,19 @@
 package gowasm_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// The functions of these tests have two parameters, the number of the block where they begin
-// and a count that goes down so that they end, and return the i64 of local 2.
+// The functions of these tests return the i64 of local 2. They have two parameters: the
+// number of the block where they begin, and a count that goes down so that they end.
 var stateType = wasmbin.FuncType{Params: []wasmbin.ValType{i32, i32}, Results: []wasmbin.ValType{i64}}
 
 func stateCode(body ...any) wasmbin.Code {
@@ -115,6 +117,45 @@ func TestJumps(t *testing.T) {
 				t.Errorf("%d jumps go straight, want %d", got, test.forward)
 			}
 		})
+	}
+}
+
+// TestFirstBlock holds that a function of Go's form tests for its first block before the table,
+// whichever block that is, and that another function does not.
+func TestFirstBlock(t *testing.T) {
+	body := func(first int) []byte {
+		return asm(begin, wasmbin.OpLoop, wasmbin.BlockTypeEmpty,
+			wasmbin.OpBlock, wasmbin.BlockTypeEmpty, wasmbin.OpBlock, wasmbin.BlockTypeEmpty,
+			get(0), wasmbin.OpBrTable, 1, first, 1-first, wasmbin.OpEnd,
+			get(0), i32c(10), wasmbin.OpI32Add, wasmbin.OpReturn, wasmbin.OpEnd,
+			get(0), i32c(20), wasmbin.OpI32Add, wasmbin.OpReturn, wasmbin.OpEnd, get(0))
+	}
+	for _, first := range []int{0, 1} {
+		c := code(addressLocals, body(first))
+		test := asm(get(0), wasmbin.OpI32Eqz, wasmbin.OpBrIf, first, get(0), wasmbin.OpBrTable)
+		if out := optimized(t, ofGo, c); !bytes.Contains(out, test) {
+			t.Errorf("first block at label %d: %x has no test for it, %x", first, out, test)
+		}
+		for _, block := range []uint64{0, 1, 7} {
+			var results []uint64
+			for _, on := range []bool{false, true} {
+				bin, _ := rewrite(t, moduleOf(ofGo, c), on)
+				mod := instance(t, engines["compiler"](), bin)
+				mod.ExportedGlobal("sp").(api.MutableGlobal).Set(4096)
+				got, err := mod.ExportedFunction("f0").Call(t.Context(), block)
+				if err != nil {
+					t.Fatal(err)
+				}
+				results = append(results, got...)
+			}
+			if results[0] != results[1] {
+				t.Errorf("first block at label %d, block %d: %d without the pass, %d with it", first, block, results[0], results[1])
+			}
+		}
+	}
+	other := code([]wasmbin.ValType{i64, i64}, body(0)[len(asm(begin)):])
+	if out := optimized(t, ofGo, other); !bytes.Equal(out, other.Body) {
+		t.Errorf("a function of another form was changed to %x", out)
 	}
 }
 

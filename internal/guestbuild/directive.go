@@ -192,12 +192,12 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 			errs = append(errs, &SourceError{r.pos, err})
 			continue
 		}
-		m.Projection = append(m.Projection, r.paths...)
+		m.Reads = append(m.Reads, r.paths...)
 	}
-	slices.Sort(m.Projection)
-	m.Projection = slices.Compact(m.Projection)
-	if len(errs) == 0 && len(m.Projection) != 0 {
-		if err := checkPaths(m.Kinds, m.Projection); err != nil {
+	slices.Sort(m.Reads)
+	m.Reads = slices.Compact(m.Reads)
+	if len(errs) == 0 && len(m.Reads) != 0 {
+		if err := checkPaths(m.Kinds, m.Reads); err != nil {
 			errs = append(errs, &SourceError{s.reads[0].pos, err})
 		}
 	}
@@ -253,7 +253,7 @@ func checkPaths(kinds []string, paths []string) error {
 	case slices.Equal(kinds, []string{abi.KindScheduler.String()}):
 		_, err = codec.ParseFieldSet(paths)
 	case slices.Equal(kinds, []string{abi.KindHook.String()}):
-		_, err = hookmsg.ParseProjection(paths)
+		_, err = hookmsg.ParseReads(paths)
 	default:
 		err = fmt.Errorf("%sreads is for scheduler plugins and for hooks; this one is for %s", directivePrefix, strings.Join(kinds, " and "))
 	}

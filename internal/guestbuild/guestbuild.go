@@ -23,9 +23,9 @@ import (
 var ErrNoGo = errors.New("no Go toolchain: the command go is not in PATH")
 
 // TrackSources makes a test depend on every file of the module around dir. The go command
-// reuses the result of a test while the files that the test has looked at are unchanged, and
-// it does not see the files that a go command within the test reads. TrackSources looks at
-// all of them.
+// reuses the result of a test while the files that the test has looked at are unchanged. It
+// does not see the files that a go command within the test reads. TrackSources looks at all
+// of them.
 func TrackSources(dir string) error {
 	root, err := filepath.Abs(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package json reads JSON where it lies: a [Value] is a span of the document's
-// bytes, and nothing is decoded before somebody asks for it.
+// bytes, and nothing is decoded before it is asked for.
 //
 // Guests and the host read by it. It is made for guests: no reflection, no fmt, no encoding/json, which alone
 // would add 1.4 MB to a module. An object is walked member by member,

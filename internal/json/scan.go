@@ -76,7 +76,7 @@ func skipValue(b []byte, i int) int {
 	return skipScalar(b, i)
 }
 
-// skipString returns the index after the string whose first byte, behind the
+// skipString returns the index after the string whose first byte, after the
 // opening quote, is b[i], or -1 if it does not end.
 func skipString(b []byte, i int) int {
 	for {
@@ -207,7 +207,7 @@ func skipDigits(b []byte, i int) int {
 	return i
 }
 
-// scanString reads the string whose first byte, behind the opening quote, is
+// scanString reads the string whose first byte, after the opening quote, is
 // b[i]. It returns its text and the index after the closing quote.
 func scanString(b []byte, i int) (s string, end int, ok bool) {
 	start := i

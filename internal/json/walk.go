@@ -122,7 +122,7 @@ func (w *walk) key() string {
 }
 
 // takeKey reads the name that begins at doc[i] or after white space there, and the
-// colon behind it. It returns the index after them, -1 at the end of the walk.
+// colon after it. It returns the index after them, -1 at the end of the walk.
 func (w *walk) takeKey(i int) int {
 	b := w.doc
 	if i < len(b) && b[i] != '"' {
@@ -165,7 +165,7 @@ func (w *walk) takeKey(i int) int {
 }
 
 // take reads the value that begins at doc[i] or after white space there, and
-// moves behind it.
+// moves past it.
 func (w *walk) take(i int) bool {
 	b := w.doc
 	if i < len(b) && classes[b[i]]&space != 0 {

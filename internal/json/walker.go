@@ -52,7 +52,7 @@ type Field struct {
 
 // ReadObject reads the object that lies from start up to end in the document: the
 // member that is called names[i] becomes fields[i], and the zero Field if its value
-// is null. Of several with the same name the last counts; names[0] is nobody's. It is
+// is null. Of several with the same name the last counts; names[0] is no name's. It is
 // fastest where members come in the order of names. Of an object that is malformed it
 // reads what comes before.
 func (w *Walker) ReadObject(start, end int, names []string, fields []Field, version uint32) {

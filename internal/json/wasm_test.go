@@ -84,8 +84,8 @@ func TestReadsTheSameInWebAssembly(t *testing.T) {
 	})
 }
 
-// TestAWalkerFindsTheSame compares a Walker with the walks of Object and Array.
-func TestAWalkerFindsTheSame(t *testing.T) {
+// TestAWalkerAgreesWithObjectAndArray compares a Walker with the walks of Object and Array.
+func TestAWalkerAgreesWithObjectAndArray(t *testing.T) {
 	eachDocument(t, func(doc []byte) { compareWalker(t, doc) })
 }
 

@@ -88,14 +88,14 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 		}
 	}
 	return []host.Import{
-		function(abi.ImportGetObject, func(inst *host.Instance, question string) ([]byte, error) {
+		function("get_object", func(inst *host.Instance, question string) ([]byte, error) {
 			parts := strings.Split(question, "\x00")
 			if len(parts) != 3 {
 				return nil, fmt.Errorf("%.80q is not a resource, a namespace and a name", question)
 			}
 			return source.Get(inst, parts[0], parts[1], parts[2])
 		}),
-		function(abi.ImportListObjects, func(inst *host.Instance, question string) ([]byte, error) {
+		function("list_objects", func(inst *host.Instance, question string) ([]byte, error) {
 			last := source.Last(inst)
 			if last.answer != nil && last.question == question {
 				return last.answer, nil

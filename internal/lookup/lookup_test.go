@@ -64,7 +64,7 @@ func some(size int) (list []*object) {
 	return list
 }
 
-func TestPages(t *testing.T) {
+func TestListsAreCutIntoPages(t *testing.T) {
 	for name, test := range map[string]struct {
 		size     int
 		question string // Up to the selector.
@@ -101,9 +101,9 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesOfWhatChanges holds that a page can begin after an object that is
+// TestPagesContinueAfterADeletedObject holds that a page can begin after an object that is
 // gone.
-func TestPagesOfWhatChanges(t *testing.T) {
+func TestPagesContinueAfterADeletedObject(t *testing.T) {
 	q, err := lookup.ParseList("v1/pods\x00\x00\x00a/1", func(int64) {})
 	if err != nil {
 		t.Fatal(err)
@@ -119,9 +119,9 @@ func TestPagesOfWhatChanges(t *testing.T) {
 	}
 }
 
-// TestWorkIsPaid holds that the guest pays for the host's work early, whether or not
-// there is an answer.
-func TestWorkIsPaid(t *testing.T) {
+// TestLookUpsChargeFuel holds that the guest is charged for the host's work before it is done,
+// with or without an answer.
+func TestLookUpsChargeFuel(t *testing.T) {
 	var list []*object
 	for i := range 10_000 {
 		list = append(list, &object{namespace: "a", name: fmt.Sprintf("%05d", i), size: 100})

@@ -19,8 +19,8 @@ import (
 // has read yet may differ: no instance can tell.
 //
 // A Store forgets objects that were not asked for during the last epochs (see Advance) and
-// uses their slots again, so that its memory, and that of guests, follows the number of
-// objects in use.
+// uses their slots again. So its memory, and that of guests, follows the number of objects
+// in use.
 //
 // A Store is safe for use by several goroutines.
 type Store struct {

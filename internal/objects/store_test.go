@@ -315,7 +315,7 @@ func TestTransientObjectsAreShownOnce(t *testing.T) {
 	}
 }
 
-func TestLookupOfNothing(t *testing.T) {
+func TestAnEmptyStoreHasNoRefs(t *testing.T) {
 	store := objects.NewStore()
 	for _, ref := range []abi.Ref{0, abi.MakeRef(1, 0), abi.MakeRef(1, 1<<31), ^abi.Ref(0)} {
 		if _, ok := store.Lookup(ref); ok {

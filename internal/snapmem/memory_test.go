@@ -281,9 +281,9 @@ func TestBudgetIsExact(t *testing.T) {
 	}
 }
 
-// TestHide holds that a memory comes out of hiding as it was, and that nothing is hidden
+// TestHiddenMemoryComesBack holds that a memory comes out of hiding as it was, and that nothing is hidden
 // unless the Allocator says so.
-func TestHide(t *testing.T) {
+func TestHiddenMemoryComesBack(t *testing.T) {
 	each(t, 0, func(t *testing.T, a *Allocator) {
 		plainly, image := started(t, a, 3*page, 9*page)
 		plainly.Hide()

@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// maxGap is how many zeros MergeSegments writes out to save a segment, which
-// takes some seven bytes of the binary, and in wazero 24 of each instance and
-// 0.1 microseconds of each instantiation.
+// maxGap is the number of zeros that MergeSegments writes out to save a segment. A
+// segment takes some seven bytes of the binary, and in wazero 24 of each instance
+// and 0.1 microseconds of each instantiation.
 const maxGap = 128
 
 // The sections of the WebAssembly binary format that are of interest here.

@@ -26,7 +26,7 @@ func active(offset int32, data string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(data))), data...)
 }
 
-// module encodes a module with one page of memory, an empty section behind its
+// module encodes a module with one page of memory, an empty section after its
 // data, and what else is asked for.
 func module(dataCount bool, segments ...[]byte) []byte {
 	m := []byte("\x00asm\x01\x00\x00\x00")

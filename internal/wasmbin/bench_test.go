@@ -95,10 +95,10 @@ func benchGuests(t testing.TB) []benchGuest {
 }
 
 // BenchmarkMetering measures a call of each guest plain, metered, metered after the pass of
-// package gowasm, metered without the limit of the stack, and with wazero's own way to stop a
-// guest, which is to watch the context. It goes round them in turn and reports the minimum of
-// each, so that the ratios hold on a noisy machine. The time per operation that the framework
-// reports is that of a round.
+// package gowasm, and metered without the limit of the stack. The last row is wazero's own
+// way to stop a guest, which is to watch the context. It goes round them in turn and reports
+// the minimum of each, so that the ratios hold on a noisy machine. The time per operation
+// that the framework reports is that of a round.
 func BenchmarkMetering(b *testing.B) {
 	for _, g := range benchGuests(b) {
 		b.Run(g.name, func(b *testing.B) {

@@ -5,11 +5,10 @@ import (
 	"math"
 )
 
-// leafCost is the cost up to which a function that calls nothing is not checked
-// on entry, only charged, and so is a bulk operation of a length that stands in
-// the code. What a guest can do between two checks is bounded by it: calls to
-// such functions, one after the other, half a million of which fit into a
-// megabyte.
+// leafCost is the cost up to which a function that calls nothing is not checked on
+// entry, only charged. So is a bulk operation whose length is a constant in the
+// code. What a guest can do between two checks is bounded by it: calls to such
+// functions, one after the other, half a million of which fit into a megabyte.
 const leafCost = 128
 
 // bodyRewriter rewrites the bodies of functions, one after the other, in two

@@ -88,7 +88,7 @@ const (
 	prefixVec    = 0xfd
 	prefixAtomic = 0xfe
 
-	// Instructions behind a prefix are numbered prefix<<8 | suffix.
+	// Instructions after a prefix are numbered prefix<<8 | suffix.
 	OpMemoryInit = prefixMisc<<8 | 0x08
 	OpDataDrop   = prefixMisc<<8 | 0x09
 	OpMemoryCopy = prefixMisc<<8 | 0x0a

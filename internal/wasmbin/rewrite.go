@@ -95,10 +95,9 @@ type Info struct {
 	// DropsSegments if it has instructions which drop data or element
 	// segments. A snapshot of memory and globals does not capture either.
 	MutatesTables, DropsSegments bool
-	// Customs are the names of the custom sections that were kept, Dropped of
-	// those that were left out because they describe offsets or function
-	// indexes of the old binary, DWARF above all, and of a malformed name
-	// section.
+	// Customs are the names of the custom sections that were kept, Dropped of those
+	// that were left out: a malformed name section, and what describes offsets or
+	// function indexes of the old binary, DWARF above all.
 	Customs, Dropped []string
 }
 

@@ -105,7 +105,7 @@ func TestStackEndsEveryCircleOfCalls(t *testing.T) {
 	}
 }
 
-func TestStackIsForCirclesOnly(t *testing.T) {
+func TestStackIsCountedInCyclesOnly(t *testing.T) {
 	m := countingModule()
 	none := types()
 	// Ten functions of which each calls the next, and a loop of tail calls.

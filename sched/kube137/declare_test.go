@@ -24,7 +24,7 @@ func declaring(t *testing.T, paths ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err = metadata.Add(module, &metadata.Metadata{ABI: 1, Projection: paths})
+	module, err = metadata.Add(module, &metadata.Metadata{ABI: 1, Reads: paths})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -178,9 +178,9 @@ func TestQuestionsToTheAPIServerArePaid(t *testing.T) {
 	}
 }
 
-// What a policy asks about the cluster is short, and what it gets is paid, whatever
-// the cluster has.
-func TestHostileQuestions(t *testing.T) {
+// Questions of a policy about the cluster are bounded, and it is charged for the answers,
+// whatever the cluster has.
+func TestHostileClusterLookups(t *testing.T) {
 	const secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","labels":{"b":"c"}},"data":{"d":["e",{"f":1,"g":2}]}}`
 	deep := `{"kind":"Secret","data":` + strings.Repeat("[", 9000) + `"` + strings.Repeat("x", 1<<18) + `"` + strings.Repeat("]", 9000) + "}"
 	long := strings.Repeat("a,", maxSelectorBytes)

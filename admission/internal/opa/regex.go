@@ -156,7 +156,7 @@ func (e *expression) reader(text string) io.RuneReader {
 
 // each calls f with each match and its groups, n at most unless that is negative, in
 // the order in which package regexp finds them: an empty one does not count right
-// behind another.
+// after another.
 func (e *expression) each(text string, n int, f func(at []int) error) error {
 	for pos, last := 0, -1; n != 0 && pos <= len(text); {
 		at, err := e.find(text, pos)

@@ -25,7 +25,7 @@ const (
 )
 
 // splitUnit takes a quantity apart: the number, which may have an exponent, and what
-// stands behind it.
+// stands after it.
 func splitUnit(c *call, s string) (number, unit string, err error) {
 	if len(s) > maxQuantityBytes {
 		return "", "", errTooMuch

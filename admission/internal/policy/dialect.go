@@ -8,8 +8,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // Request is what a guest is asked about. It is the engine's, as all bytes of it are, and

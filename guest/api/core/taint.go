@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -30,21 +31,31 @@ func (t Toleration) Tolerates(taint Taint) bool {
 	return of.match(read(taint))
 }
 
-// terms are the strings of a toleration.
-type terms struct{ key, operator, value, effect string }
+// terms are the strings of a toleration. The operator is empty for TolerationOpEqual.
+type terms struct {
+	key, operator, value, effect string
+	exists                       bool
+}
 
-func termsOf(t Toleration) terms { return terms{t.Key(), t.Operator(), t.Value(), t.Effect()} }
+func termsOf(t Toleration) terms {
+	of := terms{key: t.Key(), operator: t.Operator(), value: t.Value(), effect: t.Effect()}
+	of.exists = of.operator == TolerationOpExists
+	if of.operator == TolerationOpEqual {
+		of.operator = ""
+	}
+	return of
+}
 
 // match reports whether a toleration matches a taint.
 func (t *terms) match(key, value, effect string) bool {
-	if t.effect != "" && t.effect != effect || t.key != "" && t.key != key {
+	if t.effect != "" && !wire.Equal(t.effect, effect) || t.key != "" && !wire.Equal(t.key, key) {
 		return false
 	}
-	switch t.operator {
-	case TolerationOpExists:
+	if t.exists {
 		return true
-	case "", TolerationOpEqual:
-		return t.value == value
+	}
+	if t.operator == "" {
+		return wire.Equal(t.value, value)
 	}
 	return compares(t.operator, value, t.value)
 }
@@ -182,7 +193,7 @@ func (t *verdictTable) find(v *verdict, taint Taint) {
 // doNotMatch reports whether the taint keeps Pods out and no toleration matches it.
 func (t *verdictTable) doNotMatch(taint Taint) bool {
 	key, value, effect := read(taint)
-	if effect != TaintEffectNoSchedule && effect != TaintEffectNoExecute {
+	if !wire.Equal(effect, TaintEffectNoSchedule) && !wire.Equal(effect, TaintEffectNoExecute) {
 		return false
 	}
 	for i := range t.terms {
@@ -200,15 +211,19 @@ func read(taint Taint) (key, value, effect string) {
 	if !ok {
 		return taint.Key(), taint.Value(), taint.Effect()
 	}
-	for r := wire.NewReader(raw); r.Next(); {
-		switch r.Field {
-		case 1:
-			key = r.String()
-		case 2:
-			value = r.String()
-		case 3:
-			effect = r.String()
+	for i := 0; i < len(raw); {
+		number, start, end := wire.Field(raw, i)
+		text := raw[start:end]
+		switch i = end; number {
+		case 1<<3 | uint64(wire.Bytes):
+			key = inPlace(text)
+		case 2<<3 | uint64(wire.Bytes):
+			value = inPlace(text)
+		case 3<<3 | uint64(wire.Bytes):
+			effect = inPlace(text)
 		}
 	}
 	return key, value, effect
 }
+
+func inPlace(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -119,7 +119,7 @@ func decimal(s string) (whole, fraction uint64, scale float64, rest string, ok b
 		overflow := false
 		for i++; i < len(s) && s[i] >= '0' && s[i] <= '9'; i++ {
 			ok = true
-			// Digits behind those that fit do not count.
+			// Digits after those that fit do not count.
 			if overflow || fraction > (1<<63-1)/10 {
 				overflow = true
 				continue

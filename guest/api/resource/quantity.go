@@ -55,9 +55,9 @@ const maxScale = 10_000
 
 // The mistakes that Parse finds, with the texts of apimachinery.
 var (
-	ErrFormatWrong = errors.New("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-	ErrNumeric     = errors.New("unable to parse numeric part of quantity")
-	ErrSuffix      = errors.New("unable to parse quantity's suffix")
+	errFormatWrong = errors.New("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+	errNumeric     = errors.New("unable to parse numeric part of quantity")
+	errSuffix      = errors.New("unable to parse quantity's suffix")
 )
 
 // New returns the Quantity value.
@@ -83,7 +83,7 @@ func MustParse(s string) Quantity {
 // above 10,000.
 func Parse(s string) (Quantity, error) {
 	if s == "" {
-		return Quantity{}, ErrFormatWrong
+		return Quantity{}, errFormatWrong
 	}
 	negative := s[0] == '-'
 	if negative || s[0] == '+' {
@@ -99,11 +99,11 @@ func Parse(s string) (Quantity, error) {
 		return Quantity{}, err
 	}
 	if whole == "" && fraction == "" {
-		return Quantity{}, ErrNumeric
+		return Quantity{}, errNumeric
 	}
 	whole = strings.TrimLeft(whole, "0")
 	if exponent > maxScale || len(whole)+len(fraction) > maxScale {
-		return Quantity{}, ErrNumeric
+		return Quantity{}, errNumeric
 	}
 
 	q := Quantity{Format: format}
@@ -158,14 +158,14 @@ func suffix(s string) (base int, exponent int64, format Format, err error) {
 		i++
 	}
 	if _, rest := span(s[i:]); rest != "" {
-		return 0, 0, 0, ErrFormatWrong
+		return 0, 0, 0, errFormatWrong
 	}
 	if letters != 1 || s[0] != 'e' && s[0] != 'E' {
-		return 0, 0, 0, ErrSuffix
+		return 0, 0, 0, errSuffix
 	}
 	exponent, err = strconv.ParseInt(s[1:], 10, 32)
 	if err != nil {
-		return 0, 0, 0, ErrSuffix
+		return 0, 0, 0, errSuffix
 	}
 	return 10, exponent, DecimalExponent, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 

@@ -19,11 +19,11 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 )
 

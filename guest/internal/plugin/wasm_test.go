@@ -39,7 +39,7 @@ func load(t *testing.T, rt *host.Runtime, cfg host.Config) (filter func(pod stri
 	}, nil
 }
 
-func TestInWebAssembly(t *testing.T) {
+func TestPluginsRunInWebAssembly(t *testing.T) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		t.Fatal(err)

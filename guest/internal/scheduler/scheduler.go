@@ -28,7 +28,7 @@ type Host interface {
 
 var (
 	mu      sync.Mutex
-	current Host = nobody{}
+	current Host = noHost{}
 )
 
 // Use makes h the host until the function that it returns is called. Another Use
@@ -37,7 +37,7 @@ func Use(h Host) (done func()) {
 	mu.Lock()
 	current = h
 	return func() {
-		current = nobody{}
+		current = noHost{}
 		mu.Unlock()
 	}
 }
@@ -45,16 +45,16 @@ func Use(h Host) (done func()) {
 // Current returns the host.
 func Current() Host { return current }
 
-// nobody is a host without any objects.
-type nobody struct{}
+// noHost is a host without any objects.
+type noHost struct{}
 
-func (nobody) NodeNames() []byte                   { return nil }
-func (nobody) NodeByName(string) (abi.Ref, []byte) { return 0, nil }
-func (nobody) NodeInfo(abi.Ref) []byte             { return nil }
-func (nobody) NodeImages(abi.Ref) []byte           { return nil }
-func (nobody) NodePods(abi.Ref) [][]byte           { return nil }
-func (nobody) Event([]byte)                        {}
-func (nobody) WaitingPods() []byte                 { return nil }
-func (nobody) WaitingPod(string) []byte            { return nil }
-func (nobody) AllowWaitingPod(string) bool         { return false }
-func (nobody) RejectWaitingPod(string) bool        { return false }
+func (noHost) NodeNames() []byte                   { return nil }
+func (noHost) NodeByName(string) (abi.Ref, []byte) { return 0, nil }
+func (noHost) NodeInfo(abi.Ref) []byte             { return nil }
+func (noHost) NodeImages(abi.Ref) []byte           { return nil }
+func (noHost) NodePods(abi.Ref) [][]byte           { return nil }
+func (noHost) Event([]byte)                        {}
+func (noHost) WaitingPods() []byte                 { return nil }
+func (noHost) WaitingPod(string) []byte            { return nil }
+func (noHost) AllowWaitingPod(string) bool         { return false }
+func (noHost) RejectWaitingPod(string) bool        { return false }

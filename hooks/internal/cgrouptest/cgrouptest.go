@@ -168,7 +168,7 @@ func (tr *Tree) Read(cgroup, file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Write writes a file, as somebody else would.
+// Write writes a file, as another writer would.
 func (tr *Tree) Write(cgroup, file, value string) {
 	tr.t.Helper()
 	f, err := os.OpenFile(tr.Path(cgroup, file), os.O_WRONLY, 0)

@@ -12,7 +12,7 @@ import (
 
 func quota(us int64) *hookmsg.Resources { return &hookmsg.Resources{CFSQuotaUS: &us} }
 
-func TestFactsHear(t *testing.T) {
+func TestFactsFollowEvents(t *testing.T) {
 	shares := func(n int64) *hookmsg.Resources { return &hookmsg.Resources{CPUShares: &n} }
 	cpus := func(list string) *hookmsg.Resources { return &hookmsg.Resources{CPUSetCPUs: &list} }
 	unified := func(pairs ...string) *hookmsg.Resources {
@@ -70,7 +70,7 @@ func TestFactsHear(t *testing.T) {
 	}
 }
 
-func TestFactsList(t *testing.T) {
+func TestListsCorrectFacts(t *testing.T) {
 	now := time.Now()
 	type list struct {
 		listed *hookmsg.Resources

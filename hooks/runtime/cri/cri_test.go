@@ -232,9 +232,9 @@ func (c *crio) add(name, container, cgroupsPath string, annotations map[string]s
 	c.paths[id] = cgroupsPath
 }
 
-// A pod cannot have its resources written into another's cgroup or the system's, by
-// no annotation, and the others have theirs. With the kernel's cgroups.
-func TestAPodThatLies(t *testing.T) {
+// No annotation of a pod makes the agent write into another pod's cgroup or the system's,
+// and the other pods have their resources. With the kernel's cgroups.
+func TestAPodCannotNameAnotherCgroup(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	root := node.Layout.Root
@@ -308,7 +308,7 @@ func TestAPodThatLies(t *testing.T) {
 	}
 }
 
-// What somebody has changed since the creation is not known to be the kubelet's.
+// A value that changed since the creation is not known to be the kubelet's.
 func TestResourcesThatAPluginChanged(t *testing.T) {
 	holds := &runtimeapi.LinuxContainerResources{
 		CpuShares: 77, CpuQuota: 50_000, CpuPeriod: 100_000, MemoryLimitInBytes: 1 << 30, CpusetCpus: "0", CpusetMems: "0", Unified: map[string]string{"io.weight": "1"},

@@ -326,7 +326,7 @@ func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.Po
 }
 
 // Synchronize is called on each connection with what runs: all of it is decided
-// on again, so nothing is lost while nobody was connected.
+// on again, so nothing is lost while the plugin was not connected.
 //
 // The runtime waits no longer for it than for any answer. What there is no time
 // for, because a guest hangs, is decided on afterwards and written to the cgroups.
@@ -397,7 +397,7 @@ func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return e.pod(ctx, hookmsg.PreRunPodSandbox, pod)
 }
 
-// notified logs what went wrong in an event that nobody can be kept from. An error
+// notified logs what went wrong in an event that the runtime does not wait for. An error
 // would keep it from the plugins of NRI that come later.
 func (e *events) notified(event string, err error) {
 	if err != nil {

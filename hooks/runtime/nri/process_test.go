@@ -164,9 +164,9 @@ func (p *peer) expect(t *testing.T, when, want string, annotations map[string]st
 	}
 }
 
-// What becomes of a container while the agent, in a process of its own, hangs, is
-// killed and is started again.
-func TestFailingClosed(t *testing.T) {
+// A container is created while the agent, in a process of its own, hangs, is killed and
+// is started again.
+func TestContainersWaitForTheAgent(t *testing.T) {
 	runtimetest.NewAgent(t, runtimetest.Scripted, nil) // Compiles the guest once.
 	const notInTime, required = "context deadline exceeded", "kubewasm" + `" not present`
 	requires := adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{

@@ -197,7 +197,7 @@ func TestAnswersDoNotMoveAPod(t *testing.T) {
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Error(diff)
 		}
-		// A parent that is no path is the caller's mistake, others are nobody's cgroup.
+		// A parent that is no path is the caller's mistake; others are no known cgroup.
 		answer, err := client.PostStartContainerHook(t.Context(), &pb.ContainerResourceHookRequest{
 			PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx", Id: "c1"}, PodAnnotations: map[string]string{"p": script}, PodCgroupParent: parent,
 		})
@@ -286,8 +286,8 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// A socket that an earlier process left is in nobody's way; a file is somebody's.
-func TestSocketThatIsThere(t *testing.T) {
+// A socket that an earlier process left is replaced; a file is left alone.
+func TestAStaleSocketIsReplaced(t *testing.T) {
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	dir := t.TempDir()
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "left.sock")})

@@ -1,6 +1,6 @@
-// Command peers measures a call that does nothing through kubewasm's host and
-// through the other plugin systems on wazero, and a decision on a container
-// through kubewasm's hooks and NRI, in one run and in turns.
+// Command peers measures kubewasm and its peers in one run and in turns. It makes a
+// call that does nothing through kubewasm's host and through the other plugin
+// systems on wazero, and decides on a container through kubewasm's hooks and NRI.
 //
 //	cd internal/bench/peers && go run .
 //

@@ -26,6 +26,13 @@ func BuildKubernetes(t testing.TB, pkg, name string) string {
 	return Build(t, minor.Dir(), pkg, name, minor.Flags()...)
 }
 
+// BuildScheduler compiles the scheduler of examples/scheduler for the minor. Its module files
+// have the names of this module's.
+func BuildScheduler(t testing.TB) string {
+	t.Helper()
+	return Build(t, filepath.Join(minor.Dir(), "../../examples/scheduler"), ".", "scheduler", "-modfile="+minor.Modfile)
+}
+
 // Build compiles the package main pkg, as go build understands it in the directory dir with
 // flags, and returns the binary, named name. Binaries stay in the user's cache directory, so
 // that unchanged programs are not linked again; tests of several packages may build the same

@@ -113,8 +113,8 @@ type outcome struct {
 }
 
 // TestWhatAGuestLacksIsNeutral runs a Pod through profiles with a plugin of package sched, and
-// with one that has the methods of the guest's extension points only, when the guest agrees
-// with everything and when it refuses.
+// with one that has the methods of the guest's extension points only. The guest agrees with
+// everything in one run and refuses in another.
 func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 	metrics.Register()
 	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir()})

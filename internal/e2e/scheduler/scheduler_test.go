@@ -84,18 +84,12 @@ func start(t *testing.T) *suite {
 		{name: "gate", file: guests.File(t, "testdata/gate")},
 		{name: "stamp", file: s.stamp, args: ", follow: true"},
 	}
-	var names []string
 	profiles := "profiles:\n" + profile("default-scheduler", ours, "ImageLocality", "PodTopologySpread") +
 		profile(inTreeProfile, inTreeGuests(t), inTree...)
 	for _, p := range peers(t) {
 		profiles += profile(p.name, []plugin{p})
-		names = append(names, p.name)
 	}
-	for _, p := range append(ours, inTreeGuests(t)...) {
-		names = append(names, p.name)
-	}
-	t.Setenv("KUBEWASM_PLUGINS", strings.Join(names, ","))
-	s.scheduler = s.RunScheduler(t, schedulerBinary(t), profiles)
+	s.scheduler = s.RunScheduler(t, cluster.BuildScheduler(t), profiles)
 	return s
 }
 

@@ -245,7 +245,7 @@ func Tokens(pointer string) ([]string, error) {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// AppendPointer writes tokens as a JSON Pointer behind dst.
+// AppendPointer appends tokens to dst as a JSON Pointer.
 func AppendPointer(dst []byte, tokens ...string) []byte {
 	for _, t := range tokens {
 		dst = append(dst, '/')

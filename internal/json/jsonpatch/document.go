@@ -49,7 +49,7 @@ func Parse(raw []byte) *Document {
 	return &Document{root: &node{raw: raw}, work: work{left: unlimited}}
 }
 
-// Append writes the document behind dst.
+// Append appends the document to dst.
 func (d *Document) Append(dst []byte) []byte { return d.root.append(dst) }
 
 func (n *node) append(dst []byte) []byte {

@@ -14,7 +14,7 @@ import (
 	componentresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 

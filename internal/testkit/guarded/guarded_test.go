@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
-func TestTheVariableIsSet(t *testing.T) {
+func TestDebugVariableIsSet(t *testing.T) {
 	if got, set := os.LookupEnv("KUBEWASM_DEBUG"); !set {
 		t.Errorf("KUBEWASM_DEBUG is %q", got)
 	}

@@ -73,14 +73,14 @@ func TestDependencies(t *testing.T) {
 			return strings.HasPrefix(path, "github.com/tetratelabs/wazero/imports/")
 		}},
 		// internal/nearest finds the name that was meant, here and in guests.
-		{"codec knows the contract only", nil, []string{"./codec/..."}, ours("abi", "codec", "internal/nearest")},
-		{"internal/objects knows the contract only", nil, []string{"./internal/objects"}, ours("abi", "codec", "internal/objects", "internal/nearest")},
+		{"codec knows the contract only", nil, []string{"./codec/..."}, ours("abi", "codec", "internal/nearest", "internal/wire")},
+		{"internal/objects knows the contract only", nil, []string{"./internal/objects"}, ours("abi", "codec", "internal/objects", "internal/nearest", "internal/wire")},
 		{"nothing knows the Go interface of a Kubernetes minor", nil, []string{"./..."}, func(path string) bool {
 			return strings.HasPrefix(path, "k8s.io/kube-scheduler") || strings.HasPrefix(path, "k8s.io/kubernetes")
 		}},
 		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
 		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},
-		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/nearest"), func(path string) bool {
+		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/nearest", "internal/wire"), func(path string) bool {
 			return strings.HasPrefix(path, "github.com/tetratelabs/wazero")
 		})},
 		{"hooks knows no other adapter", nil, []string{"./hooks"}, ours("abi", "host", "codec", "hooks", "internal")},

@@ -74,8 +74,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestWaysAreThere holds that the functions of docs/architecture.md are in the files beside them.
-func TestWaysAreThere(t *testing.T) {
+// TestFunctionsOfArchitectureAreInTheirFiles holds that the functions of docs/architecture.md are in the files beside them.
+func TestFunctionsOfArchitectureAreInTheirFiles(t *testing.T) {
 	rows := regexp.MustCompile("(?m)\\| `(?:\\w+\\.)?(\\w+)` \\| \\[(\\S+)\\]").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
 	if len(rows) < 30 {
 		t.Fatalf("only %d functions", len(rows))

@@ -14,6 +14,8 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
@@ -27,7 +29,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	description := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "([^"]*)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 	text, known := read(t, "docs/operating.md"), map[string]bool{}
-	for _, c := range []prometheus.Collector{hostmetrics.New(rt), admissionmetrics.New(), hookmetrics.New(new(cgroup.State))} {
+	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), hookmetrics.New(new(cgroup.State))} {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)

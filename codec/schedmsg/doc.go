@@ -1,3 +1,0 @@
-// Package schedmsg encodes and decodes the messages of sched.proto: what a
-// scheduler and its guests tell one another beside Kubernetes objects.
-package schedmsg

@@ -1,0 +1,330 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// The media types of modules, and of images that have one.
+const (
+	mediaTypeWasm           = "application/wasm"
+	mediaTypeWasmOld        = "application/vnd.wasm.content.layer.v1+wasm"
+	mediaTypeConfig         = "application/vnd.wasm.config.v0+json"
+	mediaTypeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
+	mediaTypeDockerList     = "application/vnd.docker.distribution.manifest.list.v2+json"
+	mediaTypeDockerLayer    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+)
+
+// wasmTypes are the media types that say that an artifact, its configuration or its layer is
+// a WebAssembly module.
+var wasmTypes = map[string]bool{
+	mediaTypeWasm: true, mediaTypeWasmOld: true, mediaTypeConfig: true, "application/vnd.wasm.config.v1+json": true,
+}
+
+// Artifact is a module with what its manifest says. Every byte was compared with the digest
+// that leads to it.
+type Artifact struct {
+	// Module is the module. It must not be changed.
+	Module []byte
+	// Digest is the digest of the manifest or the index that the reference leads to, which
+	// is what signatures are about; it begins with "sha256:".
+	Digest string
+	// Annotations are those of the manifest. They are covered by its digest.
+	Annotations map[string]string
+	// SignedBy names the signers of the rule of [Trust] whose signatures were verified.
+	SignedBy []string
+	// Stale reports that the registry is away, and that the cache had this.
+	Stale bool
+}
+
+// module finds the module that a manifest or an index leads to. get reads what it leads to.
+func (a *Artifact) module(ctx context.Context, root []byte, maxBytes int64, get func(context.Context, ocispec.Descriptor, int64) ([]byte, error)) error {
+	kind, err := kindOf(root)
+	if err != nil {
+		return err
+	}
+	if kind == ocispec.MediaTypeImageIndex {
+		var index ocispec.Index
+		if err := json.Unmarshal(root, &index); err != nil {
+			return fmt.Errorf("read index: %w", err)
+		}
+		desc, err := choose(index.Manifests)
+		if err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+		if root, err = get(ctx, desc, maxManifestBytes); err != nil {
+			return err
+		}
+		if kind, err = kindOf(root); err != nil {
+			return err
+		}
+		if kind != ocispec.MediaTypeImageManifest {
+			return errors.New("index: it leads to another index, want a manifest")
+		}
+	}
+	var manifest ocispec.Manifest
+	if err := json.Unmarshal(root, &manifest); err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	a.Annotations = manifest.Annotations
+	layer, isImage, err := moduleLayer(&manifest)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	data, err := get(ctx, layer, maxBytes)
+	if err != nil {
+		return err
+	}
+	if isImage {
+		if data, err = unpack(data, maxBytes); err != nil {
+			return fmt.Errorf("layer %s: %w", layer.Digest, err)
+		}
+	}
+	if !bytes.HasPrefix(data, []byte("\x00asm")) {
+		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
+	}
+	a.Module = data
+	return nil
+}
+
+// kindOf returns whether bytes are a manifest or an index, as the media types of OCI. What a
+// registry says of it is not asked: it is not covered by the digest.
+func kindOf(data []byte) (string, error) {
+	var either struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		MediaType     string          `json:"mediaType"`
+		Layers        json.RawMessage `json:"layers"`
+		Manifests     json.RawMessage `json:"manifests"`
+	}
+	if err := json.Unmarshal(data, &either); err != nil {
+		return "", fmt.Errorf("read manifest: %w", err)
+	}
+	if either.SchemaVersion != 2 {
+		return "", fmt.Errorf("manifest: schemaVersion is %d, want 2", either.SchemaVersion)
+	}
+	if (either.Layers != nil) == (either.Manifests != nil) {
+		// A text that is both would be one to the signer and the other here.
+		return "", errors.New("manifest: want either layers or manifests")
+	}
+	isIndex := either.Manifests != nil
+	switch either.MediaType {
+	case "":
+	case ocispec.MediaTypeImageManifest, mediaTypeDockerManifest:
+		if isIndex {
+			return "", fmt.Errorf("manifest: mediaType is %s, and it has manifests", either.MediaType)
+		}
+	case ocispec.MediaTypeImageIndex, mediaTypeDockerList:
+		if !isIndex {
+			return "", fmt.Errorf("manifest: mediaType is %s, and it has layers", either.MediaType)
+		}
+	default:
+		return "", fmt.Errorf("manifest: mediaType is %.100q, want an image manifest or an index", either.MediaType)
+	}
+	if isIndex {
+		return ocispec.MediaTypeImageIndex, nil
+	}
+	return ocispec.MediaTypeImageManifest, nil
+}
+
+// choose returns the manifest of an index that is for WebAssembly, or the only one.
+func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
+	var wasm, others []ocispec.Descriptor
+	var platforms []string
+	for _, desc := range manifests {
+		switch p := desc.Platform; {
+		case desc.Annotations["vnd.docker.reference.type"] != "":
+			// buildkit's attestations.
+		case p != nil && p.Architecture == "wasm":
+			wasm = append(wasm, desc)
+		default:
+			others = append(others, desc)
+		}
+		if p := desc.Platform; p != nil {
+			platforms = append(platforms, fmt.Sprintf("%.20s/%.20s", p.OS, p.Architecture))
+		}
+	}
+	switch {
+	case len(wasm) == 1:
+		return wasm[0], nil
+	case len(wasm) == 0 && len(others) == 1:
+		return others[0], nil
+	case len(wasm) == 0 && len(others) == 0:
+		return ocispec.Descriptor{}, errors.New("it has no manifests")
+	}
+	return ocispec.Descriptor{}, fmt.Errorf("it has %d manifests, want one for the architecture wasm; platforms are %s",
+		len(manifests), strings.Join(platforms[:min(len(platforms), 8)], ", "))
+}
+
+// imageLayers are the media types of layers that are read for a file.
+var imageLayers = []string{ocispec.MediaTypeImageLayer, ocispec.MediaTypeImageLayerGzip, mediaTypeDockerLayer}
+
+// moduleLayer returns the layer of a manifest that is the module or, for an image, that has
+// it as a file.
+func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, err error) {
+	if m.Subject != nil {
+		return layer, false, fmt.Errorf("it belongs to %.80s, and is no artifact of its own", m.Subject.Digest)
+	}
+	if len(m.Layers) != 1 {
+		return layer, false, fmt.Errorf("it has %d layers, want one", len(m.Layers))
+	}
+	layer = m.Layers[0]
+	if len(layer.URLs) != 0 {
+		return layer, false, errors.New("its layer is elsewhere, by urls: want one that the registry has")
+	}
+	switch {
+	case layer.MediaType == mediaTypeWasm || layer.MediaType == mediaTypeWasmOld:
+		return layer, false, nil
+	case slices.Contains(imageLayers, layer.MediaType):
+		return layer, true, nil
+	}
+	return layer, false, fmt.Errorf("the media type of its layer is %.100q, want %s or a layer of an image, uncompressed or gzip", layer.MediaType, mediaTypeWasm)
+}
+
+// maxImageEntries is how many entries a layer of an image may have.
+const maxImageEntries = 1000
+
+// unpack returns the only file of a layer whose name ends in .wasm. Nothing is written to
+// disk, so names lead nowhere; those that would lead out of a directory are refused all the
+// same.
+func unpack(layer []byte, maxBytes int64) ([]byte, error) {
+	var stream io.Reader = bytes.NewReader(layer)
+	if bytes.HasPrefix(layer, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(stream)
+		if err != nil {
+			return nil, fmt.Errorf("decompress: %w", err)
+		}
+		stream = z
+	}
+	// The module, headers, and other files that are skipped.
+	limited := &io.LimitedReader{R: stream, N: maxBytes + 1<<20}
+	r := tar.NewReader(limited)
+	var module []byte
+	var found string
+	for n := 0; ; n++ {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if limited.N <= 0 {
+			return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read tar: %w", err)
+		}
+		if n == maxImageEntries {
+			return nil, fmt.Errorf("it has more than %d files", maxImageEntries)
+		}
+		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
+		if slices.Contains(strings.Split(header.Name, "/"), "..") {
+			return nil, fmt.Errorf("file %.100q leads out of the image", header.Name)
+		}
+		if header.Typeflag == tar.TypeDir || !strings.HasSuffix(name, ".wasm") || strings.HasPrefix(path.Base(name), ".wh.") {
+			continue
+		}
+		if header.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("file %.100q is no regular file", name)
+		}
+		if module != nil {
+			return nil, fmt.Errorf("it has %.100q and %.100q, want one .wasm file", found, name)
+		}
+		if header.Size > maxBytes {
+			return nil, fmt.Errorf("file %.100q has %d bytes, more than %d", name, header.Size, maxBytes)
+		}
+		found = name
+		// The size in the header is not believed: a sparse file has any.
+		var content bytes.Buffer
+		if _, err := io.Copy(&content, io.LimitReader(r, maxBytes+1)); err != nil {
+			return nil, fmt.Errorf("read file %.100q: %w", name, err)
+		}
+		if int64(content.Len()) > maxBytes {
+			return nil, fmt.Errorf("file %.100q has more than %d bytes", name, maxBytes)
+		}
+		module = content.Bytes()
+		if module == nil {
+			module = []byte{}
+		}
+	}
+	if module == nil {
+		return nil, errors.New("it has no .wasm file")
+	}
+	return module, nil
+}
+
+// errShort is the error of a download that ended early, which another attempt may heal.
+var errShort = errors.New("it ended early")
+
+// read returns the bytes of a descriptor, after their size and digest were compared with it.
+func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int64) ([]byte, error) {
+	if err := checkDescriptor(desc, maxBytes); err != nil {
+		return nil, err
+	}
+	body, err := from.fetch(ctx, desc)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	// The size is that of the descriptor: the sender may stop early.
+	var content bytes.Buffer
+	content.Grow(int(min(desc.Size, 1<<20)))
+	n, err := io.Copy(&content, io.LimitReader(body, desc.Size+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil && n < desc.Size:
+		return nil, fmt.Errorf("%s: read %s: %w after %d of %d bytes: %w", from, desc.Digest, errShort, n, desc.Size, withoutURL(err))
+	case n < desc.Size:
+		return nil, fmt.Errorf("%s: read %s: %w after %d of %d bytes", from, desc.Digest, errShort, n, desc.Size)
+	case n > desc.Size:
+		return nil, fmt.Errorf("%s: read %s: it has more than the %d bytes of its descriptor", from, desc.Digest, desc.Size)
+	}
+	if got := sum(content.Bytes()); got != desc.Digest.String() {
+		return nil, fmt.Errorf("%s: %w", from, &ContentError{Want: desc.Digest.String(), Got: got})
+	}
+	return content.Bytes(), nil
+}
+
+// ContentError is the error of content that does not have its digest.
+type ContentError struct {
+	Want, Got string // As in "sha256:0123…".
+}
+
+func (e *ContentError) Error() string {
+	return fmt.Sprintf("content has the digest %s, want %s", e.Got, e.Want)
+}
+
+// checkDescriptor refuses what is not to be fetched.
+func checkDescriptor(desc ocispec.Descriptor, maxBytes int64) error {
+	if !digestRE.MatchString(desc.Digest.String()) {
+		return fmt.Errorf("digest is %.80q, want sha256: and 64 lower-case hexadecimal digits", desc.Digest)
+	}
+	if desc.Size < 0 || desc.Size > maxBytes {
+		return fmt.Errorf("%s has %d bytes, want at most %d", desc.Digest, desc.Size, maxBytes)
+	}
+	return nil
+}
+
+func digestOf(s string) digest.Digest { return digest.Digest(s) }
+
+// sum returns the digest of bytes, as in "sha256:0123…".
+func sum(data []byte) string {
+	h := sha256.New()
+	// By the megabyte: Go's garbage collector waits for each write.
+	for piece := range slices.Chunk(data, 1<<20) {
+		h.Write(piece)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

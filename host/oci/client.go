@@ -1,0 +1,308 @@
+package oci
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Client fetches modules from registries and layouts. It is safe for use by several
+// goroutines.
+type Client struct {
+	cfg   Config
+	hosts map[string]*endpoint
+	http  *transport
+	auth  *auth.Client
+	cache *cache
+	trust []rule
+
+	mu      sync.Mutex
+	sources map[string]*source
+	// newest are the highest versions that were accepted, by references; for a client
+	// without a cache.
+	newest map[string]accepted
+}
+
+// New returns a Client. The error has every mistake of the configuration.
+func New(cfg Config) (*Client, error) {
+	errs := cfg.check()
+	hosts, err := endpoints(cfg.Registries)
+	errs = append(errs, err)
+	trust, err := rulesOf(cfg.Trust, cfg.Keyless != nil)
+	errs = append(errs, err)
+	cache, err := openCache(cfg.CacheDir, cfg.CacheBytes)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("configure registries: %w", err)
+	}
+	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]*source{}, newest: map[string]accepted{}}
+	c.http = &transport{
+		hosts: hosts, others: newTransport(&tls.Config{MinVersion: tls.VersionTLS12}),
+		sleep: sleep, now: time.Now, pause: map[string]time.Time{},
+	}
+	c.auth = &auth.Client{
+		Client:     &http.Client{Transport: c.http, CheckRedirect: checkRedirect},
+		Header:     http.Header{"User-Agent": {userAgent()}},
+		Credential: c.credential,
+		Cache:      auth.NewCache(),
+	}
+	return c, nil
+}
+
+func userAgent() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == "github.com/kubewasm/kubewasm" && m.Version != "" {
+				return "kubewasm/" + strings.Trim(m.Version, "()")
+			}
+		}
+	}
+	return "kubewasm"
+}
+
+// Source returns the source of the module that a reference names, see [ParseReference]. Its
+// Check reports a reference that is malformed, and one that nothing vouches for: it needs a
+// digest, the sha256 of the configuration, or a rule of Config.Trust. Sources of the same
+// reference share what they know.
+//
+// The source is a [host.ConditionalSource]: following a tag costs a request for its digest, and
+// nothing more while it stays. That of a layout is a [host.Watcher], too.
+func (c *Client) Source(reference string) host.Source {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sources[reference]
+	if s == nil {
+		s = &source{client: c, text: reference, busy: make(chan struct{}, 1)}
+		s.ref, s.err = ParseReference(reference)
+		c.sources[reference] = s
+	}
+	if s.ref.Layout != "" {
+		return layoutSource{s}
+	}
+	return s
+}
+
+// Fetch returns the artifact that a reference names, after its signatures were verified by
+// the rule of Config.Trust for it. One without a rule is not verified. While the registry is
+// away the artifact is from the cache, if that has it.
+func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
+	return c.fetch(ctx, ref, "", true)
+}
+
+// fetch returns an artifact, without its module if its digest is unless. stale says whether
+// it may be from the cache when the registry is away.
+func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale bool) (*Artifact, error) {
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	r, err := c.reader(ref)
+	if err == nil {
+		var a *Artifact
+		if a, err = r.load(ctx, unless); err != nil && stale && c.cache != nil && ref.Layout == "" && away(err) {
+			a, err = r.recall(ctx, err)
+		}
+		if err == nil {
+			return a, nil
+		}
+	}
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return nil, fmt.Errorf("fetch %s: %w", ref, err)
+}
+
+// withTimeout bounds everything that a fetch needs.
+func (c *Client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := c.cfg.timeout()
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("not complete after %s: %w", d, context.DeadlineExceeded))
+}
+
+// reader reads what belongs to an artifact: from the cache, and else from the first store
+// that has it.
+type reader struct {
+	client *Client
+	ref    Reference
+	stores []store
+	// remembered answers by what the cache has, since the registry is away.
+	remembered bool
+	// answers are what the registry answered, kept once the artifact was accepted: an
+	// artifact that is refused must not take the place of the last good one.
+	answers map[string]any
+}
+
+func (c *Client) reader(ref Reference) (*reader, error) {
+	stores, err := c.stores(ref)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{client: c, ref: ref, stores: stores, answers: map[string]any{}}, nil
+}
+
+// recall returns the artifact as the cache remembers it, since the registry is away for a
+// reason.
+func (r *reader) recall(ctx context.Context, reason error) (*Artifact, error) {
+	r.remembered = true
+	// The time may be over, which the cache does not need.
+	a, err := r.load(context.WithoutCancel(ctx), "")
+	if err != nil {
+		return nil, fmt.Errorf("%w; the cache does not have it either: %w", reason, err)
+	}
+	a.Stale = true
+	if logger := r.client.cfg.Logger; logger != nil {
+		logger.Warn("the registry is away: the module is from the cache", "reference", r.ref.String(), "digest", a.Digest, "err", reason)
+	}
+	return a, nil
+}
+
+// load resolves, verifies and reads the artifact, in this order.
+func (r *reader) load(ctx context.Context, unless string) (*Artifact, error) {
+	desc, err := r.resolve(ctx, r.ref.wanted())
+	if err != nil {
+		return nil, err
+	}
+	a := &Artifact{Digest: desc.Digest.String()}
+	if a.Digest == unless {
+		return a, nil
+	}
+	root, err := r.read(ctx, desc, maxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	// Nothing that a signature does not cover is parsed before the signature is verified.
+	if a.SignedBy, err = r.verify(ctx, desc, root); err != nil {
+		return nil, err
+	}
+	if err := a.module(ctx, root, r.client.cfg.maxBytes(), r.read); err != nil {
+		return nil, err
+	}
+	if err := r.client.accept(r.ref, a); err != nil {
+		return nil, err
+	}
+	if r.ref.Layout == "" && !r.remembered {
+		for key, answer := range r.answers {
+			r.client.stored(r.client.cache.remember(key, answer))
+		}
+	}
+	return a, nil
+}
+
+// resolve returns the descriptor of a tag or a digest of the artifact's repository.
+func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descriptor, err error) {
+	key := "resolve " + r.ref.Name() + " " + wanted
+	isDigest := digestRE.MatchString(wanted)
+	if r.remembered || isDigest {
+		// What has a digest does not change.
+		if r.client.cache.recall(key, &desc) && checkDescriptor(desc, maxManifestBytes) == nil && (!isDigest || desc.Digest.String() == wanted) {
+			return ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size, MediaType: desc.MediaType}, nil
+		}
+		if r.remembered {
+			return desc, fmt.Errorf("%s %s: %w", r.ref.Name(), wanted, errdef.ErrNotFound)
+		}
+	}
+	err = r.each(func(s store) error {
+		desc, err = s.resolve(ctx, wanted)
+		return err
+	})
+	if err != nil {
+		return desc, err
+	}
+	if err := checkDescriptor(desc, maxManifestBytes); err != nil {
+		return desc, fmt.Errorf("%s: manifest: %w", r.ref.Name(), err)
+	}
+	if isDigest && desc.Digest.String() != wanted {
+		return desc, fmt.Errorf("%s: %w", r.ref.Name(), &ContentError{Want: wanted, Got: desc.Digest.String()})
+	}
+	r.answers[key] = desc
+	return desc, nil
+}
+
+// read returns the bytes of a descriptor.
+func (r *reader) read(ctx context.Context, desc ocispec.Descriptor, maxBytes int64) (data []byte, err error) {
+	if err := checkDescriptor(desc, maxBytes); err != nil {
+		return nil, err
+	}
+	if r.ref.Layout == "" {
+		if data = r.client.cache.get(desc.Digest.String(), desc.Size); data != nil {
+			return data, nil
+		}
+		if r.remembered {
+			return nil, fmt.Errorf("%s: %w", desc.Digest, errdef.ErrNotFound)
+		}
+	}
+	err = r.each(func(s store) error {
+		for attempt := 1; ; attempt++ {
+			if data, err = read(ctx, s, desc, maxBytes); !errors.Is(err, errShort) || attempt == attempts || r.ref.Layout != "" {
+				return err
+			}
+			if err := r.client.http.sleep(ctx, firstBackoff<<attempt); err != nil {
+				return err
+			}
+		}
+	})
+	if err == nil && r.ref.Layout == "" {
+		r.client.stored(r.client.cache.put(desc.Digest.String(), data))
+	}
+	return data, err
+}
+
+// stored logs an error of the cache, which has no other consequence.
+func (c *Client) stored(err error) {
+	if err != nil && c.cfg.Logger != nil {
+		c.cfg.Logger.Warn("an artifact was not kept", "err", err)
+	}
+}
+
+// referrers returns what belongs to a manifest.
+func (r *reader) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
+	key := "referrers " + r.ref.Name() + " " + subject.Digest.String()
+	if r.remembered {
+		r.client.cache.recall(key, &all)
+		return all[:min(len(all), maxReferrers)], nil
+	}
+	var errs []error
+	for _, s := range r.stores {
+		some, err := s.referrers(ctx, subject)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, desc := range some {
+			if len(all) < maxReferrers && !slices.ContainsFunc(all, func(d ocispec.Descriptor) bool { return d.Digest == desc.Digest }) {
+				all = append(all, desc)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	r.answers[key] = all
+	return all, nil
+}
+
+// each calls f with the stores, until one has no error. The error is that of the last, which
+// is the registry itself, after those of mirrors that did not answer.
+func (r *reader) each(f func(store) error) error {
+	var errs []error
+	for i, s := range r.stores {
+		err := f(s)
+		if err == nil {
+			return nil
+		}
+		if i < len(r.stores)-1 && errors.Is(err, errdef.ErrNotFound) {
+			continue // A mirror need not have everything.
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

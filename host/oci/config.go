@@ -1,0 +1,181 @@
+package oci
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Config says how artifacts are fetched, and which are trusted. It is a configuration file
+// in YAML or JSON as well; the program sets the fields that have no name there. The zero
+// value reaches public registries with the credentials of docker, keeps nothing on disk, and
+// takes what a digest names.
+type Config struct {
+	// CacheDir is a directory that keeps what was fetched, by its digest. Several processes
+	// may share it. With it, a component also starts while the registry is away. Empty
+	// keeps nothing.
+	CacheDir string `json:"cacheDir,omitempty"`
+	// CacheBytes is the size of the cache at most. Default 1 GiB.
+	CacheBytes int64 `json:"cacheBytes,omitempty"`
+	// DockerConfig is the path of docker's config.json, or of a mounted pull secret, for
+	// credentials and helpers. It is read anew when credentials are needed. The default is
+	// the one of the user, if there is one.
+	DockerConfig string `json:"dockerConfig,omitempty"`
+	// Registries are the registries that need more than their name.
+	Registries []Registry `json:"registries,omitempty"`
+	// Trust says which artifacts are trusted.
+	Trust []Trust `json:"trust,omitempty"`
+	// TimeoutSeconds is how long a fetch may take, with everything that it needs. Default 60.
+	TimeoutSeconds int `json:"timeoutSeconds,omitempty"`
+	// MaxBytes is the size of the largest layer and of the largest module. Default, and at
+	// most, [host.MaxModuleBytes].
+	MaxBytes int64 `json:"maxBytes,omitempty"`
+
+	// Credentials returns the credentials for a host, before DockerConfig is asked; the
+	// zero value if it has none. [PullSecrets] makes one from Secrets of Kubernetes.
+	Credentials func(ctx context.Context, host string) (Credential, error) `json:"-"`
+	// Keyless verifies signatures by an identity; nil refuses rules that name one.
+	Keyless Keyless `json:"-"`
+	// Logger is told when the registry is away and the cache serves instead; nil drops it.
+	Logger *slog.Logger `json:"-"`
+}
+
+// Registry says how a registry is reached.
+type Registry struct {
+	// Host is its name, with its port if there is one.
+	Host string `json:"host"`
+	// Mirrors are asked before the registry, in their order: HOST[:PORT][/PREFIX]. The
+	// prefix stands before the repository. How a mirror is reached is said by a Registry
+	// with its host.
+	Mirrors []string `json:"mirrors,omitempty"`
+	// CAFile is a PEM file of certificates that are trusted besides those of the system.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile and KeyFile are PEM files of the certificate that the client shows.
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
+	// PlainHTTP reaches this host without TLS. No other host is ever reached so.
+	PlainHTTP bool `json:"plainHTTP,omitempty"`
+}
+
+const (
+	defaultCacheBytes = 1 << 30
+	defaultTimeout    = 60 * time.Second
+)
+
+func (c *Config) timeout() time.Duration {
+	if c.TimeoutSeconds == 0 {
+		return defaultTimeout
+	}
+	return time.Duration(c.TimeoutSeconds) * time.Second
+}
+
+func (c *Config) maxBytes() int64 {
+	if c.MaxBytes == 0 {
+		return host.MaxModuleBytes
+	}
+	return c.MaxBytes
+}
+
+// check returns every mistake of the numbers.
+func (c *Config) check() (errs []error) {
+	if c.CacheBytes < 0 {
+		errs = append(errs, fmt.Errorf("cacheBytes is %d, less than 0", c.CacheBytes))
+	}
+	if c.TimeoutSeconds < 0 {
+		errs = append(errs, fmt.Errorf("timeoutSeconds is %d, less than 0", c.TimeoutSeconds))
+	}
+	if c.MaxBytes < 0 || c.MaxBytes > host.MaxModuleBytes {
+		errs = append(errs, fmt.Errorf("maxBytes is %d, want 1 to %d", c.MaxBytes, host.MaxModuleBytes))
+	}
+	if c.DockerConfig != "" {
+		if _, err := os.Stat(c.DockerConfig); err != nil {
+			errs = append(errs, fmt.Errorf("dockerConfig: %w", err))
+		}
+	}
+	return errs
+}
+
+// endpoint is a registry as it is reached.
+type endpoint struct {
+	mirrors   []mirror
+	plainHTTP bool
+	transport http.RoundTripper
+}
+
+// mirror is a place that has the repositories of a registry under a prefix.
+type mirror struct{ host, prefix string }
+
+// endpoint returns how a registry is reached.
+func (r *Registry) endpoint() (*endpoint, []error) {
+	var errs []error
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("registry %q: "+format, append([]any{r.Host}, args...)...))
+	}
+	e := &endpoint{plainHTTP: r.PlainHTTP}
+	if r.Host == "" || strings.ContainsAny(r.Host, "/@") {
+		fail("host is a name with or without a port, without scheme and path")
+	}
+	for _, m := range r.Mirrors {
+		name, prefix, _ := strings.Cut(strings.TrimSuffix(m, "/"), "/")
+		ref, err := ParseReference(strings.TrimSuffix(name+"/"+prefix, "/") + "/x:x")
+		if err != nil || ref.Registry == "" {
+			fail("mirror %q is not HOST[:PORT][/PREFIX]", m)
+			continue
+		}
+		e.mirrors = append(e.mirrors, mirror{name, prefix})
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if r.CAFile != "" {
+		pem, err := os.ReadFile(r.CAFile)
+		if err != nil {
+			fail("caFile: %w", err)
+		} else {
+			if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+				config.RootCAs = x509.NewCertPool()
+			}
+			if !config.RootCAs.AppendCertsFromPEM(pem) {
+				fail("caFile: %s has no certificate in PEM", r.CAFile)
+			}
+		}
+	}
+	switch {
+	case (r.CertFile == "") != (r.KeyFile == ""):
+		fail("certFile and keyFile need one another")
+	case r.CertFile != "":
+		pair, err := tls.LoadX509KeyPair(r.CertFile, r.KeyFile)
+		if err != nil {
+			fail("certFile: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if r.PlainHTTP && (r.CAFile != "" || r.CertFile != "") {
+		fail("plainHTTP excludes caFile and certFile")
+	}
+	e.transport = newTransport(config)
+	return e, errs
+}
+
+// endpoints returns how registries are reached, by their hosts.
+func endpoints(registries []Registry) (map[string]*endpoint, error) {
+	byHost := map[string]*endpoint{}
+	var errs []error
+	for i := range registries {
+		r := &registries[i]
+		if byHost[r.Host] != nil {
+			errs = append(errs, fmt.Errorf("registry %q occurs twice", r.Host))
+		}
+		e, mistakes := r.endpoint()
+		byHost[r.Host] = e
+		errs = append(errs, mistakes...)
+	}
+	return byHost, errors.Join(errs...)
+}

@@ -1,0 +1,54 @@
+package oci_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/host/oci"
+)
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	noCertificate := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(noCertificate, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key := publicPEM(t, newKey())
+	_, err := oci.New(oci.Config{
+		CacheBytes: -1, TimeoutSeconds: -1, MaxBytes: 1 << 40, DockerConfig: "/does/not/exist",
+		Registries: []oci.Registry{
+			{Host: "https://ghcr.io/"},
+			{Host: "a.example.com", Mirrors: []string{"https://mirror", "ok.example.com/x"}, CAFile: noCertificate, CertFile: "x"},
+			{Host: "a.example.com", PlainHTTP: true, CAFile: "/does/not/exist"},
+		},
+		Trust: []oci.Trust{
+			{},
+			{Repositories: []string{"a*", "*/b", "*"}, Unsigned: true, AnyOf: []oci.Signer{{Key: key}}, Minimum: 2},
+			{Repositories: []string{"*"}, AllOf: []oci.Signer{
+				{}, {Key: "key"}, {Key: key, KeyFile: "/does/not/exist"},
+				{Identity: &oci.Identity{Issuer: "a", IssuerRegexp: "b", SubjectRegexp: "("}},
+			}},
+		},
+	})
+	if err == nil {
+		t.Fatal("New took it")
+	}
+	for _, want := range []string{
+		"cacheBytes is -1", "timeoutSeconds is -1", "maxBytes is 1099511627776", "dockerConfig: stat /does/not/exist",
+		`registry "https://ghcr.io/": host is a name`, `mirror "https://mirror" is not HOST`, "ca.pem has no certificate",
+		"certFile and keyFile need one another", `registry "a.example.com" occurs twice`, "plainHTTP excludes",
+		"caFile: open /does/not/exist", "trust[0]: allOf and anyOf are empty", "trust[0]: repositories are missing",
+		"trust[1]: unsigned excludes", "trust[1]: minimum is 2", `repository "a*"`, `repository "*/b"`,
+		`trust[2]: repository "*" has two rules`, "allOf[0]: it has 0 of key, keyFile and identity", "allOf[1]: key is not PEM",
+		"allOf[2]: it has 2 of", "keyFile: open /does/not/exist", "verifies signatures by keys only",
+		"want one of issuer and issuerRegexp", "missing closing )",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(err)
+	}
+}

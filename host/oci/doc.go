@@ -1,0 +1,48 @@
+// Package oci fetches modules from registries and image layouts, verifies who signed them,
+// and pushes, copies and signs them.
+//
+// A [Client] makes the sources that the rest of kubewasm loads and follows:
+//
+//	client, err := oci.New(oci.Config{
+//		CacheDir: "/var/cache/kubewasm/oci",
+//		Trust: []oci.Trust{{
+//			Repositories: []string{"ghcr.io/acme/*"},
+//			AnyOf:        []oci.Signer{{KeyFile: "/etc/kubewasm/acme.pub"}},
+//		}},
+//	})
+//	…
+//	plugin, err := rt.Load(ctx, host.Config{
+//		Name:   "zone",
+//		Source: client.Source("ghcr.io/acme/zone:1.2"),
+//	}, adapter)
+//	go plugin.Follow(ctx, host.FollowOptions{})
+//
+// # What is read
+//
+// An artifact is a manifest of one layer, which is the module: of the media type
+// application/wasm, with any configuration, or of application/vnd.wasm.content.layer.v1+wasm
+// as older tools write it. A plain image with one .wasm file in its only layer is read as
+// well, so that one image serves image volumes and this package. An index leads to its
+// manifest for the architecture wasm, or to its only one.
+//
+// # What is trusted
+//
+// A tag says nothing about what it leads to. So a source needs a digest in its reference, the
+// sha256 of the plugin's configuration, or a rule of [Trust] for its repository, which names
+// those who must have signed. Signatures are those of cosign: under the tag that is made of
+// the digest, and bundles of version 0.3 that refer to the manifest. They are verified by keys
+// with the standard library, and by identities with package oci/sigstore, a module of its own.
+//
+// A signature is about the digest of a manifest. The manifest is compared with this digest,
+// its layer with the digest in the manifest, both in memory, and the bytes that were compared
+// are those that Fetch returns. So nothing between the check and the compilation can be
+// replaced, and nothing is parsed before its digest was compared.
+//
+// # When the registry is away
+//
+// A plugin that runs goes on. Following reports the error, and [Client.Sources] and package
+// ocimetrics say that the source is stale. With Config.CacheDir a plugin can be loaded, too:
+// the cache remembers where a tag led the last time, what it led to and its signatures, which
+// are verified again. A registry that answers that there is no such tag, or that the
+// credentials are wrong, is not away.
+package oci

@@ -1,0 +1,210 @@
+package oci
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	_ "crypto/sha256" // The hashes of signatures.
+	_ "crypto/sha512"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// minRSABits is the size of the smallest RSA key that is taken.
+const minRSABits = 2048
+
+// publicKey is a key that signatures are verified by.
+type publicKey struct {
+	key crypto.PublicKey
+	// hashes are those that tools sign with by such a key.
+	hashes []crypto.Hash
+}
+
+// parseKey reads a public key in PEM.
+func parseKey(data []byte) (*publicKey, error) {
+	block, rest := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("key is not PEM")
+	}
+	if next, _ := pem.Decode(rest); next != nil {
+		return nil, errors.New("there are two keys, want one")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "PUBLIC KEY":
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
+	default:
+		return nil, fmt.Errorf("key is a %.40q, want a PUBLIC KEY", block.Type)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	return newPublicKey(key)
+}
+
+func newPublicKey(key crypto.PublicKey) (*publicKey, error) {
+	k := &publicKey{key: key, hashes: []crypto.Hash{crypto.SHA256}}
+	switch key := key.(type) {
+	case *ecdsa.PublicKey:
+		switch key.Curve.Params().BitSize {
+		case 256:
+		case 384:
+			k.hashes = append(k.hashes, crypto.SHA384)
+		case 521:
+			k.hashes = append(k.hashes, crypto.SHA512)
+		default:
+			return nil, fmt.Errorf("key is on the curve %s, want P-256, P-384 or P-521", key.Curve.Params().Name)
+		}
+	case ed25519.PublicKey:
+	case *rsa.PublicKey:
+		if key.N.BitLen() < minRSABits {
+			return nil, fmt.Errorf("key has %d bits, want at least %d", key.N.BitLen(), minRSABits)
+		}
+	default:
+		return nil, fmt.Errorf("key is a %T, want ECDSA, Ed25519 or RSA", key)
+	}
+	return k, nil
+}
+
+var errOtherKey = errors.New("it is by another key, or of something else")
+
+// verify returns an error unless signature is one of message.
+func (k *publicKey) verify(message, signature []byte) error {
+	switch key := k.key.(type) {
+	case ed25519.PublicKey:
+		if ed25519.Verify(key, message, signature) {
+			return nil
+		}
+		// Of a digest, where a transparency log must be able to verify it.
+		digest := hashOf(crypto.SHA512, message)
+		if ed25519.VerifyWithOptions(key, digest, signature, &ed25519.Options{Hash: crypto.SHA512}) == nil {
+			return nil
+		}
+	case *ecdsa.PublicKey:
+		for _, h := range k.hashes {
+			if ecdsa.VerifyASN1(key, hashOf(h, message), signature) {
+				return nil
+			}
+		}
+	case *rsa.PublicKey:
+		for _, h := range k.hashes {
+			if rsa.VerifyPKCS1v15(key, h, hashOf(h, message), signature) == nil {
+				return nil
+			}
+		}
+	}
+	return errOtherKey
+}
+
+func hashOf(h crypto.Hash, message []byte) []byte {
+	hash := h.New()
+	hash.Write(message)
+	return hash.Sum(nil)
+}
+
+// signer is a Signer that was checked.
+type signer struct {
+	Signer
+	key *publicKey
+}
+
+// check returns the signer with its key, or every mistake.
+func (s *Signer) check(keyless bool) (signer, error) {
+	checked := signer{Signer: *s}
+	var errs []error
+	given := 0
+	for _, set := range []bool{s.Key != "", s.KeyFile != "", s.Identity != nil} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		errs = append(errs, fmt.Errorf("it has %d of key, keyFile and identity, want one", given))
+	}
+	data := []byte(s.Key)
+	name := "key"
+	if s.KeyFile != "" {
+		name = filepath.Base(s.KeyFile)
+		var err error
+		if data, err = os.ReadFile(s.KeyFile); err != nil {
+			errs = append(errs, fmt.Errorf("keyFile: %w", err))
+		}
+	}
+	if len(data) != 0 {
+		var err error
+		if checked.key, err = parseKey(data); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if id := s.Identity; id != nil {
+		name = id.Subject + id.SubjectRegexp
+		if !keyless {
+			errs = append(errs, errors.New("identity: this program verifies signatures by keys only"))
+		}
+		if (id.Issuer == "") == (id.IssuerRegexp == "") {
+			errs = append(errs, errors.New("identity: want one of issuer and issuerRegexp"))
+		}
+		if (id.Subject == "") == (id.SubjectRegexp == "") {
+			errs = append(errs, errors.New("identity: want one of subject and subjectRegexp"))
+		}
+		for _, expression := range []string{id.IssuerRegexp, id.SubjectRegexp} {
+			if _, err := regexp.Compile(expression); err != nil {
+				errs = append(errs, fmt.Errorf("identity: %w", err))
+			}
+		}
+	}
+	if checked.Name == "" {
+		checked.Name = name
+	}
+	return checked, errors.Join(errs...)
+}
+
+// signed returns an error unless one of the signatures is the signer's. root is the manifest
+// that they are of.
+func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signature, root []byte) error {
+	var reasons []error
+	for i := range signatures {
+		claims, err := s.verify(ctx, keyless, &signatures[i], root)
+		if err == nil {
+			err = s.annotated(claims)
+		}
+		if err == nil {
+			return nil
+		}
+		if len(reasons) < 4 {
+			reasons = append(reasons, err)
+		}
+	}
+	return fmt.Errorf("none of %d signatures is by %q: %w", len(signatures), s.Name, errors.Join(reasons...))
+}
+
+// verify returns what was signed with the digest.
+func (s *signer) verify(ctx context.Context, keyless Keyless, signature *Signature, root []byte) (map[string]any, error) {
+	if s.key != nil {
+		return signature.verify(s.key, root)
+	}
+	if err := keyless.Verify(ctx, signature, *s.Identity); err != nil {
+		return nil, err
+	}
+	return signature.annotations()
+}
+
+// annotated returns an error unless the annotations that the signer needs were signed.
+func (s *signer) annotated(signed map[string]any) error {
+	for key, want := range s.Annotations {
+		if got := signed[key]; got != want {
+			return fmt.Errorf("annotation %q was signed as %.80q, want %q", key, fmt.Sprint(got), want)
+		}
+	}
+	return nil
+}

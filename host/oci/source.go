@@ -1,0 +1,185 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// source is the module that a reference names.
+type source struct {
+	client *Client
+	text   string
+	ref    Reference
+	err    error // Of parsing the reference.
+	// busy has a value while the artifact is fetched: another fetch finds it in the cache.
+	busy chan struct{}
+
+	mu    sync.Mutex
+	state SourceState
+}
+
+var (
+	_ host.ConditionalSource = (*source)(nil)
+	_ host.Checker           = (*source)(nil)
+	_ host.Watcher           = layoutSource{}
+)
+
+// SourceState is what is known of a source.
+type SourceState struct {
+	// Reference is the reference of the source.
+	Reference string
+	// Digest is the digest of the manifest that was fetched last, empty if none was.
+	Digest string
+	// Checked is when the registry was last asked with success, Err the error since then.
+	Checked time.Time
+	Err     error
+	// Stale reports that the registry cannot be asked: what serves may be out of date.
+	Stale bool
+	// Fetched, Unchanged, FromCache, Refused and Failed count: modules that were fetched,
+	// looks that found the same tag, modules that came from the cache since the registry
+	// was away, artifacts that were refused for what they are, and all other errors.
+	Fetched, Unchanged, FromCache, Refused, Failed uint64
+}
+
+// Sources returns the states of the sources of the client that are valid, in no order.
+func (c *Client) Sources() []SourceState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	states := make([]SourceState, 0, len(c.sources))
+	for _, s := range c.sources {
+		if s.err != nil {
+			continue
+		}
+		s.mu.Lock()
+		states = append(states, s.state)
+		s.mu.Unlock()
+		states[len(states)-1].Reference = s.ref.String()
+	}
+	return states
+}
+
+// CacheBytes returns the size of the blobs in the cache when it was last counted.
+func (c *Client) CacheBytes() int64 {
+	if c.cache == nil {
+		return 0
+	}
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	return c.cache.bytes
+}
+
+// String implements [host.Source].
+func (s *source) String() string {
+	if s.err != nil {
+		return "oci"
+	}
+	return s.ref.String()
+}
+
+// Check implements [host.Checker].
+func (s *source) Check(sha256 string) error {
+	if s.err != nil {
+		return fmt.Errorf("source oci: %w", s.err)
+	}
+	if sha256 == "" && s.ref.Digest == "" && s.client.rule(s.ref) == nil {
+		return fmt.Errorf("source %s: nothing vouches for what the tag leads to: want a digest as in NAME@sha256:…, sha256, or a rule for %s in trust", s, s.ref.Name())
+	}
+	return nil
+}
+
+// Fetch implements [host.Source]. While the registry is away it returns what the cache has.
+func (s *source) Fetch(ctx context.Context) ([]byte, error) {
+	a, err := s.fetch(ctx, "", true)
+	if err != nil {
+		return nil, err
+	}
+	return a.Module, nil
+}
+
+// FetchUnless implements [host.ConditionalSource]. The revision is the digest that the tag
+// leads to.
+func (s *source) FetchUnless(ctx context.Context, revision string) (module []byte, current string, err error) {
+	a, err := s.fetch(ctx, revision, false)
+	if err != nil {
+		return nil, "", err
+	}
+	return a.Module, a.Digest, nil
+}
+
+// fetch returns the artifact, without its module if its digest is unless. stale says whether
+// it may be from the cache when the registry is away.
+func (s *source) fetch(ctx context.Context, unless string, stale bool) (*Artifact, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("fetch %s: %w", s, ctx.Err())
+	}
+	a, err := s.client.fetch(ctx, s.ref, unless, stale)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.failed(err)
+		return nil, err
+	case a.Stale:
+		s.state.FromCache++
+	case a.Module == nil:
+		s.state.Unchanged++
+	default:
+		s.state.Fetched++
+	}
+	s.state.Digest, s.state.Stale = a.Digest, a.Stale
+	if !a.Stale {
+		s.state.Checked, s.state.Err = time.Now(), nil
+	}
+	return a, nil
+}
+
+// failed records an error. s.mu is held.
+func (s *source) failed(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // The caller has stopped.
+	}
+	s.state.Err = err
+	switch {
+	case away(err):
+		s.state.Stale = true
+		s.state.Failed++
+	case refused(err):
+		s.state.Refused++
+	default:
+		s.state.Failed++
+	}
+}
+
+// refused reports whether an error is about what an artifact is.
+func refused(err error) bool {
+	if _, ok := errors.AsType[*TrustError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*ContentError](err)
+	return ok
+}
+
+// layoutSource is the source of an artifact in a layout, which can be watched.
+type layoutSource struct{ *source }
+
+// Watch implements [host.Watcher]: what an index of a layout names may have changed when its
+// file has.
+func (s layoutSource) Watch(ctx context.Context, changed func()) error {
+	path := s.ref.Layout
+	if l, err := openLayout(path); err == nil && l.entries == nil {
+		path = filepath.Join(path, "index.json")
+	}
+	return host.File(path).(host.Watcher).Watch(ctx, changed)
+}

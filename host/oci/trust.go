@@ -1,0 +1,261 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Trust says which signatures artifacts of some repositories need. Of several rules the one
+// with the longest pattern decides.
+type Trust struct {
+	// Repositories are the names that the rule is for: "ghcr.io/acme/zone" for one
+	// repository, "ghcr.io/acme/*" for all below, "*" for all. The name of a layout is
+	// "oci-layout:" and its path. A mirror has no rules: those of the registry decide.
+	Repositories []string `json:"repositories"`
+	// AllOf are signers of which each must have signed. AnyOf are signers of which Minimum
+	// must have signed, 1 by default.
+	AllOf   []Signer `json:"allOf,omitempty"`
+	AnyOf   []Signer `json:"anyOf,omitempty"`
+	Minimum int      `json:"minimum,omitempty"`
+	// Unsigned takes artifacts without any signature: the registry decides what runs. It
+	// excludes signers.
+	Unsigned bool `json:"unsigned,omitempty"`
+	// RefuseDowngrades refuses an artifact that a tag leads to if its version is lower than
+	// one that was accepted by the same reference before, as an old artifact with its valid
+	// signature is. The version is the annotation org.opencontainers.image.version of the
+	// manifest, by semver.org, and required. Config.CacheDir remembers it. A reference with
+	// a digest is not concerned.
+	RefuseDowngrades bool `json:"refuseDowngrades,omitempty"`
+}
+
+// Signer is somebody whose signature counts: the owner of a key, or an identity.
+type Signer struct {
+	// Name stands in messages. Default: the key's file, or the subject.
+	Name string `json:"name,omitempty"`
+	// Key is a public key in PEM, KeyFile a file that has it: ECDSA, Ed25519, or RSA of at
+	// least 2048 bits.
+	Key     string `json:"key,omitempty"`
+	KeyFile string `json:"keyFile,omitempty"`
+	// Identity is the one that a certificate names, for signatures without a key.
+	Identity *Identity `json:"identity,omitempty"`
+	// Annotations are what must have been signed with the digest, see -a of cosign sign.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Identity is what a certificate of Sigstore's Fulcio says of a signer. Each of the two is
+// given exactly or as a regular expression, which must match the whole text.
+type Identity struct {
+	Issuer        string `json:"issuer,omitempty"`
+	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
+	Subject       string `json:"subject,omitempty"`
+	SubjectRegexp string `json:"subjectRegexp,omitempty"`
+}
+
+// Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
+// does.
+type Keyless interface {
+	// Verify returns an error unless the signature is one of the artifact with
+	// s.Digest by the identity.
+	Verify(ctx context.Context, s *Signature, identity Identity) error
+}
+
+// TrustError is the error of an artifact whose signatures are not those that the rule for it
+// wants, or whose version is too low.
+type TrustError struct {
+	Repository string
+	Digest     string // Of the manifest, as in "sha256:0123…".
+	Reason     error
+}
+
+func (e *TrustError) Error() string {
+	return fmt.Sprintf("%s@%s is not trusted: %v", e.Repository, e.Digest, e.Reason)
+}
+
+func (e *TrustError) Unwrap() error { return e.Reason }
+
+// rule is a Trust that was checked, for one of its patterns.
+type rule struct {
+	*Trust
+	pattern    string
+	all, any   []signer
+	minimum    int
+	repository string
+}
+
+// rulesOf checks rules and returns them by their patterns, the longest first.
+func rulesOf(trust []Trust, keyless bool) ([]rule, error) {
+	var rules []rule
+	var errs []error
+	for i := range trust {
+		t := &trust[i]
+		fail := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("trust[%d]: "+format, append([]any{i}, args...)...))
+		}
+		r := rule{Trust: t, minimum: max(t.Minimum, 1)}
+		signers := func(list []Signer, what string) (checked []signer) {
+			for j := range list {
+				s, err := list[j].check(keyless)
+				if err != nil {
+					fail("%s[%d]: %w", what, j, err)
+				}
+				checked = append(checked, s)
+			}
+			return checked
+		}
+		r.all, r.any = signers(t.AllOf, "allOf"), signers(t.AnyOf, "anyOf")
+		signed := len(t.AllOf)+len(t.AnyOf) > 0
+		switch {
+		case t.Unsigned && signed:
+			fail("unsigned excludes allOf and anyOf")
+		case !t.Unsigned && !signed:
+			fail("allOf and anyOf are empty; unsigned takes artifacts without signatures")
+		}
+		if t.Minimum < 0 || t.Minimum > len(t.AnyOf) {
+			fail("minimum is %d, want at most the %d signers of anyOf", t.Minimum, len(t.AnyOf))
+		}
+		if len(t.Repositories) == 0 {
+			fail("repositories are missing")
+		}
+		for _, pattern := range t.Repositories {
+			if star := strings.IndexByte(pattern, '*'); pattern == "" || star >= 0 && pattern != "*" && (star != len(pattern)-1 || !strings.HasSuffix(pattern, "/*")) {
+				fail("repository %q: want a name, a name and /*, or *", pattern)
+			}
+			if slices.ContainsFunc(rules, func(r rule) bool { return r.pattern == pattern }) {
+				fail("repository %q has two rules", pattern)
+			}
+			r.pattern = pattern
+			rules = append(rules, r)
+		}
+	}
+	slices.SortStableFunc(rules, func(a, b rule) int { return len(b.pattern) - len(a.pattern) })
+	return rules, errors.Join(errs...)
+}
+
+// rule returns the rule for a reference, nil if there is none.
+func (c *Client) rule(ref Reference) *rule {
+	name := ref.Name()
+	for i := range c.trust {
+		pattern := c.trust[i].pattern
+		prefix, isPrefix := strings.CutSuffix(pattern, "*")
+		if pattern == name || isPrefix && strings.HasPrefix(name, prefix) {
+			return &c.trust[i]
+		}
+	}
+	return nil
+}
+
+// verify checks the signatures of an artifact by the rule for it, and returns the names of
+// those who signed. root is the manifest or the index that desc describes.
+func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byte) ([]string, error) {
+	rule := r.client.rule(r.ref)
+	if rule == nil || rule.Unsigned {
+		return nil, nil
+	}
+	if r.client.cache != nil && r.ref.Layout == "" && !r.remembered {
+		// A signature that was verified once is asked for no more.
+		kept := *r
+		kept.remembered = true
+		if names, err := kept.verifyBy(ctx, rule, desc, root); err == nil {
+			return names, nil
+		}
+	}
+	return r.verifyBy(ctx, rule, desc, root)
+}
+
+func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descriptor, root []byte) (names []string, err error) {
+	signatures, problems := r.tagged(ctx, desc)
+	for ways := 0; ; ways++ {
+		if names, err = rule.satisfied(ctx, r.client.cfg.Keyless, signatures, root); err == nil {
+			return names, nil
+		}
+		if ways == 1 {
+			break
+		}
+		bundles, more := r.bundles(ctx, desc)
+		signatures, problems = append(signatures, bundles...), append(problems, more...)
+	}
+	problem := errors.Join(problems...)
+	if away(problem) {
+		// The signature may be there.
+		return nil, fmt.Errorf("read signatures of %s: %w", desc.Digest, problem)
+	}
+	return nil, &TrustError{r.ref.Name(), desc.Digest.String(), errors.Join(append([]error{err}, problems...)...)}
+}
+
+// satisfied returns the names of the signers whose signatures the rule wants, or the reason
+// why they do not suffice.
+func (r *rule) satisfied(ctx context.Context, keyless Keyless, signatures []Signature, root []byte) (names []string, err error) {
+	if len(signatures) == 0 {
+		return nil, errors.New("it has no signature")
+	}
+	var missing []error
+	for i := range r.all {
+		if err := r.all[i].signed(ctx, keyless, signatures, root); err != nil {
+			missing = append(missing, err)
+		} else {
+			names = append(names, r.all[i].Name)
+		}
+	}
+	if len(missing) != 0 {
+		return nil, errors.Join(missing...)
+	}
+	if len(r.any) == 0 {
+		return names, nil
+	}
+	signed := 0
+	for i := range r.any {
+		if err := r.any[i].signed(ctx, keyless, signatures, root); err != nil {
+			missing = append(missing, err)
+		} else if signed++; !slices.Contains(names, r.any[i].Name) {
+			names = append(names, r.any[i].Name)
+		}
+	}
+	if signed < r.minimum {
+		return nil, fmt.Errorf("%d of %d signers have signed, want %d: %w", signed, len(r.any), r.minimum, errors.Join(missing...))
+	}
+	return names, nil
+}
+
+// accepted is the version of an artifact that was accepted.
+type accepted struct{ Version, Digest string }
+
+// accept refuses an artifact whose version is too low, and remembers the others.
+func (c *Client) accept(ref Reference, a *Artifact) error {
+	rule := c.rule(ref)
+	if rule == nil || !rule.RefuseDowngrades || ref.Digest != "" {
+		return nil
+	}
+	refuse := func(err error) error { return &TrustError{ref.Name(), a.Digest, err} }
+	text := a.Annotations[ocispec.AnnotationVersion]
+	version, err := semver.ParseTolerant(text)
+	if err != nil {
+		return refuse(fmt.Errorf("annotation %s is %.80q, want a version by which a downgrade is known", ocispec.AnnotationVersion, text))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := "accepted " + ref.String()
+	last := c.newest[key]
+	if last == (accepted{}) {
+		c.cache.recall(key, &last)
+	}
+	if before, err := semver.ParseTolerant(last.Version); err == nil {
+		switch {
+		case version.LT(before):
+			return refuse(fmt.Errorf("its version is %s, and %s was accepted before: a downgrade needs a reference with the digest", version, before))
+		case version.EQ(before) && a.Digest != last.Digest:
+			return refuse(fmt.Errorf("its version is %s, as that of %s, which was accepted before", version, last.Digest))
+		}
+	}
+	last = accepted{version.String(), a.Digest}
+	if c.newest[key] != last {
+		c.newest[key] = last
+		c.stored(c.cache.remember(key, last))
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+// Package admissionmsg holds the messages of admission plugins: the Request that
+// a host hands to a guest beside the objects, and the [Result] that says more
+// about a verdict than its number does.
+//
+// abi/admission.proto is their definition, for guests in any language. The codec is
+// written by hand on google.golang.org/protobuf/encoding/protowire: a request is
+// encoded from the Kubernetes type without an allocation. A test compares it
+// with admission.proto, and with the decoder of Kubernetes.
+package admissionmsg
