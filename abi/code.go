@@ -45,15 +45,3 @@ const (
 	// VerdictDeny refuses the request.
 	VerdictDeny Verdict = 2
 )
-
-// LogLevel is the severity of a message that a guest logs. The numbers are
-// those of log/slog.
-type LogLevel int32
-
-// The levels of kubewasm.log. A host rounds any other number down.
-const (
-	LogDebug LogLevel = -4
-	LogInfo  LogLevel = 0
-	LogWarn  LogLevel = 4
-	LogError LogLevel = 8
-)

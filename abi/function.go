@@ -17,6 +17,10 @@ const Marker = "kubewasm_abi_v1"
 // of itself, which a host may read before the module runs.
 const MetadataSection = "kubewasm"
 
+// SchemaSection is the name of the custom section with the services of a module: a
+// google.protobuf.FileDescriptorSet.
+const SchemaSection = "kubewasm_schema"
+
 // Memory is the name under which a guest exports its linear memory.
 const Memory = "memory"
 
@@ -39,6 +43,7 @@ const (
 	KindScheduler
 	KindAdmission
 	KindHook
+	KindService
 )
 
 // String returns the name of the kind as messages write it.
@@ -52,6 +57,8 @@ func (k Kind) String() string {
 		return "admission"
 	case KindHook:
 		return "hook"
+	case KindService:
+		return "service"
 	}
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -95,6 +102,8 @@ const (
 	Hook Function = 48
 
 	Configure Function = 56
+
+	Services Function = 60
 )
 
 // Signature is the name and the type that an export must have.
@@ -137,6 +146,7 @@ var functions = [64]Signature{
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
 	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
+	Services:                {"services", KindService, nil, nil},
 }
 
 // Signature returns the export of f. Its Name is empty when f is not a function
@@ -264,4 +274,5 @@ const (
 	ModuleScheduler = "k8s.io/scheduler"
 	ModuleAdmission = "k8s.io/admission"
 	ModuleHooks     = "k8s.io/hooks"
+	ModuleServices  = "kubewasm/service"
 )

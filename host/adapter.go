@@ -18,6 +18,13 @@ type Adapter struct {
 	Kind abi.Kind
 	// Imports are the functions that the component offers beside the common ones.
 	Imports []Import
+	// Exports are the functions beside those of package abi that the component calls, by
+	// their index here: see [Instance.CallExport]. There are 64 at most. All but the
+	// optional ones must be there. Guests of a dialect have those of [Dialect.Exports].
+	Exports []Export
+	// Check is called with the description of each version's module before the module is
+	// compiled: an error refuses it. nil checks nothing.
+	Check func(m *Module) error
 	// Dialects are the other ABIs that the component serves. A module that is of none
 	// of them, or exports [abi.Marker], is a guest of package abi.
 	Dialects []Dialect
@@ -38,6 +45,7 @@ type Adapter struct {
 func (a *Adapter) Validate(cfg *Config) error {
 	errs := cfg.validate(a.grants())
 	errs = append(errs, a.Defaults.check("defaults")...)
+	errs = append(errs, checkExports(a.Exports)...)
 	for i := range a.Dialects {
 		errs = append(errs, a.Dialects[i].Defaults.check("dialect "+a.Dialects[i].Name+": defaults")...)
 		if err := a.Dialects[i].check(); err != nil {

@@ -44,13 +44,13 @@ type Dialect struct {
 	Defaults Limits
 }
 
-// Export is a function that guests of a [Dialect] export. It has at most 8
-// parameters and one result.
+// Export is a function that guests export for an [Adapter] or a [Dialect]. It has at most
+// 8 parameters and one result.
 type Export struct {
 	Name            string
 	Params, Results []abi.ValueType
-	// Optional is set if a guest need not export the function. A swap cannot
-	// change which optional functions there are.
+	// Optional is set if a guest need not export the function. For guests of a dialect,
+	// a swap cannot change which optional functions there are.
 	Optional bool
 }
 
@@ -63,15 +63,7 @@ func (d *Dialect) check() error {
 	if d.Name == "" || d.Detect == nil {
 		errs = append(errs, errors.New("has no name or no Detect"))
 	}
-	if len(d.Exports) > 64 {
-		errs = append(errs, fmt.Errorf("has %d exports, more than 64", len(d.Exports)))
-	}
-	for _, e := range d.Exports {
-		if len(e.Params) > maxParams || len(e.Results) > 1 {
-			errs = append(errs, fmt.Errorf("export %q is %s, which is more than %d parameters and a result",
-				e.Name, abi.FormatSignature(e.Params, e.Results), maxParams))
-		}
-	}
+	errs = append(errs, checkExports(d.Exports)...)
 	if d.Command && (len(d.Exports) > 0 || len(d.Start) > 0) {
 		errs = append(errs, errors.New("is one of commands, and has exports or start functions"))
 	}
@@ -79,6 +71,20 @@ func (d *Dialect) check() error {
 		return nil
 	}
 	return fmt.Errorf("dialect %q: %w", d.Name, errors.Join(errs...))
+}
+
+// checkExports returns an error for each mistake in a list of exports.
+func checkExports(exports []Export) (errs []error) {
+	if len(exports) > 64 {
+		errs = append(errs, fmt.Errorf("has %d exports, more than 64", len(exports)))
+	}
+	for _, e := range exports {
+		if len(e.Params) > maxParams || len(e.Results) > 1 {
+			errs = append(errs, fmt.Errorf("export %q is %s, which is more than %d parameters and a result",
+				e.Name, abi.FormatSignature(e.Params, e.Results), maxParams))
+		}
+	}
+	return errs
 }
 
 // Dialect returns the name of the dialect of the module that serves new calls,
@@ -90,8 +96,9 @@ func (p *Plugin) Dialect() string {
 	return ""
 }
 
-// Exports reports whether the guest has the function of Dialect.Exports with that
-// index. It is the same for every version.
+// Exports reports whether the guest has the function of Dialect.Exports, or of
+// Adapter.Exports, with that index. Of a guest of a dialect it is the same for every
+// version.
 func (p *Plugin) Exports(export ExportIndex) bool {
 	return p.current.Load().exports&(1<<export) != 0
 }
@@ -106,18 +113,19 @@ func (i *Instance) Module() *Module { return i.version.about }
 // their exports are called by index, and their host functions write to the guest's memory.
 type DialectInstance struct{ *Instance }
 
-// ExportIndex is the index of a function in Dialect.Exports.
+// ExportIndex is the index of a function in Adapter.Exports or Dialect.Exports.
 type ExportIndex int
 
 // Dialect returns the instance with the methods for guests of a [Dialect].
 func (i *Instance) Dialect() DialectInstance { return DialectInstance{i} }
 
-// Context returns the caller's context of the call that runs.
-func (i DialectInstance) Context() context.Context { return i.ctx.parent }
+// Exports reports whether the guest has the function of Adapter.Exports, or of
+// Dialect.Exports, with that index.
+func (i *Instance) Exports(export ExportIndex) bool { return i.version.exports&(1<<export) != 0 }
 
-// CallExport calls the function of Dialect.Exports with that index. It behaves
-// as [Instance.Call] otherwise.
-func (i DialectInstance) CallExport(ctx context.Context, export ExportIndex, args ...uint64) (uint64, error) {
+// CallExport calls the function of Adapter.Exports, or of Dialect.Exports, with that
+// index. It behaves as [Instance.Call] otherwise.
+func (i *Instance) CallExport(ctx context.Context, export ExportIndex, args ...uint64) (uint64, error) {
 	fn, sig, err := i.export(export, args)
 	if err != nil {
 		return 0, err
@@ -131,11 +139,11 @@ func (i DialectInstance) CallExport(ctx context.Context, export ExportIndex, arg
 
 // export returns the handle of a function for arguments.
 func (i *Instance) export(export ExportIndex, args []uint64) (*api.Function, *Export, error) {
-	d := i.version.dialect
-	if d == nil || export < 0 || int(export) >= len(d.Exports) {
-		return nil, nil, fmt.Errorf("plugin %q: call export %d: the guest's dialect has none", i.plugin.cfg.Name, export)
+	exports := i.version.exportList()
+	if export < 0 || int(export) >= len(exports) {
+		return nil, nil, fmt.Errorf("plugin %q: call export %d: there are %d", i.plugin.cfg.Name, export, len(exports))
 	}
-	e := &d.Exports[export]
+	e := &exports[export]
 	if i.exports[export] == nil {
 		return nil, nil, fmt.Errorf("plugin %q: call %s: the guest does not export it", i.plugin.cfg.Name, e.Name)
 	}
@@ -225,7 +233,7 @@ func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 	}
 	fn := &i.handles[level-1][export]
 	if *fn == nil {
-		*fn = i.module.ExportedFunction(i.version.dialect.Exports[export].Name)
+		*fn = i.module.ExportedFunction(i.version.exportList()[export].Name)
 	}
 	return fn
 }
@@ -336,19 +344,24 @@ func (v *version) startFunctions() []string {
 	}
 }
 
-// checkDialect reports the exports of a dialect that are missing or of the wrong
-// type, and records which exist.
-func (v *version) checkDialect() []error {
+// exportList returns the exports that are called by their index.
+func (v *version) exportList() []Export {
+	if v.dialect != nil {
+		return v.dialect.Exports
+	}
+	return v.plugin.adapter.Exports
+}
+
+// checkExportList reports those that are missing or of the wrong type, and records which
+// exist.
+func (v *version) checkExportList() []error {
 	var errs []error
-	for n, e := range v.dialect.Exports {
+	for n, e := range v.exportList() {
 		if e.Optional && v.about.Export(e.Name) == "" {
 			continue
 		}
 		v.exports |= 1 << n
 		errs = v.checkExport(errs, e.Name, e.Params, e.Results)
-	}
-	if v.dialect.Command {
-		errs = v.checkExport(errs, commandStart, nil, nil)
 	}
 	return errs
 }

@@ -35,7 +35,7 @@ type Instance struct {
 	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
 	functions [64]function
-	// exports are the functions of a dialect, in the order of Dialect.Exports.
+	// exports are those of version.exportList, in its order.
 	// handles are those for nested calls, by depth.
 	exports []api.Function
 	handles [][]api.Function
@@ -104,6 +104,9 @@ func (i *Instance) Plugin() *Plugin { return i.plugin }
 
 // Implements reports whether the guest implements f.
 func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.Has(f) }
+
+// Context returns the caller's context of the call that runs.
+func (i *Instance) Context() context.Context { return i.ctx.parent }
 
 // State returns what Adapter.NewState made for this instance.
 func (i *Instance) State() any { return i.state }

@@ -39,8 +39,8 @@ type version struct {
 	info      *wasmbin.Info
 	about     *Module
 	functions abi.Mask
-	// dialect is that of the guest, nil for our own ABI; exports are the
-	// functions of the dialect that it has, bit n for the one with index n.
+	// dialect is that of the guest, nil for our own ABI; exports are the functions of
+	// exportList that it has, bit n for the one with index n.
 	dialect *Dialect
 	exports uint64
 	handles handles
@@ -100,6 +100,11 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	if d != nil && d.Inspect != nil {
 		if about.inspected, err = d.Inspect(module); err != nil {
 			return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
+		}
+	}
+	if check := p.adapter.Check; check != nil && d == nil {
+		if err := check(about); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 		}
 	}
 	if err := p.runtime.begin(p.cfg.Name); err != nil {
@@ -264,11 +269,12 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 // checkModule reports which of the exports that every guest needs are missing
 // or of the wrong type.
 func (v *version) checkModule() []error {
-	var errs []error
-	if v.dialect != nil {
-		errs = v.checkDialect()
-	} else {
-		errs = v.checkExport(nil, abi.Marker, nil, []abi.ValueType{abi.I64})
+	errs := v.checkExportList()
+	switch {
+	case v.dialect == nil:
+		errs = v.checkExport(errs, abi.Marker, nil, []abi.ValueType{abi.I64})
+	case v.dialect.Command:
+		errs = v.checkExport(errs, commandStart, nil, nil)
 	}
 	if _, ok := v.compiled.ExportedMemories()[abi.Memory]; !ok {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
@@ -395,19 +401,17 @@ func (v *version) resolve(inst *Instance) {
 		sig := f.Signature()
 		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params)}
 	}
-	if v.dialect == nil {
-		return
-	}
+	exports := v.exportList()
 	if inst.exports == nil {
-		inst.exports = make([]api.Function, len(v.dialect.Exports))
+		inst.exports = make([]api.Function, len(exports))
 	}
 	inst.handles = nil
-	for n, e := range v.dialect.Exports {
+	for n, e := range exports {
 		if v.exports&(1<<n) != 0 {
 			inst.exports[n] = inst.module.ExportedFunction(e.Name)
 		}
 	}
-	if v.dialect.Command {
+	if v.dialect != nil && v.dialect.Command {
 		inst.command = inst.module.ExportedFunction(commandStart)
 	}
 }

@@ -103,7 +103,7 @@ func Parse(section []byte) (*Metadata, error) {
 }
 
 // kinds are the kinds that a guest may be.
-var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String()}
+var kinds = []string{abi.KindScheduler.String(), abi.KindAdmission.String(), abi.KindHook.String(), abi.KindService.String()}
 
 // Validate returns every mistake: an ABI that is not 1, an unknown kind, text with
 // control characters or of more than 253 bytes, a rule that matches nothing.
@@ -171,17 +171,23 @@ func Add(module []byte, m *Metadata) ([]byte, error) {
 	if len(contents) > MaxBytes {
 		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(contents), MaxBytes)
 	}
+	return AddSection(module, abi.MetadataSection, contents)
+}
+
+// AddSection returns the module with a custom section as its last one, in place of any of
+// that name. The other sections stay the same, byte for byte.
+func AddSection(module []byte, section string, contents []byte) ([]byte, error) {
 	out := make([]byte, 0, len(module)+len(contents)+32)
 	out = append(out, module[:min(len(module), preambleBytes)]...)
-	err = sections(module, func(whole []byte, name string, _ []byte) {
-		if name != abi.MetadataSection {
+	err := sections(module, func(whole []byte, name string, _ []byte) {
+		if name != section {
 			out = append(out, whole...)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	body := append(binary.AppendUvarint(nil, uint64(len(abi.MetadataSection))), abi.MetadataSection...)
+	body := append(binary.AppendUvarint(nil, uint64(len(section))), section...)
 	body = append(body, contents...)
 	out = append(out, 0) // A custom section.
 	return append(binary.AppendUvarint(out, uint64(len(body))), body...), nil

@@ -56,7 +56,7 @@ func TestMistakes(t *testing.T) {
 		`{"abi": 1, "future": true}`:             "",
 		`{`:                                      "metadata: unexpected end of JSON input",
 		`[]`:                                     "metadata: json: cannot unmarshal array",
-		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook",
+		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook, service",
 		`{"abi": 1, "name": "a\nb"}`:             `metadata: name "a\nb" has more than 253 bytes, or some that are no text`,
 		`{"abi": 1, "matches": [{"operations": ["*"], "apiGroups": ["", "*", "apps"], "apiVersions": ["*", "v1"], "resources": ["*", "*/*", "pods/*", "pods/status"]}]}`: "",
 		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\"\nmatches: apiGroups has \"Apps\"\nmatches: apiVersions has \"apps/v1\"\nmatches: resources has \"Pods\"",

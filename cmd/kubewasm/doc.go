@@ -100,10 +100,18 @@
 //
 // Usage:
 //
-//	kubewasm gen [-o DIR] [flags] FILE.proto|CRD.yaml
+//	kubewasm gen [-o DIR] [-host DIR] [flags] FILE.proto|CRD.yaml
 //
 // Gen writes typed views of Kubernetes objects for guests: Go code that reads the fields
 // of a message where they lie, in protobuf or in JSON.
+//
+// Of a .proto file with services it writes both sides of these extension points. The
+// directory of -o gets the package for plugins: an interface to implement and a function
+// Register for each service, views of requests, structs for responses. The directory of
+// -host gets the package for the component: a type with a method for each method of the
+// service, a function Load, and a struct for each message. A service with the option
+// (kubewasm.host), of github.com/kubewasm/kubewasm/abi/options.proto, is one that the
+// component implements and plugins call. docs/services.md describes services.
 //
 // A .proto file is named as another one would import it. It is looked for in the
 // directories of -I, and beside the Go package of that path: the file may be of any
@@ -131,13 +139,16 @@
 //		version that is stored.
 //	-check
 //		Write nothing, and fail if a generated file is out of date.
+//	-host DIR
+//		The directory for the component's side of services. Without -o, the other side is
+//		not written.
 //	-import DIR=PACKAGE
 //		The import path of the views of the .proto files in a directory. It may be
 //		repeated.
 //	-o DIR
 //		The directory to write to. The default is the current one.
 //	-package NAME
-//		The name of the package. The default is the name of the directory.
+//		The name of the package in the directory of -o. The default is the name of the directory.
 //
 // Example:
 //
@@ -177,7 +188,7 @@
 //
 // Usage:
 //
-//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm
+//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm [SERVICE/METHOD]
 //
 // Run calls a module about the objects of a file, by the engine that runs it in a
 // component, and prints verdicts, time and fuel. A directory is built first.
@@ -197,6 +208,11 @@
 // A hook decides about each Pod and each container. The grants that its decisions need on
 // a node are printed at the end.
 //
+// Of a plugin of a service run calls one method, with the request in the file: a message
+// in YAML, as protobuf has it in JSON, in which objects of Kubernetes are manifests. It
+// prints the response. The name of the service may be the end of the full one. What the
+// plugin asks of the host's services is in the file of -answers.
+//
 // Failures are printed at the end, with the plugin, the extension point, the object and
 // the line of a panic.
 //
@@ -204,6 +220,8 @@
 //
 // The flags are:
 //
+//	-answers FILE
+//		The responses of host services, YAML or JSON: a message for each SERVICE/METHOD.
 //	-config FILE
 //		The plugin's configuration, YAML or JSON.
 //	-dry-run
@@ -239,6 +257,7 @@
 // Example:
 //
 //	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
+//	kubewasm run -f request.yaml prefix.wasm Picker/Pick
 //
 // # Print the version
 //

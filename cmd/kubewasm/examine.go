@@ -46,6 +46,8 @@ type examination struct {
 	Grants  []string `json:"grants,omitempty"`
 	Fakes   []string `json:"fakes,omitempty"`
 	Lookups []string `json:"lookups,omitempty"`
+	// Services are the services of the schema that the module carries.
+	Services []serviceInfo `json:"services,omitempty"`
 	// Settings is the error with which the guest refused to start without a
 	// configuration. It may run with one.
 	Settings string             `json:"settings,omitempty"`
@@ -129,6 +131,11 @@ func examine(ctx context.Context, try trying) (*examination, error) {
 		r.problem(err)
 	}
 	r.describe(decoded)
+	if section := about.Custom(abi.SchemaSection); section != nil {
+		if r.Services, err = servicesOf(section); err != nil {
+			r.problem(err)
+		}
+	}
 	rt, err := newRuntime()
 	if err != nil {
 		return nil, err
@@ -338,7 +345,7 @@ func (r *examination) describe(m *wasmbin.Module) {
 const pluginName = "guest"
 
 // extensionKinds are the kinds of plugins.
-var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook}
+var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService}
 
 // start loads the module into a host that offers everything it imports, and records what
 // it implements.
@@ -395,7 +402,7 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 	return last
 }
 
-var errNothingRegistered = errors.New("the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init")
+var errNothingRegistered = errors.New("the guest registers no plugin: call Register of guest/sched, guest/admission or guest/hooks in func init, or that of a service")
 
 // registered returns an error unless the guest registered a plugin. A guest that refuses to
 // start without a configuration did.
@@ -495,6 +502,11 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 			if loaded.Mutates() {
 				mask |= abi.MaskOf(abi.Mutate)
 			}
+		}
+	case abi.KindService:
+		var loaded *loadedServices
+		if loaded, err = loadServices(ctx, rt, try, cfg); err == nil {
+			p, mask = loaded, abi.MaskOf(abi.Services)
 		}
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{

@@ -80,6 +80,16 @@ func (r *examination) print(out io.Writer) error {
 	}
 	line("kinds", strings.Join(r.Kinds, ", "))
 	line("functions", strings.Join(r.Functions, ", "))
+	for _, s := range r.Services {
+		what := "service"
+		if s.Host {
+			what = "host service"
+		}
+		line(what, s.Name)
+		for _, m := range s.Methods {
+			line("", m)
+		}
+	}
 	for _, kind := range extensionKinds {
 		if why := r.NotAs[kind.String()]; why != "" && len(r.Kinds) != 0 {
 			line("not as "+kind.String(), why)

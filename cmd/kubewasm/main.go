@@ -116,23 +116,30 @@ type usageError struct{ error }
 // parse reads the flags, which may stand on both sides of the only argument, and returns
 // the argument, or other if there is none. The error is flag.ErrHelp or a *usageError.
 func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
-	if err := flags.Parse(args); err != nil {
-		return "", flagError(flags, err)
+	arguments, err := parseArguments(flags, args, 1)
+	if err != nil {
+		return "", err
 	}
-	argument := other
-	if flags.NArg() > 0 {
-		argument = flags.Arg(0)
-		if err := flags.Parse(flags.Args()[1:]); err != nil {
-			return "", flagError(flags, err)
-		}
-	}
-	switch {
-	case flags.NArg() > 0:
-		return "", &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
-	case argument == "":
+	if arguments = append(arguments, other); arguments[0] == "" {
 		return "", &usageError{fmt.Errorf("%s: an argument is missing", flags.Name())}
 	}
-	return argument, nil
+	return arguments[0], nil
+}
+
+// parseArguments is parse for n arguments at most.
+func parseArguments(flags *flag.FlagSet, args []string, n int) (arguments []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, flagError(flags, err)
+		}
+		if flags.NArg() == 0 {
+			return arguments, nil
+		}
+		if len(arguments) == n {
+			return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
+		}
+		arguments, args = append(arguments, flags.Arg(0)), flags.Args()[1:]
+	}
 }
 
 // flagError adds the flag that was probably meant to the error of an unknown flag.

@@ -63,14 +63,22 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	var sees names
 	flags.Var(&sees, "see", "")
 	gatekeeper := flags.Bool("gatekeeper", false, "")
+	answers := flags.String("answers", "", "")
 	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
 	trial.requests.flags(flags)
-	path, err := parse(flags, args, "")
+	arguments, err := parseArguments(flags, args, 2)
 	if err != nil {
 		return err
 	}
+	if len(arguments) == 0 {
+		return &usageError{errors.New("run: an argument is missing")}
+	}
+	path := arguments[0]
 	if *file == "" {
 		return errors.New("run: name a file of objects with -f")
+	}
+	if len(arguments) == 2 {
+		return t.runMethod(ctx, path, arguments[1], *file, *config, *answers, grants, *logged)
 	}
 	if err := trial.requests.read(flags); err != nil {
 		return err
@@ -113,6 +121,9 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	}
 	if r.mask == 0 {
 		return fmt.Errorf("run %s: %w", path, r.err)
+	}
+	if r.mask.Of(abi.KindService) != 0 {
+		return fmt.Errorf("run %s: name a method, one of %s", path, strings.Join(r.methods(), ", "))
 	}
 	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
 		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))

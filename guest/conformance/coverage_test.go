@@ -33,7 +33,8 @@ func specified(t *testing.T) map[string][]string {
 		if m := heading.FindStringSubmatch(line); m != nil {
 			module = m[1]
 		}
-		if m := row.FindStringSubmatch(line); m != nil && (section == "2" || section == "6") {
+		// The methods of services are those of their authors: package service tests them.
+		if m := row.FindStringSubmatch(line); m != nil && m[1] != abi.Services.String() && (section == "2" || section == "6") {
 			names[module] = append(names[module], m[1])
 		}
 	}
@@ -48,7 +49,7 @@ func specified(t *testing.T) map[string][]string {
 func TestEverythingIsCovered(t *testing.T) {
 	want := specified(t)
 	for f := range abi.Function(64) {
-		if name := f.Signature().Name; name != "" && !slices.Contains(want[""], name) {
+		if name := f.Signature().Name; name != "" && f != abi.Services && !slices.Contains(want[""], name) {
 			t.Errorf("the specification does not have %s", name)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 )
 
@@ -13,16 +12,24 @@ import (
 // string, a bool, a number, an error, a []string, or has a method String. A
 // value of any other type is written as "!BADVALUE", a key without a value as
 // the value of "!BADKEY".
-func Debug(msg string, args ...any) { write(abi.LogDebug, msg, args) }
+func Debug(msg string, args ...any) { write(levelDebug, msg, args) }
 
 // Info writes a line at the level info, as [Debug] does at its own.
-func Info(msg string, args ...any) { write(abi.LogInfo, msg, args) }
+func Info(msg string, args ...any) { write(levelInfo, msg, args) }
 
 // Warn writes a line at the level warning, as [Debug] does at its own.
-func Warn(msg string, args ...any) { write(abi.LogWarn, msg, args) }
+func Warn(msg string, args ...any) { write(levelWarn, msg, args) }
 
 // Error writes a line at the level error, as [Debug] does at its own.
-func Error(msg string, args ...any) { write(abi.LogError, msg, args) }
+func Error(msg string, args ...any) { write(levelError, msg, args) }
+
+// The levels, with the numbers of log/slog.
+const (
+	levelDebug = -4
+	levelInfo  = 0
+	levelWarn  = 4
+	levelError = 8
+)
 
 // separator stands between the parts of a line: abi/SPEC.md, section 6.
 const separator = 0
@@ -30,7 +37,7 @@ const separator = 0
 // line is the buffer of lines. One call runs at a time.
 var line []byte
 
-func write(level abi.LogLevel, msg string, args []any) {
+func write(level int32, msg string, args []any) {
 	line = appendText(line[:0], msg)
 	for len(args) != 0 {
 		key, ok := args[0].(string)

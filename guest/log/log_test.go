@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kubewasm/kubewasm/abi"
 )
 
 func TestLogLines(t *testing.T) {
@@ -25,7 +23,7 @@ func TestLogLines(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			write(abi.LogDebug, test.msg, test.args)
+			write(levelDebug, test.msg, test.args)
 			if got := strings.ReplaceAll(string(line), "\x00", "|"); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}

@@ -1,8 +1,13 @@
 package bindgen
 
-// Package is the views of one package.
+import "github.com/kubewasm/kubewasm/internal/serviceschema"
+
+// Package is what is known of a source: messages, and services if it has any. It is the model
+// that lies between the readers of sources and the writers of code, one for each language and
+// side: [Write] for the views of Go guests, [WriteGuest] for services of Go guests and
+// [WriteHost] for those of hosts.
 type Package struct {
-	// Name is the name of the Go package, Path its import path.
+	// Name is the name of the package that is written, Path its import path.
 	Name, Path string
 	// Source is the name of the source in the headers of the files.
 	Source   string
@@ -10,6 +15,27 @@ type Package struct {
 	Enums    []*Enum
 	// Constants are the strings that fields may have as their values.
 	Constants []ConstantGroup
+	// Services are those of a .proto file. Schema is the encoded FileDescriptorSet with
+	// them.
+	Services []*Service
+	Schema   []byte
+}
+
+// Service is an extension point or, if Host is set, a service that the host implements.
+type Service struct {
+	// Name is the name in code, FullName the one with that of the package.
+	Name, FullName, Doc string
+	Host                bool
+	Methods             []*Method
+}
+
+// Method is a method of a service.
+type Method struct {
+	Name, Doc string
+	// Grant is the grant that guests of a host service need, empty if none.
+	Grant string
+	// Request and Response are the names of messages of the package.
+	Request, Response string
 }
 
 // Message is a message, an object of Kubernetes among others.
@@ -22,6 +48,11 @@ type Message struct {
 	Root, Kind bool
 	// JSON is set if the message has no protobuf.
 	JSON bool
+	// Read and Written tell what guests do with a message of a service: both for a part
+	// of a request and of a response.
+	Read, Written bool
+	// Resource is set if the message stands for a custom resource.
+	Resource *serviceschema.Resource
 }
 
 // Field is a field of a message.
@@ -35,6 +66,8 @@ type Field struct {
 	Presence bool
 	// Inlined is set if in JSON the fields of the message are among those of its parent.
 	Inlined bool
+	// Oneof is the name of the oneof that the field belongs to, empty if there is none.
+	Oneof string
 }
 
 // Type is the type of a field, an element or a value of a map.
@@ -47,6 +80,10 @@ type Type struct {
 	// GoType and Read are those of a value: the type that the accessor returns and the
 	// function that reads it, with their packages.
 	GoType, Read Symbol
+	// Host is the type that hosts in Go have for a message of Kubernetes.
+	Host Symbol
+	// Object is how guests read an object, see [view.ObjectKind].
+	Object string
 }
 
 // Symbol is something that a package exports.
@@ -77,6 +114,9 @@ const (
 	// ValueKind is a message that is read into a value of its own: a time, a
 	// quantity.
 	ValueKind
+	// ObjectKind is an object of Kubernetes in a message of a service, which travels as
+	// a ref.
+	ObjectKind
 )
 
 // Enum is an enumeration of protobuf.

@@ -141,6 +141,7 @@ func (r *protoReader) read() (*Package, error) {
 	}
 	r.messages(r.file.Messages())
 	r.enums(r.file.Enums())
+	r.services()
 	return &r.out, errors.Join(r.errs...)
 }
 
@@ -150,7 +151,7 @@ func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
 		if m.IsMapEntry() {
 			continue
 		}
-		if t, err := r.messageType(m); err == nil && t.Kind == ValueKind {
+		if t, err := r.messageType(m); err == nil && (t.Kind == ValueKind || t.Kind == ObjectKind) {
 			continue
 		}
 		r.message(m)
@@ -187,6 +188,9 @@ func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field,
 	f := &Field{
 		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
 		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
+	}
+	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
+		f.Oneof = string(one.Name())
 	}
 	if r.goSource(r.file) != nil {
 		// For a struct that is not a pointer, protobuf and JSON differ about
@@ -236,14 +240,26 @@ func (r *protoReader) fieldType(fd protoreflect.FieldDescriptor) (Type, error) {
 }
 
 func (r *protoReader) messageType(m protoreflect.MessageDescriptor) (Type, error) {
-	if t, ok := values[m.FullName()]; ok {
+	if t, ok := r.resource(m); ok {
 		return t, nil
+	}
+	if t, ok := values[m.FullName()]; ok {
+		t.Host = hostType(m)
+		return t, nil
+	}
+	if r.serves() && r.isObject(m) {
+		pkg, err := r.packageOf(m.ParentFile())
+		return Type{Kind: ObjectKind, Package: pkg, Name: goName(m), Host: hostType(m), Object: objectKind(m)}, err
 	}
 	if s := r.goSource(m.ParentFile()); s != nil && s.lists[string(m.Name())] {
 		return listOfStrings, nil
 	}
 	pkg, err := r.packageOf(m.ParentFile())
-	return Type{Kind: MessageKind, Package: pkg, Name: goName(m)}, err
+	t := Type{Kind: MessageKind, Package: pkg, Name: goName(m)}
+	if pkg != "" {
+		t.Host = hostType(m)
+	}
+	return t, err
 }
 
 // packageOf returns the import path of the views for a file, empty for the file

@@ -161,7 +161,7 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 }
 
 // ErrNothingRegistered is returned for a program that imports no package for plugins.
-var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks")
+var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks, and no package of a service")
 
 // metadata returns the metadata of the module that was built from the source.
 func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
@@ -173,7 +173,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	for _, kind := range []struct {
 		module string
 		kind   abi.Kind
-	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}} {
+	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}, {abi.ModuleServices, abi.KindService}} {
 		// An SDK package imports its module, whatever the plugin implements.
 		if slices.ContainsFunc(decoded.Imports, func(i wasmbin.Import) bool { return i.Module == kind.module }) {
 			m.Kinds = append(m.Kinds, kind.kind.String())

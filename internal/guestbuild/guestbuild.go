@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 )
 
@@ -159,6 +161,11 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	m.Name, m.Version = cmp.Or(cfg.Name, m.Name), cmp.Or(cfg.Version, m.Version)
 	if module, err = metadata.Add(module, m); err != nil {
 		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+	}
+	if slices.Contains(m.Kinds, abi.KindService.String()) {
+		if module, err = addSchema(ctx, dir, module); err != nil {
+			return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+		}
 	}
 	return m, write(cfg.Output, module)
 }

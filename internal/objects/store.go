@@ -28,6 +28,8 @@ type Store struct {
 	// time.
 	nodes kind[string, corev1.Node]
 	pods  kind[podKey, corev1.Pod]
+	// kinds are those of other types.
+	kinds []*Kind
 	epoch atomic.Uint32
 
 	mu     sync.Mutex
@@ -299,10 +301,19 @@ func (s *Store) makeRoom() {
 	}
 	sweep(s, &s.nodes)
 	sweep(s, &s.pods)
+	for _, k := range s.kinds {
+		k.sweep()
+	}
 	s.sweepAt = 2 * s.size()
 }
 
-func (s *Store) size() int { return len(s.nodes.named) + len(s.pods.named) }
+func (s *Store) size() int {
+	n := len(s.nodes.named) + len(s.pods.named)
+	for _, k := range s.kinds {
+		n += k.size()
+	}
+	return n
+}
 
 // sweep forgets the objects of a kind that were not used for epochsKept epochs.
 func sweep[K comparable, T any](s *Store, k *kind[K, T]) {

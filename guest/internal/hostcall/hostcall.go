@@ -13,8 +13,8 @@ func Config() []byte { return scratch.Fill(config) }
 // StatusReason tells the host why the function that runs does not succeed.
 func StatusReason(reason string) { statusReason(reason) }
 
-// Log writes a message to the host's log.
-func Log(level abi.LogLevel, msg string) { log(int32(level), msg) }
+// Log writes a message to the host's log. The levels are those of log/slog.
+func Log(level int32, msg string) { log(level, msg) }
 
 // scratch is the buffer of all host calls whose answers are decoded at once.
 var scratch abi.Buffer

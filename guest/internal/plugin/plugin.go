@@ -34,8 +34,9 @@ type Configurer interface{ Configure() error }
 // 170 KB, is not linked unless another plugin needs it.
 func Register[P any](p P, m abi.Mask) {
 	Check[Configurer](p)
-	if mask&m != 0 {
-		panic("kubewasm: two plugins implement " + (mask & m).String())
+	// A guest may have plugins of several services.
+	if twice := mask & m &^ abi.MaskOf(abi.Services); twice != 0 {
+		panic("kubewasm: two plugins implement " + twice.String())
 	}
 	mask |= m | abi.MaskOf(abi.Configure)
 	if unsafe.Sizeof(p) == 0 {

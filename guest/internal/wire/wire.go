@@ -284,3 +284,31 @@ func appendUvarint(b []byte, v uint64) []byte {
 	}
 	return append(b, byte(v))
 }
+
+// AppendFixed32 appends a field of type fixed32, sfixed32 or float.
+func AppendFixed32(b []byte, field, v uint32) []byte {
+	b = appendUvarint(b, uint64(field)<<3|uint64(Fixed32))
+	return append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
+}
+
+// AppendFixed64 appends a field of type fixed64, sfixed64 or double.
+func AppendFixed64(b []byte, field uint32, v uint64) []byte {
+	b = appendUvarint(b, uint64(field)<<3|uint64(Fixed64))
+	return append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
+}
+
+// EndMessage writes the length of the message that begins at start into the byte before it,
+// and into more if it takes more.
+func EndMessage(b []byte, start int) []byte {
+	n := len(b) - start
+	if n < 0x80 {
+		b[start-1] = byte(n)
+		return b
+	}
+	more := sizeUvarint(uint64(n)) - 1
+	var room [9]byte
+	b = append(b, room[:more]...)
+	copy(b[start+more:], b[start:start+n])
+	appendUvarint(b[:start-1], uint64(n))
+	return b
+}

@@ -51,10 +51,10 @@ func profile(name string, plugins []plugin, disabled ...string) string {
 	for _, p := range plugins {
 		fmt.Fprintf(&b, "      - {name: %s, weight: %d}\n", p.name, p.weight)
 	}
-	if b.WriteString("      disabled:\n"); len(disabled) == 0 {
-		b.WriteString("      []\n")
-	}
-	for _, d := range disabled {
+	for i, d := range disabled {
+		if i == 0 {
+			b.WriteString("      disabled:\n")
+		}
 		fmt.Fprintf(&b, "      - {name: %s}\n", d)
 	}
 	b.WriteString("  pluginConfig:\n")

@@ -37,7 +37,7 @@ var wasm = []string{"GOOS=wasip1", "GOARCH=wasm"}
 // guests are the example guests.
 func guests(t *testing.T) []string {
 	t.Helper()
-	return list(t, wasm, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...")
+	return list(t, wasm, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...", "./examples/endpoint-picker/pickerguest", "./examples/endpoint-picker/prefix")
 }
 
 func TestDependencies(t *testing.T) {
@@ -84,6 +84,7 @@ func TestDependencies(t *testing.T) {
 			return strings.HasPrefix(path, "github.com/tetratelabs/wazero")
 		})},
 		{"hooks knows no other adapter", nil, []string{"./hooks"}, ours("abi", "host", "codec", "hooks", "internal")},
+		{"service knows no other adapter and no guest", nil, []string{"./service"}, ours("abi", "host", "codec", "service", "internal")},
 		// The first test of a policy compiles what its kit imports: 410 packages, and
 		// with a client of Kubernetes more than twice as many.
 		{"the kits for policies and hooks know no client of Kubernetes and no scheduler", nil, []string{
@@ -165,7 +166,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	want := []string{
 		"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "RATIONALE.md", "README.md", "SECURITY.md", "VERSIONING.md",
-		"abi", "admission", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
+		"abi", "admission", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched", "service",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("top level (-want +got):\n%s", diff)

@@ -16,6 +16,7 @@ import (
 // host lists them.
 var logKeys = []string{
 	"plugin", "function", "err", "reason", "stack", "guest", // Of every package.
+	"reference", "digest", // Of host/oci.
 	"pod", "functions", "fields", "missing", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "decided", // Of hooks.

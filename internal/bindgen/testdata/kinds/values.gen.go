@@ -17,8 +17,8 @@ const (
 
 // ValuesOfEverythingInnerState is for generated code.
 var ValuesOfEverythingInnerState = []view.EnumValue{
-	{"STATE_OPEN", 0},
-	{"CLOSED", 1},
+	{Name: "STATE_OPEN", Number: 0},
+	{Name: "CLOSED", Number: 1},
 }
 
 // Colour is an enumeration whose names have its own for a prefix.
@@ -34,7 +34,7 @@ const (
 
 // ValuesOfColour is for generated code.
 var ValuesOfColour = []view.EnumValue{
-	{"COLOUR_UNSPECIFIED", 0},
-	{"COLOUR_RED", 1},
-	{"COLOUR_DARK_BLUE", -7},
+	{Name: "COLOUR_UNSPECIFIED", Number: 0},
+	{Name: "COLOUR_RED", Number: 1},
+	{Name: "COLOUR_DARK_BLUE", Number: -7},
 }

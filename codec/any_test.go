@@ -1,0 +1,61 @@
+package codec_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubewasm/kubewasm/codec"
+)
+
+// TestAnyObjectIsEncodedAsKubernetesDoes compares what EncoderOf encodes with the generated code
+// of k8s.io/api, for kinds that have no Encoder of their own.
+func TestAnyObjectIsEncodedAsKubernetesDoes(t *testing.T) {
+	replicas := int32(3)
+	meta := metav1.ObjectMeta{
+		Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web", "a": "b"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}
+	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	for _, object := range []metav1.Object{
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: pod}, Status: appsv1.DeploymentStatus{ReadyReplicas: 2}},
+		&batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &replicas, Template: pod}},
+		&corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		&corev1.Pod{ObjectMeta: meta, Spec: pod.Spec},
+		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}},
+	} {
+		t.Run(fmt.Sprintf("%T", object), func(t *testing.T) {
+			v := reflect.ValueOf(object)
+			e, ok := codec.EncoderOf(v.Type().Elem())
+			if !ok {
+				t.Fatal("there is no encoder")
+			}
+			want, err := codec.Encode(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, e.Append(nil, (*codec.Any)(v.UnsafePointer()))); diff != "" {
+				t.Errorf("bytes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTypesThatAreNotReadByParts(t *testing.T) {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[corev1.Secret](), reflect.TypeFor[corev1.Event](), reflect.TypeFor[corev1.Container](),
+		reflect.TypeFor[unstructured.Unstructured](), reflect.TypeFor[string](), reflect.TypeFor[metav1.ObjectMeta](),
+	} {
+		if _, ok := codec.EncoderOf(typ); ok {
+			t.Errorf("%v has an encoder of parts", typ)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package service
+
+import (
+	"math"
+
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/guest/view"
+)
+
+// The functions of this file append fields of messages. They are for generated code.
+
+// AppendVarint appends a field of a type that is a varint.
+func AppendVarint(b []byte, field uint32, v uint64) []byte { return wire.AppendVarint(b, field, v) }
+
+// AppendZigzag appends a field of type sint32 or sint64.
+func AppendZigzag(b []byte, field uint32, v int64) []byte {
+	return wire.AppendVarint(b, field, uint64(v)<<1^uint64(v>>63))
+}
+
+// AppendFixed32 appends a field of type fixed32 or sfixed32.
+func AppendFixed32(b []byte, field, v uint32) []byte { return wire.AppendFixed32(b, field, v) }
+
+// AppendFixed64 appends a field of type fixed64 or sfixed64.
+func AppendFixed64(b []byte, field uint32, v uint64) []byte {
+	return wire.AppendFixed64(b, field, v)
+}
+
+// AppendFloat appends a field of type float.
+func AppendFloat(b []byte, field uint32, v float32) []byte {
+	return wire.AppendFixed32(b, field, math.Float32bits(v))
+}
+
+// AppendDouble appends a field of type double.
+func AppendDouble(b []byte, field uint32, v float64) []byte {
+	return wire.AppendFixed64(b, field, math.Float64bits(v))
+}
+
+// AppendBool appends a field of type bool.
+func AppendBool(b []byte, field uint32, v bool) []byte {
+	var n uint64
+	if v {
+		n = 1
+	}
+	return wire.AppendVarint(b, field, n)
+}
+
+// AppendBytes appends a field of type string or bytes.
+func AppendBytes[T string | []byte](b []byte, field uint32, v T) []byte {
+	return wire.AppendBytes(b, field, v)
+}
+
+// AppendObject appends a field that refers to an object. The object is one that the host passed
+// in the call; any other view appends nothing.
+func AppendObject(b []byte, field uint32, v view.View) []byte {
+	if ref := view.RefOf(v); ref != 0 {
+		b = wire.AppendFixed64(b, field, uint64(ref))
+	}
+	return b
+}
+
+// BeginMessage begins a field that is a message, up to EndMessage with the same start.
+func BeginMessage(b []byte, field uint32) (_ []byte, start int) {
+	b = wire.AppendBytes(b, field, "")
+	return b, len(b)
+}
+
+// EndMessage ends the message that begins at start.
+func EndMessage(b []byte, start int) []byte { return wire.EndMessage(b, start) }

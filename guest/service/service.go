@@ -1,0 +1,96 @@
+package service
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
+	"github.com/kubewasm/kubewasm/guest/internal/plugin"
+	"github.com/kubewasm/kubewasm/guest/view"
+)
+
+// Method is a method of an extension point whose plugins are of the interface P. It is for
+// generated code.
+type Method[P any] struct {
+	// Name is the full name of the service, a slash, that of the method.
+	Name string
+	// Request is the type of the request.
+	Request *view.Type
+	// Call calls the plugin, and appends its response to b.
+	Call func(p P, request view.View, b []byte) ([]byte, error)
+
+	// request and response are the memory of the call before.
+	request  view.View
+	response []byte
+}
+
+// run runs the method on an encoded request. The response is valid until the next run.
+func (m *Method[P]) run(p P, request []byte) ([]byte, error) {
+	m.request = view.Next(m.request, request, m.Request)
+	response, err := m.Call(p, m.request, m.response[:0])
+	if err != nil {
+		return nil, err
+	}
+	m.response = response
+	return response, nil
+}
+
+// Register makes p the plugin of this module for the extension point with the full name. If p
+// points to a struct, the host's configuration is decoded into it before the first request. If
+// it has a method Configure() error, that is called then, and an error makes the plugin fail to
+// load. It is for generated code.
+func Register[T any](p T, name string, methods ...method) {
+	for i := range services {
+		if services[i].name == name {
+			panic("kubewasm: two plugins implement " + name)
+		}
+	}
+	plugin.Register(p, abi.MaskOf(abi.Services))
+	services = append(services, registered{name, methods})
+}
+
+// registered is an extension point that has a plugin.
+type registered struct {
+	name    string
+	methods []method
+}
+
+var services []registered
+
+// method is a *[Method].
+type method interface {
+	// native calls the method of a plugin in a native test.
+	native(p any, request []byte) ([]byte, error)
+	fullName() string
+}
+
+func (m *Method[P]) fullName() string { return m.Name }
+
+func (m *Method[P]) native(p any, request []byte) ([]byte, error) {
+	of, ok := p.(P)
+	if !ok {
+		return nil, errors.New("the plugin does not implement " + m.Name)
+	}
+	return m.run(of, request)
+}
+
+// Ask calls a method of a host service by its host function, with an encoded request, and
+// returns the response, or the error of the host. It is for generated code.
+func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte, t *view.Type) (view.View, error) {
+	n, code := abi.Unpack(f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
+	answer := make([]byte, n)
+	if got := hostAnswer(answer); got != n {
+		panic("kubewasm: host answered with another length than before")
+	}
+	if abi.Code(code) != abi.Success {
+		return view.View{}, errors.New(string(answer))
+	}
+	return view.FromProto(answer, t), nil
+}
+
+// fail tells the host why a method fails.
+func fail(err error) int32 {
+	hostcall.StatusReason(err.Error())
+	return int32(abi.Error)
+}

@@ -1,0 +1,62 @@
+//go:build !wasip1
+
+package service
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
+)
+
+// Has reports whether a method is one of the extension points of this program, by its full
+// name. Package servicetest uses it.
+func Has(method string) bool { return find(method) != nil }
+
+// Call calls a method of a plugin with an encoded request, as a guest does. Package
+// servicetest uses it.
+func Call(p any, method string, request []byte) (response []byte, err error) {
+	m := find(method)
+	if m == nil {
+		return nil, errors.New("there is no method " + method)
+	}
+	return m.native(p, request)
+}
+
+func find(name string) method {
+	for _, s := range services {
+		for _, m := range s.methods {
+			if m.fullName() == name {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// answer is the last answer of a host service.
+var answer []byte
+
+func hostAnswer(buf []byte) uint32 {
+	if len(answer) <= len(buf) {
+		copy(buf, answer)
+	}
+	return uint32(len(answer))
+}
+
+// AskHost is the host function of a method of a host service in a native test. It is for
+// generated code.
+func AskHost(service, method string, ptr unsafe.Pointer, n uint32) uint64 {
+	h := objecthost.Current()
+	if h == nil {
+		panic("kubewasm: there is no host that has " + service + "/" + method + ": call the plugin by package servicetest")
+	}
+	response, err := h.Call(service, method, append([]byte(nil), unsafe.Slice((*byte)(ptr), n)...))
+	if err != nil {
+		answer = []byte(err.Error())
+		return abi.Pack(uint32(len(answer)), uint32(abi.Error))
+	}
+	answer = response
+	return abi.Pack(uint32(len(answer)), uint32(abi.Success))
+}

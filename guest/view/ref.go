@@ -1,0 +1,124 @@
+package view
+
+import (
+	"math"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Next returns a view of the protobuf message in raw, a request of a call. It uses the memory
+// of old, a view of the message before, which goes stale. raw may be overwritten after the
+// call: strings of the view are copies. It is for the SDK.
+func Next(old View, raw []byte, t *Type) View {
+	m := old.m
+	if m == nil {
+		o := &object{}
+		o.root = message{object: o, typ: t}
+		m = &o.root
+	}
+	if len(raw) > math.MaxInt32 {
+		raw = nil // More than the ABI allows.
+	}
+	o := m.object
+	if o.version++; o.version > math.MaxUint32 {
+		o.version = 1 // 0 is the version of messages that were never read.
+	}
+	o.bytes, o.root.end = raw[:len(raw):len(raw)], uint32(len(raw))
+	return View{m, o.version}
+}
+
+// objects are the views of objects that came by ref, by slot. The host uses slots again, so
+// there are as many as objects in use.
+var (
+	objects      []View
+	objectsEpoch uint64
+)
+
+// ObjectKind is how an object is read that a message refers to.
+type ObjectKind uint8
+
+// The kinds of objects.
+const (
+	// Parts is an object that consists of metadata, spec and status: fields of these are
+	// fetched when they are read.
+	Parts ObjectKind = iota
+	// Whole is any other object of the Kubernetes API.
+	Whole
+	// JSON is a custom resource.
+	JSON
+)
+
+// Object returns the object that field n refers to, an empty one if there is none.
+func (v View) Object(n uint32, t *Type, kind ObjectKind) View {
+	return byRef(abi.Ref(v.Int64(n)), t, kind)
+}
+
+// Objects returns the objects that the repeated field n refers to.
+func Objects[V Of](v View, n uint32, t *Type, kind ObjectKind) []V {
+	refs := Ints[uint64](v, n, Fixed64)
+	if len(refs) == 0 {
+		return nil
+	}
+	list := make([]V, len(refs))
+	for i, ref := range refs {
+		list[i] = V(byRef(abi.Ref(ref), t, kind))
+	}
+	return list
+}
+
+// byRef returns the view of a ref.
+func byRef(ref abi.Ref, t *Type, kind ObjectKind) View {
+	if ref == 0 {
+		return View{}
+	}
+	if epoch := refEpoch(); epoch != objectsEpoch {
+		objects, objectsEpoch = nil, epoch
+	}
+	slot := ref.Slot()
+	for uint64(slot) >= uint64(len(objects)) {
+		objects = append(objects, View{})
+	}
+	old := &objects[slot]
+	if m := old.m; m != nil {
+		if m.object.ref == ref && m.typ == t {
+			return View{m, m.object.version}
+		}
+		if m.typ != t {
+			*old = View{} // The slot was that of another kind of object.
+		}
+	}
+	switch kind {
+	case Parts:
+		*old = FromRefByParts(*old, ref, t)
+	case Whole:
+		*old = FromRef(*old, ref, t)
+	default:
+		*old = jsonFromRef(ref, t)
+	}
+	return *old
+}
+
+// jsonFromRef returns a view of a custom resource. Its bytes are never overwritten.
+func jsonFromRef(ref abi.Ref, t *Type) View {
+	var small [1]byte
+	raw := make([]byte, hostObject(ref, small[:0]))
+	if n := hostObject(ref, raw); int(n) != len(raw) {
+		panic("kubewasm: host answered with an object of another length than before")
+	}
+	v := FromJSON(raw, t)
+	v.m.object.ref = ref
+	return v
+}
+
+// RefOf returns the ref by which the host knows the object of a view, 0 if it is a part of an
+// object or came in another way.
+func RefOf(v View) abi.Ref {
+	m := v.m
+	if m == nil || m != &m.object.root || m.object.part != 0 {
+		return 0
+	}
+	if m.object.version != v.version {
+		stale()
+	}
+	return m.object.ref
+}

@@ -1,0 +1,157 @@
+package bindgen
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
+)
+
+// serves reports whether the file has services.
+func (r *protoReader) serves() bool { return r.file.Services().Len() != 0 }
+
+// services reads the services of the file, and marks the messages that guests read and write.
+func (r *protoReader) services() {
+	if !r.serves() {
+		return
+	}
+	byName := map[string]*Message{}
+	for _, m := range r.out.Messages {
+		byName[m.Name] = m
+	}
+	for i := range r.file.Services().Len() {
+		d := r.file.Services().Get(i)
+		s := &Service{Name: exported(string(d.Name())), FullName: string(d.FullName()), Doc: doc(d), Host: serviceschema.IsHost(d)}
+		if d.Methods().Len() > maxMethods {
+			r.mistake("%s: %d methods are more than %d", d.FullName(), d.Methods().Len(), maxMethods)
+		}
+		for j := range d.Methods().Len() {
+			if m := r.method(d.Methods().Get(j), byName); m != nil {
+				s.Methods = append(s.Methods, m)
+				if byName[m.Request] != nil && byName[m.Response] != nil {
+					mark(byName, m.Request, !s.Host)
+					mark(byName, m.Response, s.Host)
+				}
+			}
+		}
+		r.out.Services = append(r.out.Services, s)
+	}
+	for _, m := range r.out.Messages {
+		if m.Read || m.Written {
+			r.checkFields(m)
+		}
+	}
+	set := &descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(r.file)}}
+	set.File[0].SourceCodeInfo = nil
+	var err error
+	if r.out.Schema, err = (proto.MarshalOptions{Deterministic: true}).Marshal(set); err != nil {
+		r.errs = append(r.errs, fmt.Errorf("encode the schema: %w", err))
+	} else if len(r.out.Schema) > serviceschema.MaxBytes {
+		r.mistake("the schema of %s has %d bytes, more than %d", r.file.Path(), len(r.out.Schema), serviceschema.MaxBytes)
+	}
+}
+
+// maxMethods is how many methods an extension point can have: see host.Adapter.
+const maxMethods = 64
+
+func (r *protoReader) mistake(format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+func (r *protoReader) method(d protoreflect.MethodDescriptor, messages map[string]*Message) *Method {
+	if d.IsStreamingClient() || d.IsStreamingServer() {
+		r.mistake("%s: calls of guests do not stream", d.FullName())
+		return nil
+	}
+	m := &Method{Name: exported(string(d.Name())), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
+	for _, of := range []protoreflect.MessageDescriptor{d.Input(), d.Output()} {
+		if of.ParentFile().Path() != r.file.Path() || messages[goName(of)] == nil {
+			r.mistake("%s: %s is not a message of this file", d.FullName(), of.FullName())
+		}
+	}
+	return m
+}
+
+// mark marks a message and its parts as read or written by guests.
+func mark(messages map[string]*Message, name string, read bool) {
+	m := messages[name]
+	if m == nil || read && m.Read || !read && m.Written {
+		return
+	}
+	if read {
+		m.Read = true
+	} else {
+		m.Written = true
+	}
+	for _, f := range m.Fields {
+		if f.Type.Kind == MessageKind && f.Type.Package == "" {
+			mark(messages, f.Type.Name, read)
+		}
+	}
+}
+
+// checkFields reports the fields of a message of a service that do not travel.
+func (r *protoReader) checkFields(m *Message) {
+	for _, f := range m.Fields {
+		switch {
+		case f.Type.Kind == ObjectKind && f.Map:
+			r.mistake("%s.%s: there are no maps of objects: make it a list", m.Name, f.JSONName)
+		case m.Written && (f.Type.Kind == ValueKind || f.Type.Kind == MessageKind && f.Type.Package != ""):
+			r.mistake("%s.%s: guests write no messages of Kubernetes but objects that they were given", m.Name, f.JSONName)
+		}
+	}
+}
+
+// resource returns the type of a message that stands for a custom resource.
+func (r *protoReader) resource(m protoreflect.MessageDescriptor) (t Type, ok bool) {
+	resource, ok := serviceschema.ResourceOf(m)
+	if !ok {
+		return t, false
+	}
+	t = Type{Kind: ObjectKind, Object: "JSON"}
+	view, typ := symbol(resource.View), symbol(resource.Go)
+	if view.Package == "" {
+		r.mistake(`%s: want the option resource = {view: "PACKAGE.TYPE"}, the view that guests read`, m.FullName())
+	}
+	if typ.Package == "" {
+		typ = Symbol{"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured", "Unstructured"}
+	}
+	t.Package, t.Name, t.Host = view.Package, view.Name, typ
+	return t, true
+}
+
+// symbol reads the import path of a package, a dot and a name.
+func symbol(text string) Symbol {
+	i := strings.LastIndexByte(text, '.')
+	if i <= 0 || i < strings.LastIndexByte(text, '/') {
+		return Symbol{}
+	}
+	return Symbol{text[:i], text[i+1:]}
+}
+
+// isObject reports whether a message of Kubernetes is an object: it has metadata and a kind.
+func (r *protoReader) isObject(m protoreflect.MessageDescriptor) bool {
+	source := r.goSource(m.ParentFile())
+	return source != nil && source.kinds[string(m.Name())] && serviceschema.IsObject(m)
+}
+
+// objectKind returns how guests read an object, see [view.ObjectKind].
+func objectKind(m protoreflect.MessageDescriptor) string {
+	for i := range m.Fields().Len() {
+		if f := m.Fields().Get(i); f.Number() > 3 || f.Message() == nil || f.IsList() || f.IsMap() {
+			return "Whole"
+		}
+	}
+	return "Parts"
+}
+
+// hostType returns the Go type of a message of Kubernetes.
+func hostType(m protoreflect.MessageDescriptor) Symbol {
+	return Symbol{path.Dir(m.ParentFile().Path()), goName(m)}
+}

@@ -1,0 +1,286 @@
+// Package serviceschema reads the services that a module carries in its custom section
+// [abi.SchemaSection], and tells whether those of a guest and of a host agree.
+package serviceschema
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// MaxBytes is the maximum length of a schema.
+const MaxBytes = 256 << 10
+
+// Option is the number of the options in abi/options.proto, one for each kind of
+// declaration.
+const Option = 52101
+
+// Schema is the services of a module. It does not change.
+type Schema struct {
+	// Services are the services of all files, in their order.
+	Services []Service
+}
+
+// Service is an extension point or, if Host is set, a service of the host.
+type Service struct {
+	protoreflect.ServiceDescriptor
+	Host bool
+}
+
+// Parse reads a google.protobuf.FileDescriptorSet. Files that it does not have, as those
+// of Kubernetes, are not needed: their messages are known by their names.
+func Parse(section []byte) (*Schema, error) {
+	if len(section) > MaxBytes {
+		return nil, fmt.Errorf("schema: %d bytes are more than %d", len(section), MaxBytes)
+	}
+	set := &descriptorpb.FileDescriptorSet{}
+	if err := proto.Unmarshal(section, set); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	files, err := protodesc.FileOptions{AllowUnresolvable: true}.NewFiles(set)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	s := &Schema{}
+	for _, f := range set.File {
+		file, err := files.FindFileByPath(f.GetName())
+		if err != nil {
+			return nil, fmt.Errorf("schema: %w", err)
+		}
+		for i := range file.Services().Len() {
+			d := file.Services().Get(i)
+			s.Services = append(s.Services, Service{d, IsHost(d)})
+		}
+	}
+	if len(s.Services) == 0 {
+		return nil, errors.New("schema: there is no service in it")
+	}
+	return s, nil
+}
+
+// Find returns a service by its full name, nil if there is none.
+func (s *Schema) Find(name string) *Service {
+	for i := range s.Services {
+		if string(s.Services[i].FullName()) == name {
+			return &s.Services[i]
+		}
+	}
+	return nil
+}
+
+// Names returns the full names of the extension points.
+func (s *Schema) Names() []string {
+	var names []string
+	for i := range s.Services {
+		if !s.Services[i].Host {
+			names = append(names, string(s.Services[i].FullName()))
+		}
+	}
+	return names
+}
+
+// option returns the value of the option in an Options message, nil if it has none.
+func option(options protoreflect.ProtoMessage) []byte {
+	// The encoding is the same whether the option was recognized or not.
+	b, err := proto.Marshal(options)
+	if err != nil {
+		return nil
+	}
+	var found []byte
+	for len(b) > 0 {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return found
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(number, typ, b)
+		if size < 0 {
+			return found
+		}
+		if number == Option {
+			found = b[:size]
+			if typ == protowire.BytesType {
+				found, _ = protowire.ConsumeBytes(b)
+			}
+		}
+		b = b[size:]
+	}
+	return found
+}
+
+// IsHost reports whether a service is marked as one that the host implements.
+func IsHost(d protoreflect.ServiceDescriptor) bool {
+	v := option(d.Options())
+	return len(v) == 1 && v[0] == 1
+}
+
+// Grant returns the grant that a method of a host service needs, empty if none.
+func Grant(d protoreflect.MethodDescriptor) string { return string(option(d.Options())) }
+
+// Resource is a message that stands for a custom resource.
+type Resource struct {
+	// Go and View are the types of the host and of guests: the import path of the
+	// package, a dot, the name.
+	Go, View string
+}
+
+// ResourceOf returns the custom resource that a message stands for; ok is false for any
+// other message.
+func ResourceOf(d protoreflect.MessageDescriptor) (r Resource, ok bool) {
+	v := option(d.Options())
+	for b := v; len(b) > 0; {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || typ != protowire.BytesType {
+			break
+		}
+		value, size := protowire.ConsumeBytes(b[n:])
+		if size < 0 {
+			break
+		}
+		switch number {
+		case 1:
+			r.Go = string(value)
+		case 2:
+			r.View = string(value)
+		}
+		b = b[n+size:]
+	}
+	return r, v != nil
+}
+
+// IsObject reports whether a message is an object of Kubernetes, which travels as a ref: a
+// custom resource, or a message whose field 1 is metadata. A schema does not contain the
+// messages of Kubernetes; known tells of those.
+func IsObject(d protoreflect.MessageDescriptor) bool {
+	if _, ok := ResourceOf(d); ok {
+		return true
+	}
+	f := d.Fields().ByNumber(1)
+	return f != nil && f.Name() == "metadata" && f.Message() != nil && f.Message().FullName() == objectMeta
+}
+
+const objectMeta = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// Compatible reports every way in which a guest disagrees with a host about a service that
+// both know: a field of one number that has two types, a field that has two numbers, a
+// method whose messages differ so. What only one of them has is no disagreement.
+func Compatible(guest, host protoreflect.ServiceDescriptor) error {
+	c := &comparison{seen: map[[2]protoreflect.FullName]bool{}}
+	for i := range host.Methods().Len() {
+		h := host.Methods().Get(i)
+		g := guest.Methods().ByName(h.Name())
+		if g == nil {
+			continue
+		}
+		if streams(g) || streams(h) {
+			c.errs = append(c.errs, fmt.Errorf("%s streams", h.FullName()))
+			continue
+		}
+		c.messages(g.Input(), h.Input())
+		c.messages(g.Output(), h.Output())
+	}
+	return errors.Join(c.errs...)
+}
+
+func streams(d protoreflect.MethodDescriptor) bool {
+	return d.IsStreamingClient() || d.IsStreamingServer()
+}
+
+// maxMistakes is how many disagreements a message names.
+const maxMistakes = 20
+
+type comparison struct {
+	seen map[[2]protoreflect.FullName]bool
+	errs []error
+}
+
+func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
+	pair := [2]protoreflect.FullName{guest.FullName(), host.FullName()}
+	if c.seen[pair] || len(c.errs) >= maxMistakes {
+		return
+	}
+	c.seen[pair] = true
+	if opaque(guest) || opaque(host) {
+		if guest.FullName() != host.FullName() {
+			c.errs = append(c.errs, fmt.Errorf("the guest has %s where the host has %s", guest.FullName(), host.FullName()))
+		}
+		return
+	}
+	for i := range host.Fields().Len() {
+		h := host.Fields().Get(i)
+		if g := guest.Fields().ByName(h.Name()); g != nil && g.Number() != h.Number() {
+			c.errs = append(c.errs, fmt.Errorf("%s is field %d of the guest and field %d of the host", h.FullName(), g.Number(), h.Number()))
+			continue
+		}
+		g := guest.Fields().ByNumber(h.Number())
+		if g == nil {
+			continue
+		}
+		if gt, ht := typeOf(g), typeOf(h); gt != ht {
+			c.errs = append(c.errs, fmt.Errorf("field %d of %s is %s %s in the guest and %s %s in the host",
+				h.Number(), host.FullName(), gt, g.Name(), ht, h.Name()))
+			continue
+		}
+		if h.Message() != nil {
+			c.messages(g.Message(), h.Message())
+		}
+	}
+}
+
+// opaque reports whether a message is known by its name only.
+func opaque(d protoreflect.MessageDescriptor) bool {
+	_, resource := ResourceOf(d)
+	return d.IsPlaceholder() || resource || strings.HasPrefix(string(d.FullName()), "k8s.io.")
+}
+
+// typeOf returns the type of a field as a .proto file has it, without the name of the message.
+func typeOf(d protoreflect.FieldDescriptor) string {
+	name := d.Kind().String()
+	switch {
+	case d.IsMap():
+		return "map<" + d.MapKey().Kind().String() + ", " + d.MapValue().Kind().String() + ">"
+	case d.IsList():
+		return "repeated " + name
+	}
+	return name
+}
+
+// Method is a method of an extension point as a tool names it: the service, a slash, the
+// method.
+func Method(d protoreflect.MethodDescriptor) string {
+	return string(d.Parent().FullName()) + "/" + string(d.Name())
+}
+
+// FindMethod returns the method of an extension point that text names: the full name of the
+// service or the end of it, a slash, the method. The error lists those that there are.
+func (s *Schema) FindMethod(text string) (protoreflect.MethodDescriptor, error) {
+	var all []string
+	var found []protoreflect.MethodDescriptor
+	for _, service := range s.Services {
+		for i := range service.Methods().Len() {
+			m := service.Methods().Get(i)
+			if service.Host {
+				continue
+			}
+			all = append(all, Method(m))
+			if name := Method(m); name == text || strings.HasSuffix(name, "."+text) {
+				found = append(found, m)
+			}
+		}
+	}
+	slices.Sort(all)
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("there is no method %q, only %s", text, strings.Join(all, ", "))
+	}
+	return nil, fmt.Errorf("%q names several methods of %s", text, strings.Join(all, ", "))
+}

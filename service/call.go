@@ -1,0 +1,210 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
+)
+
+// Call calls the method with an index in [Definition.Methods]. It is for generated code.
+//
+// 1 alloc for a request that was seen before, the response: TestCallAllocations.
+func Call[Req, Resp any](ctx context.Context, p *Plugin, method int, req *Req) (*Resp, error) {
+	resp := new(Resp)
+	if err := p.call(ctx, method, pointer(req), pointer(resp)); err != nil {
+		if !p.ignores(ctx, method, err) {
+			return nil, err
+		}
+		return new(Resp), nil // The first may have been read in part.
+	}
+	return resp, nil
+}
+
+// ignores reports whether the failure policy makes an empty response of an error.
+func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
+	if p.policy != host.Ignore || ctx.Err() != nil {
+		return false
+	}
+	if p.logger != nil {
+		p.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a plugin",
+			slog.String("plugin", p.name), slog.String("function", p.method(method)), slog.Any("err", err))
+	}
+	return true
+}
+
+func (p *Plugin) method(i int) string {
+	return exportName(p.definition.Name, p.definition.Methods[i].name)
+}
+
+// call calls a method with the message at req, and reads the response into the one at resp.
+func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer) error {
+	m := &p.definition.Methods[method]
+	if p.native != nil {
+		return p.callNative(ctx, method, req, resp)
+	}
+	inst, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer inst.Release()
+	c := inst.State().(*call)
+	p.begin(c)
+	defer c.end()
+	if c.request, err = m.request.Append(c.request[:0], req, c); err != nil {
+		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, p.method(method), err)
+	}
+	if err := p.run(ctx, inst, method); err != nil {
+		return err
+	}
+	if err := m.response.Parse(c.response, resp, c); err != nil {
+		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, p.method(method), err)
+	}
+	return nil
+}
+
+// run runs a method on the request of the call.
+func (p *Plugin) run(ctx context.Context, inst *host.Instance, method int) error {
+	if !inst.Exports(host.ExportIndex(method)) {
+		return fmt.Errorf("plugin %q: call %s: %w", p.name, p.method(method), ErrUnimplemented)
+	}
+	result, err := inst.CallExport(ctx, host.ExportIndex(method))
+	if err != nil {
+		return err
+	}
+	if code := abi.Code(int32(uint32(result))); code != abi.Success {
+		return &host.StatusError{Plugin: p.name, Function: p.method(method), Code: code, Reason: inst.Reason()}
+	}
+	return nil
+}
+
+// CallBytes calls a method, by its name without that of the service, with an encoded request
+// and returns the encoded response. It is for programs that know messages by their schema
+// only: objects in the request are those of [Plugin.Ref], and refs in the response name them.
+// The failure policy does not count.
+func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) ([]byte, error) {
+	i := slices.IndexFunc(p.definition.Methods, func(m Method) bool { return m.name == method })
+	if i < 0 {
+		return nil, fmt.Errorf("plugin %q: call %s: %s has no such method", p.name, method, p.definition.Name)
+	}
+	inst, err := p.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer inst.Release()
+	c := inst.State().(*call)
+	p.begin(c)
+	defer c.end()
+	c.request = append(c.request[:0], request...)
+	if err := p.run(ctx, inst, i); err != nil {
+		return nil, err
+	}
+	return slices.Clone(c.response), nil
+}
+
+// call is what an instance works on. It is used again for the next call.
+type call struct {
+	plugin *Plugin
+	// request and response are the messages of the call, answer the last one of a host
+	// function. part is a part of an object.
+	request, response, answer, part []byte
+	// objects are those of the request and of the answers of host services.
+	objects []passed
+	// places are the indexes in objects by ref, if there are many.
+	places map[abi.Ref]int
+	// services are those that the guest implements.
+	services []string
+}
+
+// passed is an object that a guest was given.
+type passed struct {
+	*objects.Object
+	typ reflect.Type
+	of  unsafe.Pointer
+}
+
+// fewObjects is how many objects are looked through one by one.
+const fewObjects = 16
+
+// maxBuffer is how much memory a buffer keeps between two calls.
+const maxBuffer = 256 << 10
+
+func (p *Plugin) begin(c *call) {
+	p.store.Advance()
+	c.plugin = p
+	c.response, c.answer = c.response[:0], c.answer[:0]
+}
+
+// end forgets what the call was about.
+func (c *call) end() {
+	clear(c.objects)
+	c.objects, c.places = c.objects[:0], nil
+	for _, b := range []*[]byte{&c.request, &c.response, &c.answer, &c.part} {
+		if cap(*b) > maxBuffer {
+			*b = nil
+		}
+	}
+}
+
+// Ref implements message.Refs.
+func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
+	o, err := c.plugin.kind(t).Object(of)
+	if err != nil {
+		return 0, err
+	}
+	c.objects = append(c.objects, passed{o, t, of})
+	if c.places != nil {
+		c.places[o.Ref] = len(c.objects) - 1
+	}
+	return o.Ref, nil
+}
+
+var errRef = errors.New("the guest was not given the object")
+
+// Object implements message.Refs.
+func (c *call) Object(t reflect.Type, ref abi.Ref) (unsafe.Pointer, error) {
+	if o := c.find(ref); o != nil && o.typ == t {
+		return o.of, nil
+	}
+	return nil, fmt.Errorf("ref %#x: %w", uint64(ref), errRef)
+}
+
+// find returns an object that the guest was given in this call, nil if ref names none.
+func (c *call) find(ref abi.Ref) *passed {
+	if len(c.objects) <= fewObjects {
+		i := slices.IndexFunc(c.objects, func(p passed) bool { return p.Ref == ref })
+		if i < 0 {
+			return nil
+		}
+		return &c.objects[i]
+	}
+	if c.places == nil {
+		c.places = make(map[abi.Ref]int, len(c.objects))
+		for i := range c.objects {
+			c.places[c.objects[i].Ref] = i
+		}
+	}
+	if i, ok := c.places[ref]; ok {
+		return &c.objects[i]
+	}
+	return nil
+}
+
+// object returns the object with a ref, which the guest was given in this call or which is the
+// current version of its slot.
+func (c *call) object(ref abi.Ref) *objects.Object {
+	if o, ok := c.plugin.store.Lookup(ref); ok {
+		return o
+	}
+	if o := c.find(ref); o != nil {
+		return o.Object
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package service
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/service/internal/message"
+)
+
+// Definition is an extension point: a service that guests implement. It is for generated
+// code.
+type Definition struct {
+	// Name is the full name of the service.
+	Name string
+	// Schema is the google.protobuf.FileDescriptorSet with the service, encoded.
+	Schema string
+	// Methods are the methods of the service, 64 at most.
+	Methods []Method
+}
+
+// Method is a method of an extension point.
+type Method struct {
+	name              string
+	request, response *message.Type
+}
+
+// NewMethod returns a method by its name, without that of the service. Req and Resp are
+// structs that kubewasm gen wrote; it panics for others.
+func NewMethod[Req, Resp any](name string) Method {
+	return Method{name, message.Of(reflect.TypeFor[Req]()), message.Of(reflect.TypeFor[Resp]())}
+}
+
+// HostService is a service that the component implements and guests call. It is for
+// generated code.
+type HostService struct {
+	// Name is the full name of the service.
+	Name    string
+	Methods []HostMethod
+}
+
+// HostMethod is a method of a host service.
+type HostMethod struct {
+	name, grant       string
+	request, response *message.Type
+	// call calls the implementation with an encoded request and appends the response.
+	call func(ctx context.Context, request []byte, refs message.Refs, b []byte) ([]byte, error)
+}
+
+// NewHostMethod returns a method by its name, without that of the service, and the grant that
+// guests need, empty if none.
+func NewHostMethod[Req, Resp any](name, grant string, f func(context.Context, *Req) (*Resp, error)) HostMethod {
+	m := HostMethod{name: name, grant: grant, request: message.Of(reflect.TypeFor[Req]()), response: message.Of(reflect.TypeFor[Resp]())}
+	m.call = func(ctx context.Context, request []byte, refs message.Refs, b []byte) ([]byte, error) {
+		req := new(Req)
+		if err := m.request.Parse(request, pointer(req), refs); err != nil {
+			return nil, &requestError{err}
+		}
+		resp, err := f(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		if resp == nil {
+			resp = new(Resp)
+		}
+		return m.response.Append(b, pointer(resp), refs)
+	}
+	return m
+}
+
+// requestError is the error of a request that a guest encoded wrongly.
+type requestError struct{ error }
+
+func (e *requestError) Unwrap() error { return e.error }
+
+// exportName returns the name of the export of a method.
+func exportName(service, method string) string { return service + "/" + method }
+
+// i32 and i64 are the types of parameters.
+const i32, i64 = abi.I32, abi.I64

@@ -1,0 +1,32 @@
+// Package service runs plugins of extension points that other modules define: a service in
+// a .proto file.
+//
+// kubewasm gen writes the two sides of such a service. The host side is a Go package with a
+// struct for each message and a type for each extension point, which calls this package:
+//
+//	picker, err := llm.LoadPicker(ctx, rt, service.Config{Config: host.Config{
+//		Name: "prefix", Source: host.File("prefix.wasm"),
+//	}}, nil)
+//	…
+//	response, err := picker.Pick(ctx, &llm.PickRequest{Model: "llama", Endpoints: endpoints})
+//
+// What a program uses of this package itself is [Config] and the methods of [Plugin], which
+// is embedded in the generated types. The rest is for generated code and for tools.
+//
+// # Objects
+//
+// A message may have fields that are objects of Kubernetes: *corev1.Pod, or a custom
+// resource. A plugin does not get a copy of such an object with each request. It gets a
+// number, and asks for the fields that it reads; what it has read it keeps, until the object
+// has changed. The host knows an object by its pointer. So an object that was part of a
+// request must not be changed afterwards, as those of informers must not be: pass another
+// one, made by DeepCopy.
+//
+// # Failures
+//
+// A method returns the errors of [host.Plugin.Acquire] and [host.Instance.Call]: above all
+// *[host.TrapError] for a guest that trapped or was stopped, and *[host.StatusError] with the
+// text of the error that the plugin returned. [ErrUnimplemented] is the error of a method that
+// the plugin's module does not have, since it was built from an older .proto file. With the
+// policy [host.Ignore] the result is an empty response instead.
+package service

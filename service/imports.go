@@ -1,0 +1,110 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
+)
+
+// adapter describes the extension point to package host.
+func (p *Plugin) adapter(hosts []HostService) host.Adapter {
+	a := host.Adapter{
+		Kind: abi.KindService, Imports: p.imports(hosts), Check: p.check, Probe: p.probe,
+		Defaults: host.Limits{ResultBytes: defaultResultBytes},
+		NewState: func() any { return &call{plugin: p} },
+	}
+	for _, m := range p.definition.Methods {
+		a.Exports = append(a.Exports, host.Export{Name: exportName(p.definition.Name, m.name), Results: []abi.ValueType{i32}, Optional: true})
+	}
+	return a
+}
+
+// imports are the host functions of a guest.
+func (p *Plugin) imports(hosts []HostService) []host.Import {
+	state := func(inst *host.Instance) *call { return inst.State().(*call) }
+	list := []host.Import{
+		host.ToGuest(abi.ModuleServices, abi.ImportRequest, func(inst *host.Instance) []byte { return state(inst).request }),
+		host.ToGuest(abi.ModuleServices, abi.ImportAnswer, func(inst *host.Instance) []byte { return state(inst).answer }),
+		host.FromGuest(abi.ModuleServices, abi.ImportResponse, func(inst *host.Instance, data []byte) {
+			c := state(inst)
+			c.response = append(c.response[:0], data...)
+		}),
+		host.FromGuest(abi.ModuleServices, abi.ImportServe, func(inst *host.Instance, data []byte) {
+			if inst.Calling() != abi.Services.String() {
+				inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", abi.Services, inst.Calling()))
+			}
+			state(inst).services = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+		}),
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0]).Bytes()))
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Params: []abi.ValueType{i64, i32, i64, i32, i32}, Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				c := state(inst)
+				c.part = object(inst, stack[0]).AppendPart(c.part[:0], uint32(stack[1]), stack[2])
+				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), c.part))
+			},
+		},
+		{
+			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Params: []abi.ValueType{i64, i32, i32, i32, i32, i32}, Results: []abi.ValueType{i32},
+			Func: func(inst *host.Instance, stack []uint64) {
+				o := object(inst, stack[0])
+				key := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				value, ok := o.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(key), len(key))) // Lent.
+				// The buffer is checked in any case.
+				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))
+				if stack[0] = uint64(n); !ok {
+					stack[0] = abi.NoEntry
+				}
+			},
+		},
+	}
+	for _, h := range hosts {
+		for i := range h.Methods {
+			list = append(list, h.Methods[i].function(h.Name))
+		}
+	}
+	return list
+}
+
+// object returns an object that the guest may ask for.
+func object(inst *host.Instance, ref uint64) *objects.Object {
+	o := inst.State().(*call).object(abi.Ref(ref))
+	if o == nil {
+		inst.Abort(fmt.Errorf("ref %#x names no object of the call", ref))
+	}
+	return o
+}
+
+// function returns the host function of a method.
+func (m *HostMethod) function(service string) host.Import {
+	return host.Import{
+		Module: service, Name: m.name, Grant: m.grant,
+		Params: []abi.ValueType{i32, i32}, Results: []abi.ValueType{i64},
+		Func: func(inst *host.Instance, stack []uint64) {
+			c := inst.State().(*call)
+			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.
+			answer, err := m.call(inst.Context(), request, c, c.answer[:0])
+			if errors.As(err, new(*requestError)) {
+				inst.Abort(err)
+			}
+			code := abi.Success
+			if c.answer = answer; err != nil {
+				c.answer, code = append(c.answer[:0], err.Error()...), abi.Error
+			}
+			stack[0] = abi.Pack(uint32(len(c.answer)), uint32(code))
+		},
+	}
+}

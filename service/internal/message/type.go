@@ -1,0 +1,219 @@
+// Package message encodes and decodes the messages of services: Go structs that kubewasm gen
+// writes, whose tags say how their fields travel.
+//
+// The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
+// "fixed32,3", "fixed64,4", "bytes,5" or, for an object of Kubernetes, "object,6". The tag
+// protobuf_val has the wire type of the values of a map, whose keys are strings.
+package message
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/kubewasm/kubewasm/internal/objects"
+)
+
+// Type describes the messages of a Go struct. It does not change.
+type Type struct {
+	of     reflect.Type
+	fields []field // By their numbers.
+	// index is the place of each field below 64 in fields, plus one.
+	index [64]uint8
+}
+
+// field is a field of a message.
+type field struct {
+	name   string
+	number uint32
+	offset uintptr
+	// wire is the wire type of a value, kind how it lies in memory.
+	wire wireType
+	kind kind
+	// holds is what the field has of values.
+	holds holding
+	// of is the type of a value, whatever the field holds of it, and goes the type of the
+	// field.
+	of, goes reflect.Type
+	// message is that of a value that is one.
+	message *Type
+	// oneof are the places of the fields of which only one is set.
+	oneof []uint8
+}
+
+type holding uint8
+
+const (
+	one holding = iota
+	// maybe is a pointer.
+	maybe
+	// list is a slice, entries a map with strings as keys.
+	list
+	entries
+)
+
+type wireType uint8
+
+const (
+	varint wireType = iota
+	zigzag
+	fixed32
+	fixed64
+	lengthDelimited
+	object
+)
+
+var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object}
+
+// kind is how a value lies in memory. A number of 32 bits is extended by its sign if it has
+// one.
+type kind uint8
+
+const (
+	text kind = iota
+	data
+	flag
+	int32s
+	uint32s
+	int64s
+	messages
+	// objectPointers are pointers to objects of Kubernetes.
+	objectPointers
+	// values are other messages of Kubernetes.
+	values
+)
+
+// value is what the generated code of Kubernetes gives its messages.
+type value interface {
+	Size() int
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+var (
+	mu    sync.Mutex
+	types = map[reflect.Type]*Type{}
+)
+
+// Of returns the Type of a struct that kubewasm gen wrote. It panics for any other type.
+func Of(t reflect.Type) *Type {
+	mu.Lock()
+	defer mu.Unlock()
+	return of(t)
+}
+
+func of(t reflect.Type) *Type {
+	if m := types[t]; m != nil {
+		return m
+	}
+	if t.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("service: %v is no message: kubewasm gen writes structs", t))
+	}
+	m := &Type{of: t}
+	types[t] = m // A message may be a part of itself.
+	groups := map[string][]uint32{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, ok := f.Tag.Lookup("protobuf")
+		if !ok {
+			continue
+		}
+		made, group := fieldOf(f, tag)
+		m.fields = append(m.fields, made)
+		if group != "" {
+			groups[group] = append(groups[group], made.number)
+		}
+	}
+	slices.SortFunc(m.fields, func(a, b field) int { return cmp.Compare(a.number, b.number) })
+	for i := range m.fields {
+		if n := m.fields[i].number; n < uint32(len(m.index)) {
+			m.index[n] = uint8(i + 1)
+		}
+	}
+	for _, numbers := range groups {
+		var places []uint8
+		for _, n := range numbers {
+			i, _ := m.place(n)
+			places = append(places, uint8(i))
+		}
+		for _, i := range places {
+			m.fields[i].oneof = places
+		}
+	}
+	return m
+}
+
+// place returns the index of a field in m.fields.
+func (m *Type) place(number uint32) (int, bool) {
+	if number < uint32(len(m.index)) {
+		return int(m.index[number]) - 1, m.index[number] != 0
+	}
+	return slices.BinarySearchFunc(m.fields, number, func(f field, n uint32) int { return cmp.Compare(f.number, n) })
+}
+
+// fieldOf returns a field by its tag, and the name of the oneof that it belongs to.
+func fieldOf(f reflect.StructField, tag string) (field, string) {
+	parts := strings.Split(tag, ",")
+	number, err := strconv.ParseUint(parts[min(1, len(parts)-1)], 10, 29)
+	w, ok := wires[parts[0]]
+	if err != nil || !ok {
+		panic(fmt.Sprintf("service: the tag of field %s is %q", f.Name, tag))
+	}
+	group := ""
+	for _, part := range parts[2:] {
+		group = strings.TrimPrefix(part, "oneof=")
+	}
+	made := field{name: f.Name, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
+	of := f.Type
+	switch {
+	case of.Kind() == reflect.Map:
+		made.holds, of = entries, of.Elem()
+		if made.wire, ok = wires[f.Tag.Get("protobuf_val")]; !ok || f.Type.Key().Kind() != reflect.String {
+			panic(fmt.Sprintf("service: field %s is a map without a tag of its values", f.Name))
+		}
+	case of.Kind() == reflect.Slice && of.Elem().Kind() != reflect.Uint8:
+		made.holds, of = list, of.Elem()
+	case of.Kind() == reflect.Pointer && made.wire != object:
+		made.holds, of = maybe, of.Elem()
+	}
+	made.of = of
+	made.setKind()
+	return made, group
+}
+
+// setKind sets how values lie in memory.
+func (f *field) setKind() {
+	t := f.of
+	switch {
+	case f.wire == object && t.Kind() == reflect.Pointer && objects.IsObject(t.Elem()):
+		f.kind = objectPointers
+		return
+	case f.wire == object:
+		panic(fmt.Sprintf("service: field %s is a %v, which is no object of Kubernetes", f.name, t))
+	case t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[value]()):
+		f.kind = values
+		return
+	}
+	switch t.Kind() {
+	case reflect.String:
+		f.kind = text
+	case reflect.Slice:
+		f.kind = data
+	case reflect.Bool:
+		f.kind = flag
+	case reflect.Int32:
+		f.kind = int32s
+	case reflect.Uint32, reflect.Float32:
+		f.kind = uint32s
+	case reflect.Int64, reflect.Uint64, reflect.Float64:
+		f.kind = int64s
+	case reflect.Struct:
+		f.kind, f.message = messages, of(t)
+	default:
+		panic(fmt.Sprintf("service: field %s is a %v, which does not travel", f.name, t))
+	}
+}

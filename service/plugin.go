@@ -1,0 +1,184 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
+)
+
+// Config is the module of a plugin, its limits and grants, and what its failures mean.
+type Config struct {
+	// Config is the plugin's module, name and limits. The default of Limits.ResultBytes is
+	// 1 MiB.
+	host.Config `json:",inline"`
+	// FailurePolicy says what a method returns if the plugin fails to answer: with
+	// [host.Fail] the error, with [host.Ignore] an empty response. The errors of the
+	// caller's context are returned in any case.
+	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+}
+
+// defaultResultBytes is the default length of the longest response.
+const defaultResultBytes = 1 << 20
+
+// ErrUnimplemented is the error of a method that a plugin's module does not have.
+var ErrUnimplemented = errors.New("the plugin does not have the method")
+
+// Plugin is a plugin of an extension point. It is safe for use by several goroutines; the
+// number of calls at a time is Limits.Instances. Swap, Follow and Close are those of
+// [host.Plugin].
+type Plugin struct {
+	*host.Plugin
+	name       string
+	definition *Definition
+	schema     *serviceschema.Schema
+	policy     host.FailurePolicy
+	logger     *slog.Logger
+	// native is set in tests that run the plugin in this process.
+	native *native
+
+	store *objects.Store
+	mu    sync.RWMutex
+	kinds map[reflect.Type]*objects.Kind
+}
+
+// Load loads a plugin of the extension point d. hosts are the services that it may call.
+//
+// Errors are those of [host.Runtime.Load], and a *[SchemaError] for a module that does not
+// have the extension point, or has another one of that name.
+func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
+	p := &Plugin{
+		name: cfg.Name, definition: d, policy: cfg.FailurePolicy, logger: cfg.Logger,
+		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{},
+	}
+	if err := cfg.FailurePolicy.Check(); err != nil {
+		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
+	}
+	var err error
+	if p.schema, err = serviceschema.Parse([]byte(d.Schema)); err != nil {
+		return nil, fmt.Errorf("plugin %q: %s: %w", cfg.Name, d.Name, err)
+	}
+	if source, ok := cfg.Source.(nativeservice.Source); ok {
+		p.native = &native{source: source, hosts: hosts}
+		return p, nil
+	}
+	p.Plugin, err = rt.Load(ctx, cfg.Config, p.adapter(hosts))
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close closes the plugin, see [host.Plugin.Close].
+func (p *Plugin) Close(ctx context.Context) error {
+	if p.native != nil {
+		return nil
+	}
+	return p.Plugin.Close(ctx)
+}
+
+// Name returns the plugin's name.
+func (p *Plugin) Name() string { return p.name }
+
+// kind returns the objects of a type, which travel by ref.
+func (p *Plugin) kind(t reflect.Type) *objects.Kind {
+	p.mu.RLock()
+	k := p.kinds[t]
+	p.mu.RUnlock()
+	if k != nil {
+		return k
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k = p.kinds[t]; k == nil {
+		k = p.store.Kind(t)
+		p.kinds[t] = k
+	}
+	return k
+}
+
+// Ref returns the ref of an object, for [Plugin.CallBytes]. It is valid until another version
+// of the object is passed.
+func (p *Plugin) Ref(o runtime.Object) (abi.Ref, error) {
+	v := reflect.ValueOf(o)
+	if v.Kind() != reflect.Pointer || v.IsNil() || !objects.IsObject(v.Type().Elem()) {
+		return 0, fmt.Errorf("%T is not an object with metadata", o)
+	}
+	found, err := p.kind(v.Type().Elem()).Object(v.UnsafePointer())
+	if err != nil {
+		return 0, err
+	}
+	return found.Ref, nil
+}
+
+// SchemaError is the error of a module whose schema does not fit that of the host.
+type SchemaError struct {
+	// Service is the full name of the extension point, or of the host service, that the
+	// two disagree about.
+	Service string
+	Err     error
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the module does not fit the service %s of this host: %v", e.Service, e.Err)
+}
+
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+// check compares the schema of a module with that of the host, before the module runs.
+func (p *Plugin) check(m *host.Module) error {
+	fail := func(err error) error { return &SchemaError{p.definition.Name, err} }
+	section := m.Custom(abi.SchemaSection)
+	if section == nil {
+		return fail(fmt.Errorf("it has no custom section %s, which kubewasm build adds", abi.SchemaSection))
+	}
+	guest, err := serviceschema.Parse(section)
+	if err != nil {
+		return fail(err)
+	}
+	if guest.Find(p.definition.Name) == nil {
+		return fail(fmt.Errorf("it has the extension points %s", strings.Join(guest.Names(), ", ")))
+	}
+	var errs []error
+	for i := range p.schema.Services {
+		ours := &p.schema.Services[i]
+		name := string(ours.FullName())
+		theirs := guest.Find(name)
+		if theirs == nil || name != p.definition.Name && !ours.Host {
+			continue
+		}
+		if err := serviceschema.Compatible(theirs, ours); err != nil {
+			errs = append(errs, &SchemaError{name, err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// probe asks the first instance of a version which services it implements.
+func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
+	c := inst.State().(*call)
+	c.services = nil
+	if _, err := inst.Call(ctx, abi.Services); err != nil {
+		return err
+	}
+	if !slices.Contains(c.services, p.definition.Name) {
+		return &SchemaError{p.definition.Name, fmt.Errorf("it implements %s", strings.Join(c.services, ", "))}
+	}
+	return nil
+}
+
+// pointer returns the address of a message.
+func pointer[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
