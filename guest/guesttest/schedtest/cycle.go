@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 
 	corev1 "k8s.io/api/core/v1"
 

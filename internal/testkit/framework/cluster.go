@@ -14,8 +14,8 @@ import (
 	componentresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // Cluster is the state that a scheduler knows.
