@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
+)
+
+// Router chooses endpoints by its plugins. It is safe for use by several goroutines.
+type Router struct{ plugins []Weighted }
+
+// Weighted is a plugin and how much its scores count.
+type Weighted struct {
+	*picker.Picker
+	Weight float64
+}
+
+// ErrNoEndpoint is the error of a request for which plugins leave no endpoint.
+var ErrNoEndpoint = errors.New("no endpoint is left")
+
+// Pick returns the endpoint with the highest sum of weighted scores, the first of several.
+// A plugin sees the endpoints that those before it have left.
+func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.Endpoint, error) {
+	left, total := req.Endpoints, make([]float64, len(req.Endpoints))
+	for _, p := range r.plugins {
+		asked := *req
+		asked.Endpoints = left
+		resp, err := p.Pick(ctx, &asked)
+		if err != nil {
+			return nil, err
+		}
+		if len(resp.Scores) == 0 {
+			continue // It has no opinion, or it failed and its failures are ignored.
+		}
+		if len(resp.Scores) != len(left) {
+			return nil, fmt.Errorf("plugin %q: %d scores for %d endpoints", p.Name(), len(resp.Scores), len(left))
+		}
+		var kept []picker.Endpoint
+		var sums []float64
+		for i, score := range resp.Scores {
+			if score >= 0 {
+				kept, sums = append(kept, left[i]), append(sums, total[i]+p.Weight*score)
+			}
+		}
+		if len(kept) == 0 {
+			return nil, fmt.Errorf("plugin %q: %w: %s", p.Name(), ErrNoEndpoint, resp.Reason)
+		}
+		left, total = kept, sums
+	}
+	if len(left) == 0 {
+		return nil, ErrNoEndpoint
+	}
+	best := 0
+	for i, sum := range total {
+		if sum > total[best] {
+			best = i
+		}
+	}
+	return &left[best], nil
+}
