@@ -86,7 +86,9 @@ func (r *runner) root(ctx context.Context, res *result) error {
 	if err != nil {
 		return err
 	}
-	var root struct{ Require []struct{ Path, Version string } }
+	var root struct {
+		Require []struct{ Path, Version string }
+	}
 	if err := json.Unmarshal([]byte(edited), &root); err != nil {
 		return fmt.Errorf("read the root's go.mod: %w", err)
 	}

@@ -76,6 +76,9 @@ func (b base) ScorePlacement(_ context.Context, state fwk.PodGroupCycleState, gr
 //
 //minor:since 1.36
 func groupOf(g fwk.PodGroupInfo) schedmsg.PodGroup {
+	if g == nil {
+		return schedmsg.PodGroup{}
+	}
 	return schedmsg.PodGroup{Type: "podgroup", Namespace: g.GetNamespace(), Name: g.GetName(), Pods: g.GetUnscheduledPods()}
 }
 

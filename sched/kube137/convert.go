@@ -110,6 +110,9 @@ func queued(e fwk.QueuedEntityInfo) sched.Queued {
 
 //minor:since 1.36
 func groupOf(g fwk.PodGroupInfo) schedmsg.PodGroup {
+	if g == nil {
+		return schedmsg.PodGroup{}
+	}
 	return schedmsg.PodGroup{Type: string(g.GetType()), Namespace: g.GetNamespace(), Name: g.GetName(), Pods: g.GetUnscheduledPods()}
 }
 
