@@ -77,6 +77,9 @@ const (
 	// ActionHint is set for an event for which the host shall call
 	// queueinghint.
 	ActionHint ActionType = 1 << 31
+	// ActionPreHint is set for an event for which the host shall call
+	// prequeueinghint, once for all Pods.
+	ActionPreHint ActionType = 1 << 30
 )
 
 // PackHint packs the result of queueinghint.

@@ -95,6 +95,7 @@ const (
 	ScorePlacement          Function = 22
 	NormalizePlacementScore Function = 23
 	CloneCycle              Function = 24
+	PreQueueingHint         Function = 25
 
 	Validate Function = 32
 	Mutate   Function = 33
@@ -142,6 +143,7 @@ var functions = [64]Signature{
 	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}},
 	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}},
 	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
+	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},

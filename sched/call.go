@@ -53,6 +53,7 @@ type call struct {
 	nominated   string
 	fragments   []SignFragment
 	nominations map[types.NamespacedName]string
+	hinted      []types.NamespacedName // nil for all.
 	placements  []schedmsg.Placement
 }
 

@@ -97,6 +97,9 @@ type Event struct {
 	// Hint reports whether an event may make a Pod schedulable. It is nil if each may. With
 	// an error the answer is true.
 	Hint func(pod *corev1.Pod, oldObj, newObj any) (bool, error)
+	// PreHint returns the Pods to which an event may matter, before Hint is asked about each,
+	// or that it may matter to all. It is nil if it always may. With an error it may.
+	PreHint func(oldObj, newObj any) (pods []types.NamespacedName, all bool, err error)
 }
 
 // Nomination is what PostFilter says of the node that a Pod may fit on later.

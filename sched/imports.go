@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -134,6 +136,7 @@ func (p *Plugin) imports() []host.Import {
 			c.nominated = string(data)
 		}),
 		writes(abi.ImportResultSignFragments, abi.MaskOf(abi.SignPod), resultSignFragments),
+		writes("result_pods", abi.MaskOf(abi.PreQueueingHint), resultPods),
 		writes(abi.ImportResultNominations, abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.nominations, err = schedmsg.ParseNominations(data); err != nil {
@@ -257,6 +260,18 @@ func texts(inst *host.Instance, data []byte, what string) []string {
 func resultNodeNames(inst *host.Instance, c *call, data []byte) {
 	if !c.replay {
 		c.nodeNames = texts(inst, data, "name")
+	}
+}
+
+// resultPods takes the namespaces and names of Pods in turn.
+func resultPods(inst *host.Instance, c *call, data []byte) {
+	list := texts(inst, data, "name")
+	if len(list)%2 != 0 {
+		inst.Abort(fmt.Errorf("%d texts are not pairs of a namespace and a name", len(list)))
+	}
+	c.hinted = make([]types.NamespacedName, 0, len(list)/2)
+	for ; len(list) > 0; list = list[2:] {
+		c.hinted = append(c.hinted, types.NamespacedName{Namespace: list[0], Name: list[1]})
 	}
 }
 

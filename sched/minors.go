@@ -29,6 +29,7 @@ var (
 		abi.ScorePlacement:          36,
 		abi.NormalizePlacementScore: 36,
 		abi.PodGroupPostFilter:      37,
+		abi.PreQueueingHint:         37,
 	}
 	resourcesFrom = map[abi.EventResource]int{
 		abi.EventPodGroup:          36,
@@ -78,7 +79,7 @@ func MinorOf(name string) Minor {
 // Check returns an error if the scheduler would never ask a guest that implements these
 // functions.
 func (m Minor) Check(functions abi.Mask) error {
-	asked := functions.Of(abi.KindScheduler) &^ abi.MaskOf(abi.EventsToRegister, abi.QueueingHint, abi.CloneCycle)
+	asked := functions.Of(abi.KindScheduler) &^ helping
 	if asked == 0 || asked&m.Functions != 0 {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMinors(t *testing.T) {
-	group := abi.MaskOf(abi.PodGroupPostFilter)
+	group := abi.MaskOf(abi.PodGroupPostFilter, abi.PreQueueingHint)
 	placements := abi.MaskOf(abi.GeneratePlacements, abi.ScorePlacement, abi.NormalizePlacementScore)
 	type lack struct {
 		Functions string
@@ -55,7 +55,7 @@ func TestMinorCheck(t *testing.T) {
 		"a guest that only places Pod groups": {"1.35", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister),
 			"kube-scheduler 1.35 has no extension point for generateplacements, and the guest implements nothing else"},
 		"the same a minor later":                  {"1.36", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister), ""},
-		"a guest that only registers events":      {"1.35", abi.MaskOf(abi.EventsToRegister, abi.QueueingHint), ""},
+		"a guest that only registers events":      {"1.35", abi.MaskOf(abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint), ""},
 		"a guest that preempts for Pod groups":    {"1.36", abi.MaskOf(abi.PodGroupPostFilter), "kube-scheduler 1.36 has no extension point for podgrouppostfilter, and the guest implements nothing else"},
 		"a guest of no kind that a scheduler has": {"1.36", abi.MaskOf(abi.Validate), ""},
 	}

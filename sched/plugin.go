@@ -92,7 +92,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 }
 
 // helping are functions that the scheduler calls only for the sake of others.
-var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.CloneCycle)
+var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.CloneCycle)
 
 // leaveOut leaves out functions of the guest that the minor's scheduler does not call. The
 // error says that nothing is left.
@@ -102,6 +102,9 @@ func (p *Plugin) leaveOut(functions abi.Mask) error {
 	}
 	if p.functions &^= functions; p.functions&^helping == 0 {
 		return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", functions, p.framework.Minor)
+	}
+	if functions &^= helping; functions == 0 {
+		return nil // What they help with works without them.
 	}
 	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", functions.String())
 	return nil

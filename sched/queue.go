@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -119,6 +120,9 @@ type event struct {
 	action   abi.ActionType
 }
 
+// hinted are the bits of an action that are none of the framework's.
+const hinted = abi.ActionHint | abi.ActionPreHint
+
 // parseEvents reads the argument of result_cluster_events.
 func parseEvents(data []byte) ([]event, error) {
 	if len(data)%8 != 0 {
@@ -130,7 +134,7 @@ func parseEvents(data []byte) ([]event, error) {
 		if !e.resource.Known() {
 			return nil, fmt.Errorf("event %d is of the unknown resource %d", len(events), e.resource)
 		}
-		if a := e.action &^ abi.ActionHint; a == 0 || a&^abi.ActionAll != 0 {
+		if a := e.action &^ hinted; a == 0 || a&^abi.ActionAll != 0 {
 			return nil, fmt.Errorf("event %d has the unknown action %#x", len(events), uint32(a))
 		}
 		events = append(events, e)
@@ -184,9 +188,12 @@ func (p *Plugin) EventsToRegister() []Event {
 	defer p.mu.Unlock()
 	list := make([]Event, len(p.registered))
 	for n, r := range p.registered {
-		list[n] = Event{Resource: r.resource, Action: r.action &^ abi.ActionHint}
+		list[n] = Event{Resource: r.resource, Action: r.action &^ hinted}
 		if r.action&abi.ActionHint != 0 && p.functions.Has(abi.QueueingHint) {
 			list[n].Hint = func(pod *corev1.Pod, oldObj, newObj any) (bool, error) { return p.hint(n, pod, oldObj, newObj) }
+		}
+		if r.action&abi.ActionPreHint != 0 && p.functions.Has(abi.PreQueueingHint) {
+			list[n].PreHint = func(oldObj, newObj any) ([]types.NamespacedName, bool, error) { return p.preHint(n, oldObj, newObj) }
 		}
 	}
 	return list
@@ -194,33 +201,54 @@ func (p *Plugin) EventsToRegister() []Event {
 
 // hint asks the guest whether an event may make a Pod schedulable. If it does not
 // answer the Pod is tried: it would be stuck otherwise.
-func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (bool, error) {
-	p.outside()
+func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, err error) {
 	object := p.objects.Pod(pod)
-	before, err := p.eventObject(objects.OldEventObject, oldObj)
+	err = p.onEvent(call{pod: object, of: pod}, oldObj, newObj, func(inst *host.Instance, c *call) error {
+		result, err := inst.Call(p.ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(c.other), refOf(c.node))
+		if err != nil {
+			return err
+		}
+		answer, code := abi.Unpack(result)
+		queue = answer != 0
+		return status(code, inst).AsError()
+	})
+	return queue || err != nil, err
+}
+
+// preHint asks the guest which Pods it is to be asked about after an event. If it does not
+// answer it is asked about all.
+func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
+	err = p.onEvent(call{}, oldObj, newObj, func(inst *host.Instance, c *call) error {
+		result, err := inst.Call(p.ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(c.other), refOf(c.node))
+		if err != nil {
+			return err
+		}
+		pods = c.hinted
+		return status(uint32(result), inst).AsError()
+	})
 	if err != nil {
-		return true, err
+		pods = nil
 	}
-	after, err := p.eventObject(objects.NewEventObject, newObj)
-	if err != nil {
-		return true, err
+	return pods, pods == nil, err
+}
+
+// onEvent calls ask with an instance that has the objects of an event.
+func (p *Plugin) onEvent(args call, oldObj, newObj any, ask func(*host.Instance, *call) error) (err error) {
+	p.outside()
+	if args.other, err = p.eventObject(objects.OldEventObject, oldObj); err != nil {
+		return err
+	}
+	if args.node, err = p.eventObject(objects.NewEventObject, newObj); err != nil {
+		return err
 	}
 	inst, err := p.guest.Acquire(p.ctx)
 	if err != nil {
-		return true, err
+		return err
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	i.call = call{pod: object, of: pod, other: before, node: after}
-	result, err := inst.Call(p.ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(before), refOf(after))
-	if err != nil {
-		return true, err
-	}
-	queue, code := abi.Unpack(result)
-	if err := status(code, inst).AsError(); err != nil {
-		return true, err
-	}
-	return queue != 0, nil
+	i.call = args
+	return ask(inst, &i.call)
 }
 
 func refOf(o *objects.Object) uint64 {

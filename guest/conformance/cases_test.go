@@ -102,6 +102,7 @@ type QueueCase struct {
 	QueueSort  *QueueSortStep  `json:"queuesort,omitempty"`
 	Events     []ClusterEvent  `json:"eventstoregister,omitempty"`
 	Hint       *HintStep       `json:"queueinghint,omitempty"`
+	PreHint    *PreHintStep    `json:"prequeueinghint,omitempty"`
 	Sign       *SignStep       `json:"signpod,omitempty"`
 }
 
@@ -130,6 +131,8 @@ type ClusterEvent struct {
 	Resource string `json:"resource"`
 	Action   uint32 `json:"action"`
 	Hint     bool   `json:"hint,omitempty"`
+	// PreHint is set if there is a hint for all Pods.
+	PreHint bool `json:"preHint,omitempty"`
 }
 
 // HintStep asks for a hint. Old and New are the object of the event, nil if there
@@ -143,6 +146,20 @@ type HintStep struct {
 	// Queue is set if the Pod must be queued again. After an Error it is as well.
 	Queue bool   `json:"queue,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// PreHintStep asks for a hint for all Pods. Old and New are the object of the event, nil if
+// there is none.
+type PreHintStep struct {
+	// Event counts the events that were registered, from 0.
+	Event int     `json:"event"`
+	Old   *Object `json:"old,omitempty"`
+	New   *Object `json:"new,omitempty"`
+	// Pods are namespaces and names, with a slash between them. All is set if the event may
+	// matter to all Pods, as it must be after an Error.
+	Pods  []string `json:"pods,omitempty"`
+	All   bool     `json:"all,omitempty"`
+	Error string   `json:"error,omitempty"`
 }
 
 // SignStep asks for the signature of a Pod.

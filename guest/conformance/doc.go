@@ -6,7 +6,7 @@
 // The guests are described below, so that each can be written from the specification alone:
 //
 //	scheduler  configure, prefilter, filter, score, normalizescore
-//	queue      preenqueue, queuesort, eventstoregister, queueinghint, signpod
+//	queue      preenqueue, queuesort, eventstoregister, queueinghint, prequeueinghint, signpod
 //	cycle      prefilter, clonecycle, addpod, removepod, filter, postfilter, prescore,
 //	           score, reserve, unreserve, permit, prebindpreflight, prebind, bind,
 //	           postbind
@@ -79,9 +79,9 @@
 // first; a Pod without it has the empty one. Of two with the same label the one
 // that came later is first, and of two that came at the same time none.
 //
-// eventstoregister registers for three events, in this order: Add and
+// eventstoregister registers for four events, in this order: Add and
 // UpdateNodeLabel of Node, with a hint; Delete of AssignedPod, with a hint; Add of
-// PersistentVolumeClaim, without.
+// PersistentVolumeClaim, without; Add of Pod, with a hint for all Pods.
 //
 // queueinghint is an Error with the reason "no hint" for a Pod with the label
 // "puzzled". After the first event it tries the Pod again if the new Node's label
@@ -89,6 +89,11 @@
 // second it does if the Pod that was deleted has the name that the Pod's label
 // "after" has. A label that is absent counts as the empty one. It leaves every other
 // Pod where it is.
+//
+// prequeueinghint is an Error with the reason "no hint" for a new Pod with the label
+// "puzzled", and leaves result_pods alone for one with the label "everyone". For one with the
+// label "before" it hands over two Pods of the namespace "default": that of the label's value,
+// and "always". For any other it hands over none.
 //
 // signpod returns Unschedulable with the reason "unlike any other" for a Pod with
 // the label "unlike". It signs any other by two fragments: "zone" is the Pod's

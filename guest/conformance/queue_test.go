@@ -60,6 +60,17 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// eventObject returns the object of an event, nil if there is none.
+func eventObject(event sched.Event, o *Object) any {
+	switch {
+	case o == nil:
+		return nil
+	case event.Resource == abi.EventNode:
+		return nodeObject(*o)
+	}
+	return podOf(*o)
+}
+
 func queue(t *testing.T, p *sched.Plugin, c QueueCase) {
 	switch {
 	case c.PreEnqueue != nil:
@@ -81,29 +92,34 @@ func queue(t *testing.T, p *sched.Plugin, c QueueCase) {
 	case c.Events != nil:
 		var got []ClusterEvent
 		for _, e := range p.EventsToRegister() {
-			got = append(got, ClusterEvent{Resource: e.Resource.String(), Action: uint32(e.Action), Hint: e.Hint != nil})
+			got = append(got, ClusterEvent{Resource: e.Resource.String(), Action: uint32(e.Action), Hint: e.Hint != nil, PreHint: e.PreHint != nil})
 		}
 		if diff := cmp.Diff(c.Events, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	case c.Hint != nil:
 		event := p.EventsToRegister()[c.Hint.Event]
-		object := func(o *Object) any {
-			switch {
-			case o == nil:
-				return nil
-			case event.Resource == abi.EventNode:
-				return nodeObject(*o)
-			}
-			return podOf(*o)
-		}
-		queue, err := event.Hint(podOf(c.Hint.Pod), object(c.Hint.Old), object(c.Hint.New))
+		queue, err := event.Hint(podOf(c.Hint.Pod), eventObject(event, c.Hint.Old), eventObject(event, c.Hint.New))
 		got := *c.Hint
 		if got.Queue, got.Error = queue, ""; err != nil {
 			got.Error = err.Error()
 		}
 		if diff := cmp.Diff(*c.Hint, got); diff != "" {
 			t.Errorf("hint (-want +got):\n%s", diff)
+		}
+	case c.PreHint != nil:
+		event := p.EventsToRegister()[c.PreHint.Event]
+		pods, all, err := event.PreHint(eventObject(event, c.PreHint.Old), eventObject(event, c.PreHint.New))
+		got := *c.PreHint
+		got.Pods, got.All, got.Error = nil, all, ""
+		for _, pod := range pods {
+			got.Pods = append(got.Pods, pod.String())
+		}
+		if err != nil {
+			got.Error = err.Error()
+		}
+		if diff := cmp.Diff(*c.PreHint, got); diff != "" {
+			t.Errorf("hint for all Pods (-want +got):\n%s", diff)
 		}
 	case c.Sign != nil:
 		fragments, status := p.SignPod(podOf(c.Sign.Pod))

@@ -21,6 +21,9 @@ type ClusterEventWithHint struct {
 	// QueueingHintFn decides for each Pod that the plugin has refused; nil queues all of
 	// them.
 	QueueingHintFn QueueingHintFn
+	// PreQueueingHintFn, if not nil, is asked once for the event, so that QueueingHintFn need
+	// not be asked about each Pod. Kubernetes calls it from 1.37 on.
+	PreQueueingHintFn PreQueueingHintFn
 }
 
 // QueueingHintFn decides whether a Pod that the plugin has refused is tried again after
@@ -37,6 +40,29 @@ const (
 	// Queue tries it again.
 	Queue
 )
+
+// PreQueueingHintFn returns the Pods to which an event may matter in which oldObj became
+// newObj: all others stay where they are. oldObj is absent if the object was added, newObj if it
+// was deleted. An error counts as all Pods.
+type PreQueueingHintFn func(oldObj, newObj EventObject) (PreQueueingHintResult, error)
+
+// PreQueueingHintResult is the answer of a PreQueueingHintFn.
+type PreQueueingHintResult struct {
+	// AllPods says that the event may matter to every Pod; Pods are not read then.
+	AllPods bool
+	Pods    []PodName
+}
+
+// PodName names a Pod.
+type PodName struct{ Namespace, Name string }
+
+// appendPodNames appends the names of Pods in the encoding of the host.
+func appendPodNames(b []byte, pods []PodName) []byte {
+	for _, p := range pods {
+		b = append(append(append(append(b, p.Namespace...), 0), p.Name...), 0)
+	}
+	return b
+}
 
 // EventObject is the object of a ClusterEvent, before or after it.
 type EventObject struct {
@@ -71,6 +97,9 @@ func appendEvents(b []byte, events []ClusterEventWithHint) []byte {
 		action := e.Event.ActionType
 		if e.QueueingHintFn != nil {
 			action |= abi.ActionHint
+		}
+		if e.PreQueueingHintFn != nil {
+			action |= abi.ActionPreHint
 		}
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Event.Resource))
 		b = binary.LittleEndian.AppendUint32(b, uint32(action))

@@ -180,6 +180,21 @@ func exportQueueingHint(event int32, pod, oldObj, newObj uint64) uint64 {
 	return abi.PackHint(hint == Queue, finish(AsStatus(err)))
 }
 
+//go:wasmexport prequeueinghint
+func exportPreQueueingHint(event int32, oldObj, newObj uint64) int32 {
+	calls++
+	list, err := registeredEvents()
+	if err != nil || event < 0 || int(event) >= len(list) || list[event].PreQueueingHintFn == nil {
+		return int32(finish(AsStatus(err)))
+	}
+	e := list[event]
+	result, err := e.PreQueueingHintFn(eventObject(0, e.Event.Resource, oldObj), eventObject(1, e.Event.Resource, newObj))
+	if err == nil && !result.AllPods {
+		hostResultPods(appendPodNames(nil, result.Pods))
+	}
+	return int32(finish(AsStatus(err)))
+}
+
 //go:wasmexport prefilter
 func exportPreFilter(cycle, pod uint64) int32 {
 	calls++

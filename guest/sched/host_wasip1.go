@@ -88,6 +88,11 @@ func importResultScores(ptr unsafe.Pointer, n uint32)
 
 func hostResultScores(b []byte) { importResultScores(at(b), uint32(len(b))) }
 
+//go:wasmimport k8s.io/scheduler result_pods
+func importResultPods(ptr unsafe.Pointer, n uint32)
+
+func hostResultPods(b []byte) { importResultPods(at(b), uint32(len(b))) }
+
 //go:wasmimport k8s.io/scheduler result_cluster_events
 func importResultClusterEvents(ptr unsafe.Pointer, n uint32)
 

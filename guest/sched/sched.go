@@ -278,7 +278,7 @@ func Register[P any](p P) { plugin.Register(p, register(p)) }
 func register(p any) (mask abi.Mask) {
 	note(p, &registered.preEnqueue, &mask, abi.PreEnqueue)
 	note(p, &registered.queueSort, &mask, abi.QueueSort)
-	note(p, &registered.enqueue, &mask, abi.EventsToRegister, abi.QueueingHint)
+	note(p, &registered.enqueue, &mask, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint)
 	note(p, &registered.preFilter, &mask, abi.PreFilter, abi.CloneCycle)
 	note(p, &registered.pods, &mask, abi.AddPod, abi.RemovePod)
 	note(p, &registered.filter, &mask, abi.Filter)

@@ -82,6 +82,18 @@ func TestWriteWhatTheHostTakes(t *testing.T) {
 	}
 }
 
+func TestWritePodsOfAnEvent(t *testing.T) {
+	got := appendEvents(nil, []ClusterEventWithHint{
+		{Event: ClusterEvent{abi.EventPod, abi.ActionAdd}, PreQueueingHintFn: func(EventObject, EventObject) (PreQueueingHintResult, error) { return PreQueueingHintResult{}, nil }},
+	})
+	if diff := cmp.Diff([]byte{0, 0, 0, 0, 1, 0, 0, 0x40}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if got, want := string(appendPodNames(nil, []PodName{{"shop", "web"}, {"", "x"}})), "shop\x00web\x00\x00x\x00"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // enqueues counts how often it is asked.
 type enqueues struct{ asked *int }
 

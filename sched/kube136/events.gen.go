@@ -22,10 +22,7 @@ func clusterEvents(events []sched.Event) []fwk.ClusterEventWithHint {
 		if resource == "" || action == 0 {
 			continue
 		}
-		list = append(list, fwk.ClusterEventWithHint{
-			Event:          fwk.ClusterEvent{Resource: resource, ActionType: action},
-			QueueingHintFn: queueingHint(e, about),
-		})
+		list = append(list, clusterEvent(e, fwk.ClusterEvent{Resource: resource, ActionType: action}, about))
 	}
 	return list
 }

@@ -87,6 +87,12 @@ func (h handle) Without([]*corev1.Pod, func()) error {
 	return errors.New("the scheduler of Kubernetes " + minor + " cannot change its snapshot")
 }
 
+// clusterEvent returns an event that a guest registers for. The scheduler of this minor asks
+// about each Pod.
+func clusterEvent(e sched.Event, event fwk.ClusterEvent, about about) fwk.ClusterEventWithHint {
+	return fwk.ClusterEventWithHint{Event: event, QueueingHintFn: queueingHint(e, about)}
+}
+
 // resourceOf returns the name of a resource of events, empty if this minor has not got it, and
 // which of its events are meant; nil for all. The events of Pods have one resource here.
 func resourceOf(r abi.EventResource) (fwk.EventResource, about) {

@@ -24,12 +24,21 @@ func clusterEvents(events []sched.Event) []fwk.ClusterEventWithHint {
 		if resource == "" || action == 0 {
 			continue
 		}
-		list = append(list, fwk.ClusterEventWithHint{
-			Event:          fwk.ClusterEvent{Resource: resource, ActionType: action},
-			QueueingHintFn: queueingHint(e, about),
-		})
+		list = append(list, clusterEvent(e, fwk.ClusterEvent{Resource: resource, ActionType: action}, about))
 	}
 	return list
+}
+
+// clusterEvent returns an event that a guest registers for.
+func clusterEvent(e sched.Event, event fwk.ClusterEvent, about about) fwk.ClusterEventWithHint {
+	with := fwk.ClusterEventWithHint{Event: event, QueueingHintFn: queueingHint(e, about)}
+	if e.PreHint != nil {
+		with.PreQueueingHintFn = func(_ klog.Logger, oldObj, newObj any) (fwk.PreQueueingHintResult, error) {
+			pods, all, err := e.PreHint(oldObj, newObj)
+			return fwk.PreQueueingHintResult{AllPods: all, Pods: pods}, err
+		}
+	}
+	return with
 }
 
 // about reports whether an event about a Pod, changed, is one that may help another, of.

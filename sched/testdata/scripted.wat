@@ -73,6 +73,7 @@
   (func (export "preenqueue") (param i64) (result i32) (call $answer))
   (func (export "queuesort") (param i64) (param i64) (param i64) (param i64) (result i32) (call $answer))
   (func (export "eventstoregister")  (result i32) (call $answer))
+  (func (export "prequeueinghint") (param i32) (param i64) (param i64) (result i32) (call $answer))
   (func (export "queueinghint") (param i32) (param i64) (param i64) (param i64) (result i64) (i64.extend_i32_u (call $answer)))
   (func (export "addpod") (param i64) (param i64) (param i64) (param i64) (result i32) (call $answer))
   (func (export "removepod") (param i64) (param i64) (param i64) (param i64) (result i32) (call $answer))

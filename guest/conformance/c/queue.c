@@ -3,12 +3,13 @@
 
 IMPORT("k8s.io/api", "object") u32 object(u64 ref, void *buf, u32 limit);
 IMPORT("k8s.io/scheduler", "result_cluster_events") void result_cluster_events(const void *ptr, u32 len);
+IMPORT("k8s.io/scheduler", "result_pods") void result_pods(const void *ptr, u32 len);
 IMPORT("k8s.io/scheduler", "result_sign_fragments") void result_sign_fragments(const void *ptr, u32 len);
 
 enum { ERROR = 1, UNSCHEDULABLE = 2, UNRESOLVABLE = 3 };
 
 EXPORT("kubewasm_abi_v1") u64 marker(void) {
-  return 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 19;
+  return 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 19 | 1 << 25;
 }
 
 // metadata is field 1 of every object.
@@ -43,6 +44,7 @@ EXPORT("eventstoregister") u32 eventstoregister(void) {
       4, 1u << 31 | 1 << 3 | 1 << 0, // Node: UpdateNodeLabel and Add, with a hint
       1, 1u << 31 | 1 << 1,          // AssignedPod: Delete, with a hint
       6, 1 << 0,                     // PersistentVolumeClaim: Add
+      0, 1u << 30 | 1 << 0,          // Pod: Add, with a hint for all Pods
   };
   result_cluster_events(events, sizeof events);
   return 0;
@@ -63,6 +65,24 @@ EXPORT("queueinghint") u64 queueinghint(u32 event, u64 pod, u64 old, u64 new) {
     queue = same(LABEL(m, "after"), field(metadata(old), 1)); // The name is field 1.
   }
   return queue << 32;
+}
+
+EXPORT("prequeueinghint") u32 prequeueinghint(u32 event, u64 old, u64 new) {
+  begin();
+  span m = metadata(new);
+  if (HAS(m, "puzzled")) {
+    SAY("no hint");
+    return ERROR;
+  }
+  if (HAS(m, "everyone")) return 0;
+  buffer pods = make(256);
+  if (HAS(m, "before")) {
+    ADD(&pods, "default\0");
+    add(&pods, LABEL(m, "before"));
+    ADD(&pods, "\0default\0always\0");
+  }
+  result_pods(pods.p, pods.n);
+  return 0;
 }
 
 EXPORT("signpod") u32 signpod(u64 pod) {

@@ -3,6 +3,7 @@
   (import "kubewasm" "status_reason" (func $status_reason (param i32 i32)))
   (import "k8s.io/api" "object" (func $object (param i64 i32 i32) (result i32)))
   (import "k8s.io/scheduler" "result_cluster_events" (func $result_cluster_events (param i32 i32)))
+  (import "k8s.io/scheduler" "result_pods" (func $result_pods (param i32 i32)))
   (import "k8s.io/scheduler" "result_sign_fragments" (func $result_sign_fragments (param i32 i32)))
   (memory (export "memory") 1)
   (global $heap i32 (i32.const 2048))
@@ -19,11 +20,15 @@
   (data (i32.const 72) "unlike")
   (data (i32.const 80) "unlike any other")
   (data (i32.const 96) "\22\00labels\00")
+  (data (i32.const 108) "before")
+  (data (i32.const 116) "everyone")
   ;; Node: UpdateNodeLabel and Add, with a hint; AssignedPod: Delete, with a hint;
-  ;; PersistentVolumeClaim: Add.
-  (data (i32.const 128) "\04\00\00\00\09\00\00\80\01\00\00\00\02\00\00\80\06\00\00\00\01\00\00\00")
+  ;; PersistentVolumeClaim: Add; Pod: Add, with a hint for all Pods.
+  (data (i32.const 128) "\04\00\00\00\09\00\00\80\01\00\00\00\02\00\00\80\06\00\00\00\01\00\00\00\00\00\00\00\01\00\00\40")
+  (data (i32.const 176) "\00default\00always\00")
   (data (i32.const 256) "held: ")
   (data (i32.const 512) "zone\00\22")
+  (data (i32.const 768) "default\00")
 
   ;; varint reads a number at p: where it ends, 0 if nowhere, and its value.
   (func $varint (param $p i32) (param $end i32) (result i32 i64)
@@ -121,8 +126,9 @@
       (then (if (i32.eq (memory.grow (local.get $want)) (i32.const -1)) (then unreachable)))))
 
   (func (export "kubewasm_abi_v1") (result i64)
-    ;; preenqueue (0), queuesort (1), eventstoregister (2), queueinghint (3), signpod (19).
-    (i64.const 0x8000f))
+    ;; preenqueue (0), queuesort (1), eventstoregister (2), queueinghint (3), signpod (19),
+    ;; prequeueinghint (25).
+    (i64.const 0x208000f))
 
   ;; begin makes room again for objects, in each exported function that reads any.
   (func $begin (global.set $free (global.get $heap)))
@@ -193,7 +199,7 @@
       (i64.gt_s (local.get $first_time) (local.get $second_time))))
 
   (func (export "eventstoregister") (result i32)
-    (call $result_cluster_events (i32.const 128) (i32.const 24))
+    (call $result_cluster_events (i32.const 128) (i32.const 32))
     (i32.const 0))
 
   (func (export "queueinghint") (param $event i32) (param $pod i64) (param $old i64) (param $new i64) (result i64)
@@ -224,6 +230,32 @@
             (i32.eqz (call $in_zone (local.get $old) (local.get $want) (local.get $n)))))))
     i64.extend_i32_u
     (i64.shl (i64.const 32)))
+
+  (func (export "prequeueinghint") (param $event i32) (param $old i64) (param $new i64) (result i32)
+    (local $p i32) (local $end i32) (local $value i32) (local $n i32)
+    (call $begin)
+    (call $fetch (local.get $new))
+    (local.set $end) (local.set $p)
+    (call $label (local.get $p) (local.get $end) (i32.const 56) (i32.const 7))
+    drop drop
+    (if
+      (then
+        (call $status_reason (i32.const 64) (i32.const 7))
+        (return (i32.const 1))))
+    (call $label (local.get $p) (local.get $end) (i32.const 116) (i32.const 8))
+    drop drop
+    (if (then (return (i32.const 0))))
+    (call $label (local.get $p) (local.get $end) (i32.const 108) (i32.const 6))
+    (local.set $n) (local.set $value)
+    (if
+      (then
+        (if (i32.gt_u (local.get $n) (i32.const 63)) (then unreachable))
+        (memory.copy (i32.const 776) (local.get $value) (local.get $n))
+        (local.set $end (i32.add (i32.const 776) (local.get $n)))
+        (memory.copy (local.get $end) (i32.const 176) (i32.const 16))
+        (call $result_pods (i32.const 768) (i32.sub (i32.add (local.get $end) (i32.const 16)) (i32.const 768))))
+      (else (call $result_pods (i32.const 768) (i32.const 0))))
+    (i32.const 0))
 
   ;; in_zone says whether a Node has that value of the label "zone". The ref 0 is no
   ;; Node.

@@ -112,6 +112,51 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 	return sched.QueueSkip, nil
 }
 
+// PreQueueingHint returns the Pods to which an event of a Pod or a Node may matter, of those
+// that the plugin has refused. before and after are as in QueueingHint. If the plugin has
+// registered for the event without a hint for all Pods, that is AllPods. The error is that of
+// the hint.
+func (s *Plugin) PreQueueingHint(t testing.TB, event sched.ClusterEvent, before, after string) (result sched.PreQueueingHintResult, err error) {
+	t.Helper()
+	r := s.run(t)
+	defer r.enter(true)()
+	happens := func(e sched.ClusterEvent) bool {
+		return e.Resource == event.Resource && e.ActionType&event.ActionType != 0
+	}
+	if r.native != nil {
+		for _, e := range r.nativeEvents(t) {
+			if !happens(e.Event) {
+				continue
+			}
+			if e.PreQueueingHintFn == nil {
+				return sched.PreQueueingHintResult{AllPods: true}, nil
+			}
+			hint, err := e.PreQueueingHintFn(eventObject(t, event, before), eventObject(t, event, after))
+			if hint.AllPods || err != nil {
+				return sched.PreQueueingHintResult{AllPods: true}, err
+			}
+			result.Pods = append(result.Pods, hint.Pods...)
+		}
+		return result, nil
+	}
+	for _, e := range r.hostedEvents(t) {
+		if !happens(sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action}) {
+			continue
+		}
+		if e.PreHint == nil {
+			return sched.PreQueueingHintResult{AllPods: true}, nil
+		}
+		pods, all, err := e.PreHint(hostedObject(t, event, before), hostedObject(t, event, after))
+		if all || err != nil {
+			return sched.PreQueueingHintResult{AllPods: true}, err
+		}
+		for _, pod := range pods {
+			result.Pods = append(result.Pods, sched.PodName{Namespace: pod.Namespace, Name: pod.Name})
+		}
+	}
+	return result, nil
+}
+
 // eventObject returns the object of an event as a native plugin gets it.
 func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.EventObject {
 	t.Helper()

@@ -40,6 +40,7 @@ func (guest) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeLabel}, QueueingHintFn: nodeCame},
 		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: podLeft},
 		{Event: sched.ClusterEvent{Resource: abi.EventPersistentVolumeClaim, ActionType: abi.ActionAdd}},
+		{Event: sched.ClusterEvent{Resource: abi.EventPod, ActionType: abi.ActionAdd}, PreQueueingHintFn: podCame},
 	}, nil
 }
 
@@ -63,6 +64,21 @@ func podLeft(pod core.Pod, oldObj, _ sched.EventObject) (sched.QueueingHint, err
 		return sched.Queue, nil
 	}
 	return sched.QueueSkip, nil
+}
+
+func podCame(_, newObj sched.EventObject) (sched.PreQueueingHintResult, error) {
+	if err := puzzled(newObj.Pod()); err != nil {
+		return sched.PreQueueingHintResult{}, err
+	}
+	labels := newObj.Pod().Metadata().Labels()
+	if labels.Has("everyone") {
+		return sched.PreQueueingHintResult{AllPods: true}, nil
+	}
+	var result sched.PreQueueingHintResult
+	if name, ok := labels.Lookup("before"); ok {
+		result.Pods = []sched.PodName{{Namespace: "default", Name: name}, {Namespace: "default", Name: "always"}}
+	}
+	return result, nil
 }
 
 func puzzled(pod core.Pod) error {

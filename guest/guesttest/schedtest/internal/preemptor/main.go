@@ -22,9 +22,21 @@ func (preemptor) Less(a, b sched.QueuedPodInfo) bool {
 
 func (preemptor) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{
-		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: left},
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: left, PreQueueingHintFn: leads},
 		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
 	}, nil
+}
+
+// leads names the leader of the team that a Pod was of.
+func leads(oldObj, _ sched.EventObject) (sched.PreQueueingHintResult, error) {
+	switch team := team(oldObj.Pod()); team {
+	case "":
+		return sched.PreQueueingHintResult{}, errors.New("a Pod without a team")
+	case "all":
+		return sched.PreQueueingHintResult{AllPods: true}, nil
+	default:
+		return sched.PreQueueingHintResult{Pods: []sched.PodName{{Namespace: team, Name: "leader"}}}, nil
+	}
 }
 
 func left(pod core.Pod, oldObj, _ sched.EventObject) (sched.QueueingHint, error) {

@@ -54,6 +54,32 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+func TestPreQueueingHint(t *testing.T) {
+	schedtest.Each(t, preemptor{}, func(t *testing.T, p *schedtest.Plugin) {
+		podGone := sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}
+		for name, test := range map[string]struct {
+			event      sched.ClusterEvent
+			before     string
+			want       sched.PreQueueingHintResult
+			wantReason string
+		}{
+			"one of a team":  {podGone, red, sched.PreQueueingHintResult{Pods: []sched.PodName{{Namespace: "red", Name: "leader"}}}, ""},
+			"one of all":     {podGone, `metadata: {name: p, labels: {team: all}}`, sched.PreQueueingHintResult{AllPods: true}, ""},
+			"an error":       {podGone, none, sched.PreQueueingHintResult{AllPods: true}, "a Pod without a team"},
+			"no hint":        {sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}, "", sched.PreQueueingHintResult{AllPods: true}, ""},
+			"not registered": {sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionDelete}, "", sched.PreQueueingHintResult{}, ""},
+		} {
+			got, err := p.PreQueueingHint(t, test.event, test.before, "")
+			if (err == nil) != (test.wantReason == "") || err != nil && err.Error() != test.wantReason {
+				t.Errorf("%s: error %v", name, err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
 func TestSignPod(t *testing.T) {
 	schedtest.Each(t, preemptor{}, func(t *testing.T, p *schedtest.Plugin) {
 		got, status := p.SignPod(t, red)
