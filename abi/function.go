@@ -99,6 +99,7 @@ const (
 
 	Validate Function = 32
 	Mutate   Function = 33
+	Convert  Function = 34
 
 	Hook Function = 48
 
@@ -146,6 +147,7 @@ var functions = [64]Signature{
 	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
+	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}},
 	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
 	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
 	Services:                {"services", KindService, nil, nil},

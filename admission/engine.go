@@ -117,6 +117,7 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) ForPolicy(name string) (one interface {
 	Validator
 	Mutator
+	Converter
 }, ok bool) {
 	return &onePolicy{e, name}, slices.ContainsFunc(e.current.Load().all, func(p Policy) bool { return p.Name() == name })
 }

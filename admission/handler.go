@@ -16,9 +16,11 @@ import (
 )
 
 // Handler serves a [Validator] or a [Mutator] as an admission webhook of
-// admission.k8s.io/v1: POST of an AdmissionReview in JSON, whatever the path.
+// admission.k8s.io/v1, or a [Converter] as a conversion webhook of
+// apiextensions.k8s.io/v1: POST of an AdmissionReview or a ConversionReview in JSON,
+// whatever the path.
 //
-// A review is answered with 200 and a review, whether it is admitted or not.
+// A review is answered with 200 and a review, whether it is admitted, or converted, or not.
 // Anything else gets a Status, a Status of the Kubernetes API: 405 for another method, 415 for
 // another media type or an encoded body, 413 for a body that is too long, 408 for one
 // that does not come in time, 429 or 503 with Retry-After if others have the memory
@@ -26,13 +28,16 @@ import (
 //
 // The query's timeout, which the API server sends, becomes the context's
 // deadline, less a tenth of it for the way back, 50 ms at least and 500 ms at
-// most. If the Validator or the Mutator panics, the request is denied with 500.
+// most. Of a conversion it sends none: it waits [MaxTimeout]. If the Validator or the
+// Mutator panics, the request is denied with 500; a Converter that panics has failed.
 type Handler struct {
 	// Validator decides, if the handler is that of a validating webhook.
 	Validator Validator
-	// Mutator decides, if it is that of a mutating one. Exactly one of the two is
-	// required.
+	// Mutator decides, if it is that of a mutating one.
 	Mutator Mutator
+	// Converter converts, if it is the conversion webhook of CustomResourceDefinitions.
+	// Exactly one of the three is required.
+	Converter Converter
 	// MaxBodyBytes is the longest body that is read. Default
 	// [DefaultMaxBodyBytes].
 	MaxBodyBytes int64
@@ -114,6 +119,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request refers to the body.
 	defer body.Release()
+	if h.Converter != nil {
+		h.serveConversion(ctx, w, body.Bytes)
+		return
+	}
 	request, err := DecodeReview(body.Bytes)
 	if err != nil {
 		httpserve.WriteStatus(w, http.StatusBadRequest, err.Error())
@@ -151,6 +160,12 @@ func (h *Handler) log(msg string, args ...any) {
 // tooLong notes that a review is too long, and returns what to tell of it. length is
 // what was announced.
 func (h *Handler) tooLong(e *httpserve.BodyError, length, limit int64) string {
+	if h.Converter != nil {
+		if h.Logger != nil {
+			h.Logger.Error("conversion review is too long", "bytes", length, "limit", limit, "err", e)
+		}
+		return fmt.Sprintf("the conversion review is too long: %s; make the objects smaller, list fewer at a time, or raise the webhook's limits for reviews", e)
+	}
 	about := subjectOf(e.Beginning)
 	if h.Logger != nil {
 		h.Logger.Error("review is too long", "uid", about.uid, "kind", about.kind, "namespace", about.namespace, "name", about.name,
@@ -184,16 +199,19 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 		w.Header().Set("Accept-Encoding", "identity")
 		return 0, refuse(http.StatusUnsupportedMediaType, "content encoding is %q, want none", encoding)
 	}
-	timeout, err := timeoutOf(r)
+	unsaid := defaultTimeout
+	if h.Converter != nil {
+		unsaid = MaxTimeout
+	}
+	timeout, err := timeoutOf(r, unsaid)
 	if err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}
 	return timeout, nil
 }
 
-// timeoutOf returns how long a request may take.
-func timeoutOf(r *http.Request) (time.Duration, error) {
-	timeout := defaultTimeout
+// timeoutOf returns how long a request may take: timeout if it says nothing.
+func timeoutOf(r *http.Request, timeout time.Duration) (time.Duration, error) {
 	if text := r.URL.Query().Get("timeout"); text != "" {
 		var err error
 		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {

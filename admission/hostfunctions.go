@@ -40,6 +40,9 @@ var ofRequest = []host.Import{
 		if len(data) > maxResultBytes {
 			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
+		if policy.CallOf(inst).Desired != "" {
+			inst.Abort(fmt.Errorf("%s has no result beside its reason", abi.Convert))
+		}
 		result, err := admissionmsg.ParseResult(data)
 		if err != nil {
 			inst.Abort(err)
@@ -53,6 +56,9 @@ var ofRequest = []host.Import{
 	host.FromGuest(abi.ModuleAdmission, "mutated_object", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
+	}),
+	host.ToGuest(abi.ModuleAdmission, "desired_api_version", func(inst *host.Instance) []byte {
+		return []byte(policy.CallOf(inst).Desired)
 	}),
 }
 
@@ -82,8 +88,8 @@ func protoOf(inst *host.Instance) (object, old []byte) {
 // mutation returns the call that may change the object.
 func mutation(inst *host.Instance) *policy.Call {
 	c := policy.CallOf(inst)
-	if !c.Mutating {
-		inst.Abort(fmt.Errorf("only %s changes the object", abi.Mutate))
+	if !c.Mutating && c.Desired == "" {
+		inst.Abort(fmt.Errorf("only %s and %s change the object", abi.Mutate, abi.Convert))
 	}
 	return c
 }

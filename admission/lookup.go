@@ -184,7 +184,7 @@ func (p lookups) Last(inst *host.Instance) *lookup.Last { return &lookedOf(inst)
 func (p lookups) Encode(o *Object) ([]byte, error) { return o.JSON, nil }
 
 func (p lookups) List(inst *host.Instance, resource, namespace string) ([]*Object, error) {
-	if policy.CallOf(inst).Request == nil {
+	if c := policy.CallOf(inst); c.Request == nil || c.Desired != "" {
 		return nil, errNoRequest
 	}
 	i, err := p.kept.of(resource, namespace)

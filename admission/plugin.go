@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Plugin is a guest that validates or mutates. It is safe for use by several
+// Plugin is a guest that validates or mutates, or one that converts. It is safe for use by several
 // goroutines.
 type Plugin struct {
 	guest     *host.Plugin
@@ -60,6 +61,10 @@ type PluginConfig struct {
 	// those that its metadata name. A guest of another ABI sees none: to give it some is
 	// a mistake.
 	ContextAwareResources []schema.GroupVersionKind `json:"-"`
+	// Converts are the kinds of custom resources that the plugin converts between their
+	// versions. A plugin that has some does nothing else: it has no rules, and its failure
+	// policy is [host.Fail]. A module that also decides is loaded twice, under two names.
+	Converts []metav1.GroupKind `json:"converts,omitempty"`
 }
 
 // Cluster is what policies may look up: informers, or a client. It is safe for use
@@ -97,6 +102,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		errs = append(errs, err)
 	}
 	if err := CheckObjects(cfg.Objects); err != nil {
+		errs = append(errs, err)
+	}
+	if err := CheckConverts(&cfg); err != nil {
 		errs = append(errs, err)
 	}
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
@@ -142,6 +150,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	if len(cfg.Objects) != 0 && p.dialect != nil {
 		err := fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect())
+		return nil, errors.Join(err, p.Close(ctx))
+	}
+	if err := p.checkFunctions(); err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
 	p.kept.wait(ctx)
@@ -202,6 +213,9 @@ func (p *Plugin) Validates() bool { return p.validates() }
 // Mutates reports whether the plugin changes objects.
 func (p *Plugin) Mutates() bool { return p.mutates() }
 
+// Converts reports whether the plugin converts custom resources.
+func (p *Plugin) Converts() bool { return len(p.cfg.Converts) != 0 }
+
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
 	defer p.kept.close()
@@ -213,6 +227,9 @@ func (p *Plugin) matcher() *matcher    { return p.match }
 func (p *Plugin) logger() *slog.Logger { return p.cfg.Logger }
 
 func (p *Plugin) validates() bool {
+	if len(p.cfg.Converts) != 0 {
+		return false
+	}
 	if p.dialect != nil {
 		return !p.mutates()
 	}
@@ -220,6 +237,9 @@ func (p *Plugin) validates() bool {
 }
 
 func (p *Plugin) mutates() bool {
+	if len(p.cfg.Converts) != 0 {
+		return false
+	}
 	if p.dialect != nil {
 		return p.dialect.Mutating && p.cfg.AllowedToMutate
 	}

@@ -101,7 +101,10 @@ type Decision struct {
 	Policy string
 	// Mutating reports whether the policy was asked as a mutator.
 	Mutating bool
-	Mode     Mode
+	// Converting reports whether the policy was asked to convert objects: Verdict is
+	// Allowed if it did.
+	Converting bool
+	Mode       Mode
 	// Verdict is the verdict of the policy, whether it counts or not.
 	Verdict Outcome
 	// Patched reports whether the policy changed the object.

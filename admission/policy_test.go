@@ -143,7 +143,7 @@ func TestGuestsThatMutateAgainstTheRules(t *testing.T) {
 		})
 	}
 	t.Run("a change in validate", func(t *testing.T) {
-		compare(t, denied(500, "InternalError", `plugin "rulebreaker": validate trapped: call k8s.io/admission.patch: only mutate changes the object`), e.Validate(t.Context(), requestOf(`{"n":"6"}`)))
+		compare(t, denied(500, "InternalError", `plugin "rulebreaker": validate trapped: call k8s.io/admission.patch: only mutate and convert change the object`), e.Validate(t.Context(), requestOf(`{"n":"6"}`)))
 	})
 	t.Run("a change of nothing", func(t *testing.T) {
 		r := requestOf("")

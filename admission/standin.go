@@ -30,6 +30,9 @@ func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (P
 		return nil, err
 	}
 	old := serving.rules()
+	if asConverter(serving) != nil {
+		return p, nil // It guards no request.
+	}
 	if old.Mode == Monitor || old.FailurePolicy == host.Ignore && rules.FailurePolicy != host.Ignore || mutates && !serving.mutates() {
 		return p, nil // What only monitors, or may fail, guards nothing.
 	}

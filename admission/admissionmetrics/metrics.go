@@ -20,7 +20,7 @@
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
-// webhook is validate or mutate, verdict allow, deny or error. No label holds what
+// webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
 // a guest or a client says. Calls of guests are counted by package hostmetrics.
 package admissionmetrics
 
@@ -99,8 +99,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 // Decided implements admission.Observer.
 func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	webhook := "validate"
-	if d.Mutating {
+	switch {
+	case d.Mutating:
 		webhook = "mutate"
+	case d.Converting:
+		webhook = "convert"
 	}
 	m.verdicts.WithLabelValues(d.Policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
 	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())

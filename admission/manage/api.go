@@ -13,6 +13,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
@@ -80,7 +81,8 @@ const (
 // module itself. A request whose own Content-Encoding is gzip gets 415.
 //
 // And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
-// allowedToMutate, gatekeeper and contextAwareResources as in [PluginSpec].
+// allowedToMutate, gatekeeper, contextAwareResources and converts as in [PluginSpec].
+// What converts has no operations.
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
 	if bodies == nil {
@@ -204,6 +206,7 @@ type loadRequest struct {
 	Gatekeeper            bool                    `json:"gatekeeper"`
 	Objects               []admission.ObjectGrant `json:"objects"`
 	ContextAwareResources []Resource              `json:"contextAwareResources"`
+	Converts              []metav1.GroupKind      `json:"converts"`
 }
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
@@ -221,6 +224,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 			},
 			PolicyRules:     admission.PolicyRules{Mode: body.Mode, Order: body.Order},
 			AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects,
+			Converts: body.Converts,
 		},
 		ContextAwareResources: body.ContextAwareResources,
 	}
@@ -232,6 +236,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		return errors.New("operations and match are both there, want one")
 	case body.Match != nil:
 		spec.Match = *body.Match
+	case len(body.Converts) != 0 && len(body.Operations) == 0:
 	case len(body.Operations) == 0:
 		return errors.New("operations is empty")
 	default:

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -214,6 +216,9 @@ func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) 
 // that its rules are not known, so that it guards every request.
 func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, unknown bool) {
 	rules, mutates, err := m.rulesOf(e)
+	if converts := e.converts(); err == nil && len(converts) != 0 {
+		return admission.UnavailableConverter(e.name, converts, rules, reason), false
+	}
 	if err == nil {
 		policy, err = admission.Unavailable(e.name, rules, mutates, reason)
 	}
@@ -228,8 +233,15 @@ func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, 
 // that guards everything that is wanted.
 func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 	rules, mutates, err := m.rulesOf(wanted)
+	if converts := wanted.converts(); err == nil && len(converts) != 0 {
+		missing := slices.DeleteFunc(slices.Clone(converts), func(kind metav1.GroupKind) bool { return slices.Contains(e.converts(), kind) })
+		if len(missing) == 0 {
+			return nil
+		}
+		return admission.UnavailableConverter(e.name, missing, rules, reason)
+	}
 	old, mutated, oldErr := m.rulesOf(e)
-	if err != nil || oldErr == nil && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
+	if err != nil || oldErr == nil && len(e.converts()) == 0 && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
 		return nil // A file with rules that are wrong is refused as a whole.
 	}
 	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
@@ -237,6 +249,14 @@ func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 		return nil
 	}
 	return policy
+}
+
+// converts returns the kinds that the plugin of an entry converts, none if it decides.
+func (e *entry) converts() []metav1.GroupKind {
+	if e.plugin == nil {
+		return nil
+	}
+	return e.plugin.Converts
 }
 
 // rulesOf returns the rules of an entry, and whether it may mutate.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -18,9 +20,11 @@ type Info struct {
 	Name        string `json:"name"`
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Operations are those of its rules, all if it has none.
+	// Operations are those of its rules, all if it has none; none if it converts.
 	Operations []string `json:"operations"`
-	Enabled    bool     `json:"enabled"`
+	// Converts are the kinds that it converts, none if it decides.
+	Converts []metav1.GroupKind `json:"converts,omitempty"`
+	Enabled  bool               `json:"enabled"`
 	// Group reports whether it is a group.
 	Group bool `json:"group,omitempty"`
 	// Origin is file or api.
@@ -73,7 +77,10 @@ func (e *entry) info() Info {
 			}
 		}
 	}
-	if i.Operations == nil {
+	switch i.Converts = e.converts(); {
+	case len(i.Converts) != 0:
+		i.Operations = []string{}
+	case i.Operations == nil:
 		i.Operations = []string{"*"}
 	}
 	if p, ok := e.policy.(*admission.Plugin); ok {

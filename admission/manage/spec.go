@@ -146,6 +146,9 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := admission.CheckObjects(s.Objects); err != nil {
 		fail("%v", err)
 	}
+	if err := admission.CheckConverts(&s.PluginConfig); err != nil {
+		fail("%v", err)
+	}
 	for _, r := range s.ContextAwareResources {
 		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.Kind == "" || r.APIVersion == "" {
 			fail("contextAwareResources has apiVersion %q, kind %q", r.APIVersion, r.Kind)

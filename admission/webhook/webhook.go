@@ -10,6 +10,8 @@
 //
 //	/validate, /mutate            all policies
 //	/validate/{name}, /mutate/…   one of them
+//	/convert                      the plugin that converts the kind of the objects
+//	/convert/{name}               one plugin
 //	/healthz                      200 while the process runs
 //	/readyz                       200 while it takes requests
 //	/metrics                      what Config.Metrics has
@@ -18,7 +20,10 @@
 // # Clients that mean no good
 //
 // With Config.ClientCAFile, a client without a certificate that was verified is
-// answered before its body is read. Without it, every client may send reviews: their
+// answered before its body is read, and with Config.Tokens one without a token. Both do
+// not hold for the paths of conversions: an API server has no credentials there
+// (k8s.io/apiextensions-apiserver configures none), and a conversion tells a client nothing
+// but what becomes of its own object. Without them, every client may send reviews: their
 // memory is bounded over all of them, and for each address and connection, and so are
 // connections, headers, and the time that a handshake, headers and a body take. See
 // admission.BodyLimits for what a client is answered that wants more. An API server is
@@ -56,10 +61,13 @@ type Config struct {
 	Listener net.Listener
 	// CertFile and KeyFile are the certificate and its key in PEM. Run requires them.
 	CertFile, KeyFile string
-	// ClientCAFile, if it is there, is a bundle in PEM: clients of the webhooks must
-	// have a certificate that one of it has signed. Probes and metrics are
-	// served to everybody.
+	// ClientCAFile, if it is there, is a bundle in PEM: clients of the admission webhooks
+	// must have a certificate that one of it has signed. Conversions, probes and metrics
+	// are served to everybody.
 	ClientCAFile string
+	// Tokens says which bearer tokens clients of the admission webhooks may or must have,
+	// beside a certificate; nil reads none.
+	Tokens *TokenConfig
 	// Engine decides. Required.
 	Engine *admission.Engine
 	// Ready returns why the server should get no requests yet, nil if it should;
@@ -107,6 +115,8 @@ const (
 // Server is a server of webhooks. It runs once.
 type Server struct {
 	cfg Config
+	// tokens is nil if tokens are not read.
+	tokens *verifier
 
 	listening, draining atomic.Bool
 	// started and answered count requests.
@@ -125,10 +135,17 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxConnections < 0 {
 		errs = append(errs, fmt.Errorf("maxConnections is %d, less than 0", cfg.MaxConnections))
 	}
+	if cfg.Tokens != nil {
+		errs = append(errs, cfg.Tokens.check()...)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("webhook server: configuration: %w", err)
 	}
-	return &Server{cfg: cfg}, nil
+	s := &Server{cfg: cfg}
+	if cfg.Tokens != nil {
+		s.tokens = newVerifier(*cfg.Tokens, cfg.Logger)
+	}
+	return s, nil
 }
 
 // Run serves until ctx ends, and returns when everything is answered. The error is
@@ -252,10 +269,13 @@ func (s *Server) Handler() http.Handler {
 		}
 		return h
 	}
-	for _, webhook := range []string{"validate", "mutate"} {
-		all := &admission.Handler{Validator: c.Engine}
-		if webhook == "mutate" {
-			all = &admission.Handler{Mutator: c.Engine}
+	for _, webhook := range []string{"validate", "mutate", "convert"} {
+		all := &admission.Handler{Validator: inGroups{Validator: c.Engine}}
+		switch webhook {
+		case "mutate":
+			all = &admission.Handler{Mutator: inGroups{Mutator: c.Engine}}
+		case "convert":
+			all = &admission.Handler{Converter: c.Engine}
 		}
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
@@ -264,9 +284,12 @@ func (s *Server) Handler() http.Handler {
 				httpserve.WriteStatus(w, http.StatusNotFound, "there is no such policy")
 				return
 			}
-			h := &admission.Handler{Validator: policy}
-			if webhook == "mutate" {
-				h = &admission.Handler{Mutator: policy}
+			h := &admission.Handler{Validator: inGroups{Validator: policy}}
+			switch webhook {
+			case "mutate":
+				h = &admission.Handler{Mutator: inGroups{Mutator: policy}}
+			case "convert":
+				h = &admission.Handler{Converter: policy}
 			}
 			handler(h).ServeHTTP(w, r)
 		})
@@ -326,10 +349,22 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 			// a request may be on its way then.
 			w.Header().Set("Connection", "close")
 		}
-		if s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		if webhook != "convert" && s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 			httpserve.DropBody(w)
 			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
+		}
+		if s.tokens != nil && webhook != "convert" {
+			authenticated, code, message := s.tokens.authenticate(r, webhook)
+			if authenticated == nil {
+				if code == http.StatusUnauthorized {
+					w.Header().Set("WWW-Authenticate", `Bearer realm="webhooks"`)
+				}
+				httpserve.DropBody(w)
+				httpserve.WriteStatus(w, code, message)
+				return
+			}
+			r = authenticated
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {

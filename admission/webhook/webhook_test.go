@@ -291,6 +291,10 @@ func TestClientCertificates(t *testing.T) {
 	if code, body := post(t, s.client(t, nil), s.url+"/validate"); code != 401 || messageOf(t, body) != "a client certificate is required" {
 		t.Errorf("no certificate gets %d %q", code, body)
 	}
+	// An API server has no certificate for conversions: what is read here is no ConversionReview.
+	if code, body := post(t, s.client(t, nil), s.url+"/convert"); code != 400 {
+		t.Errorf("a conversion gets %d %q", code, body)
+	}
 	apiserver := issue(t, "apiserver", trusted)
 	if code, body := post(t, s.client(t, apiserver), s.url+"/validate"); code != 200 {
 		t.Errorf("the certificate gets %d %q", code, body)

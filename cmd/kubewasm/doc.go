@@ -201,7 +201,7 @@
 // about a Pod: for the next one, the Nodes are as in the file.
 //
 // An admission plugin reviews each object, as being created unless flags change the
-// request. An AdmissionReview in the file is reviewed as it stands, and so is a request
+// request. A ConversionReview in the file is converted. An AdmissionReview in the file is reviewed as it stands, and so is a request
 // as Kubewarden's tools keep it. A policy that looks objects up finds those of the file,
 // of the kinds that its metadata declare and -see adds.
 //

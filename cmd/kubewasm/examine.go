@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -72,6 +73,8 @@ type trying struct {
 	gatekeeper     bool
 	// sees are the kinds that a policy may look up besides those that it declares.
 	sees []schema.GroupVersionKind
+	// converts are the kinds that an admission plugin converts, none if it decides.
+	converts []metav1.GroupKind
 }
 
 type imported struct {
@@ -429,6 +432,9 @@ func (r *examination) implements(mask abi.Mask) {
 // offer loads the module into the hosts of its kinds, and records the grants that it needs.
 // The error names the imports that the hosts do not offer.
 func (r *examination) offer(ctx context.Context, rt *host.Runtime, try trying) error {
+	if onlyConverts(r.mask) {
+		try.converts = anyKind
+	}
 	var errs []error
 	for _, kind := range extensionKinds {
 		if r.mask.Of(kind) == 0 {
@@ -528,6 +534,9 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 // those in objects; both may be nil. Kinds that its metadata declare need no grant. The
 // imports of the ABI need a cluster or the grant.
 func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config, objects *manifest.Objects, cluster *manifest.Cluster) (*admission.Plugin, error) {
+	if len(try.converts) != 0 {
+		return admission.Load(ctx, rt, admission.PluginConfig{Config: cfg, Converts: try.converts})
+	}
 	about, err := host.Inspect(try.module)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,9 @@ type trial struct {
 	// matches are the requests that the module's metadata declare.
 	matches []metadata.Rule
 	fuel    fuelCounter
-	out     *tabwriter.Writer
+	// mask are the functions that the plugin implements.
+	mask abi.Mask
+	out  *tabwriter.Writer
 	// refusals is the number of objects that the plugin refused. failures are the errors
 	// of calls without an answer.
 	refusals int
@@ -128,6 +130,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
 		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
 	}
+	trial.mask = r.mask
 	name := strings.TrimSuffix(filepath.Base(wasm), ".wasm")
 	if r.Metadata != nil {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches

@@ -17,6 +17,16 @@ import (
 
 // admit reviews each object.
 func (t *trial) admit(ctx context.Context) error {
+	reviews, others := conversions(t.objects.All)
+	if len(reviews) != 0 {
+		if err := t.convert(ctx, reviews); err != nil || len(others) == 0 {
+			return err
+		}
+		t.try.converts = nil
+	}
+	if onlyConverts(t.mask) {
+		return errors.New("the module only converts: it is asked by a ConversionReview of apiextensions.k8s.io/v1")
+	}
 	p, err := t.try.policy(ctx, t.rt, t.cfg, t.objects, t.cluster)
 	if err != nil {
 		return err
@@ -25,8 +35,8 @@ func (t *trial) admit(ctx context.Context) error {
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.fuel.take()
 	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
-	for i := range t.objects.All {
-		request, err := t.requests.of(&t.objects.All[i])
+	for i := range others {
+		request, err := t.requests.of(&others[i])
 		if err != nil {
 			return err
 		}

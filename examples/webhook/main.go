@@ -51,6 +51,7 @@ type options struct {
 	server                                        webhook.Config
 	policies, stateDir, cacheDir, tokenFile, kube string
 	clients                                       []string
+	tokens                                        tokenOptions
 	memoryBytes                                   uint64
 	bodyBytes                                     int64
 	interval                                      time.Duration
@@ -63,6 +64,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.server.CertFile, "cert", "", "`file` of the certificate, PEM")
 	flags.StringVar(&o.server.KeyFile, "key", "", "`file` of its key, PEM")
 	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; none asks for no certificate")
+	o.tokens.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
@@ -83,6 +85,9 @@ func parse(args []string) (*options, error) {
 	}
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
 		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
+	}
+	if err := o.tokens.check(); err != nil {
+		return nil, err
 	}
 	if o.server.MaxBodyBytes <= 0 {
 		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
@@ -157,6 +162,9 @@ func run(ctx context.Context, args []string) error {
 	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
 	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	serving.Counter = verdicts
+	if serving.Tokens, err = o.tokens.config(ctx, o.kube); err != nil {
+		return err
+	}
 	if o.tokenFile != "" || len(o.clients) != 0 {
 		serving.Manage = manager.API(o.auth())
 	}

@@ -49,9 +49,11 @@ func (f MutatorFunc) Mutate(req *Request, patch *Patch) *Response { return f(req
 var (
 	validator Validator
 	mutator   Mutator
+	converter Converter
 )
 
-// Register makes p the plugin of this module: a [Validator], a [Mutator] or both.
+// Register makes p the plugin of this module: a [Validator], a [Mutator], a [Converter] or
+// several of them.
 // It is called once, in init, or in main of a guest that is built without
 // -buildmode=c-shared, which does not run main; a second call panics. If p points
 // to a struct, the host's configuration is decoded into it before the first
@@ -62,11 +64,12 @@ var (
 // it is called then, configuration or not, and an error makes the plugin fail to
 // load with the error's text.
 //
-// Where it runs natively, in tests, Register panics also if Validate or Mutate is
-// a method of another type than it should be.
+// Where it runs natively, in tests, Register panics also if Validate, Mutate or Convert
+// is a method of another type than it should be.
 func Register[P any](p P) {
 	plugin.Check[Validator](p)
 	plugin.Check[Mutator](p)
+	plugin.Check[Converter](p)
 	var mask abi.Mask
 	v, isValidator := any(p).(Validator)
 	if isValidator {
@@ -76,8 +79,12 @@ func Register[P any](p P) {
 	if isMutator {
 		mask |= abi.MaskOf(abi.Mutate)
 	}
+	c, isConverter := any(p).(Converter)
+	if isConverter {
+		mask |= abi.MaskOf(abi.Convert)
+	}
 	if mask == 0 {
-		panic("kubewasm: admission.Register: the plugin is neither a Validator nor a Mutator; are its methods on the pointer, and with the right signatures?")
+		panic("kubewasm: admission.Register: the plugin is no Validator, no Mutator and no Converter; are its methods on the pointer, and with the right signatures?")
 	}
 	plugin.Register(p, mask)
 	if isValidator {
@@ -85,5 +92,8 @@ func Register[P any](p P) {
 	}
 	if isMutator {
 		mutator = m
+	}
+	if isConverter {
+		converter = c
 	}
 }

@@ -10,3 +10,5 @@ func fetchOldObject() []byte      { return nil }
 func fetchOptions() []byte        { return nil }
 func fetchObjectProto() []byte    { return nil }
 func fetchOldObjectProto() []byte { return nil }
+
+func fetchDesiredAPIVersion() []byte { return nil }

@@ -34,6 +34,9 @@ func hostPatch(ptr unsafe.Pointer, n uint32)
 //go:wasmimport k8s.io/admission mutated_object
 func hostMutatedObject(ptr unsafe.Pointer, n uint32)
 
+//go:wasmimport k8s.io/admission desired_api_version
+func hostDesiredAPIVersion(buf unsafe.Pointer, limit uint32) uint32
+
 //go:wasmimport k8s.io/admission result
 func hostResult(ptr unsafe.Pointer, n uint32)
 
@@ -43,6 +46,8 @@ func fetchOldObject() []byte      { return fetchInto(&oldObjectSlot, hostOldObje
 func fetchOptions() []byte        { return fetch(hostOptions) }
 func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
+
+func fetchDesiredAPIVersion() []byte { return fetch(hostDesiredAPIVersion) }
 
 var (
 	// small receives answers that fit, nearly all of them. They are copied from
@@ -58,6 +63,8 @@ var (
 	// request is that of the call that runs. It must not be used after the
 	// call: it would return the data of another request.
 	request Request
+	// conversion is likewise the one that runs.
+	conversion Conversion
 	// result is the buffer of messages to the host.
 	result []byte
 )
@@ -116,15 +123,38 @@ func exportMutate() uint64 {
 	if response.Allowed() {
 		if err := patch.Err(); err != nil {
 			response = Errored(err)
-		} else if patch.object != nil {
-			hostMutatedObject(unsafe.Pointer(unsafe.SliceData(patch.object)), uint32(len(patch.object)))
-		} else if operations := patch.JSON(); operations != nil {
-			hostPatch(unsafe.Pointer(unsafe.SliceData(operations)), uint32(len(operations)))
+		} else {
+			patch.hand()
 		}
 	}
 	verdict := answer(response)
 	leave()
 	return verdict
+}
+
+//go:wasmexport convert
+func exportConvert() uint64 {
+	conversion = Conversion{}
+	patch := &Patch{read: conversion.Object}
+	err := converter.Convert(&conversion, patch)
+	if err == nil {
+		err = conversion.finish(patch)
+	}
+	if err == nil {
+		patch.hand()
+	}
+	verdict := answer(Errored(err))
+	leave()
+	return verdict
+}
+
+// hand passes the changes to the host.
+func (p *Patch) hand() {
+	if p.object != nil {
+		hostMutatedObject(unsafe.Pointer(unsafe.SliceData(p.object)), uint32(len(p.object)))
+	} else if operations := p.JSON(); operations != nil {
+		hostPatch(unsafe.Pointer(unsafe.SliceData(operations)), uint32(len(operations)))
+	}
 }
 
 // answer passes the reason, warnings and annotations of a response to the host,

@@ -50,6 +50,9 @@
 //		return admission.Allow()
 //	}
 //
+// A plugin with the method Convert, a [Converter], converts custom resources from one
+// version to another, for the conversion webhook of their CustomResourceDefinition.
+//
 // A policy about containers checks all of them, also init containers and those that
 // kubectl debug adds, and also the Pod template of a workload:
 //

@@ -57,7 +57,7 @@ func TestRegister(t *testing.T) {
 		f()
 		return nil
 	}
-	if got := panics(func() { Register[any](nil) }); got != "kubewasm: admission.Register: the plugin is neither a Validator nor a Mutator; are its methods on the pointer, and with the right signatures?" {
+	if got := panics(func() { Register[any](nil) }); got != "kubewasm: admission.Register: the plugin is no Validator, no Mutator and no Converter; are its methods on the pointer, and with the right signatures?" {
 		t.Errorf("no plugin: panic %v", got)
 	}
 	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))

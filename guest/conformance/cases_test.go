@@ -16,8 +16,10 @@ type Suite struct {
 	Cycle     []CycleCase     `json:"cycle"`
 	Group     []GroupCase     `json:"group"`
 	Admission []AdmissionCase `json:"admission"`
-	Lookup    Lookups         `json:"lookup"`
-	Hook      []HookCase      `json:"hook"`
+	// Conversions are those of the admission guest.
+	Conversions []ConversionCase `json:"conversions"`
+	Lookup      Lookups          `json:"lookup"`
+	Hook        []HookCase       `json:"hook"`
 }
 
 // SchedulerCase is calls of one plugin, the Pod's cycle begun anew by each
@@ -335,6 +337,17 @@ type AdmissionCase struct {
 	Message     string            `json:"message,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ConversionCase is a conversion of the Widget w of example.com/v1alpha1, whose spec is
+// {"size":1}.
+type ConversionCase struct {
+	Name string `json:"name"`
+	// Desired is the apiVersion to convert to.
+	Desired string `json:"desired"`
+	// Want is the object that comes of it; empty if it fails, with Message in the error.
+	Want    string `json:"want,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Lookups are cases of the admission guest in which it looks objects up. It is granted

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
@@ -237,6 +238,38 @@ func TestAdmission(t *testing.T) {
 		}
 		for _, c := range cases.Lookup.Cases {
 			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
+		}
+	})
+}
+
+func TestConversions(t *testing.T) {
+	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
+		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
+			Config:   host.Config{Name: "guest", Source: host.File(guest), Grants: []string{admission.GrantObjects}, Limits: host.Limits{Instances: 1}},
+			Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine := admission.NewEngine(p)
+		defer engine.Close(context.Background())
+		for _, c := range readCases(t).Conversions {
+			t.Run(c.Name, func(t *testing.T) {
+				desired, err := schema.ParseGroupVersion(c.Desired)
+				if err != nil {
+					t.Fatal(err)
+				}
+				converted, err := engine.Convert(t.Context(), &admission.ConversionRequest{
+					UID: "1", Desired: desired, Kind: "Widget",
+					Objects: [][]byte{[]byte(`{"apiVersion":"example.com/v1alpha1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`)},
+				})
+				switch {
+				case c.Want == "" && (err == nil || !strings.Contains(err.Error(), c.Message)):
+					t.Errorf("converted to %s, %v; want the error %s", converted, err, c.Message)
+				case c.Want != "" && (err != nil || !jsonpatch.Equal(converted[0], []byte(c.Want))):
+					t.Errorf("converted to %s, %v; want %s", converted, err, c.Want)
+				}
+			})
 		}
 	})
 }

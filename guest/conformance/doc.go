@@ -12,7 +12,7 @@
 //	           postbind
 //	group      podgrouppostfilter, generateplacements, scoreplacement,
 //	           normalizeplacementscore
-//	admission  validate, mutate
+//	admission  validate, mutate, convert
 //	hook       hook
 //
 // Together they implement all functions of the ABI, and import all that a scheduler
@@ -203,6 +203,11 @@
 // name". "patch" gives the object the annotation k=v, and no other, by a patch;
 // "whole" hands over, as the whole object, a v1 Pod that has nothing but the name
 // "whole" and the label k=v. Otherwise nothing is changed.
+//
+// convert looks at the version that is desired. "example.com/v1" is set by a patch, which
+// changes nothing else. For "example.com/v2" it hands over, as the whole object, a Widget of
+// that version with the name "w" and the spec {"size":2}. "example.com/trap" traps, and any
+// other is an error with the reason "bad version".
 //
 // # The hook guest
 //

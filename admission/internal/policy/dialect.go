@@ -84,6 +84,9 @@ type Call struct {
 	Request *Request
 	// Mutating reports whether the object may be changed.
 	Mutating bool
+	// Desired is the apiVersion to which the object is to be converted, empty if the call
+	// is no conversion. The object may be changed then, too.
+	Desired string
 	// Object and OldObject are the protobuf of the objects, once Fetched.
 	Object, OldObject []byte
 	Fetched           bool

@@ -10,12 +10,13 @@ IMPORT("k8s.io/admission", "old_object_proto") u32 old_object_proto(void *buf, u
 IMPORT("k8s.io/admission", "result") void result(const void *ptr, u32 len);
 IMPORT("k8s.io/admission", "patch") void patch(const void *ptr, u32 len);
 IMPORT("k8s.io/admission", "mutated_object") void mutated_object(const void *ptr, u32 len);
+IMPORT("k8s.io/admission", "desired_api_version") u32 desired_api_version(void *buf, u32 limit);
 IMPORT("k8s.io/api", "get_object") u32 get_object(const void *ptr, u32 len, void *buf, u32 limit);
 IMPORT("k8s.io/api", "list_objects") u32 list_objects(const void *ptr, u32 len, void *buf, u32 limit);
 
 enum { ALLOW, ERROR, DENY };
 
-EXPORT("kubewasm_abi_v1") u64 marker(void) { return 1ull << 32 | 1ull << 33; }
+EXPORT("kubewasm_abi_v1") u64 marker(void) { return 7ull << 32; }
 
 // A Result is made of few bytes, so they stand here as they are: the field
 // number and type of each message, its length, its contents.
@@ -135,5 +136,20 @@ EXPORT("mutate") u64 mutate(void) {
   }
   if (IS(name, "patch")) patch(add, sizeof add - 1);
   if (IS(name, "whole")) mutated_object(pod, sizeof pod - 1);
+  return ALLOW;
+}
+
+EXPORT("convert") u64 convert(void) {
+  static const char set[] = "[{\"op\":\"replace\",\"path\":\"/apiVersion\",\"value\":\"example.com/v1\"}]";
+  static const char widget[] = "{\"apiVersion\":\"example.com/v2\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"w\"},\"spec\":{\"size\":2}}";
+  begin();
+  span version = READ(desired_api_version(buf, limit));
+  if (IS(version, "example.com/trap")) __builtin_trap();
+  if (IS(version, "example.com/v1")) patch(set, sizeof set - 1);
+  else if (IS(version, "example.com/v2")) mutated_object(widget, sizeof widget - 1);
+  else {
+    SAY("bad version");
+    return ERROR;
+  }
   return ALLOW;
 }

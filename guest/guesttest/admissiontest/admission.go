@@ -37,7 +37,7 @@ import (
 func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	t.Helper()
 	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin {
-		return &Plugin{native: n, module: m}
+		return &Plugin{native: n, module: m, onlyConverts: onlyConverts(plugin)}
 	}, test)
 }
 
@@ -51,6 +51,8 @@ type Plugin struct {
 	// cluster has the objects of In, none if it is nil, and config is the configuration.
 	cluster *manifest.Cluster
 	config  []byte
+	// onlyConverts reports whether the plugin neither validates nor mutates.
+	onlyConverts bool
 }
 
 // In returns the plugin in a cluster that has the objects of manifests, one or more
@@ -63,7 +65,7 @@ func (a *Plugin) In(t testing.TB, manifests string) *Plugin {
 	if err != nil {
 		t.Fatalf("read objects: %v", err)
 	}
-	return &Plugin{native: a.native, module: a.module, cluster: cluster, config: a.config}
+	return &Plugin{native: a.native, module: a.module, cluster: cluster, config: a.config, onlyConverts: a.onlyConverts}
 }
 
 func clusterOf(manifests string) (*manifest.Cluster, error) {
@@ -99,7 +101,7 @@ func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 // the test made it.
 func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, error) {
 	t.Helper()
-	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config}
+	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config, onlyConverts: a.onlyConverts}
 	var err error
 	if fresh.cluster == nil {
 		if fresh.cluster, err = clusterOf(""); err != nil {
@@ -112,9 +114,13 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 		}
 		return fresh, err
 	}
-	p, err := adapter.Load(context.Background(), a.module.Runtime, adapter.PluginConfig{
+	cfg := adapter.PluginConfig{
 		Config: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
-	})
+	}
+	if a.onlyConverts {
+		cfg = converts(a.module.Config(config), anyKind)
+	}
+	p, err := adapter.Load(context.Background(), a.module.Runtime, cfg)
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
@@ -229,23 +235,26 @@ func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 // changed returns the object after a mutation, empty if it is as before.
 func changed(t testing.TB, before, after []byte) string {
 	t.Helper()
-	canonical := func(object []byte) string {
-		var tree any
-		numbers := stdjson.NewDecoder(bytes.NewReader(object))
-		numbers.UseNumber()
-		if err := numbers.Decode(&tree); err != nil {
-			t.Fatalf("read the mutated object: %v", err)
-		}
-		text, err := stdjson.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	if object := canonical(after); object != canonical(before) {
+	if object := canonical(t, after); object != canonical(t, before) {
 		return object
 	}
 	return ""
+}
+
+// canonical returns JSON with the members in the order of their names and no spaces.
+func canonical(t testing.TB, object []byte) string {
+	t.Helper()
+	var tree any
+	numbers := stdjson.NewDecoder(bytes.NewReader(object))
+	numbers.UseNumber()
+	if err := numbers.Decode(&tree); err != nil {
+		t.Fatalf("read what came of the object: %v", err)
+	}
+	text, err := stdjson.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func (a *Plugin) validate(t testing.TB, review []byte) Verdict {

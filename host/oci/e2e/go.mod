@@ -6,7 +6,7 @@ replace github.com/kubewasm/kubewasm => ../../..
 
 require (
 	github.com/distribution/distribution/v3 v3.1.2
-	github.com/go-jose/go-jose/v4 v4.1.4
+	github.com/go-jose/go-jose/v4 v4.1.5
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000

@@ -83,6 +83,19 @@ func (guest) Mutate(req *admission.Request, patch *admission.Patch) *admission.R
 	return nil
 }
 
+func (guest) Convert(c *admission.Conversion, patch *admission.Patch) error {
+	switch c.To() {
+	case "v1": // The SDK sets the version.
+	case "v2":
+		patch.SetObject([]byte(`{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w"},"spec":{"size":2}}`))
+	case "trap":
+		panic("trap")
+	default:
+		return errors.New("bad version")
+	}
+	return nil
+}
+
 func init() { admission.Register(guest{}) }
 
 func main() {}

@@ -1,0 +1,215 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+const (
+	conversionKind    = "ConversionReview"
+	conversionVersion = "apiextensions.k8s.io/v1"
+)
+
+// DecodeConversionReview decodes a ConversionReview of apiextensions.k8s.io/v1 in JSON, for
+// a server that is not a [Handler]. The objects and most strings of the request are parts
+// of body, which must not be written to afterwards.
+//
+// It is strict: the objects have an apiVersion and are all of one kind and of the group that
+// they are to be converted in, and no member that it reads occurs twice. An API server sends
+// nothing else.
+func DecodeConversionReview(body []byte) (*ConversionRequest, error) {
+	if !json.Valid(body) {
+		// The rare case pays for a good message.
+		var v stdjson.RawMessage
+		err := stdjson.Unmarshal(body, &v)
+		return nil, fmt.Errorf("decode conversion review: %w", err)
+	}
+	d := decoder{}
+	var version, kind, uid, desired string
+	var request, objects json.Value
+	d.object("", body, func(key string, v json.Value) int {
+		switch key {
+		case "apiVersion":
+			d.text("apiVersion", v, &version)
+			return 1
+		case "kind":
+			d.text("kind", v, &kind)
+			return 2
+		case "request":
+			request = v
+			return 3
+		}
+		return 0
+	})
+	if d.err == nil && (version != conversionVersion || kind != conversionKind) {
+		return nil, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), conversionVersion, conversionKind)
+	}
+	if d.err == nil && (request == nil || request.IsNull()) {
+		return nil, errors.New("conversion review has no request")
+	}
+	d.object("request", request, func(key string, v json.Value) int {
+		switch key {
+		case "uid":
+			d.text("request.uid", v, &uid)
+			return 1
+		case "desiredAPIVersion":
+			d.text("request.desiredAPIVersion", v, &desired)
+			return 2
+		case "objects":
+			objects = v
+			return 3
+		}
+		return 0
+	})
+	if d.err == nil && objects.Kind() != json.KindArray && !nothingIn(objects) {
+		d.fail("request.objects", objects, "array")
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("decode conversion review: %w", d.err)
+	}
+	if uid == "" {
+		return nil, errors.New("request of the conversion review has no uid")
+	}
+	gv, err := schema.ParseGroupVersion(desired)
+	if err != nil || gv.Group == "" || gv.Version == "" {
+		return nil, fmt.Errorf("request.desiredAPIVersion is %s, want a group and a version such as example.com/v1", orNone(desired))
+	}
+	r := &ConversionRequest{UID: types.UID(uid), Desired: gv}
+	n := 0
+	for e := json.Array(objects); e.Next(); {
+		n++
+	}
+	r.Objects = make([][]byte, 0, n)
+	for e := json.Array(objects); e.Next(); {
+		if err := r.add(e.Value()); err != nil {
+			return nil, fmt.Errorf("decode conversion review: request.objects[%d]%w", len(r.Objects), err)
+		}
+	}
+	return r, nil
+}
+
+// add adds an object to the request. Its error follows the name of the object.
+func (r *ConversionRequest) add(object json.Value) error {
+	if object.Kind() != json.KindObject {
+		return fmt.Errorf(" is %s, want object", object.Kind())
+	}
+	d := decoder{}
+	var version, kind string
+	d.object("object", object, func(key string, v json.Value) int {
+		switch key {
+		case "apiVersion":
+			d.text("apiVersion", v, &version)
+			return 1
+		case "kind":
+			d.text("kind", v, &kind)
+			return 2
+		case "metadata":
+			if v.Kind() != json.KindObject && !v.IsNull() {
+				d.fail("metadata", v, "object")
+			}
+			return 3
+		}
+		return 0
+	})
+	if d.err != nil {
+		return fmt.Errorf(": %w", d.err)
+	}
+	gv, err := schema.ParseGroupVersion(version)
+	switch {
+	case err != nil || version == "":
+		return fmt.Errorf(".apiVersion is %s, want a group and a version", orNone(version))
+	case gv.Group != r.Desired.Group:
+		return fmt.Errorf(".apiVersion is %s, of another group than %s", orNone(version), r.Desired)
+	case kind == "":
+		return errors.New(".kind is empty")
+	case r.Kind != "" && kind != r.Kind:
+		return fmt.Errorf(".kind is %s, and those before it are %s", orNone(kind), orNone(r.Kind))
+	}
+	r.Kind = kind
+	r.Objects = append(r.Objects, object)
+	return nil
+}
+
+// serveConversion answers a request with the ConversionReview in body.
+func (h *Handler) serveConversion(ctx context.Context, w http.ResponseWriter, body []byte) {
+	request, err := DecodeConversionReview(body)
+	if err != nil {
+		httpserve.WriteStatus(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	converted, err := h.convert(ctx, request)
+	head, separator, tail := conversionAnswer(request, err)
+	length := len(head) + len(tail)
+	for i, object := range converted {
+		length += len(object) + len(separator)*min(i, 1)
+	}
+	w.Header()["Content-Type"] = jsonContent
+	w.Header().Set("Content-Length", strconv.Itoa(length))
+	w.WriteHeader(http.StatusOK)
+	_, err = w.Write(head)
+	for i, object := range converted {
+		if i > 0 && err == nil {
+			_, err = w.Write(separator)
+		}
+		if err == nil {
+			_, err = w.Write(object)
+		}
+	}
+	if err == nil {
+		_, err = w.Write(tail)
+	}
+	if err != nil {
+		h.log("write conversion review", "uid", request.UID, "err", err)
+	}
+}
+
+// conversionAnswer returns a review without its objects: what comes before them, between two
+// of them, and after them.
+func conversionAnswer(request *ConversionRequest, failure error) (head, separator, tail []byte) {
+	head = append(head, `{"kind":"`+conversionKind+`","apiVersion":"`+conversionVersion+`","response":{"uid":`...)
+	head = append(json.AppendString(head, string(request.UID)), `,"result":{"status":`...)
+	if failure != nil {
+		head = append(head, `"Failure","message":`...)
+		head = json.AppendString(head, cmp.Or(failure.Error(), "no reason given"))
+	} else {
+		head = append(head, `"Success"`...)
+	}
+	return append(head, `},"convertedObjects":[`...), []byte{','}, []byte(`]}}`)
+}
+
+// convert asks the Converter and turns its faults into failures.
+func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (converted [][]byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			h.log("conversion panicked", "uid", request.UID, "panic", r, "stack", string(debug.Stack()))
+			if h.Panicked != nil {
+				h.Panicked()
+			}
+			converted, err = nil, errors.New("conversion panicked")
+		}
+	}()
+	if len(request.Objects) == 0 {
+		return nil, nil // Of no kind.
+	}
+	converted, err = h.Converter.Convert(ctx, request)
+	switch {
+	case err != nil:
+		h.log("convert", "uid", request.UID, "kind", kindName(request.GroupKind()), "err", err)
+		return nil, err
+	case len(converted) != len(request.Objects):
+		return nil, fmt.Errorf("conversion gave %d objects for %d", len(converted), len(request.Objects))
+	}
+	return converted, nil
+}

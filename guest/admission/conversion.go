@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/admission/field"
+	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+)
+
+// Converter converts objects of custom resources from one version to another. The
+// configuration of the plugin names their kinds.
+type Converter interface {
+	// Convert changes the object of c by patch to what it is in the version c.To. The
+	// new apiVersion need not be set. An error says why the object cannot be converted,
+	// to the user who reads or writes it.
+	//
+	// # Notes
+	//
+	//   - Everything may be changed but the kind and the metadata, of which only labels
+	//     and annotations may.
+	//   - An object is stored in one version, and read, changed and written in others.
+	//     What one version has no field for is kept, in an annotation for example, so that
+	//     converting there and back changes nothing.
+	//   - The result depends on the object and the versions alone: Get and List fail the
+	//     call.
+	//   - Defaults are the schema's, and mistakes those of validation: an object that was
+	//     stored once has to be convertible.
+	Convert(c *Conversion, patch *Patch) error
+}
+
+// ConverterFunc is a function as a [Converter].
+type ConverterFunc func(c *Conversion, patch *Patch) error
+
+// Convert calls f.
+func (f ConverterFunc) Convert(c *Conversion, patch *Patch) error { return f(c, patch) }
+
+// Conversion is an object that is to be converted. Strings and bytes that it returns may be
+// kept, and bytes must not be written to. The Conversion itself, and views of its object,
+// are valid during the call.
+type Conversion struct {
+	fetched                   bool
+	object                    []byte
+	apiVersion, kind, desired string
+}
+
+// NewConversion returns the conversion of an object in JSON to the apiVersion desired, such
+// as "example.com/v1", for native tests.
+func NewConversion(object []byte, desired string) *Conversion {
+	c := &Conversion{fetched: true}
+	c.fill(object, desired)
+	return c
+}
+
+func (c *Conversion) fill(object []byte, desired string) {
+	c.object, c.desired = object, desired
+	for m := json.Object(object); m.Next(); {
+		switch m.Key() {
+		case "apiVersion":
+			c.apiVersion = m.Value().String()
+		case "kind":
+			c.kind = m.Value().String()
+		}
+	}
+}
+
+// read fetches the object, once.
+func (c *Conversion) read() *Conversion {
+	if !c.fetched {
+		c.fetched = true
+		c.fill(fetchObject(), string(fetchDesiredAPIVersion()))
+	}
+	return c
+}
+
+// Object returns the object, in JSON.
+func (c *Conversion) Object() []byte { return c.read().object }
+
+// Kind returns the kind of the object.
+func (c *Conversion) Kind() string { return c.read().kind }
+
+// Group returns the group of the object, the same before and after the conversion.
+func (c *Conversion) Group() string {
+	group, _ := split(c.read().desired)
+	return group
+}
+
+// From returns the version that the object has, such as "v1beta1".
+func (c *Conversion) From() string {
+	_, version := split(c.read().apiVersion)
+	return version
+}
+
+// To returns the version that the object is to have, such as "v1".
+func (c *Conversion) To() string {
+	_, version := split(c.read().desired)
+	return version
+}
+
+// Unsupported returns the error of a Converter that does not know the kind, or one of the
+// versions.
+func (c *Conversion) Unsupported() error {
+	return errors.New("the plugin does not convert " + c.Kind() + " of " + c.Group() + " from " + c.From() + " to " + c.To())
+}
+
+func split(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
+// finish sets the apiVersion of what came of the conversion.
+func (c *Conversion) finish(patch *Patch) error {
+	if patch.object != nil && patch.err == nil {
+		document := jsonpatch.Parse(patch.object)
+		document.Add(json.AppendString(nil, c.desired), "apiVersion")
+		patch.object = document.Append(nil)
+		return nil
+	}
+	patch.Set(field.NewPath("apiVersion"), c.read().desired)
+	return patch.Err()
+}
+
+// RunConversion returns what converter makes of the object of c, in JSON, or why it cannot
+// be converted, for native tests. It does not check the object as a host does.
+func RunConversion(converter Converter, c *Conversion) ([]byte, error) {
+	patch := NewPatch(c.Object())
+	if err := converter.Convert(c, patch); err != nil {
+		return nil, err
+	}
+	if err := c.finish(patch); err != nil {
+		return nil, err
+	}
+	return patch.Object(), nil
+}
