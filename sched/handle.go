@@ -53,14 +53,14 @@ func (p *Plugin) handleImports() []host.Import {
 	}
 	pair, pairs, one := []abi.ValueType{i32, i32}, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}
 	list := []host.Import{
-		granted(GrantEvents, abi.ImportEvent, pair, nil, func(inst *host.Instance, stack []uint64) {
+		granted(GrantEvents, "event", pair, nil, func(inst *host.Instance, stack []uint64) {
 			e, err := schedmsg.ParseEvent([]byte(read(inst, stack)))
 			if err != nil {
 				inst.Abort(err)
 			}
 			p.report(&inst.State().(*instance).call, e)
 		}),
-		granted(GrantWaitingPods, abi.ImportWaitingPods, pair, one, func(inst *host.Instance, stack []uint64) {
+		granted(GrantWaitingPods, "waiting_pods", pair, one, func(inst *host.Instance, stack []uint64) {
 			b := remember(inst, "", func() []byte {
 				b := []byte{}
 				for w := range p.handle.WaitingPods() {
@@ -70,7 +70,7 @@ func (p *Plugin) handleImports() []host.Import {
 			})
 			stack[0] = uint64(inst.Write(uint32(stack[0]), uint32(stack[1]), b))
 		}),
-		granted(GrantWaitingPods, abi.ImportWaitingPod, pairs, one, func(inst *host.Instance, stack []uint64) {
+		granted(GrantWaitingPods, "waiting_pod", pairs, one, func(inst *host.Instance, stack []uint64) {
 			uid := read(inst, stack)
 			b := remember(inst, uid, func() []byte {
 				w := p.handle.WaitingPod(types.UID(uid))
@@ -81,7 +81,7 @@ func (p *Plugin) handleImports() []host.Import {
 			})
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
-		granted(GrantWaitingPods, abi.ImportAllowWaitingPod, pair, one, func(inst *host.Instance, stack []uint64) {
+		granted(GrantWaitingPods, "allow_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
 			w := p.handle.WaitingPod(types.UID(read(inst, stack)))
 			if stack[0] = 0; w != nil {
 				stack[0] = 1
@@ -90,7 +90,7 @@ func (p *Plugin) handleImports() []host.Import {
 				}
 			}
 		}),
-		granted(GrantWaitingPods, abi.ImportRejectWaitingPod, pair, one, func(inst *host.Instance, stack []uint64) {
+		granted(GrantWaitingPods, "reject_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
 			uid, reason, _ := strings.Cut(read(inst, stack), "\x00")
 			w := p.handle.WaitingPod(types.UID(uid))
 			if stack[0] = 0; w != nil && (inst.State().(*instance).call.replay || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))) {

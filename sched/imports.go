@@ -72,7 +72,7 @@ func (p *Plugin) imports() []host.Import {
 	i32, i64 := abi.I32, abi.I64
 	list := []host.Import{
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params:  []abi.ValueType{i64, i32, i32},
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -81,7 +81,7 @@ func (p *Plugin) imports() []host.Import {
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Module: abi.ModuleObjects, Name: "object_part",
 			Params:  []abi.ValueType{i64, i32, i64, i32, i32},
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -91,7 +91,7 @@ func (p *Plugin) imports() []host.Import {
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Module: abi.ModuleObjects, Name: "object_entry",
 			Params:  []abi.ValueType{i64, i32, i32, i32, i32, i32},
 			Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
@@ -106,44 +106,44 @@ func (p *Plugin) imports() []host.Import {
 				}
 			},
 		},
-		reads(abi.ImportNodeScores, scored, nodeScores),
-		reads(abi.ImportNodeNames, withNodes, p.nodeNames),
-		reads(abi.ImportNodeRefs, withRefs, p.nodeRefs),
-		reads(abi.ImportNodeName, withName, func(_ *host.Instance, i *instance, b []byte) []byte {
+		reads("node_scores", scored, nodeScores),
+		reads("node_names", withNodes, p.nodeNames),
+		reads("node_refs", withRefs, p.nodeRefs),
+		reads("node_name", withName, func(_ *host.Instance, i *instance, b []byte) []byte {
 			return append(b, i.call.nodeName...)
 		}),
-		reads(abi.ImportNodeStatuses, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
+		reads("node_statuses", abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
 			return schedmsg.AppendNodeStatuses(b, sortedStatuses(i.call.statuses))
 		}),
-		reads(abi.ImportPodGroup, withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
+		reads("pod_group", withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
 			return schedmsg.AppendPodGroup(b, i.call.group)
 		}),
-		reads(abi.ImportPlacement, abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
+		reads("placement", abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
 			placement, assignments := i.call.placement()
 			return schedmsg.AppendPlacement(b, placement, assignments)
 		}),
-		scheduler(abi.ImportPodGroupPod, []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
-		scheduler(abi.ImportTryPodGroup, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
-		writes(abi.ImportResultScores, scored, resultScores),
-		writes(abi.ImportResultNodeNames, abi.MaskOf(abi.PreFilter), resultNodeNames),
-		writes(abi.ImportResultClusterEvents, abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {
+		scheduler("pod_group_pod", []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
+		scheduler("try_pod_group", []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
+		writes("result_scores", scored, resultScores),
+		writes("result_node_names", abi.MaskOf(abi.PreFilter), resultNodeNames),
+		writes("result_cluster_events", abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.events, err = parseEvents(data); err != nil {
 				inst.Abort(err)
 			}
 		}),
-		writes(abi.ImportResultNominatedNodeName, abi.MaskOf(abi.PostFilter), func(_ *host.Instance, c *call, data []byte) {
+		writes("result_nominated_node_name", abi.MaskOf(abi.PostFilter), func(_ *host.Instance, c *call, data []byte) {
 			c.nominated = string(data)
 		}),
-		writes(abi.ImportResultSignFragments, abi.MaskOf(abi.SignPod), resultSignFragments),
+		writes("result_sign_fragments", abi.MaskOf(abi.SignPod), resultSignFragments),
 		writes("result_pods", abi.MaskOf(abi.PreQueueingHint), resultPods),
-		writes(abi.ImportResultNominations, abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
+		writes("result_nominations", abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.nominations, err = schedmsg.ParseNominations(data); err != nil {
 				inst.Abort(err)
 			}
 		}),
-		writes(abi.ImportResultPlacements, abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
+		writes("result_placements", abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.placements, err = schedmsg.ParsePlacements(data); err != nil {
 				inst.Abort(err)

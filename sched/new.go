@@ -40,12 +40,14 @@ type PluginConfig struct {
 	// same time, and one more that is scheduled. Each has an instance of its own from
 	// Reserve to PostBind or Unreserve. A Pod for which there is none is tried again later.
 	host.Config `json:",inline"`
-	// File is the path of the module, URL its address, which needs SHA256. One
-	// of them is required, unless the program has set Source.
+	// File is the path of the module, URL its address, which needs SHA256, and OCI the
+	// reference of an artifact, see package oci of host. One of them is required, unless
+	// the program has set Source.
 	File string `json:"file,omitempty"`
 	URL  string `json:"url,omitempty"`
-	// Follow swaps the module whenever the file holds another, between two
-	// scheduling cycles. It needs File, and no SHA256.
+	OCI  string `json:"oci,omitempty"`
+	// Follow swaps the module whenever the file holds, or the tag leads to, another,
+	// between two scheduling cycles. It needs File or OCI, and no SHA256.
 	Follow bool `json:"follow,omitempty"`
 	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
 	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
@@ -56,10 +58,10 @@ type PluginConfig struct {
 	// as in "v1/persistentvolumeclaims" or "apps/v1/replicasets". The scheduler
 	// must be allowed to watch them.
 	Objects []string `json:"objects,omitempty"`
-	// Projection are the fields of Pods and Nodes that the guest gets, such as
+	// Reads are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]", see
 	// codec.ParseFieldSet; empty means what its module declares.
-	Projection []string `json:"projection,omitempty"`
+	Reads []string `json:"reads,omitempty"`
 	// DisableResultSharing calls the guest for each node. Otherwise a result of Filter or
 	// Score is shared, within a state of a scheduling cycle, between all nodes that are
 	// equal in every field that the guest has read of Nodes. It is for a guest whose
@@ -70,6 +72,9 @@ type PluginConfig struct {
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// OpenOCI returns the source of a reference, as the method Source of a client of package
+	// oci does. OCI needs it.
+	OpenOCI func(reference string) host.Source `json:"-"`
 }
 
 // Option changes how [LoadArgs], and the New of an adapter, load a plugin.
@@ -80,6 +85,7 @@ type options struct {
 	logger   *slog.Logger
 	observer host.Observer
 	source   host.Source
+	openOCI  func(reference string) host.Source
 	limits   host.Limits
 }
 
@@ -89,9 +95,16 @@ func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger
 // WithObserver tells observer of calls, builds and resets: metrics, traces.
 func WithObserver(observer host.Observer) Option { return func(o *options) { o.observer = observer } }
 
-// WithSource takes the module from source instead of the arguments' file or URL:
+// WithSource takes the module from source instead of what the arguments name:
 // a ConfigMap, bytes that the program embeds.
 func WithSource(source host.Source) Option { return func(o *options) { o.source = source } }
+
+// WithOCI lets arguments name artifacts in registries and image layouts: open is the method
+// Source of a client of package oci of host, which says how registries are reached and what
+// is trusted.
+func WithOCI(open func(reference string) host.Source) Option {
+	return func(o *options) { o.openOCI = open }
+}
 
 // WithLimits sets the defaults of the limits that the arguments do not name.
 func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
@@ -114,6 +127,7 @@ func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.O
 		err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
 	}
 	cfg.Name, cfg.Source, cfg.Logger, cfg.Observer = name, o.source, o.logger, o.observer
+	cfg.OpenOCI = o.openOCI
 	p, err := load(ctx, rt, *cfg, f, o.limits, err)
 	if err != nil {
 		return nil, err
@@ -164,6 +178,8 @@ func (c *PluginConfig) guest() (host.Config, error) {
 	case cfg.Source != nil:
 	case c.URL != "":
 		cfg.Source = host.HTTPS(c.URL, host.HTTPSOptions{})
+	case c.OCI != "" && c.OpenOCI != nil:
+		cfg.Source = c.OpenOCI(c.OCI)
 	default:
 		cfg.Source = host.File(c.File)
 	}
@@ -178,11 +194,18 @@ func (c *PluginConfig) validate() error {
 			errs = append(errs, fmt.Errorf(text, values...))
 		}
 	}
-	mistake(c.File == "" && c.URL == "" && c.Source == nil, "file is missing")
-	mistake(c.File != "" && c.URL != "", "file and url exclude one another")
-	mistake(c.Source != nil && (c.File != "" || c.URL != ""), "the program has the module: file and url must be empty")
+	named := 0
+	for _, name := range []string{c.File, c.URL, c.OCI} {
+		if name != "" {
+			named++
+		}
+	}
+	mistake(named == 0 && c.Source == nil, "file is missing")
+	mistake(named > 1, "file, url and oci exclude one another")
+	mistake(named > 0 && c.Source != nil, "the program has the module: file, url and oci must be empty")
+	mistake(c.OCI != "" && c.OpenOCI == nil, "oci: this scheduler has no access to registries")
 	mistake(c.LogSeverity < 0 || c.LogSeverity > 3, "logSeverity is %d, want 0 to 3", c.LogSeverity)
-	mistake(c.Follow && c.URL != "", "follow needs a file: what a url holds is fixed by its sha256")
+	mistake(c.Follow && c.URL != "", "follow needs a file or oci: what a url holds is fixed by its sha256")
 	mistake(c.Follow && c.SHA256 != "", "follow and sha256 exclude one another")
 	if err := c.FailurePolicy.Check(); err != nil {
 		errs = append(errs, err)
@@ -191,7 +214,7 @@ func (c *PluginConfig) validate() error {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
 	}
-	_, err := codec.ParseFieldSet(c.Projection)
-	mistake(err != nil, "projection: %w", err)
+	_, err := codec.ParseFieldSet(c.Reads)
+	mistake(err != nil, "reads: %w", err)
 	return errors.Join(errs...)
 }

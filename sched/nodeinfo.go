@@ -65,22 +65,22 @@ func nodeOf(inst *host.Instance, ref abi.Ref) NodeInfo {
 func (p *Plugin) nodeImports() []host.Import {
 	i32, i64 := abi.I32, abi.I64
 	return []host.Import{
-		scheduler(abi.ImportNodeInfoVersion, []abi.ValueType{i64}, []abi.ValueType{i64}, func(inst *host.Instance, stack []uint64) {
+		scheduler("node_info_version", []abi.ValueType{i64}, []abi.ValueType{i64}, func(inst *host.Instance, stack []uint64) {
 			stack[0] = uint64(nodeOf(inst, abi.Ref(stack[0])).GetGeneration())
 		}),
-		scheduler(abi.ImportNodeInfo, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
+		scheduler("node_info", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
 			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedmsg.AppendNodeInfo(nil, p.framework.Usage(n)) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
-		scheduler(abi.ImportNodeImages, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
+		scheduler("node_images", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			ref := abi.Ref(stack[0])
 			n := nodeOf(inst, ref)
 			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedmsg.AppendNodeImages(nil, p.framework.Images(n)) })
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
 		}),
-		scheduler(abi.ImportNodePods, []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
+		scheduler("node_pods", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			i := inst.State().(*instance)
 			i.buffer = i.buffer[:0]
 			for _, pod := range p.podsOn(inst, abi.Ref(stack[0])) {
@@ -88,7 +88,7 @@ func (p *Plugin) nodeImports() []host.Import {
 			}
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
-		scheduler(abi.ImportNodeByName, []abi.ValueType{i32, i32}, []abi.ValueType{i64}, p.nodeByName),
+		scheduler("node_by_name", []abi.ValueType{i32, i32}, []abi.ValueType{i64}, p.nodeByName),
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// Load makes a scheduler plugin of a module, from File or URL unless cfg has a Source, for the
-// Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
+// Load makes a scheduler plugin of a module, from File, URL or OCI unless cfg has a Source, for
+// the Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
 // declares in its metadata.
 //
 // Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest
@@ -59,7 +59,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Imports:  p.imports(),
 		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		Defaults: defaults,
-		Probe:    p.declaring(cfg.Projection, p.probe),
+		Probe:    p.declaring(cfg.Reads, p.probe),
 		NewState: func() any { return &instance{} },
 	}
 	guestCfg, err := cfg.guest()

@@ -28,27 +28,27 @@ func (p *Plugin) adapter(hosts []HostService) host.Adapter {
 func (p *Plugin) imports(hosts []HostService) []host.Import {
 	state := func(inst *host.Instance) *call { return inst.State().(*call) }
 	list := []host.Import{
-		host.ToGuest(abi.ModuleServices, abi.ImportRequest, func(inst *host.Instance) []byte { return state(inst).request }),
-		host.ToGuest(abi.ModuleServices, abi.ImportAnswer, func(inst *host.Instance) []byte { return state(inst).answer }),
-		host.FromGuest(abi.ModuleServices, abi.ImportResponse, func(inst *host.Instance, data []byte) {
+		host.ToGuest(abi.ModuleServices, "request", func(inst *host.Instance) []byte { return state(inst).request }),
+		host.ToGuest(abi.ModuleServices, "answer", func(inst *host.Instance) []byte { return state(inst).answer }),
+		host.FromGuest(abi.ModuleServices, "response", func(inst *host.Instance, data []byte) {
 			c := state(inst)
 			c.response = append(c.response[:0], data...)
 		}),
-		host.FromGuest(abi.ModuleServices, abi.ImportServe, func(inst *host.Instance, data []byte) {
+		host.FromGuest(abi.ModuleServices, "serve", func(inst *host.Instance, data []byte) {
 			if inst.Calling() != abi.Services.String() {
 				inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", abi.Services, inst.Calling()))
 			}
 			state(inst).services = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 		}),
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObject,
+			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0]).Bytes()))
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectPart,
+			Module: abi.ModuleObjects, Name: "object_part",
 			Params: []abi.ValueType{i64, i32, i64, i32, i32}, Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				c := state(inst)
@@ -57,7 +57,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			},
 		},
 		{
-			Module: abi.ModuleObjects, Name: abi.ImportObjectEntry,
+			Module: abi.ModuleObjects, Name: "object_entry",
 			Params: []abi.ValueType{i64, i32, i32, i32, i32, i32}, Results: []abi.ValueType{i32},
 			Func: func(inst *host.Instance, stack []uint64) {
 				o := object(inst, stack[0])

@@ -80,6 +80,9 @@ const (
 // wasm_binary may be compressed by gzip, in base64 as well; the digest is that of the
 // module itself. A request whose own Content-Encoding is gzip gets 415.
 //
+// Instead of wasm_binary, oci may name an artifact in a registry, which is fetched and
+// verified once, and kept like a module that was sent.
+//
 // And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
 // allowedToMutate, gatekeeper, contextAwareResources and converts as in [PluginSpec].
 // What converts has no operations.
@@ -198,6 +201,7 @@ type loadRequest struct {
 	Enabled    *bool    `json:"enabled"`
 	FailOpen   bool     `json:"fail_open"`
 
+	OCI                   string                  `json:"oci"`
 	GuestConfig           host.GuestConfig        `json:"guestConfig"`
 	Match                 *admission.Match        `json:"match"`
 	Mode                  admission.Mode          `json:"mode"`
@@ -249,5 +253,16 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 	// A client that goes away does not leave half a change.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
-	return m.Load(ctx, spec, body.WasmBinary)
+	module := body.WasmBinary
+	if body.OCI != "" {
+		if len(module) != 0 {
+			return errors.New("oci and wasm_binary are both there, want one")
+		}
+		spec.Source = &Source{OCI: body.OCI}
+		var err error
+		if module, err = m.fetch(ctx, &spec); err != nil {
+			return err
+		}
+	}
+	return m.Load(ctx, spec, module)
 }

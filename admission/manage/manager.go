@@ -521,6 +521,9 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 func (m *Manager) admit(f *File) error {
 	m.waiting = nil
 	errs := f.check(m.cfg.Namespaces)
+	if len(errs) == 0 {
+		errs = m.checkArtifacts(f)
+	}
 	if len(errs) != 0 {
 		return fmt.Errorf("configuration: %w", errors.Join(errs...))
 	}

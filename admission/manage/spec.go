@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -78,6 +79,9 @@ type Source struct {
 	Bytes []byte `json:"bytes,omitempty"`
 	// HTTPS is a URL, which needs a digest.
 	HTTPS string `json:"https,omitempty"`
+	// OCI is the reference of an artifact in a registry or an image layout, see package oci
+	// of host.
+	OCI string `json:"oci,omitempty"`
 	// ConfigMap and Secret are keys of objects.
 	ConfigMap *ObjectKey `json:"configMap,omitempty"`
 	Secret    *ObjectKey `json:"secret,omitempty"`
@@ -133,7 +137,7 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if s.Source == nil {
 		fail("source is missing")
 	} else if n := s.Source.count(); n != 1 {
-		fail("source has %d of file, bytes, https, configMap and secret, want one", n)
+		fail("source has %d of file, bytes, https, oci, configMap and secret, want one", n)
 	} else if s.Source.HTTPS != "" && s.SHA256 == "" {
 		fail("source https needs sha256")
 	}
@@ -191,7 +195,7 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 
 func (s *Source) count() int {
 	n := 0
-	for _, set := range []bool{s.File != "", len(s.Bytes) != 0, s.HTTPS != "", s.ConfigMap != nil, s.Secret != nil} {
+	for _, set := range []bool{s.File != "", len(s.Bytes) != 0, s.HTTPS != "", s.OCI != "", s.ConfigMap != nil, s.Secret != nil} {
 		if set {
 			n++
 		}
@@ -214,6 +218,8 @@ func (m *Manager) source(s *Source) host.Source {
 		return host.File(s.File)
 	case s.HTTPS != "":
 		return host.HTTPS(s.HTTPS, m.cfg.HTTPS)
+	case s.OCI != "":
+		return m.cfg.OCI(s.OCI)
 	case s.ConfigMap != nil:
 		return host.ConfigMapKey(m.cfg.ConfigMaps, s.ConfigMap.Namespace, s.ConfigMap.Name, s.ConfigMap.Key)
 	}
@@ -253,6 +259,9 @@ type Config struct {
 	ConfigMaps, Secrets host.ObjectGetter
 	// HTTPS bounds downloads.
 	HTTPS host.HTTPSOptions
+	// OCI returns the source of a reference, as the method Source of a client of package oci
+	// of host does; nil cannot.
+	OCI func(reference string) host.Source
 	// Cluster and Namespaces are for all policies, see package admission.
 	Cluster    admission.Cluster
 	Namespaces admission.NamespaceLabels
@@ -284,17 +293,47 @@ const (
 
 // fetch reads the module of a plugin.
 func (m *Manager) fetch(ctx context.Context, s *PluginSpec) ([]byte, error) {
-	source := m.source(s.Source)
-	if checker, ok := source.(host.Checker); ok {
-		if err := checker.Check(s.SHA256); err != nil {
-			return nil, fmt.Errorf("plugin %q: %w", s.Name, err)
-		}
+	if err := m.checkSource(s); err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", s.Name, err)
 	}
-	module, err := source.Fetch(ctx)
+	module, err := m.source(s.Source).Fetch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
 	}
 	return module, nil
+}
+
+// checkSource returns every mistake of the source of a plugin, joined.
+func (m *Manager) checkSource(s *PluginSpec) error {
+	if s.Source.OCI != "" && m.cfg.OCI == nil {
+		return errors.New("source oci: this server has no access to registries")
+	}
+	if checker, ok := m.source(s.Source).(host.Checker); ok {
+		return checker.Check(s.SHA256)
+	}
+	return nil
+}
+
+// checkArtifacts returns every mistake of the references of a file that passed check.
+func (m *Manager) checkArtifacts(f *File) (errs []error) {
+	check := func(s *PluginSpec) {
+		if s.Source.OCI == "" {
+			return
+		}
+		if err := m.checkSource(s); err != nil {
+			errs = append(errs, fmt.Errorf("plugin %q: %w", s.Name, err))
+		}
+	}
+	for i := range f.Plugins {
+		check(&f.Plugins[i])
+	}
+	for i := range f.Groups {
+		for _, alias := range slices.Sorted(maps.Keys(f.Groups[i].Members)) {
+			member := f.Groups[i].Members[alias]
+			check(&member)
+		}
+	}
+	return errs
 }
 
 // maxModuleBytes is how large a module may be that was compressed.

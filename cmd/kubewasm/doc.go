@@ -1,5 +1,5 @@
-// Kubewasm starts, builds, inspects and runs plugins of Kubernetes components that run as
-// WebAssembly modules.
+// Kubewasm starts, builds, inspects, runs and distributes plugins of Kubernetes components
+// that run as WebAssembly modules.
 //
 // Install it with
 //
@@ -258,6 +258,119 @@
 //
 //	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
 //	kubewasm run -f request.yaml prefix.wasm Picker/Pick
+//
+// # Push a module to a registry
+//
+// Usage:
+//
+//	kubewasm push [-image] [-key FILE] [-annotation KEY=VALUE]... [flags] DIR|FILE.wasm REFERENCE
+//
+// Push writes a module to an OCI registry, or to an image layout in a directory, and prints
+// the reference with the digest. A directory is built first. The same module, flags and
+// SOURCE_DATE_EPOCH have the same digest.
+//
+// A reference is HOST/REPOSITORY:TAG, or oci-layout:DIR:TAG. Credentials are those of
+// docker login. The artifact has the configuration application/vnd.wasm.config.v0+json and
+// one layer application/wasm; its annotations have the name, the version and what the
+// metadata of the module say.
+//
+// The flags are:
+//
+//	-annotation KEY=VALUE
+//		An annotation of the manifest, such as
+//		org.opencontainers.image.licenses=Apache-2.0. It may be repeated.
+//	-attach TYPE=FILE
+//		A document that refers to the artifact, such as
+//		application/spdx+json=sbom.json. It may be repeated.
+//	-file-name NAME
+//		The name of the file in a volume. The default is plugin.wasm.
+//	-image
+//		Push an image with one file, for image volumes of containerd, instead of an
+//		artifact.
+//	-key FILE
+//		Sign the artifact with this private key, as sign does.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm push zone.wasm ghcr.io/acme/zone:1.2
+//
+// # Pull a module from a registry
+//
+// Usage:
+//
+//	kubewasm pull [-o FILE] [-key FILE] [flags] REFERENCE
+//
+// Pull writes the module of an artifact to a file, and prints its digests and who signed it.
+// The file appears when it is whole. With -key, or a rule for the repository in the file of
+// -registries, an artifact without the signature is an error and nothing is written.
+//
+// The flags are:
+//
+//	-key FILE
+//		The public key of who must have signed, instead of the rules of -registries.
+//	-o FILE
+//		The file to write. The default is plugin.wasm.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm pull -key acme.pub -o zone.wasm ghcr.io/acme/zone:1.2
+//
+// # Copy an artifact
+//
+// Usage:
+//
+//	kubewasm copy [flags] REFERENCE REFERENCE
+//
+// Copy writes an artifact to another registry or to an image layout, with its signatures and
+// the documents that refer to it, and prints the new reference with the digest, which stays.
+// A layout in a directory or a tar of it carries modules to a cluster without a registry.
+//
+// The flags are:
+//
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm copy ghcr.io/acme/zone:1.2 oci-layout:plugins:1.2
+//
+// # Sign an artifact
+//
+// Usage:
+//
+//	kubewasm sign -key FILE [-annotation KEY=VALUE]... [flags] REFERENCE
+//
+// Sign signs the digest that a reference leads to, writes the signature beside the artifact,
+// and prints the reference with the digest that was signed. The signature is one of cosign,
+// which verifies it as well. Signatures by an identity are made by cosign itself.
+//
+// The flags are:
+//
+//	-annotation KEY=VALUE
+//		A pair that is signed with the digest. It may be repeated.
+//	-format FORMAT
+//		How the signature is stored: under a tag, as cosign 2 does; as a bundle that refers
+//		to the artifact, as cosign 3 does; or both, the default.
+//	-key FILE
+//		The private key in PEM, not encrypted: ECDSA, Ed25519 or RSA.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm sign -key acme.key ghcr.io/acme/zone:1.2
 //
 // # Print the version
 //

@@ -39,7 +39,7 @@ func helpOf(command string) help {
 
 // overview prints what the program does and its commands.
 func overview(w io.Writer) {
-	fmt.Fprint(w, "Kubewasm starts, builds, inspects and runs plugins of Kubernetes components that run as\nWebAssembly modules.\n\nUsage:\n\n\tkubewasm COMMAND [arguments]\n\nThe commands are:\n\n")
+	fmt.Fprint(w, "Kubewasm starts, builds, inspects, runs and distributes plugins of Kubernetes components\nthat run as WebAssembly modules.\n\nUsage:\n\n\tkubewasm COMMAND [arguments]\n\nThe commands are:\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range commands {
 		fmt.Fprintf(table, "  %s\t%s\n", c.name, c.summary)

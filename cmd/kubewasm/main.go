@@ -30,6 +30,10 @@ var commands = []command{
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"push", "push a module to a registry", push},
+	{"pull", "pull a module from a registry", pull},
+	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
+	{"sign", "sign an artifact", sign},
 	{"version", "print the version and the ABI", version},
 }
 
@@ -140,6 +144,15 @@ func parseArguments(flags *flag.FlagSet, args []string, n int) (arguments []stri
 		}
 		arguments, args = append(arguments, flags.Arg(0)), flags.Args()[1:]
 	}
+}
+
+// parseAll is parse for an argument for each of what, which messages say.
+func parseAll(flags *flag.FlagSet, args []string, what ...string) ([]string, error) {
+	arguments, err := parseArguments(flags, args, len(what))
+	if err == nil && len(arguments) < len(what) {
+		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(arguments)])}
+	}
+	return arguments, err
 }
 
 // flagError adds the flag that was probably meant to the error of an unknown flag.

@@ -19,6 +19,8 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 )
 
 // mode is a running mode, or what else runs as long as the agent.
@@ -59,10 +61,13 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 			err = errors.Join(err, a.close())
 		}
 	}()
-	plugins, errPlugins := cfg.plugins()
+	registries := cfg.Registries
+	registries.Logger = logger
+	artifacts, errArtifacts := oci.New(registries)
+	plugins, errPlugins := cfg.plugins(artifacts)
 	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
 	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
-	if err := errors.Join(errPlugins, errDriver, errWeight); err != nil {
+	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight); err != nil {
 		return nil, err
 	}
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
@@ -73,7 +78,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
-	a.registry.MustRegister(guests, decisions, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for i := range plugins {
 		plugins[i].Observer = guests
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -70,13 +71,16 @@ type config struct {
 	HTTP *struct {
 		Address string `json:"address"`
 	} `json:"http"`
-	Plugins []pluginConfig `json:"plugins"`
+	// Registries says how artifacts are fetched and which are trusted, for plugins with oci.
+	Registries oci.Config     `json:"registries"`
+	Plugins    []pluginConfig `json:"plugins"`
 }
 
 // pluginConfig is hooks.PluginConfig in the words of the file.
 type pluginConfig struct {
 	host.Config    `json:",inline"`
 	File           string             `json:"file"`
+	OCI            string             `json:"oci"`
 	Order          int                `json:"order"`
 	Stages         []string           `json:"stages"`
 	Levels         []string           `json:"levels"`
@@ -130,8 +134,8 @@ func known[E interface {
 	return values
 }
 
-// plugins converts the plugins and reports every mistake.
-func (c *config) plugins() ([]hooks.PluginConfig, error) {
+// plugins converts the plugins, with their artifacts from a client, and reports every mistake.
+func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 	var plugins []hooks.PluginConfig
 	var errs []error
 	for i := range c.Plugins {
@@ -147,7 +151,15 @@ func (c *config) plugins() ([]hooks.PluginConfig, error) {
 			FailurePolicy: p.FailurePolicy,
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 		}
-		plugin.Source = host.File(p.File)
+		switch {
+		case p.File != "" && p.OCI != "":
+			fail(errors.New("file and oci exclude one another"))
+		case p.OCI != "" && artifacts != nil:
+			plugin.Source = artifacts.Source(p.OCI)
+			fail(plugin.Source.(host.Checker).Check(p.SHA256))
+		default:
+			plugin.Source = host.File(p.File)
+		}
 		if plugin.CircuitBreaker == (host.CircuitBreaker{}) {
 			// One that keeps failing must not cost each container its timeout.
 			plugin.CircuitBreaker = host.CircuitBreaker{After: 10, MaxBackoff: time.Minute}

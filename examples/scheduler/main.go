@@ -1,8 +1,9 @@
 // Command scheduler is a kube-scheduler with plugins that are WebAssembly.
 //
 // It takes the flags of kube-scheduler. A plugin of its configuration whose args name a
-// module, by file or url, is that module; config.yaml is a complete configuration. build.sh
-// builds the program for each supported minor of Kubernetes, Dockerfile an image of it, and
+// module, by file, url or oci, is that module; config.yaml is a complete configuration. The
+// environment variable KUBEWASM_REGISTRIES names a file that says how registries are reached
+// and what is trusted, which oci needs: docs/operating.md. build.sh builds the program for each supported minor of Kubernetes, Dockerfile an image of it, and
 // the chart runs it beside the cluster's own scheduler: docs/scheduler.md has the steps.
 package main
 
@@ -22,6 +23,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/sched"
 	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
@@ -54,9 +57,20 @@ func run() (int, error) {
 	legacyregistry.RawMustRegister(metrics)
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 
+	registries, err := oci.ReadConfig(os.Getenv("KUBEWASM_REGISTRIES"))
+	if err != nil {
+		return 1, err
+	}
+	registries.Logger = logger
+	artifacts, err := oci.New(registries)
+	if err != nil {
+		return 1, err
+	}
+	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
+
 	var options []app.Option
 	for _, name := range names {
-		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics), sched.WithOCI(artifacts.Source))))
 	}
 	return cli.Run(app.NewSchedulerCommand(options...)), nil
 }
@@ -82,6 +96,7 @@ func plugins(args []string) ([]string, error) {
 				Args struct {
 					File string `json:"file"`
 					URL  string `json:"url"`
+					OCI  string `json:"oci"`
 				} `json:"args"`
 			} `json:"pluginConfig"`
 		} `json:"profiles"`
@@ -92,7 +107,7 @@ func plugins(args []string) ([]string, error) {
 	var names []string
 	for _, profile := range configuration.Profiles {
 		for _, plugin := range profile.PluginConfig {
-			if (plugin.Args.File != "" || plugin.Args.URL != "") && !slices.Contains(names, plugin.Name) {
+			if (plugin.Args.File != "" || plugin.Args.URL != "" || plugin.Args.OCI != "") && !slices.Contains(names, plugin.Name) {
 				names = append(names, plugin.Name)
 			}
 		}

@@ -33,6 +33,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 )
 
 func main() {
@@ -50,6 +52,7 @@ func main() {
 type options struct {
 	server                                        webhook.Config
 	policies, stateDir, cacheDir, tokenFile, kube string
+	registries                                    string
 	clients                                       []string
 	tokens                                        tokenOptions
 	memoryBytes                                   uint64
@@ -67,6 +70,7 @@ func parse(args []string) (*options, error) {
 	o.tokens.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
+	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
@@ -116,9 +120,20 @@ func run(ctx context.Context, args []string) error {
 	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
 	registry.MustRegister(verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	registries, err := oci.ReadConfig(o.registries)
+	if err != nil {
+		return err
+	}
+	registries.Logger = logger
+	artifacts, err := oci.New(registries)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(ocimetrics.New(artifacts))
+
 	engine := admission.NewEngine()
 	cfg := manage.Config{
-		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval,
+		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
 		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
 	}
 	if err := connect(ctx, o.kube, &cfg); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Config says how artifacts are fetched, and which are trusted. It is a configuration file
@@ -47,6 +48,23 @@ type Config struct {
 	Keyless Keyless `json:"-"`
 	// Logger is told when the registry is away and the cache serves instead; nil drops it.
 	Logger *slog.Logger `json:"-"`
+}
+
+// ReadConfig reads a configuration file in YAML or JSON. The error names the file and has
+// every unknown field. No file, an empty name, is the zero Config.
+func ReadConfig(file string) (Config, error) {
+	var cfg Config
+	if file == "" {
+		return cfg, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return cfg, fmt.Errorf("read configuration of registries: %w", err)
+	}
+	if err := strict.YAML(data, &cfg); err != nil {
+		return cfg, fmt.Errorf("read configuration of registries: %s: %w", file, err)
+	}
+	return cfg, nil
 }
 
 // Registry says how a registry is reached.

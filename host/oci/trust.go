@@ -82,10 +82,9 @@ func (e *TrustError) Unwrap() error { return e.Reason }
 // rule is a Trust that was checked, for one of its patterns.
 type rule struct {
 	*Trust
-	pattern    string
-	all, any   []signer
-	minimum    int
-	repository string
+	pattern  string
+	all, any []signer
+	minimum  int
 }
 
 // rulesOf checks rules and returns them by their patterns, the longest first.

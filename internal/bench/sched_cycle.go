@@ -33,8 +33,8 @@ const (
 	eachNode = `, "disableResultSharing": true`
 	// labelsAndTaints declares what guests/cycle reads of a Node, and zoneAndTaints the same
 	// by the one label that it reads.
-	labelsAndTaints = `, "projection": ["node.metadata.labels", "node.spec.taints"]`
-	zoneAndTaints   = `, "projection": ["node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.taints"]`
+	labelsAndTaints = `, "reads": ["node.metadata.labels", "node.spec.taints"]`
+	zoneAndTaints   = `, "reads": ["node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.taints"]`
 )
 
 // cycles runs scheduling cycles over nodes: PreFilter, then Filter for each node

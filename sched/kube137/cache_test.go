@@ -120,7 +120,7 @@ func TestHitsAreObserved(t *testing.T) {
 func mustLoadCrowd(t *testing.T, score int, args string) (kube137.Plugin, *counter) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
-	raw := fmt.Sprintf(`{"file": "../testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "projection": ["node.spec.taints"]%s}`, score, args)
+	raw := fmt.Sprintf(`{"file": "../testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "reads": ["node.spec.taints"]%s}`, score, args)
 	p, err := kube137.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 // TestEachPodHasOtherRefusals holds that equal nodes are asked about once, and that each Pod
 // gets its own reasons.
 func TestEachPodHasOtherRefusals(t *testing.T) {
-	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t), Projection: zonePaths})
+	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t), Reads: zonePaths})
 	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "b"), node("n3", "b")}
 	const pods = 300
 	for i := range pods {

@@ -189,19 +189,19 @@ func answers(pod *corev1.Pod, n *corev1.Node) (filter, score string) {
 // TestAlikeNodesGetTheGuestsAnswers asks a guest about random Nodes of which it reads this
 // or that, with and without the host's knowledge of what it has read.
 func TestAlikeNodesGetTheGuestsAnswers(t *testing.T) {
-	for name, test := range map[string]struct{ projection, args string }{
+	for name, test := range map[string]struct{ reads, args string }{
 		"whole Nodes":     {"", ""},
-		"projected Nodes": {`, "projection": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
+		"projected Nodes": {`, "reads": ["node.metadata.labels", "node.metadata.annotations[note]", "node.spec", "node.status.images", "node.status.nodeInfo.kernelVersion"]`, ""},
 		"on one instance": {`, "limits": {"instances": 1}`, ""},
-		"all declared":    {`, "projection": ["pod.metadata.name", "pod.metadata.labels", "node"]`, ""},
+		"all declared":    {`, "reads": ["pod.metadata.name", "pod.metadata.labels", "node"]`, ""},
 	} {
-		t.Run(name, func(t *testing.T) { compareAlike(t, test.projection, test.args) })
+		t.Run(name, func(t *testing.T) { compareAlike(t, test.reads, test.args) })
 	}
 }
 
-func compareAlike(t *testing.T, projection, args string) {
-	asking, asked := mustLoadPicky(t, projection+`, "disableResultSharing": true`)
-	p, calls := mustLoadPicky(t, projection+args)
+func compareAlike(t *testing.T, reads, args string) {
+	asking, asked := mustLoadPicky(t, reads+`, "disableResultSharing": true`)
+	p, calls := mustLoadPicky(t, reads+args)
 	const seed = 47
 	r := rand.New(rand.NewPCG(seed, seed))
 	// What is read of Nodes, more and more of it, and of what few are alike in the end.

@@ -102,8 +102,8 @@ func TestNothingIsFetchedTwice(t *testing.T) {
 // of what the module declares.
 func TestProjectionOfTheArguments(t *testing.T) {
 	file := buildZone(t)
-	args := func(projection string) runtime.Object {
-		return &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(`{"file": "` + file + `", "projection": ` + projection + `}`)}
+	args := func(reads string) runtime.Object {
+		return &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(`{"file": "` + file + `", "reads": ` + reads + `}`)}
 	}
 	// Without its labels the Node is in no zone.
 	p, err := kube137.New("zone", shared)(t.Context(), args(`["node.spec", "pod"]`), nil)

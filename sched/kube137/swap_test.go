@@ -122,11 +122,11 @@ func TestSideBySide(t *testing.T) {
 // one by one.
 func TestEveryMistakeOfTheArguments(t *testing.T) {
 	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope", "clock"],
-		"objects": ["pods"], "projection": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
+		"objects": ["pods"], "reads": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
 		"grant": ["events"], "timeOut": "1s"}`
 	_, err := kube137.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
-		"file and url exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
+		"file, url and oci exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
 		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
 		`unknown field "grant"`, `unknown field "timeOut"`,
 	} {

@@ -29,7 +29,7 @@ func module(version string) []byte {
 	return append([]byte("\x00asm\x01\x00\x00\x00"), append([]byte{0, byte(len(section))}, section...)...)
 }
 
-func push(t *testing.T, client *oci.Client, ref oci.Reference, module []byte, opts oci.PushOptions) string {
+func push(t testing.TB, client *oci.Client, ref oci.Reference, module []byte, opts oci.PushOptions) string {
 	t.Helper()
 	digest, err := client.Push(t.Context(), ref, module, opts)
 	if err != nil {
@@ -38,7 +38,7 @@ func push(t *testing.T, client *oci.Client, ref oci.Reference, module []byte, op
 	return digest
 }
 
-func fetch(t *testing.T, client *oci.Client, ref oci.Reference) *oci.Artifact {
+func fetch(t testing.TB, client *oci.Client, ref oci.Reference) *oci.Artifact {
 	t.Helper()
 	a, err := client.Fetch(t.Context(), ref)
 	if err != nil {

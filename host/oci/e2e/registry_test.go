@@ -50,7 +50,7 @@ type server struct {
 	requests []string
 }
 
-func newServer(t *testing.T, next http.Handler, tls bool) *server {
+func newServer(t testing.TB, next http.Handler, tls bool) *server {
 	t.Helper()
 	s := &server{}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func (s *server) came() []string {
 }
 
 // ref returns a reference to a repository of the server.
-func (s *server) ref(t *testing.T, rest string) oci.Reference {
+func (s *server) ref(t testing.TB, rest string) oci.Reference {
 	t.Helper()
 	ref, err := oci.ParseReference(s.host + "/" + rest)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *server) caFile(t *testing.T) string {
 	return write(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-func write(t *testing.T, name string, data []byte) string {
+func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -114,7 +114,7 @@ func write(t *testing.T, name string, data []byte) string {
 
 // distribution returns the registry of the distribution project, in memory. It has no API
 // for referrers, so they are under a tag.
-func distribution(t *testing.T, auth configuration.Auth) http.Handler {
+func distribution(t testing.TB, auth configuration.Auth) http.Handler {
 	t.Helper()
 	config := &configuration.Configuration{
 		Storage: configuration.Storage{"inmemory": configuration.Parameters{}, "delete": configuration.Parameters{"enabled": true}},
@@ -237,7 +237,7 @@ func dockerAuths(t *testing.T, host, user, password string) []byte {
 	return data
 }
 
-func newClient(t *testing.T, cfg oci.Config) *oci.Client {
+func newClient(t testing.TB, cfg oci.Config) *oci.Client {
 	t.Helper()
 	t.Setenv("DOCKER_CONFIG", t.TempDir()) // Not that of the machine.
 	client, err := oci.New(cfg)
@@ -255,7 +255,7 @@ func plain(servers ...*server) (list []oci.Registry) {
 	return list
 }
 
-func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
+func newKey(t testing.TB) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,0 +1,99 @@
+package manage_test
+
+import (
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host/oci"
+)
+
+// artifacts returns a client that takes the artifacts of a new layout without signatures,
+// and a function that moves its tag.
+func artifacts(t *testing.T) (client *oci.Client, ref oci.Reference, publish func(module []byte)) {
+	t.Helper()
+	ref = oci.Reference{Layout: filepath.Join(t.TempDir(), "policies"), Tag: "1"}
+	client, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{ref.Name()}, Unsigned: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, ref, func(module []byte) {
+		t.Helper()
+		if _, err := client.Push(t.Context(), ref, module, oci.PushOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const podRules = `match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}`
+
+func TestPoliciesFollowTags(t *testing.T) {
+	client, ref, publish := artifacts(t)
+	publish(says("one"))
+	f := start(t, func(c *manage.Config) { c.OCI = client.Source })
+	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  source: {oci: '"+ref.String()+"'}\n  "+podRules+"\n")
+	go func() { _ = f.FollowFile(t.Context(), file) }()
+	f.until(t, "Pod", "one")
+	publish(says("two"))
+	f.until(t, "Pod", "two")
+	publish([]byte("\x00asm\x01\x00\x00\x00")) // No guest.
+	publish(says("three"))
+	f.until(t, "Pod", "three")
+}
+
+func TestMistakesOfReferences(t *testing.T) {
+	client, ref, _ := artifacts(t)
+	text := "plugins:\n- name: a\n  source: {oci: 'ghcr.io/Acme:'}\n  " + podRules +
+		"\n- name: b\n  source: {oci: 'ghcr.io/acme/zone:1'}\n  " + podRules +
+		"\n- name: c\n  source: {oci: '" + ref.String() + "'}\n  " + podRules + "\n"
+	for name, tt := range map[string]struct {
+		change func(*manage.Config)
+		want   []string
+	}{
+		"a client": {func(c *manage.Config) { c.OCI = client.Source }, []string{
+			`plugin "a": source oci: reference "ghcr.io/Acme:": tag is empty`, `plugin "b": source ghcr.io/acme/zone:1: nothing vouches for`,
+		}},
+		"no client": {nil, []string{`plugin "a": source oci: this server has no access to registries`, `plugin "b": source oci: this server`}},
+	} {
+		f := start(t, tt.change)
+		parsed, err := manage.ParseFile([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.Apply(t.Context(), parsed)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error lacks %s:\n%v", name, want, err)
+			}
+		}
+	}
+}
+
+func TestAPILoadsFromARegistry(t *testing.T) {
+	registry, ref, publish := artifacts(t)
+	publish(says("one"))
+	f := start(t, func(c *manage.Config) { c.OCI = registry.Source })
+	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
+	defer server.Close()
+	api := &client{t, server.URL, "secret", server.Client()}
+	api.want("POST", "/plugins", `{"metadata": {"name": "p"}, "oci": "`+ref.String()+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
+	if got := f.ask("Pod"); got != "one" || f.List()[0].Digest != digest(says("one")) {
+		t.Errorf("message is %q, %+v", got, f.List())
+	}
+	for body, want := range map[string]string{
+		`{"metadata": {"name": "p"}, "oci": "` + ref.String() + `", "wasm_binary": "AGFzbQ==", "operations": ["CREATE"]}`:                   "oci and wasm_binary are both there",
+		`{"metadata": {"name": "p"}, "oci": "` + ref.Name() + `:2", "operations": ["CREATE"]}`:                                              "not found",
+		`{"metadata": {"name": "p"}, "oci": "ghcr.io/acme/zone:1", "operations": ["CREATE"]}`:                                               "nothing vouches for",
+		`{"metadata": {"name": "p", "sha256": "` + strings.Repeat("0", 64) + `"}, "oci": "` + ref.String() + `", "operations": ["CREATE"]}`: "sha256 of the module is",
+	} {
+		code, answer := api.do("POST", "/plugins", body)
+		if text, _ := answer["error"].(string); code != 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %v, want 400 %s", body, code, answer, want)
+		}
+	}
+	if got := f.ask("Pod"); got != "one" {
+		t.Errorf("after refusals, message is %q", got)
+	}
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
+)
+
+// registryFlags are the flags of the commands that talk to registries.
+type registryFlags struct {
+	config    *string
+	plainHTTP names
+}
+
+func (t *tool) registryFlags(flags *flag.FlagSet) *registryFlags {
+	r := &registryFlags{config: flags.String("registries", "", "")}
+	flags.Var(&r.plainHTTP, "plain-http", "")
+	return r
+}
+
+// client returns the client that the flags describe.
+func (r *registryFlags) client(change func(*oci.Config)) (*oci.Client, error) {
+	cfg, err := oci.ReadConfig(*r.config)
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range r.plainHTTP {
+		i := slices.IndexFunc(cfg.Registries, func(r oci.Registry) bool { return r.Host == host })
+		if i < 0 {
+			i = len(cfg.Registries)
+			cfg.Registries = append(cfg.Registries, oci.Registry{Host: host})
+		}
+		cfg.Registries[i].PlainHTTP = true
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return oci.New(cfg)
+}
+
+// references reads the arguments of a command.
+func references(texts ...string) ([]oci.Reference, error) {
+	var refs []oci.Reference
+	var errs []error
+	for _, text := range texts {
+		ref, err := oci.ParseReference(text)
+		refs, errs = append(refs, ref), append(errs, err)
+	}
+	return refs, errors.Join(errs...)
+}
+
+// readKey reads a private key, nil for no file.
+func readKey(name string) (crypto.Signer, error) {
+	if name == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	key, err := oci.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return key, nil
+}
+
+func push(ctx context.Context, t *tool, args []string) error {
+	flags := t.flags("push")
+	annotations, attach := pairs{}, pairs{}
+	flags.Var(annotations, "annotation", "")
+	flags.Var(attach, "attach", "")
+	fileName := flags.String("file-name", "plugin.wasm", "")
+	image := flags.Bool("image", false, "")
+	key := flags.String("key", "", "")
+	registries := t.registryFlags(flags)
+	words, err := parseAll(flags, args, "a module", "a reference")
+	if err != nil {
+		return err
+	}
+	refs, err := references(words[1])
+	if err != nil {
+		return err
+	}
+	client, err := registries.client(nil)
+	if err != nil {
+		return err
+	}
+	file, err := t.module(ctx, words[0])
+	if err != nil {
+		return err
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	opts := oci.PushOptions{Image: *image, FileName: *fileName}
+	if opts.Annotations, err = annotationsOf(module); err != nil {
+		return fmt.Errorf("push %s: %w", file, err)
+	}
+	maps.Copy(opts.Annotations, annotations)
+	if opts.Created, err = sourceDate(); err != nil {
+		return err
+	}
+	for _, mediaType := range slices.Sorted(maps.Keys(attach)) {
+		data, err := os.ReadFile(attach[mediaType])
+		if err != nil {
+			return err
+		}
+		opts.Attached = append(opts.Attached, oci.Attachment{Type: mediaType, Data: data})
+	}
+	signer, err := readKey(*key)
+	if err != nil {
+		return err
+	}
+	digest, err := client.Push(ctx, refs[0], module, opts)
+	if err != nil {
+		return err
+	}
+	if signer != nil {
+		signed := refs[0]
+		signed.Digest = digest // Another may move the tag.
+		if _, err := client.Sign(ctx, signed, signer, oci.SignOptions{}); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(t.out, refs[0].Name()+"@"+digest)
+	return nil
+}
+
+// annotationsOf returns the annotations of a module, from its metadata.
+func annotationsOf(module []byte) (map[string]string, error) {
+	// It must be one, whatever it is for.
+	if _, err := host.Inspect(module); err != nil {
+		return nil, err
+	}
+	m, err := metadata.Find(module)
+	if err != nil {
+		return nil, err
+	}
+	annotations := map[string]string{}
+	if m == nil {
+		return annotations, nil
+	}
+	for key, value := range map[string]string{
+		"org.opencontainers.image.title":   m.Name,
+		"org.opencontainers.image.version": m.Version,
+		"io.github.kubewasm.kinds":         strings.Join(m.Kinds, ","),
+		"io.github.kubewasm.reads":         strings.Join(m.Reads, ","),
+		"io.github.kubewasm.decides":       strings.Join(m.Decides, ","),
+		"io.github.kubewasm.sdk":           m.SDK,
+	} {
+		if value != "" {
+			annotations[key] = value
+		}
+	}
+	return annotations, nil
+}
+
+// sourceDate returns the time of https://reproducible-builds.org/specs/source-date-epoch/, or
+// no time.
+func sourceDate() (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		return time.Time{}, nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q, want seconds", text)
+	}
+	return time.Unix(seconds, 0), nil
+}
+
+func pull(ctx context.Context, t *tool, args []string) error {
+	flags := t.flags("pull")
+	key := flags.String("key", "", "")
+	output := flags.String("o", "plugin.wasm", "")
+	registries := t.registryFlags(flags)
+	words, err := parseAll(flags, args, "a reference")
+	if err != nil {
+		return err
+	}
+	refs, err := references(words...)
+	if err != nil {
+		return err
+	}
+	client, err := registries.client(func(cfg *oci.Config) {
+		if *key != "" {
+			cfg.Trust = []oci.Trust{{Repositories: []string{"*"}, AllOf: []oci.Signer{{KeyFile: *key}}}}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	a, err := client.Fetch(ctx, refs[0])
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(*output, a.Module); err != nil {
+		return err
+	}
+	about, err := host.Inspect(a.Module)
+	if err != nil {
+		return fmt.Errorf("%s: %w", *output, err)
+	}
+	by := "not verified"
+	if len(a.SignedBy) != 0 {
+		by = "signed by " + strings.Join(a.SignedBy, ", ")
+	}
+	if a.Stale {
+		by += "; the registry is away, this is from the cache"
+	}
+	fmt.Fprintf(t.out, "%s: %s@%s, %s, sha256 of the module is %s\n", *output, refs[0].Name(), a.Digest, by, about.Digest())
+	return nil
+}
+
+// writeWhole writes a file that appears under its name when it is whole: a component may
+// watch it.
+func writeWhole(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".kubewasm-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func copyArtifact(ctx context.Context, t *tool, args []string) error {
+	flags := t.flags("copy")
+	registries := t.registryFlags(flags)
+	words, err := parseAll(flags, args, "a source", "a destination")
+	if err != nil {
+		return err
+	}
+	refs, err := references(words...)
+	if err != nil {
+		return err
+	}
+	client, err := registries.client(nil)
+	if err != nil {
+		return err
+	}
+	digest, err := client.Copy(ctx, refs[0], refs[1])
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(t.out, refs[1].Name()+"@"+digest)
+	return nil
+}
+
+func sign(ctx context.Context, t *tool, args []string) error {
+	flags := t.flags("sign")
+	annotations := pairs{}
+	flags.Var(annotations, "annotation", "")
+	format := flags.String("format", "both", "")
+	key := flags.String("key", "", "")
+	registries := t.registryFlags(flags)
+	words, err := parseAll(flags, args, "a reference")
+	if err != nil {
+		return err
+	}
+	opts := oci.SignOptions{NoTag: *format == "bundle", NoBundle: *format == "tag"}
+	if len(annotations) != 0 {
+		opts.Annotations = annotations
+	}
+	if !slices.Contains([]string{"both", "bundle", "tag"}, *format) {
+		return &usageError{fmt.Errorf("sign: -format is %q, want both, bundle or tag", *format)}
+	}
+	if *key == "" {
+		return &usageError{errors.New("sign: -key is missing")}
+	}
+	refs, err := references(words...)
+	if err != nil {
+		return err
+	}
+	signer, err := readKey(*key)
+	if err != nil {
+		return err
+	}
+	client, err := registries.client(nil)
+	if err != nil {
+		return err
+	}
+	digest, err := client.Sign(ctx, refs[0], signer, opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(t.out, refs[0].Name()+"@"+digest)
+	return nil
+}

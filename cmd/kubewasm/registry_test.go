@@ -1,0 +1,144 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/host/oci"
+)
+
+// keyFiles writes a new key and its public half.
+func keyFiles(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	privateDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publicDER, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		return file(t, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+	}
+	return write("key.pem", "PRIVATE KEY", privateDER), write("key.pub", "PUBLIC KEY", publicDER)
+}
+
+func TestPushSignCopyAndPull(t *testing.T) {
+	private, public := keyFiles(t)
+	_, otherPublic := keyFiles(t)
+	from, to := "oci-layout:"+filepath.Join(t.TempDir(), "a"), "oci-layout:"+filepath.Join(t.TempDir(), "b")
+	sbom := file(t, "sbom.json", "{}")
+	module := built(t, "testdata/zone")
+	output := filepath.Join(t.TempDir(), "zone.wasm")
+
+	code, pushed, stderr := kubewasm(t, "push", "-annotation", "org.opencontainers.image.source=https://example.com/zone", "-attach", "application/spdx+json="+sbom, module, from+":1.2")
+	if code != 0 || !strings.HasPrefix(pushed, from+"@sha256:") {
+		t.Fatalf("push: exit code %d, %q: %s", code, pushed, stderr)
+	}
+	digest := strings.TrimSpace(pushed)[len(from):]
+	if code, _, stderr := kubewasm(t, "pull", "-key", public, "-o", output, from+":1.2"); code != 1 || !strings.Contains(stderr, "it has no signature") {
+		t.Errorf("pull of what is not signed: exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(output); err == nil {
+		t.Error("what is not signed was written")
+	}
+	if code, out, stderr := kubewasm(t, "sign", "-key", private, from+":1.2"); code != 0 || out != pushed {
+		t.Errorf("sign: exit code %d, %q: %s", code, out, stderr)
+	}
+	if code, out, stderr := kubewasm(t, "copy", from+":1.2", to+":2"); code != 0 || out != to+digest+"\n" {
+		t.Errorf("copy: exit code %d, %q: %s", code, out, stderr)
+	}
+	code, out, stderr := kubewasm(t, "pull", "-key", public, "-o", output, to+":2")
+	if code != 0 || !strings.HasPrefix(out, output+": "+to+digest+", signed by key.pub, sha256 of the module is ") {
+		t.Errorf("pull: exit code %d, %q: %s", code, out, stderr)
+	}
+	got, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cmp.Equal(want, got) {
+		t.Error("what was pulled is not what was pushed")
+	}
+	if code, _, stderr := kubewasm(t, "pull", "-key", otherPublic, "-o", output, to+":2"); code != 1 || !strings.Contains(stderr, "it is by another key") {
+		t.Errorf("pull by another key: exit code %d: %s", code, stderr)
+	}
+
+	// The annotations are those of the metadata and of the flags.
+	client, err := oci.New(oci.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := oci.ParseReference(to + ":2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := client.Fetch(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(a.Annotations, "io.github.kubewasm.sdk")
+	if diff := cmp.Diff(map[string]string{
+		"org.opencontainers.image.title": "zone", "org.opencontainers.image.version": "1.2.0",
+		"org.opencontainers.image.source": "https://example.com/zone",
+		"io.github.kubewasm.kinds":        "scheduler", "io.github.kubewasm.reads": "node.metadata.labels,pod.spec.priority",
+	}, a.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got)\n%s", diff)
+	}
+
+	// A push with the key signs at once; the registries file says whom to trust.
+	if code, _, stderr := kubewasm(t, "push", "-image", "-key", private, module, from+":image"); code != 0 {
+		t.Errorf("push with a key: exit code %d: %s", code, stderr)
+	}
+	config := file(t, "registries.yaml", "trust:\n- repositories: ['*']\n  anyOf:\n  - {name: us, keyFile: "+public+"}\n")
+	if code, out, stderr := kubewasm(t, "pull", "-registries", config, "-o", output, from+":image"); code != 0 || !strings.Contains(out, "signed by us") {
+		t.Errorf("pull of the image: exit code %d, %q: %s", code, out, stderr)
+	}
+}
+
+func TestRegistryCommandsReportMistakes(t *testing.T) {
+	private, public := keyFiles(t)
+	module := file(t, "m.wasm", "\x00asm\x01\x00\x00\x00")
+	layout := "oci-layout:" + t.TempDir()
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"push without a reference", []string{"push", module}, "a reference is missing"},
+		{"push with three arguments", []string{"push", module, layout + ":1", "x"}, `unexpected argument "x"`},
+		{"push to a digest", []string{"push", module, layout + "@sha256:" + strings.Repeat("0", 64)}, "want a reference with a tag and without a digest"},
+		{"push of a text", []string{"push", public, layout + ":1"}, "want the preamble"},
+		{"push with half an annotation", []string{"push", "-annotation", "x", module, layout + ":1"}, "want KEY=VALUE"},
+		{"push with a missing attachment", []string{"push", "-attach", "a/b=/does/not/exist", module, layout + ":1"}, "no such file"},
+		{"pull of nothing", []string{"pull", layout + ":1"}, "is no image layout"},
+		{"copy with two mistakes", []string{"copy", "x/y:1", "ghcr.io/Y:1"}, `"x" is no host name`},
+		{"sign without a key", []string{"sign", layout + ":1"}, "-key is missing"},
+		{"sign with a public key", []string{"sign", "-key", public, layout + ":1"}, "want a PRIVATE KEY"},
+		{"sign in an unknown format", []string{"sign", "-format", "x", "-key", private, layout + ":1"}, "want both, bundle or tag"},
+		{"an unknown field", []string{"pull", "-registries", file(t, "r.yaml", "trusts: []"), layout + ":1"}, `unknown field "trusts"`},
+		{"plain http to another host", []string{"pull", "-plain-http", "a.example.com", "oci-layout:x:y:z!"}, `tag is "z!"`},
+	} {
+		code, out, stderr := kubewasm(t, tt.args...)
+		if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d, %q, %s, want %q", tt.name, code, out, stderr, tt.want)
+		}
+	}
+}

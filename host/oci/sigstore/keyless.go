@@ -1,0 +1,168 @@
+package sigstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/kubewasm/kubewasm/host/oci"
+)
+
+// Keyless verifies signatures by identities. It is safe for use by several goroutines.
+type Keyless struct{ verifier *verify.Verifier }
+
+var _ oci.Keyless = (*Keyless)(nil)
+
+// New returns a Keyless with the trusted root in a file, as cosign trusted-root create
+// writes it: that of the public Sigstore or of a private one.
+func New(trustedRootFile string) (*Keyless, error) {
+	trusted, err := root.NewTrustedRootFromPath(trustedRootFile)
+	if err != nil {
+		return nil, fmt.Errorf("read trusted root: %w", err)
+	}
+	return NewFromMaterial(trusted)
+}
+
+// NewFromMaterial returns a Keyless with what is trusted. If that has logs of certificates,
+// the certificate must be in one. If it has transparency logs, the signature must be in one.
+// The time of the signature, at which the certificate must be valid, is that of such a log or
+// of a timestamp authority.
+func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
+	options := []verify.VerifierOption{verify.WithObserverTimestamps(1)}
+	if len(trusted.CTLogs()) != 0 {
+		options = append(options, verify.WithSignedCertificateTimestamps(1))
+	}
+	if len(trusted.RekorLogs()) != 0 {
+		options = append(options, verify.WithTransparencyLog(1))
+	} else if len(trusted.TimestampingAuthorities()) == 0 {
+		return nil, errors.New("trusted root has neither a transparency log nor a timestamp authority")
+	}
+	verifier, err := verify.NewVerifier(trusted, options...)
+	if err != nil {
+		return nil, fmt.Errorf("use trusted root: %w", err)
+	}
+	return &Keyless{verifier}, nil
+}
+
+// Verify implements [oci.Keyless].
+func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) error {
+	identity, err := verify.NewShortCertificateIdentity(id.Issuer, whole(id.IssuerRegexp), id.Subject, whole(id.SubjectRegexp))
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	var b *bundle.Bundle
+	var artifact verify.ArtifactPolicyOption
+	if s.Bundle != nil {
+		b = &bundle.Bundle{}
+		if err := b.UnmarshalJSON(s.Bundle); err != nil {
+			return fmt.Errorf("read bundle: %w", err)
+		}
+		digest, err := hex.DecodeString(strings.TrimPrefix(s.Digest, "sha256:"))
+		if err != nil {
+			return fmt.Errorf("digest: %w", err)
+		}
+		artifact = verify.WithArtifactDigest("sha256", digest)
+	} else {
+		if b, err = tagged(s); err != nil {
+			return err
+		}
+		// What was signed is the text, whose digest the caller compares.
+		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
+	}
+	if _, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity))); err != nil {
+		return fmt.Errorf("verify by identity: %w", err)
+	}
+	return nil
+}
+
+// whole returns an expression that matches what expression matches as a whole: a part would
+// let https://github.com/acme/zone match https://evil.example/?https://github.com/acme/zone.
+func whole(expression string) string {
+	if expression == "" {
+		return ""
+	}
+	if _, err := regexp.Compile(expression); err != nil {
+		return expression // The verifier reports it.
+	}
+	return "^(?:" + expression + ")$"
+}
+
+// logEntry is the entry of Rekor in the annotation of a signature under a tag.
+type logEntry struct {
+	SignedEntryTimestamp []byte
+	Payload              struct {
+		Body           string `json:"body"`
+		IntegratedTime int64  `json:"integratedTime"`
+		LogIndex       int64  `json:"logIndex"`
+		LogID          string `json:"logID"`
+	}
+}
+
+// tagged returns a signature under a tag as a bundle.
+func tagged(s *oci.Signature) (*bundle.Bundle, error) {
+	block, _ := pem.Decode(s.Certificate)
+	if block == nil {
+		return nil, errors.New("it has no certificate")
+	}
+	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	var entry logEntry
+	if len(s.LogEntry) == 0 {
+		return nil, errors.New("it has no entry of a transparency log")
+	}
+	if err := json.Unmarshal(s.LogEntry, &entry); err != nil {
+		return nil, fmt.Errorf("read log entry: %w", err)
+	}
+	body, err := base64.StdEncoding.DecodeString(entry.Payload.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read log entry: body: %w", err)
+	}
+	var kind struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(body, &kind); err != nil {
+		return nil, fmt.Errorf("read log entry: body: %w", err)
+	}
+	log, err := hex.DecodeString(entry.Payload.LogID)
+	if err != nil {
+		return nil, fmt.Errorf("read log entry: logID: %w", err)
+	}
+	digest := sha256.Sum256(s.Payload)
+	return bundle.NewBundle(&protobundle.Bundle{
+		// The version with a promise of the log instead of a proof.
+		MediaType: "application/vnd.dev.sigstore.bundle+json;version=0.1",
+		VerificationMaterial: &protobundle.VerificationMaterial{
+			Content: &protobundle.VerificationMaterial_X509CertificateChain{X509CertificateChain: &protocommon.X509CertificateChain{
+				Certificates: []*protocommon.X509Certificate{{RawBytes: block.Bytes}},
+			}},
+			TlogEntries: []*protorekor.TransparencyLogEntry{{
+				LogIndex: entry.Payload.LogIndex, LogId: &protocommon.LogId{KeyId: log}, IntegratedTime: entry.Payload.IntegratedTime,
+				KindVersion:       &protorekor.KindVersion{Kind: kind.Kind, Version: kind.APIVersion},
+				InclusionPromise:  &protorekor.InclusionPromise{SignedEntryTimestamp: entry.SignedEntryTimestamp},
+				CanonicalizedBody: body,
+			}},
+		},
+		Content: &protobundle.Bundle_MessageSignature{MessageSignature: &protocommon.MessageSignature{
+			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: digest[:]},
+			Signature:     s.Signature,
+		}},
+	})
+}

@@ -1,0 +1,63 @@
+package sched_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// TestArgumentsNameAnArtifact loads a plugin from an image layout, as from a registry.
+func TestArgumentsNameAnArtifact(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	ref := oci.Reference{Layout: filepath.Join(t.TempDir(), "plugins"), Tag: "1"}
+	client, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{ref.Name()}, Unsigned: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Push(t.Context(), ref, module, oci.PushOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	args := func(rest string) *apiruntime.Unknown {
+		return &apiruntime.Unknown{Raw: []byte(`{"grants": ["events", "waiting-pods", "objects"], ` + rest + `}`)}
+	}
+	if _, err := sched.LoadArgs(t.Context(), rt, "extensions", args(`"oci": "`+ref.String()+`", "follow": true`), sched.Framework{}, sched.WithOCI(client.Source)); err != nil {
+		t.Error(err)
+	}
+	for _, tt := range []struct {
+		args    string
+		options []sched.Option
+		want    []string
+	}{
+		{`"oci": "ghcr.io/Acme:", "file": "x", "logSeverity": 4`, []sched.Option{sched.WithOCI(client.Source)}, []string{"file, url and oci exclude one another", "tag is empty", `repository is "Acme"`, "logSeverity is 4"}},
+		{`"oci": "ghcr.io/acme/zone:1"`, []sched.Option{sched.WithOCI(client.Source)}, []string{"source ghcr.io/acme/zone:1: nothing vouches for what the tag leads to"}},
+		{`"oci": "ghcr.io/acme/zone:1"`, nil, []string{"oci: this scheduler has no access to registries"}},
+	} {
+		_, err := sched.LoadArgs(t.Context(), rt, "extensions", args(tt.args), sched.Framework{}, tt.options...)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error lacks %s:\n%v", tt.args, want, err)
+			}
+		}
+	}
+}
