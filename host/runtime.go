@@ -53,7 +53,8 @@ type RuntimeConfig struct {
 	// unknown, there is no limit. math.MaxUint64 means no limit.
 	MemoryBytes uint64
 	// Interpreter runs guests on wazero's interpreter instead of its compiler. Calls take
-	// 50 to 150 times as long, and everything else is the same. It is for a
+	// 50 to 150 times as long and trap at 2,000 calls within one another; everything else is
+	// the same. It is for a
 	// vulnerability in the compiler, see SECURITY.md.
 	Interpreter bool
 	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes two

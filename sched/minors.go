@@ -77,13 +77,19 @@ func MinorOf(name string) Minor {
 }
 
 // Check returns an error if the scheduler would never ask a guest that implements these
-// functions.
+// functions, as loading it in this minor does.
 func (m Minor) Check(functions abi.Mask) error {
-	asked := functions.Of(abi.KindScheduler) &^ helping
-	if asked == 0 || asked&m.Functions != 0 {
+	return neverAsked(m.Name, functions.Of(abi.KindScheduler), functions&^m.Functions)
+}
+
+// neverAsked returns an error if a guest has nothing but functions that the scheduler of a
+// minor does not call, and those that help others.
+func neverAsked(minor string, functions, lacks abi.Mask) error {
+	missing := functions & lacks &^ helping
+	if missing == 0 || functions&^lacks&^helping != 0 {
 		return nil
 	}
-	return fmt.Errorf("kube-scheduler %s has no extension point for %s, and the guest implements nothing else", m.Name, asked)
+	return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", missing, minor)
 }
 
 // Has reports whether the scheduler has an event, of whose actions one is enough.

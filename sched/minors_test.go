@@ -53,10 +53,10 @@ func TestMinorCheck(t *testing.T) {
 		"a guest that filters":                {"1.35", abi.MaskOf(abi.Filter), ""},
 		"a guest that also places Pod groups": {"1.35", abi.MaskOf(abi.Filter, abi.GeneratePlacements), ""},
 		"a guest that only places Pod groups": {"1.35", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister),
-			"kube-scheduler 1.35 has no extension point for generateplacements, and the guest implements nothing else"},
+			"the guest has generateplacements, which the scheduler of Kubernetes 1.35 does not call"},
 		"the same a minor later":                  {"1.36", abi.MaskOf(abi.GeneratePlacements, abi.CloneCycle, abi.EventsToRegister), ""},
 		"a guest that only registers events":      {"1.35", abi.MaskOf(abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint), ""},
-		"a guest that preempts for Pod groups":    {"1.36", abi.MaskOf(abi.PodGroupPostFilter), "kube-scheduler 1.36 has no extension point for podgrouppostfilter, and the guest implements nothing else"},
+		"a guest that preempts for Pod groups":    {"1.36", abi.MaskOf(abi.PodGroupPostFilter), "the guest has podgrouppostfilter, which the scheduler of Kubernetes 1.36 does not call"},
 		"a guest of no kind that a scheduler has": {"1.36", abi.MaskOf(abi.Validate), ""},
 	}
 	for name, test := range tests {

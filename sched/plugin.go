@@ -82,7 +82,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
 	}
 	if err == nil {
-		err = p.leaveOut(p.functions & f.Lacks)
+		err = p.leaveOut()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
@@ -96,17 +96,19 @@ var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, 
 
 // leaveOut leaves out functions of the guest that the minor's scheduler does not call. The
 // error says that nothing is left.
-func (p *Plugin) leaveOut(functions abi.Mask) error {
-	if functions == 0 {
+func (p *Plugin) leaveOut() error {
+	missing := p.functions & p.framework.Lacks
+	if missing == 0 {
 		return nil
 	}
-	if p.functions &^= functions; p.functions&^helping == 0 {
-		return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", functions, p.framework.Minor)
+	if err := neverAsked(p.framework.Minor, p.functions, p.framework.Lacks); err != nil {
+		return err
 	}
-	if functions &^= helping; functions == 0 {
+	p.functions &^= missing
+	if missing &^= helping; missing == 0 {
 		return nil // What they help with works without them.
 	}
-	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", functions.String())
+	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())
 	return nil
 }
 

@@ -62,7 +62,9 @@ type examination struct {
 	Problems []string `json:"problems,omitempty"`
 
 	mask abi.Mask
-	err  error
+	// events are those that a scheduler plugin registers.
+	events []sched.Event
+	err    error
 	// foreign reports whether the guest is of a dialect.
 	foreign bool
 }
@@ -173,7 +175,7 @@ func examine(ctx context.Context, try trying) (*examination, error) {
 	slices.Sort(r.Grants)
 	slices.Sort(r.Fakes)
 	if r.mask != 0 {
-		r.Kubernetes = onMinors(r.mask)
+		r.Kubernetes = onMinors(r.mask, r.events)
 	}
 	for _, kind := range extensionKinds {
 		if name := kind.String(); !slices.Contains(r.Kinds, name) && r.NotAs[name] == "" {
@@ -453,7 +455,7 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 	var grants []string
 	for {
 		fuel := &fuelCounter{}
-		mask, memory, err := load(ctx, rt, kind, try, host.Config{
+		loaded, err := load(ctx, rt, kind, try, host.Config{
 			Name: pluginName, Source: host.Bytes(try.module), GuestConfig: try.config, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1},
 		})
 		wanted := len(grants)
@@ -475,9 +477,10 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 		}
 		// No further grant would help.
 		if err == nil && r.foreign {
-			r.Memory.Started, r.StartFuel = memory, fuel.total
+			r.Memory.Started, r.StartFuel = loaded.memory, fuel.total
 		}
-		return mask, err
+		r.events = append(r.events, loaded.events...)
+		return loaded.functions, err
 	}
 }
 
@@ -491,28 +494,35 @@ func importErrors(err error) (all []*host.ImportError) {
 	return all
 }
 
-// load loads a module into the host of a kind, and closes it. It returns what the guest
-// implements and what memory an instance has, in bytes.
-func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg host.Config) (mask abi.Mask, memory uint64, err error) {
+// loaded is what a host says of a module that it loaded.
+type loaded struct {
+	functions abi.Mask
+	events    []sched.Event
+	// memory is that of an instance, in bytes.
+	memory uint64
+}
+
+// load loads a module into the host of a kind, and closes it.
+func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg host.Config) (of loaded, err error) {
 	var p interface{ Close(context.Context) error }
 	switch kind {
 	case abi.KindScheduler:
-		var loaded *sched.Plugin
-		if loaded, err = sched.Load(ctx, rt, sched.PluginConfig{Config: cfg}, sched.Framework{}); err == nil {
-			p, mask = loaded, loaded.Functions()
+		var plugin *sched.Plugin
+		if plugin, err = sched.Load(ctx, rt, sched.PluginConfig{Config: cfg}, sched.Framework{}); err == nil {
+			p, of.functions, of.events = plugin, plugin.Functions(), plugin.EventsToRegister()
 		}
 	case abi.KindAdmission:
-		var loaded *admission.Plugin
-		if loaded, err = try.policy(ctx, rt, cfg, nil, nil); err == nil {
-			p, mask = loaded, abi.MaskOf(abi.Validate)
-			if loaded.Mutates() {
-				mask |= abi.MaskOf(abi.Mutate)
+		var policy *admission.Plugin
+		if policy, err = try.policy(ctx, rt, cfg, nil, nil); err == nil {
+			p, of.functions = policy, abi.MaskOf(abi.Validate)
+			if policy.Mutates() {
+				of.functions |= abi.MaskOf(abi.Mutate)
 			}
 		}
 	case abi.KindService:
-		var loaded *loadedServices
-		if loaded, err = loadServices(ctx, rt, try, cfg); err == nil {
-			p, mask = loaded, abi.MaskOf(abi.Services)
+		var services *loadedServices
+		if services, err = loadServices(ctx, rt, try, cfg); err == nil {
+			p, of.functions = services, abi.MaskOf(abi.Services)
 		}
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
@@ -522,12 +532,12 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 		})
 	}
 	if err != nil {
-		return 0, 0, err
+		return loaded{}, err
 	}
 	for _, p := range rt.Plugins() {
-		memory = p.Stats().MemoryBytes
+		of.memory = p.Stats().MemoryBytes
 	}
-	return mask, memory, p.Close(ctx)
+	return of, p.Close(ctx)
 }
 
 // policy loads a policy, which may mutate. It may look up the objects in cluster, or else

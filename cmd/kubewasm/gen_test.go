@@ -34,7 +34,7 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, doc := range append(docs, "../../internal/bindgen/doc.go", "../../service/internal/testservice/doc.go", "../../examples/endpoint-picker/generate.go") {
+	for _, doc := range append(docs, "../../internal/bindgen/doc.go", "../../host/service/internal/testservice/doc.go", "../../examples/endpoint-picker/generate.go") {
 		text, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)

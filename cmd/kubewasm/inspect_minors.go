@@ -13,26 +13,51 @@ type onMinor struct {
 	Runs  bool   `json:"runs"`
 	// Why is the reason why it does not.
 	Why string `json:"why,omitempty"`
-	// NotCalled are the functions of the guest for which a scheduler of this minor has no
-	// extension point.
+	// NotCalled are the functions of the guest that a scheduler of this minor does not call.
 	NotCalled []string `json:"notCalled,omitempty"`
+	// NoEvents are the cluster events that the guest registers and that never happen in this
+	// minor, as the resource, or as the resource and what would be done to it.
+	NoEvents []string `json:"noEvents,omitempty"`
 }
 
-// onMinors returns on which minors of Kubernetes a guest runs. Policies and hooks depend on
-// none: the API server's reviews and the container runtime's requests are the same on all.
-func onMinors(functions abi.Mask) (all []onMinor) {
+// onMinors returns on which minors of Kubernetes a guest runs. Policies, hooks and services
+// depend on none: the API server's reviews and the container runtime's requests are the same
+// on all.
+func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
 	for _, m := range sched.Minors() {
 		on := onMinor{Minor: m.Name, Runs: true}
 		for _, f := range (functions.Of(abi.KindScheduler) &^ m.Functions).Functions() {
 			on.NotCalled = append(on.NotCalled, f.String())
 		}
-		other := functions.Of(abi.KindAdmission) | functions.Of(abi.KindHook)
+		for _, e := range events {
+			if m.Has(e.Resource, e.Action) {
+				continue
+			}
+			event := e.Resource.String()
+			if m.Has(e.Resource, abi.ActionAll) {
+				event += " " + newerActions(e.Action)
+			}
+			on.NoEvents = append(on.NoEvents, event)
+		}
+		other := functions &^ functions.Of(abi.KindScheduler) &^ functions.Of(abi.KindCommon)
 		if err := m.Check(functions); err != nil && other == 0 {
-			on.Runs, on.Why, on.NotCalled = false, err.Error(), nil
+			on.Runs, on.Why, on.NotCalled, on.NoEvents = false, err.Error(), nil, nil
 		}
 		all = append(all, on)
 	}
 	return all
+}
+
+// newerActions returns the names of those actions that not every minor has.
+func newerActions(actions abi.ActionType) string {
+	var names []string
+	if actions&abi.ActionUpdateNodePreemptionPolicy != 0 {
+		names = append(names, "UpdateNodePreemptionPolicy")
+	}
+	if actions&abi.ActionUpdatePodScaleUp != 0 {
+		names = append(names, "UpdatePodScaleUp")
+	}
+	return strings.Join(names, "|")
 }
 
 // printMinors prints the minors on which a guest runs, and what is different on some.
@@ -51,11 +76,14 @@ func printMinors(all []onMinor, line func(name string, values ...any)) {
 	}
 	line("kubernetes", strings.Join(runs, ", "))
 	for _, on := range all {
-		switch {
-		case !on.Runs:
+		if !on.Runs {
 			line("not on "+on.Minor, on.Why)
-		case len(on.NotCalled) != 0:
+		}
+		if len(on.NotCalled) != 0 {
 			line("on "+on.Minor, "not called: ", strings.Join(on.NotCalled, ", "))
+		}
+		if len(on.NoEvents) != 0 {
+			line("on "+on.Minor, "never happens: ", strings.Join(on.NoEvents, ", "))
 		}
 	}
 }

@@ -190,8 +190,8 @@ func TestInspectTellsMinors(t *testing.T) {
 		"../../examples/admission/required-labels": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../examples/hooks/cpu-from-annotation": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../guest/conformance/guests/group": {
-			"kubernetes 1.36, 1.37, 1.38 not on 1.35 kube-scheduler 1.35 has no extension point for podgrouppostfilter, ",
-			", and the guest implements nothing else on 1.36 not called: podgrouppostfilter grants",
+			"kubernetes 1.36, 1.37, 1.38 not on 1.35 the guest has podgrouppostfilter, ",
+			", which the scheduler of Kubernetes 1.35 does not call on 1.36 not called: podgrouppostfilter grants",
 		},
 	} {
 		code, out, stderr := kubewasm(t, "inspect", built(t, dir))

@@ -22,9 +22,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
-	"github.com/kubewasm/kubewasm/service"
 )
 
 // serviceInfo is a service of a module's schema.

@@ -61,7 +61,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("no plugin: panic %v", got)
 	}
 	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))
-	if validator.Validate(nil).Allowed() || mutator != nil {
+	if validator.Validate(nil).Allowed() || mutator != nil || converter != nil {
 		t.Error("another plugin is registered")
 	}
 	if got := panics(func() { Register(validator) }); got != "kubewasm: two plugins implement validate" {

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
@@ -87,10 +86,4 @@ func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte, t *view.Ty
 		return view.View{}, errors.New(string(answer))
 	}
 	return view.FromProto(answer, t), nil
-}
-
-// fail tells the host why a method fails.
-func fail(err error) int32 {
-	hostcall.StatusReason(err.Error())
-	return int32(abi.Error)
 }

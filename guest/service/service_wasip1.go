@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
@@ -43,7 +44,8 @@ func Serve[P any](m *Method[P], p P) int32 {
 	response, err := m.run(p, request)
 	plugin.Yield()
 	if err != nil {
-		return fail(err)
+		hostcall.StatusReason(err.Error())
+		return int32(abi.Error)
 	}
 	// An empty response needs no host call.
 	if len(response) != 0 {

@@ -8,7 +8,7 @@ import (
 // hostPackage is the package that the host sides of services use, and runtimePackage that of
 // the Runtime.
 const (
-	hostPackage    = "github.com/kubewasm/kubewasm/service"
+	hostPackage    = "github.com/kubewasm/kubewasm/host/service"
 	runtimePackage = "github.com/kubewasm/kubewasm/host"
 )
 

@@ -73,7 +73,7 @@ func (e *encoder) message(b []byte, d protoreflect.MessageDescriptor, text []byt
 	}
 	for _, n := range slices.Sorted(maps.Keys(values)) {
 		f := d.Fields().ByNumber(n)
-		b = e.field(b, f, values[n], path+"."+string(f.JSONName()))
+		b = e.field(b, f, values[n], path+"."+f.JSONName())
 	}
 	return b
 }

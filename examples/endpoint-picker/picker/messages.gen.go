@@ -3,7 +3,7 @@
 package picker
 
 import (
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 )
 

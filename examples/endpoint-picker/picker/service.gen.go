@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Picker chooses among the model servers that could serve a request. The router

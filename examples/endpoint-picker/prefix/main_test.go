@@ -12,7 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
 	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // caches are the blocks that each endpoint has.

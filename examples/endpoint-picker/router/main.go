@@ -21,7 +21,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // plugins are the values of the flag: name=file:weight.

@@ -16,9 +16,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
-	"github.com/kubewasm/kubewasm/service"
 )
 
 // prefix returns the module of the plugin prefix.

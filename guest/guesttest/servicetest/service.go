@@ -10,8 +10,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/nativeservice"
-	"github.com/kubewasm/kubewasm/service"
 )
 
 // Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the

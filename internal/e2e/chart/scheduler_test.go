@@ -53,13 +53,20 @@ func TestSecondScheduler(t *testing.T) {
 		t.Skip("builds a control plane")
 	}
 	i := install(t, filepath.Join(manifests, "examples.yaml"))
-	t.Run("one replica leads, and both are ready", func(t *testing.T) { i.testLeader(t) })
+	defer i.checkRights(t)
+	if !t.Run("one replica leads, and both are ready", func(t *testing.T) { i.testLeader(t) }) {
+		return
+	}
 	t.Run("each scheduler takes the Pods that name it", func(t *testing.T) { i.testPods(t) })
 	t.Run("a gang waits and is released", func(t *testing.T) { i.testGang(t) })
 	t.Run("preemption removes a Pod of lower priority", func(t *testing.T) { i.testPreemption(t) })
 	t.Run("a volume is chosen for a claim that waits for its Pod", func(t *testing.T) { i.testVolume(t) })
 	t.Run("a device is allocated", func(t *testing.T) { i.testDevice(t) })
 	t.Run("metrics are for those that may see them", func(t *testing.T) { i.testMetrics(t) })
+}
+
+// checkRights reports what the replicas were refused.
+func (i *installation) checkRights(t *testing.T) {
 	for _, p := range i.replicas {
 		for line := range strings.Lines(p.Logs()) {
 			if strings.Contains(line, "forbidden") || strings.Contains(line, "Unauthorized") {

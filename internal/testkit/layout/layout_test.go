@@ -84,7 +84,7 @@ func TestDependencies(t *testing.T) {
 			return strings.HasPrefix(path, "github.com/tetratelabs/wazero")
 		})},
 		{"hooks knows no other adapter", nil, []string{"./hooks"}, ours("abi", "host", "codec", "hooks", "internal")},
-		{"service knows no other adapter and no guest", nil, []string{"./service"}, ours("abi", "host", "codec", "service", "internal")},
+		{"host/service knows no adapter and no guest", nil, []string{"./host/service"}, ours("abi", "host", "codec", "internal")},
 		// The first test of a policy compiles what its kit imports: 410 packages, and
 		// with a client of Kubernetes more than twice as many.
 		{"the kits for policies and hooks know no client of Kubernetes and no scheduler", nil, []string{
@@ -166,7 +166,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	want := []string{
 		"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "RATIONALE.md", "README.md", "SECURITY.md", "VERSIONING.md",
-		"abi", "admission", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched", "service",
+		"abi", "admission", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("top level (-want +got):\n%s", diff)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/service/internal/message"
-	"github.com/kubewasm/kubewasm/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/internal/message"
+	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
 )
 
 // noObjects refuses every object.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/host/service/internal/message"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
-	"github.com/kubewasm/kubewasm/service/internal/message"
 )
 
 // Describe returns the extension point with a full name by the schema that a module carries,

@@ -3,7 +3,7 @@
 package testservice
 
 import (
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

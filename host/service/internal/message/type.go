@@ -167,7 +167,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	for _, part := range parts[2:] {
 		group = strings.TrimPrefix(part, "oneof=")
 	}
-	made := field{name: f.Name, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
+	made := field{name: f.Name, holds: one, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
 	of := f.Type
 	switch {
 	case of.Kind() == reflect.Map:

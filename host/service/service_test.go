@@ -18,9 +18,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
-	"github.com/kubewasm/kubewasm/service"
-	"github.com/kubewasm/kubewasm/service/internal/testservice"
 )
 
 // module returns the guest of testdata with a schema.

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/service"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Test has a method for each behaviour of a guest.

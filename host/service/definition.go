@@ -5,7 +5,7 @@ import (
 	"reflect"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/service/internal/message"
+	"github.com/kubewasm/kubewasm/host/service/internal/message"
 )
 
 // Definition is an extension point: a service that guests implement. It is for generated
