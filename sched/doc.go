@@ -25,3 +25,5 @@
 // host's settings of the same names, and Limits.HeldInstances bounds how many Pods may be
 // bound at a time.
 package sched
+
+//go:generate go run ./internal/adapters

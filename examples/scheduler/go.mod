@@ -7,8 +7,8 @@ replace github.com/kubewasm/kubewasm => ../..
 replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube137
 
 require (
-	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
-	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	github.com/spf13/pflag v1.0.10
 	k8s.io/component-base v0.37.1
 	k8s.io/kubernetes v1.37.1
@@ -108,11 +108,11 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	k8s.io/api v0.37.1 // indirect
-	k8s.io/apiextensions-apiserver v0.37.0 // indirect
+	k8s.io/apiextensions-apiserver v0.0.0 // indirect
 	k8s.io/apimachinery v0.37.1 // indirect
 	k8s.io/apiserver v0.37.1 // indirect
 	k8s.io/client-go v0.37.1 // indirect
-	k8s.io/cloud-provider v0.37.1 // indirect
+	k8s.io/cloud-provider v0.0.0 // indirect
 	k8s.io/component-helpers v0.37.1 // indirect
 	k8s.io/controller-manager v0.37.1 // indirect
 	k8s.io/csi-translation-lib v0.0.0 // indirect
@@ -120,7 +120,7 @@ require (
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kms v0.37.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/kube-scheduler v0.37.1 // indirect
+	k8s.io/kube-scheduler v0.37.0 // indirect
 	k8s.io/kubelet v0.37.1 // indirect
 	k8s.io/streaming v0.37.1 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect

@@ -26,7 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/sched"
-	"github.com/kubewasm/kubewasm/sched/kube137"
+	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
 
 func main() {
@@ -70,7 +70,7 @@ func run() (int, error) {
 
 	var options []app.Option
 	for _, name := range names {
-		options = append(options, app.WithPlugin(name, kube137.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics), sched.WithOCI(artifacts.Source))))
+		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics), sched.WithOCI(artifacts.Source))))
 	}
 	return cli.Run(app.NewSchedulerCommand(options...)), nil
 }

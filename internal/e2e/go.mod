@@ -9,15 +9,15 @@ replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube137
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
-	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
-	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/apiserver v0.37.1
 	k8s.io/client-go v0.37.1
 	k8s.io/component-base v0.37.1
 	k8s.io/klog/v2 v2.140.0
-	k8s.io/kube-scheduler v0.37.1
+	k8s.io/kube-scheduler v0.37.0
 	k8s.io/kubectl v0.0.0
 	k8s.io/kubernetes v1.37.1
 	sigs.k8s.io/controller-runtime v0.25.2
@@ -182,6 +182,11 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
+tool (
+	go.etcd.io/etcd/server/v3
+	k8s.io/kubernetes/cmd/kube-apiserver
+)
+
 replace k8s.io/api => k8s.io/api v0.37.1
 
 replace k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.1
@@ -247,8 +252,3 @@ replace k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.37.1
 replace k8s.io/sample-controller => k8s.io/sample-controller v0.37.1
 
 replace k8s.io/streaming => k8s.io/streaming v0.37.1
-
-tool (
-	go.etcd.io/etcd/server/v3
-	k8s.io/kubernetes/cmd/kube-apiserver
-)

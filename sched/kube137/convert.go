@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -53,11 +52,20 @@ func (s scores) Score(i int) int64           { return s[i].Score }
 func (s scores) SetScore(i int, score int64) { s[i].Score = score }
 
 // placementScores is the same of placements.
+//
+//minor:since 1.36
 type placementScores []fwk.PlacementScore
 
-func (s placementScores) Len() int                    { return len(s) }
-func (s placementScores) Name(i int) string           { return s[i].Placement.Name }
-func (s placementScores) Score(i int) int64           { return s[i].Score }
+//minor:since 1.36
+func (s placementScores) Len() int { return len(s) }
+
+//minor:since 1.36
+func (s placementScores) Name(i int) string { return s[i].Placement.Name }
+
+//minor:since 1.36
+func (s placementScores) Score(i int) int64 { return s[i].Score }
+
+//minor:since 1.36
 func (s placementScores) SetScore(i int, score int64) { s[i].Score = score }
 
 // nodeStatuses returns the statuses of the nodes that have one of their own. The interface has
@@ -100,36 +108,17 @@ func queued(e fwk.QueuedEntityInfo) sched.Queued {
 	return q
 }
 
-// clusterEvents returns the events that a guest registers for.
-func clusterEvents(events []sched.Event) []fwk.ClusterEventWithHint {
-	var list []fwk.ClusterEventWithHint
-	for _, e := range events {
-		with := fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: fwk.EventResource(e.Resource.String()), ActionType: fwk.ActionType(e.Action)}}
-		if e.Hint != nil {
-			with.QueueingHintFn = func(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-				queue, err := e.Hint(pod, oldObj, newObj)
-				if queue {
-					return fwk.Queue, err
-				}
-				return fwk.QueueSkip, err
-			}
-		}
-		if e.PreHint != nil {
-			with.PreQueueingHintFn = func(_ klog.Logger, oldObj, newObj any) (fwk.PreQueueingHintResult, error) {
-				pods, all, err := e.PreHint(oldObj, newObj)
-				return fwk.PreQueueingHintResult{AllPods: all, Pods: pods}, err
-			}
-		}
-		list = append(list, with)
-	}
-	return list
-}
-
+//minor:since 1.36
 func groupOf(g fwk.PodGroupInfo) schedmsg.PodGroup {
+	if g == nil {
+		return schedmsg.PodGroup{}
+	}
 	return schedmsg.PodGroup{Type: string(g.GetType()), Namespace: g.GetNamespace(), Name: g.GetName(), Pods: g.GetUnscheduledPods()}
 }
 
 // trial returns a function that schedules a group on trial, nil if there is none.
+//
+//minor:since 1.37
 func trial(ctx context.Context, try fwk.PodGroupSchedulingFunc) func() ([]schedmsg.Assignment, *sched.Status) {
 	if try == nil {
 		return nil
@@ -143,6 +132,7 @@ func trial(ctx context.Context, try fwk.PodGroupSchedulingFunc) func() ([]schedm
 	}
 }
 
+//minor:since 1.36
 func assigned(p *fwk.PodGroupAssignments) (list []schedmsg.Assignment) {
 	if p == nil {
 		return nil
@@ -154,6 +144,8 @@ func assigned(p *fwk.PodGroupAssignments) (list []schedmsg.Assignment) {
 }
 
 // placed returns a placement, with the nodes that are proposed for the Pods.
+//
+//minor:since 1.36
 func placed(p *fwk.PodGroupAssignments) func() (schedmsg.Placement, []schedmsg.Assignment) {
 	return func() (placement schedmsg.Placement, _ []schedmsg.Assignment) {
 		if p.Placement != nil {
@@ -167,6 +159,8 @@ func placed(p *fwk.PodGroupAssignments) func() (schedmsg.Placement, []schedmsg.A
 }
 
 // nominated returns the nodes that a guest nominates for the Pods of a group.
+//
+//minor:since 1.37
 func nominated(nominations map[types.NamespacedName]string) *fwk.PodGroupPostFilterResult {
 	if nominations == nil {
 		return nil
@@ -179,6 +173,8 @@ func nominated(nominations map[types.NamespacedName]string) *fwk.PodGroupPostFil
 }
 
 // generated returns the placements that a guest proposes. Without any answer the parent stays.
+//
+//minor:since 1.36
 func generated(list []sched.Placement, s *sched.Status, parent *fwk.Placement) *fwk.GeneratePlacementsResult {
 	if s != nil {
 		return nil

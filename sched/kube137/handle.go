@@ -18,7 +18,7 @@ import (
 
 // frameworkOf describes the framework of this minor to the engine.
 func frameworkOf(h fwk.Handle) sched.Framework {
-	f := sched.Framework{Minor: "1.37", Pods: podsOf, Usage: usageOf, Images: imagesOf}
+	f := sched.Framework{Minor: minor, Lacks: lacks, Pods: podsOf, Usage: usageOf, Images: imagesOf}
 	if h != nil {
 		f.Handle = handle{h}
 	}
@@ -73,7 +73,7 @@ func (h handle) Node(name string) sched.NodeInfo {
 
 func (h handle) WaitingPods() iter.Seq[sched.WaitingPod] {
 	var list []sched.WaitingPod
-	h.IterateOverWaitingPods(func(w fwk.WaitingPod) { list = append(list, w) })
+	h.IterateOverWaitingPods(func(w fwk.WaitingPod) { list = append(list, waitingPod(w)) })
 	return func(yield func(sched.WaitingPod) bool) {
 		for _, w := range list {
 			if !yield(w) {
@@ -85,10 +85,13 @@ func (h handle) WaitingPods() iter.Seq[sched.WaitingPod] {
 
 func (h handle) WaitingPod(uid types.UID) sched.WaitingPod {
 	if w := h.GetWaitingPod(uid); w != nil {
-		return w
+		return waitingPod(w)
 	}
 	return nil
 }
+
+// waitingPod returns a Pod that waits as the engine takes it.
+func waitingPod(w fwk.WaitingPod) sched.WaitingPod { return w }
 
 func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, action, note string) {
 	h.EventRecorder().Eventf(regarding, related, eventType, reason, action, "%s", note)

@@ -15,8 +15,6 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-//go:generate go run github.com/kubewasm/kubewasm/sched/internal/compose queueSort placementGenerate enqueue filter postFilter score
-
 // Plugin is a guest in the scheduler. Its dynamic type implements the
 // interfaces of the framework that the guest does, and no others.
 type Plugin interface {
@@ -145,25 +143,6 @@ func (p *plugin) begun(state states, pod *corev1.Pod) *sched.Cycle {
 // function answers neutrally, by package sched.
 type base struct{ plugin *plugin }
 
-// Everything that plugins may implement: the interfaces of base, and those of the types that
-// make composed, which are each beside a base.
-var _ interface {
-	Plugin
-	fwk.PreEnqueuePlugin
-	fwk.PreFilterPlugin
-	fwk.PreScorePlugin
-	fwk.ReservePlugin
-	fwk.PermitPlugin
-	fwk.PreBindPlugin
-	fwk.BindPlugin
-	fwk.PostBindPlugin
-	fwk.SignPlugin
-	fwk.PodGroupPostFilterPlugin
-	fwk.PlacementScorePlugin
-} = base{}
-
-func (b base) engine() *plugin { return b.plugin }
-
 func (b base) Name() string        { return b.plugin.Name() }
 func (b base) Functions() abi.Mask { return b.plugin.Functions() }
 
@@ -256,17 +235,21 @@ func (b base) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	b.plugin.PostBind(b.plugin.cycleAt(abi.PostBind, state, pod), pod, nodeName)
 }
 
+//minor:since 1.37
 func (b base) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, try fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	nominations, s := b.plugin.PodGroupPostFilter(b.plugin.cycleAt(abi.PodGroupPostFilter, state, nil), groupOf(group), trial(ctx, try))
 	return nominated(nominations), status(s)
 }
 
+//minor:since 1.36
 func (b base) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
 	score, s := b.plugin.ScorePlacement(b.plugin.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
 	return score, status(s)
 }
 
 // PlacementScoreExtensions returns nil unless the guest normalizes the scores of placements.
+//
+//minor:since 1.36
 func (b base) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
 	if !b.plugin.Asks(abi.ScorePlacement) || !b.plugin.Asks(abi.NormalizePlacementScore) {
 		return nil
@@ -274,15 +257,18 @@ func (b base) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
 	return placementScoreExtensions{b.plugin}
 }
 
+//minor:since 1.36
 type placementScoreExtensions struct{ plugin *plugin }
 
+//minor:since 1.36
 func (e placementScoreExtensions) NormalizePlacementScore(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, scores []fwk.PlacementScore) *fwk.Status {
 	return status(e.plugin.NormalizePlacementScore(e.plugin.cycle(state, nil), groupOf(group), placementScores(scores)))
 }
 
 // The extension points of which a plugin has the methods only if [sched.Points] says so.
 type (
-	queueSort         struct{ base base }
+	queueSort struct{ base base }
+	//minor:since 1.36
 	placementGenerate struct{ base base }
 	enqueue           struct{ base base }
 	filter            struct{ base base }
@@ -290,27 +276,11 @@ type (
 	score             struct{ base base }
 )
 
-var _ interface {
-	fwk.QueueSortPlugin
-	fwk.PlacementGeneratePlugin
-	fwk.EnqueueExtensions
-	fwk.FilterPlugin
-	fwk.PostFilterPlugin
-	fwk.ScorePlugin
-} = struct {
-	base
-	queueSort
-	placementGenerate
-	enqueue
-	filter
-	postFilter
-	score
-}{}
-
 func (q queueSort) Less(a, b fwk.QueuedEntityInfo) bool {
 	return q.base.plugin.Less(queued(a), queued(b))
 }
 
+//minor:since 1.36
 func (g placementGenerate) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
 	p := g.base.plugin
 	var all sched.Nodes

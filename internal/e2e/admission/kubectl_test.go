@@ -27,7 +27,6 @@ import (
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // told sends a review to a webhook as an API server does, by its own code, and returns
@@ -119,10 +118,7 @@ func engineOf(t testing.TB, settings map[string]string, names ...string) *admiss
 		if name == "scripted" {
 			dir = admissionDir + "testdata/" + name
 		}
-		file, err := guestbuild.Build(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := guest(t, dir)
 		plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: name, Source: host.File(file), GuestConfig: []byte(settings[name])}})
 		if err != nil {
 			t.Fatal(err)

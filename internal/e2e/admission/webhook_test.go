@@ -31,7 +31,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/e2e/guests"
 )
 
 const (
@@ -224,14 +224,10 @@ func start(t *testing.T) *fixture {
 	return f
 }
 
-// guest builds a guest of the repository.
-func guest(t *testing.T, dir string) string {
+// guest returns the module of a guest of the repository.
+func guest(t testing.TB, dir string) string {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return guests.File(t, dir)
 }
 
 // policies makes the policies of the file those of the server.

@@ -79,7 +79,7 @@ func (i *installation) checkRights(t *testing.T) {
 // install creates the objects of a file and starts the processes that the Deployment says.
 func install(t *testing.T, file string) *installation {
 	t.Helper()
-	binary := cluster.Build(t, "../../../examples/scheduler", ".", "scheduler")
+	binary := cluster.BuildScheduler(t)
 	i := &installation{Cluster: cluster.Start(t, nil), m: read(t, file)}
 	i.own = i.RunScheduler(t, binary, "profiles: [{schedulerName: default-scheduler}]\n")
 	if _, err := i.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {

@@ -7,21 +7,37 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/internal/e2e/minor"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // versionFlag makes a Kubernetes binary tell its version. Without it, it is
 // v0.0.0-master, and takes the kubelets of today for newer than itself.
-const versionFlag = "-X k8s.io/component-base/version.gitVersion=v1.37.1"
+const versionFlag = "-X k8s.io/component-base/version.gitVersion="
 
-// Build compiles the package main pkg, as go build understands it in the
-// directory dir, and returns the binary, named name. Binaries stay in the user's
-// cache directory, so that unchanged programs are not linked again; tests of
-// several packages may build the same one at the same time.
-func Build(t testing.TB, dir, pkg, name string) string {
+// BuildKubernetes compiles a package main of the modules of Kubernetes, as [Build] does, in
+// the version of the minor that is tested.
+func BuildKubernetes(t testing.TB, pkg, name string) string {
+	t.Helper()
+	return Build(t, minor.Dir(), pkg, name, minor.Flags()...)
+}
+
+// BuildScheduler compiles the scheduler of examples/scheduler for the minor. Its module files
+// have the names of this module's.
+func BuildScheduler(t testing.TB) string {
+	t.Helper()
+	return Build(t, filepath.Join(minor.Dir(), "../../examples/scheduler"), ".", "scheduler", "-modfile="+minor.Modfile)
+}
+
+// Build compiles the package main pkg, as go build understands it in the directory dir with
+// flags, and returns the binary, named name. Binaries stay in the user's cache directory, so
+// that unchanged programs are not linked again; tests of several packages may build the same
+// one at the same time.
+func Build(t testing.TB, dir, pkg, name string, flags ...string) string {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -34,7 +50,7 @@ func Build(t testing.TB, dir, pkg, name string) string {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	sum := sha256.Sum256([]byte(dir + "\x00" + pkg))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{dir, pkg, minor.Name}, flags...), "\x00")))
 	file := filepath.Join(cache, "kubewasm", "e2e", hex.EncodeToString(sum[:6]), name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
@@ -44,7 +60,8 @@ func Build(t testing.TB, dir, pkg, name string) string {
 		t.Fatal(err)
 	}
 	defer unlock()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w "+versionFlag, "-o", file, pkg)
+	args := append([]string{"build", "-ldflags=-s -w " + versionFlag + minor.Version(t), "-o", file}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
 	cmd.Dir = dir
 	// Flags of compilation would be different from those of go test, and the
 	// packages of Kubernetes be compiled twice.

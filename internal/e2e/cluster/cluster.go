@@ -3,7 +3,6 @@ package cluster
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -31,13 +30,12 @@ type Cluster struct {
 // or removes taints, and Nodes get no taint of their own accord.
 func Start(t testing.TB, flags map[string][]string) *Cluster {
 	t.Helper()
-	module := moduleDir(t)
 	env := &envtest.Environment{}
 	plane := &env.ControlPlane
-	plane.Etcd = &envtest.Etcd{Path: Build(t, module, "go.etcd.io/etcd/server/v3", "etcd")}
+	plane.Etcd = &envtest.Etcd{Path: BuildKubernetes(t, "go.etcd.io/etcd/server/v3", "etcd")}
 	// etcd takes whatever the API server sends, which is 2 MiB at most.
 	plane.Etcd.Configure().Set("max-request-bytes", "10485760")
-	plane.APIServer = &envtest.APIServer{Path: Build(t, module, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver")}
+	plane.APIServer = &envtest.APIServer{Path: BuildKubernetes(t, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver")}
 	args := plane.APIServer.Configure().
 		Set("disable-admission-plugins", "ServiceAccount", "TaintNodesByCondition").
 		Set("endpoint-reconciler-type", "none")
@@ -62,21 +60,15 @@ func Start(t testing.TB, flags map[string][]string) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Attr("kubernetes", version.GitVersion)
 	c := &Cluster{Config: config, Client: client, Dir: t.TempDir()}
 	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
 	if err := os.WriteFile(c.Kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// moduleDir is the directory of this module, whose go.mod pins the versions to
-// build.
-func moduleDir(t testing.TB) string {
-	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("no file name of the caller")
-	}
-	return filepath.Dir(filepath.Dir(file))
 }

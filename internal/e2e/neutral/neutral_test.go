@@ -26,11 +26,12 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/sched"
-	"github.com/kubewasm/kubewasm/sched/kube137"
+	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 
-// all is every interface of an extension point.
-type all interface {
+// common is every interface of an extension point that all minors have. A minor's all has it,
+// and what the minor has beside it.
+type common interface {
 	fwk.PreEnqueuePlugin
 	fwk.PreFilterPlugin
 	fwk.PreScorePlugin
@@ -40,49 +41,46 @@ type all interface {
 	fwk.BindPlugin
 	fwk.PostBindPlugin
 	fwk.SignPlugin
-	fwk.PodGroupPostFilterPlugin
-	fwk.PlacementScorePlugin
 }
 
-// exact are guests of one extension point, and a plugin with the methods of that one only.
-var exact = map[string]struct {
+// point is the functions of a guest, and a plugin with the methods of their extension points
+// only.
+type point struct {
 	functions abi.Mask
-	only      func(p kube137.Plugin) fwk.Plugin
-}{
-	"PreEnqueue": {abi.MaskOf(abi.PreEnqueue), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreEnqueuePlugin }{p.(all)} }},
-	"QueueSort":  {abi.MaskOf(abi.QueueSort), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.QueueSortPlugin }{p.(fwk.QueueSortPlugin)} }},
-	"EnqueueExtensions": {abi.MaskOf(abi.EventsToRegister), func(p kube137.Plugin) fwk.Plugin {
+	only      func(p kube.Plugin) fwk.Plugin
+}
+
+// exact are the extension points that all minors have. A minor adds its own.
+var exact = map[string]point{
+	"PreEnqueue": {abi.MaskOf(abi.PreEnqueue), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PreEnqueuePlugin }{p.(common)} }},
+	"QueueSort":  {abi.MaskOf(abi.QueueSort), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.QueueSortPlugin }{p.(fwk.QueueSortPlugin)} }},
+	"EnqueueExtensions": {abi.MaskOf(abi.EventsToRegister), func(p kube.Plugin) fwk.Plugin {
 		return struct{ fwk.EnqueueExtensions }{p.(fwk.EnqueueExtensions)}
 	}},
-	"PreFilter":  {abi.MaskOf(abi.PreFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(all)} }},
-	"Filter":     {abi.MaskOf(abi.Filter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
-	"PostFilter": {abi.MaskOf(abi.PostFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
-	"PreScore":   {abi.MaskOf(abi.PreScore), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(all)} }},
-	"Score":      {abi.MaskOf(abi.Score), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
-	"Reserve":    {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(all)} }},
-	"Permit":     {abi.MaskOf(abi.Permit), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(all)} }},
-	"PreBind":    {abi.MaskOf(abi.PreBind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(all)} }},
-	"Bind":       {abi.MaskOf(abi.Bind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(all)} }},
-	"PostBind":   {abi.MaskOf(abi.PostBind), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(all)} }},
+	"PreFilter":  {abi.MaskOf(abi.PreFilter), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PreFilterPlugin }{p.(common)} }},
+	"Filter":     {abi.MaskOf(abi.Filter), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.FilterPlugin }{p.(fwk.FilterPlugin)} }},
+	"PostFilter": {abi.MaskOf(abi.PostFilter), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PostFilterPlugin }{p.(fwk.PostFilterPlugin)} }},
+	"PreScore":   {abi.MaskOf(abi.PreScore), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PreScorePlugin }{p.(common)} }},
+	"Score":      {abi.MaskOf(abi.Score), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.ScorePlugin }{p.(fwk.ScorePlugin)} }},
+	"Reserve":    {abi.MaskOf(abi.Reserve, abi.Unreserve), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.ReservePlugin }{p.(common)} }},
+	"Permit":     {abi.MaskOf(abi.Permit), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PermitPlugin }{p.(common)} }},
+	"PreBind":    {abi.MaskOf(abi.PreBind), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PreBindPlugin }{p.(common)} }},
+	"Bind":       {abi.MaskOf(abi.Bind), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.BindPlugin }{p.(common)} }},
+	"PostBind":   {abi.MaskOf(abi.PostBind), func(p kube.Plugin) fwk.Plugin { return struct{ fwk.PostBindPlugin }{p.(common)} }},
 	// A guest that only signs is asked, too, which the framework does not do by itself: then
 	// fewer Pods are batched.
-	"Sign":               {abi.MaskOf(abi.SignPod, abi.Filter), func(p kube137.Plugin) fwk.Plugin { return signs{p.(all), p.(fwk.FilterPlugin)} }},
-	"PodGroupPostFilter": {abi.MaskOf(abi.PodGroupPostFilter), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PodGroupPostFilterPlugin }{p.(all)} }},
-	"PlacementGenerate": {abi.MaskOf(abi.GeneratePlacements), func(p kube137.Plugin) fwk.Plugin {
-		return struct{ fwk.PlacementGeneratePlugin }{p.(fwk.PlacementGeneratePlugin)}
-	}},
-	"PlacementScore": {abi.MaskOf(abi.ScorePlacement), func(p kube137.Plugin) fwk.Plugin { return struct{ fwk.PlacementScorePlugin }{p.(all)} }},
-	"Filter and Score": {abi.MaskOf(abi.Filter, abi.Score), func(p kube137.Plugin) fwk.Plugin {
+	"Sign": {abi.MaskOf(abi.SignPod, abi.Filter), func(p kube.Plugin) fwk.Plugin { return signs{p.(common), p.(fwk.FilterPlugin)} }},
+	"Filter and Score": {abi.MaskOf(abi.Filter, abi.Score), func(p kube.Plugin) fwk.Plugin {
 		return struct {
 			fwk.FilterPlugin
 			scorer
 		}{p.(fwk.FilterPlugin), p.(scorer)}
 	}},
-	"PreFilter and Reserve": {abi.MaskOf(abi.PreFilter, abi.Reserve), func(p kube137.Plugin) fwk.Plugin {
+	"PreFilter and Reserve": {abi.MaskOf(abi.PreFilter, abi.Reserve), func(p kube.Plugin) fwk.Plugin {
 		return struct {
 			fwk.PreFilterPlugin
 			reserver
-		}{p.(all), p.(all)}
+		}{p.(common), p.(common)}
 	}},
 }
 
@@ -135,10 +133,10 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 					continue // The framework panics.
 				}
 				t.Run(fmt.Sprintf("%s/%s/%v", guest, profile, code), func(t *testing.T) {
-					factory := func(ctx context.Context, _ apiruntime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+					factory := func(ctx context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
 						config := binary.LittleEndian.AppendUint64(nil, uint64(g.functions))
 						config = append(binary.LittleEndian.AppendUint32(config, uint32(code)), 0, 0, 0, 0)
-						p, err := kube137.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}}, nil)
+						p, err := kube.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}}, h)
 						if err == nil {
 							t.Cleanup(func() { p.Close(context.Background()) })
 						}
@@ -150,7 +148,7 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						return g.only(p.(kube137.Plugin)), nil
+						return g.only(p.(kube.Plugin)), nil
 					})
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Errorf("with exactly its methods -, as package sched makes it +\n%s", diff)
@@ -204,7 +202,7 @@ func run(t *testing.T, others []string, factory frameworkruntime.PluginFactory) 
 		}
 	}
 	slices.Sort(o.Events) // Plugins come in the order of a map.
-	o.Signature = string(f.SignPod(ctx, pod))
+	o.Signature = signature(ctx, f, pod)
 	state := framework.NewCycleState()
 	result, status, _ := f.RunPreFilterPlugins(ctx, state, pod)
 	o.PreFilter = fmt.Sprint(text(status), " ", result)
@@ -223,21 +221,9 @@ func run(t *testing.T, others []string, factory frameworkruntime.PluginFactory) 
 	for _, s := range scores {
 		o.Totals[s.Name] = s.TotalScore
 	}
-	placements, status := f.RunPlacementGeneratePlugins(ctx, state, nil, infos)
-	o.Placements = fmt.Sprintf("%s %d", text(status), len(placements))
-	for _, p := range placements {
-		if slices.Contains(others, "NodeResourcesFit") {
-			break // It scores groups, and there is none.
-		}
-		scores, status := f.RunPlacementScorePlugins(ctx, state, nil, []*fwk.PodGroupAssignments{{Placement: p}}, []fwk.PlacementCycleState{state})
-		o.Placements += ", score: " + text(status)
-		for _, s := range scores {
-			o.Placements += fmt.Sprint(s.TotalScore)
-		}
-	}
+	o.Placements = placements(ctx, f, state, infos, others)
 	o.Reserve = text(f.RunReservePluginsReserve(ctx, state, pod, "n1"))
-	_, status = f.RunPermitPlugins(ctx, state, pod, "n1")
-	o.Permit = text(status)
+	o.Permit = text(permit(ctx, f, state, pod, "n1"))
 	o.PreFlight = text(f.RunPreBindPreFlights(ctx, state, pod, "n1"))
 	o.PreBind = text(f.RunPreBindPlugins(ctx, state, pod, "n1"))
 	o.Bind = text(f.RunBindPlugins(ctx, state, pod, "n1"))

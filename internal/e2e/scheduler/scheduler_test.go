@@ -17,13 +17,16 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/e2e/guests"
 )
 
-// suite is a control plane with a scheduler that runs five guests side by side.
+// suite is a control plane with a scheduler that has a profile for the guests of package
+// guest side by side, one for those that take the place of the scheduler's own plugins, and
+// one for each guest of kube-scheduler-wasm-extension.
 type suite struct {
 	*cluster.Cluster
 	// stamp is the module that the plugin stamp follows.
@@ -31,20 +34,40 @@ type suite struct {
 	scheduler *cluster.Process
 }
 
-func guest(t *testing.T, dir string) string {
-	t.Helper()
-	file, err := guestbuild.Build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
+// plugin is a guest in a profile.
+type plugin struct {
+	name string
+	// file is the module.
+	file string
+	// args are the arguments beside the file, in YAML.
+	args   string
+	weight int
+}
+
+// profile returns a profile in YAML. Disabled are plugins that it does without.
+func profile(name string, plugins []plugin, disabled ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- schedulerName: %s\n  plugins:\n    multiPoint:\n      enabled:\n", name)
+	for _, p := range plugins {
+		fmt.Fprintf(&b, "      - {name: %s, weight: %d}\n", p.name, p.weight)
 	}
-	return file
+	for i, d := range disabled {
+		if i == 0 {
+			b.WriteString("      disabled:\n")
+		}
+		fmt.Fprintf(&b, "      - {name: %s}\n", d)
+	}
+	b.WriteString("  pluginConfig:\n")
+	for _, p := range plugins {
+		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s%s}}\n", p.name, strconv.Quote(p.file), p.args)
+	}
+	return b.String()
 }
 
 func start(t *testing.T) *suite {
 	t.Helper()
-	binary := cluster.Build(t, "../../../examples/scheduler", ".", "scheduler")
 	s := &suite{Cluster: cluster.Start(t, nil)}
-	module, err := os.ReadFile(guest(t, "testdata/stamp"))
+	module, err := os.ReadFile(guests.File(t, "testdata/stamp"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,22 +75,21 @@ func start(t *testing.T) *suite {
 	if err := os.WriteFile(s.stamp, module, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBEWASM_PLUGINS", "zone,image-locality,gang,crowd,stamp")
-	quote := strconv.Quote
-	s.scheduler = s.RunScheduler(t, binary, `profiles:
-- schedulerName: default-scheduler
-  plugins:
-    multiPoint:
-      enabled: [{name: zone}, {name: image-locality, weight: 50}, {name: gang}, {name: crowd}, {name: stamp}]
-      disabled: [{name: ImageLocality}]
-  pluginConfig:
-  - {name: zone, args: {file: `+quote(guest(t, "../../../examples/sched/zone"))+`}}
-  - {name: image-locality, args: {file: `+quote(guest(t, "../../../examples/sched/image-locality"))+`}}
-  - name: gang
-    args: {file: `+quote(guest(t, "../../../examples/sched/gang"))+`, grants: [waiting-pods, events], guestConfig: {timeout: 120s}}
-  - {name: crowd, args: {file: `+quote(guest(t, "testdata/crowd"))+`, limits: {timeout: 100ms}}}
-  - {name: stamp, args: {file: `+quote(s.stamp)+`, follow: true}}
-`)
+	ours := []plugin{
+		{name: "zone", file: guests.File(t, "../../../examples/sched/zone")},
+		{name: "image-locality", file: guests.File(t, "../../../examples/sched/image-locality"), weight: 50},
+		{name: "gang", file: guests.File(t, "../../../examples/sched/gang"), args: ", grants: [waiting-pods, events], guestConfig: {timeout: 120s}"},
+		{name: "topology-spread", file: guests.File(t, "../../../examples/sched/topology-spread"), weight: 2},
+		{name: "crowd", file: guests.File(t, "testdata/crowd"), args: ", limits: {timeout: 100ms}"},
+		{name: "gate", file: guests.File(t, "testdata/gate")},
+		{name: "stamp", file: s.stamp, args: ", follow: true"},
+	}
+	profiles := "profiles:\n" + profile("default-scheduler", ours, "ImageLocality", "PodTopologySpread") +
+		profile(inTreeProfile, inTreeGuests(t), inTree...)
+	for _, p := range peers(t) {
+		profiles += profile(p.name, []plugin{p})
+	}
+	s.scheduler = s.RunScheduler(t, cluster.BuildScheduler(t), profiles)
 	return s
 }
 
@@ -194,8 +216,11 @@ func TestScheduler(t *testing.T) {
 	})
 	t.Run("a gang is held until it is complete, and released together", func(t *testing.T) { testGang(t, s) })
 	t.Run("preemption makes room as the guest counts it", func(t *testing.T) { testPreemption(t, s) })
+	t.Run("a Pod is gated until its own label changes", func(t *testing.T) { testGate(t, s) })
 	t.Run("a guest that loops holds up nobody else", func(t *testing.T) { testLoop(t, s) })
 	t.Run("a module is swapped under load without a failed Pod", func(t *testing.T) { testSwap(t, s) })
+	t.Run("guests take the place of the scheduler's own plugins", func(t *testing.T) { testInTree(t, s) })
+	t.Run("guests of kube-scheduler-wasm-extension run beside them", func(t *testing.T) { testPeers(t, s) })
 }
 
 func testGang(t *testing.T, s *suite) {
@@ -235,6 +260,35 @@ func testGang(t *testing.T, s *suite) {
 	add(2)
 	for i := range 3 {
 		s.bound(t, fmt.Sprint("member-", i))
+	}
+}
+
+// testGate adds a Pod that is not gated after one that is, to know when the scheduler has seen
+// both.
+func testGate(t *testing.T, s *suite) {
+	s.addNode(t, "gate", "gate-1", nil)
+	s.addPod(t, "gate", "gated", func(p *corev1.Pod) { p.Labels["gate"] = "closed" })
+	s.addPod(t, "gate", "open", func(p *corev1.Pod) { p.Labels["gate"] = "open" })
+	s.bound(t, "open")
+	pods := s.Client.CoreV1().Pods("default")
+	pod, err := pods.Get(t.Context(), "gated", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Spec.NodeName != "" {
+		t.Fatalf("the Pod is on %s before its gate opens", pod.Spec.NodeName)
+	}
+	for _, label := range []string{`{"another":"label"}`, `{"gate":"open"}`} {
+		patch := []byte(`{"metadata":{"labels":` + label + `}}`)
+		if pod, err = pods.Patch(t.Context(), "gated", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Spec.NodeName != "" {
+			t.Errorf("the Pod was on %s when its labels became %s", pod.Spec.NodeName, label)
+		}
+	}
+	if got := s.bound(t, "gated"); got != "gate-1" {
+		t.Errorf("the Pod is on %s", got)
 	}
 }
 

@@ -170,7 +170,7 @@ func number(b *testing.B, name string, otherwise int) int {
 }
 
 func BenchmarkPerfScheduling(b *testing.B) {
-	etcd := cluster.Build(b, "..", "go.etcd.io/etcd/server/v3", "etcd")
+	etcd := cluster.BuildKubernetes(b, "go.etcd.io/etcd/server/v3", "etcd")
 	b.Setenv("PATH", filepath.Dir(etcd)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	guest, err := guestbuild.Build(b.Context(), "../differential/testdata/tainttoleration")
 	if err != nil {

@@ -187,6 +187,8 @@ func (q QueuedPod) GetPodInfo() fwk.PodInfo { return PodInfo{Pod: q.Pod} }
 func (q QueuedPod) GetTimestamp() time.Time { return q.Came }
 
 // GetPriority implements fwk.QueuedEntityInfo.
+//
+//minor:since 1.37
 func (q QueuedPod) GetPriority() int32 {
 	if q.Pod.Spec.Priority == nil {
 		return 0
@@ -222,11 +224,15 @@ type Handle struct {
 func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return sharedLister{h: h} }
 
 // MutableSnapshotSharedLister implements fwk.Handle.
+//
+//minor:since 1.37
 func (h *Handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
 	return &mutableLister{sharedLister: sharedLister{h: h}}
 }
 
 // mutableLister is a fwk.MutableSnapshotSharedLister. AddPod panics.
+//
+//minor:since 1.37
 type mutableLister struct {
 	sharedLister
 	fwk.MutableSnapshotSharedLister
@@ -234,9 +240,13 @@ type mutableLister struct {
 }
 
 // NodeInfos implements fwk.SharedLister.
+//
+//minor:since 1.37
 func (l *mutableLister) NodeInfos() fwk.NodeInfoLister { return l.sharedLister.NodeInfos() }
 
 // StartMutations implements fwk.MutableSnapshotSharedLister.
+//
+//minor:since 1.37
 func (l *mutableLister) StartMutations() error {
 	l.before = l.h.Nodes
 	l.h.Nodes = slices.Clone(l.h.Nodes)
@@ -247,12 +257,16 @@ func (l *mutableLister) StartMutations() error {
 }
 
 // EndMutations implements fwk.MutableSnapshotSharedLister.
+//
+//minor:since 1.37
 func (l *mutableLister) EndMutations() error {
 	l.h.Nodes = l.before
 	return nil
 }
 
 // RemovePod implements fwk.MutableSnapshotSharedLister.
+//
+//minor:since 1.37
 func (l *mutableLister) RemovePod(logger klog.Logger, pod *corev1.Pod, nodeName string) error {
 	n, err := l.NodeInfos().Get(nodeName)
 	if err != nil {
