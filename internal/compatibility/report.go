@@ -53,7 +53,7 @@ func (res *result) row() (string, error) {
 	one := func(key string) (string, error) {
 		values := res.attributes[key]
 		if len(values) != 1 {
-			return "", fmt.Errorf("Kubernetes %s: the tests name %d values of %s: %v", res.minor, len(values), key, values)
+			return "", fmt.Errorf("tests of Kubernetes %s name %d values of %s: %v", res.minor, len(values), key, values)
 		}
 		return values[0], nil
 	}
@@ -69,13 +69,13 @@ func (res *result) row() (string, error) {
 	for _, value := range res.attributes["compared"] {
 		var pods int
 		if _, err := fmt.Sscanf(value[strings.Index(value, " ")+1:], "%d Pods", &pods); err != nil {
-			return "", fmt.Errorf("Kubernetes %s: read %q: %w", res.minor, value, err)
+			return "", fmt.Errorf("tests of Kubernetes %s: read %q: %w", res.minor, value, err)
 		}
 		compared += pods
 	}
 	for _, path := range []string{"sched/kube" + files(res.minor), e2e("scheduler"), e2e("admission"), e2e("differential"), e2e("neutral"), e2e("importer"), "admission", "host", "hooks"} {
 		if res.under(path) == 0 {
-			return "", fmt.Errorf("Kubernetes %s: no test of %s passed", res.minor, path)
+			return "", fmt.Errorf("tests of Kubernetes %s: no test of %s passed", res.minor, path)
 		}
 	}
 	return fmt.Sprintf("| %s | %s | %d guests | yes | %d plugins, %d Pods | %s |",

@@ -54,7 +54,7 @@ func (r *runner) test(ctx context.Context, minor string) (*result, error) {
 	)
 	fmt.Printf("== Kubernetes %s: %s\n", minor, time.Since(start).Round(time.Second))
 	if err != nil {
-		return res, fmt.Errorf("Kubernetes %s: %w", minor, err)
+		return res, fmt.Errorf("test Kubernetes %s: %w", minor, err)
 	}
 	return res, nil
 }

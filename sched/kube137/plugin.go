@@ -143,6 +143,7 @@ func (p *plugin) begun(state states, pod *corev1.Pod) *sched.Cycle {
 // function answers neutrally, by package sched.
 type base struct{ plugin *plugin }
 
+func (b base) engine() *plugin     { return b.plugin }
 func (b base) Name() string        { return b.plugin.Name() }
 func (b base) Functions() abi.Mask { return b.plugin.Functions() }
 

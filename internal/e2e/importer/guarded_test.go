@@ -1,0 +1,3 @@
+package importer
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
