@@ -116,6 +116,19 @@ func (p *plugin) cycle(state states, pod *corev1.Pod) *sched.Cycle {
 	return c
 }
 
+// cycleOf is cycle for the calls that there are the most of: it makes no other interface of
+// state unless the cycle has to begin.
+func (p *plugin) cycleOf(state fwk.CycleState, pod *corev1.Pod) *sched.Cycle {
+	if state != nil {
+		if data, err := state.Read(p.key); err == nil {
+			if c, ok := data.(cycle); ok && c.For(pod) {
+				return c.Cycle
+			}
+		}
+	}
+	return p.cycle(state, pod)
+}
+
 // begun returns the cycle of a Pod that is in a state, nil if there is none.
 func (p *plugin) begun(state states, pod *corev1.Pod) *sched.Cycle {
 	if data, err := state.Read(p.key); err == nil {
@@ -284,7 +297,7 @@ func (e enqueue) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	p := f.base.plugin
-	return status(p.Filter(p.cycle(state, pod), node))
+	return status(p.Filter(p.cycleOf(state, pod), node))
 }
 
 func (f postFilter) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
@@ -295,7 +308,7 @@ func (f postFilter) PostFilter(_ context.Context, state fwk.CycleState, pod *cor
 
 func (f score) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	p := f.base.plugin
-	n, s := p.Score(p.cycle(state, pod), node)
+	n, s := p.Score(p.cycleOf(state, pod), node)
 	return n, status(s)
 }
 
