@@ -45,7 +45,7 @@ func inOrder(b []byte, t reflect.Type) error {
 	types := map[protowire.Number]reflect.Type{}
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Tag.Get("protobuf") != "" {
-			types[protowire.Number(fieldNumber(f))] = f.Type
+			types[fieldNumber(f)] = f.Type
 		}
 	}
 	last := protowire.Number(0)

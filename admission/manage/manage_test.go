@@ -351,7 +351,7 @@ groups:
 		`plugin "b": mode is "Hope", want Protect or Monitor`,
 		`failurePolicy is "Pray", want Fail or Ignore`,
 		`there are two policies "b"`,
-		`plugin "b": source has 2 of file, bytes, https, configMap and secret, want one`,
+		`plugin "b": source has 2 of file, bytes, https, oci, configMap and secret, want one`,
 		`plugin "c": source https needs sha256`,
 		`plugin "c": objects: "pods" is not version/resource or group/version/resource`,
 		`objects[1].namespaces is empty: leave it out for all`,

@@ -126,7 +126,7 @@ func queue(t *testing.T, p *sched.Plugin, c QueueCase) {
 		checkStatus(t, status, c.Sign.Want)
 		var got []Fragment
 		for _, f := range fragments {
-			got = append(got, Fragment{Key: f.Key, Value: fmt.Sprintf("%s", f.Value)})
+			got = append(got, Fragment{Key: f.Key, Value: string(f.Value)})
 		}
 		if diff := cmp.Diff(c.Sign.Fragments, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("fragments (-want +got):\n%s", diff)
