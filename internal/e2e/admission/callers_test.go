@@ -1,3 +1,5 @@
+//go:build !kube135 && !kube136
+
 package admission_test
 
 import (
