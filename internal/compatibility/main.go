@@ -13,7 +13,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -76,10 +75,6 @@ func run(ctx context.Context, chosen string, write, verbose bool) error {
 		return os.WriteFile(document, text, 0o644)
 	}
 	text, err := os.ReadFile(document)
-	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Printf("%s is not there yet: make kubernetes writes it\n", document)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
