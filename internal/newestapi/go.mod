@@ -7,9 +7,11 @@ replace github.com/kubewasm/kubewasm => ../..
 tool github.com/kubewasm/kubewasm/cmd/kubewasm
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
+	k8s.io/client-go v0.37.1
 	sigs.k8s.io/randfill v1.0.0
 )
 
@@ -59,7 +61,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apiserver v0.37.1 // indirect
-	k8s.io/client-go v0.37.1 // indirect
 	k8s.io/component-helpers v0.37.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect

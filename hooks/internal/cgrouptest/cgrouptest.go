@@ -192,7 +192,6 @@ func (tr *Tree) Has(cgroup, file string) bool {
 func (tr *Tree) Process(cgroup string) (pid int) {
 	tr.t.Helper()
 	cmd := exec.Command("sleep", "3600")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		tr.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-package manifest
+package newestapi
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestResources holds that resources.txt has the resources of which the client of
-// Kubernetes knows a kind and its list.
+// TestResources holds that resources.txt of internal/manifest has the resources of which the
+// newest client of Kubernetes knows a kind and its list.
 func TestResources(t *testing.T) {
+	resources, err := os.ReadFile("../manifest/resources.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var want []string
 	types := scheme.Scheme.AllKnownTypes()
 	for gvk := range types {
@@ -25,7 +30,7 @@ func TestResources(t *testing.T) {
 		want = append(want, strings.TrimPrefix(r.GroupVersion().String()+"/"+r.Resource, "/"))
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, strings.Fields(resources)); diff != "" {
+	if diff := cmp.Diff(want, strings.Fields(string(resources))); diff != "" {
 		t.Errorf("resources.txt (-want +got):\n%s", diff)
 	}
 }
