@@ -22,12 +22,12 @@ type Framework struct {
 	Minor string
 	// Lacks are the functions that the scheduler of this minor does not call.
 	Lacks abi.Mask
-	// Pods returns the Pods on a node, Usage what the scheduler counts of it, and Images
-	// the images that are on it. They are called with what the scheduler passed or Handle
+	// AppendPods appends the Pods on a node, Usage returns what the scheduler counts of it, and
+	// Images the images that are on it. They are called with what the scheduler passed or Handle
 	// returned, Usage and Images once for each generation of a node.
-	Pods   func(NodeInfo) iter.Seq[*corev1.Pod]
-	Usage  func(NodeInfo) schedmsg.NodeInfo
-	Images func(NodeInfo) []schedmsg.Image
+	AppendPods func([]*corev1.Pod, NodeInfo) []*corev1.Pod
+	Usage      func(NodeInfo) schedmsg.NodeInfo
+	Images     func(NodeInfo) []schedmsg.Image
 	// Handle is the scheduler. Without one, calls of host functions that need a grant fail.
 	Handle Handle
 }

@@ -173,9 +173,10 @@ func (p *Plugin) running(uids []string) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pods []*corev1.Pod
+	var pods, on []*corev1.Pod
 	for n := range all(nodes) {
-		for pod := range p.framework.Pods(n) {
+		on = p.framework.AppendPods(on[:0], n)
+		for _, pod := range on {
 			if wanted[string(pod.UID)] {
 				delete(wanted, string(pod.UID))
 				pods = append(pods, pod)

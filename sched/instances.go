@@ -1,6 +1,8 @@
 package sched
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"context"
 	"slices"
 	"sync"
@@ -20,6 +22,8 @@ type instance struct {
 	shared *cycleInstance
 	// peer is the call as a guest of package wasmextension knows it.
 	peer wasmextension.Call
+	// podsOn is the memory for the Pods on a node.
+	podsOn []*corev1.Pod
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
 	// part is the part of an object that it read last.

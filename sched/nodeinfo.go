@@ -95,7 +95,8 @@ func (p *Plugin) nodeImports() []host.Import {
 // podsOn returns the Pods of the node that ref names, which are the same until the call
 // ends.
 func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
-	c := &inst.State().(*instance).call
+	i := inst.State().(*instance)
+	c := &i.call
 	info := nodeOf(inst, ref)
 	l, ok := c.looked[ref]
 	if l.pods != nil {
@@ -105,9 +106,11 @@ func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 		l = lookedUp{object: c.node, info: info}
 	}
 	first := len(c.pods)
-	for pod := range p.framework.Pods(info) {
+	i.podsOn = p.framework.AppendPods(i.podsOn[:0], info)
+	for _, pod := range i.podsOn {
 		c.pods = append(c.pods, p.objects.Pod(pod))
 	}
+	clear(i.podsOn)
 	l.pods = c.pods[first:len(c.pods):len(c.pods)]
 	if c.looked == nil {
 		c.looked = map[abi.Ref]lookedUp{}

@@ -19,21 +19,18 @@ import (
 
 // frameworkOf describes the framework of this minor to the engine.
 func frameworkOf(h fwk.Handle) sched.Framework {
-	f := sched.Framework{Minor: minor, Lacks: lacks, Pods: podsOf, Usage: usageOf, Images: imagesOf}
+	f := sched.Framework{Minor: minor, Lacks: lacks, AppendPods: appendPods, Usage: usageOf, Images: imagesOf}
 	if h != nil {
 		f.Handle = handle{h}
 	}
 	return f
 }
 
-func podsOf(n sched.NodeInfo) iter.Seq[*corev1.Pod] {
-	return func(yield func(*corev1.Pod) bool) {
-		for _, info := range n.(fwk.NodeInfo).GetPods() {
-			if !yield(info.GetPod()) {
-				return
-			}
-		}
+func appendPods(pods []*corev1.Pod, n sched.NodeInfo) []*corev1.Pod {
+	for _, info := range n.(fwk.NodeInfo).GetPods() {
+		pods = append(pods, info.GetPod())
 	}
+	return pods
 }
 
 func usageOf(of sched.NodeInfo) schedmsg.NodeInfo {

@@ -26,10 +26,10 @@ import (
 // guest. handle may be nil.
 func Of(handle *Handle) sched.Framework {
 	f := sched.Framework{
-		Minor:  "of no release",
-		Pods:   func(n sched.NodeInfo) iter.Seq[*corev1.Pod] { return slices.Values(n.(*NodeInfo).Pods) },
-		Usage:  func(n sched.NodeInfo) schedmsg.NodeInfo { return n.(*NodeInfo).Usage() },
-		Images: func(n sched.NodeInfo) []schedmsg.Image { return slices.Clone(n.(*NodeInfo).Images) },
+		Minor:      "of no release",
+		AppendPods: func(pods []*corev1.Pod, n sched.NodeInfo) []*corev1.Pod { return append(pods, n.(*NodeInfo).Pods...) },
+		Usage:      func(n sched.NodeInfo) schedmsg.NodeInfo { return n.(*NodeInfo).Usage() },
+		Images:     func(n sched.NodeInfo) []schedmsg.Image { return slices.Clone(n.(*NodeInfo).Images) },
 	}
 	if handle != nil {
 		f.Handle = handle
