@@ -448,6 +448,13 @@ func TestDrainUnderLoad(t *testing.T) {
 	// Long enough for each client to ask once more, however busy the machine is.
 	first := run(t, func(_ *server, c *webhook.Config) { c.DrainDelay = 3 * time.Second })
 	second := run(t, nil)
+	until(t, func() bool { // A certificate with another's key is refused at the start.
+		resp, err := second.client(t, nil).Get(second.url + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil
+	})
 	second.ca = first.ca
 	second.install(t, issue(t, "of the first", first.ca))
 	until(t, func() bool {
