@@ -139,8 +139,9 @@ func milliCPU(pod *corev1.Pod) (sum int64) {
 	return sum
 }
 
-// Resource is a fwk.Resource.
+// Resource is a fwk.Resource. Its other methods panic.
 type Resource struct {
+	fwk.Resource
 	MilliCPU, Memory, EphemeralStorage int64
 	AllowedPodNumber                   int
 	ScalarResources                    map[corev1.ResourceName]int64
@@ -160,9 +161,6 @@ func (r *Resource) GetAllowedPodNumber() int { return r.AllowedPodNumber }
 
 // GetScalarResources implements fwk.Resource.
 func (r *Resource) GetScalarResources() map[corev1.ResourceName]int64 { return r.ScalarResources }
-
-// SetMaxResource implements fwk.Resource. It panics.
-func (r *Resource) SetMaxResource(corev1.ResourceList) { panic("not implemented") }
 
 // PodInfo is a fwk.PodInfo. Its other methods panic.
 type PodInfo struct {
