@@ -55,7 +55,7 @@ func TestLack(t *testing.T) {
 		{name: "it says nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var source host.Source = host.Bytes(small)
+			source := host.Bytes(small)
 			if c.module != nil {
 				source = declaring(c.module...)
 			}
