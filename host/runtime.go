@@ -25,13 +25,14 @@ type Runtime struct {
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
-	// building counts the versions that are being built, also those whose
-	// callers have stopped waiting.
+	// building counts the versions that are being built, and the compilations, also
+	// those for which no version waits any more.
 	building sync.WaitGroup
 
-	mu      sync.Mutex
-	plugins map[*Plugin]struct{}
-	closed  bool
+	mu       sync.Mutex
+	plugins  map[*Plugin]struct{}
+	compiled map[compiledKey]*compiled
+	closed   bool
 }
 
 // RuntimeConfig configures a Runtime. The zero value works.
@@ -77,6 +78,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	}
 	rt := &Runtime{
 		plugins:   map[*Plugin]struct{}{},
+		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 		engine:    wazero.NewRuntimeConfig(),

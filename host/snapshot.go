@@ -27,7 +27,7 @@ type snapshot struct {
 //
 // After an error inst must not be used any more.
 func (v *version) takeSnapshot(inst *Instance) error {
-	if v.plugin.cfg.Reset == ResetNever || v.info.MutatesTables || v.info.DropsSegments || len(v.info.OpaqueGlobals) != 0 {
+	if v.plugin.cfg.Reset == ResetNever || v.compiled.info.MutatesTables || v.compiled.info.DropsSegments || len(v.compiled.info.OpaqueGlobals) != 0 {
 		return nil
 	}
 	memory, _ := inst.memory.Read(0, inst.memory.Size())
@@ -35,7 +35,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
-	v.snapshot = &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
+	v.snapshot = &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.compiled.info.Globals))}
 	inst.bindGlobals()
 	for i, g := range inst.globals {
 		v.snapshot.globals[i] = g.Get()
@@ -70,8 +70,8 @@ func (v *version) restore(inst *Instance) bool {
 
 // bindGlobals finds the globals that a snapshot contains.
 func (i *Instance) bindGlobals() {
-	i.globals = make([]api.MutableGlobal, len(i.version.info.Globals))
-	for n, g := range i.version.info.Globals {
+	i.globals = make([]api.MutableGlobal, len(i.version.compiled.info.Globals))
+	for n, g := range i.version.compiled.info.Globals {
 		i.globals[n] = i.module.ExportedGlobal(g.Name).(api.MutableGlobal)
 	}
 }

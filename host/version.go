@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,17 +26,11 @@ type version struct {
 	limits Limits
 	// digest is the SHA-256 of the module, in hexadecimal.
 	digest string
-	// wasm is a wazero runtime of its own: plugins do not trust each other, and
-	// a memory limit belongs to a runtime.
-	wasm     wazero.Runtime
-	compiled wazero.CompiledModule
-	// exported are its exports, which wazero collects anew for each call.
-	exported map[string]api.FunctionDefinition
-	// compiling is closed when a compilation whose caller stopped waiting has
-	// ended; nil if there is none. compiled belongs to it until then.
-	compiling chan struct{}
-	info      *wasmbin.Info
-	about     *Module
+	// compiled is the module itself, which other versions may share; imports are the
+	// functions that it imports, in the order of compiled.hosted.
+	compiled *compiled
+	imports  []*Import
+	about    *Module
 	functions abi.Mask
 	// dialect is that of the guest, nil for our own ABI; exports are the functions of
 	// exportList that it has, bit n for the one with index n.
@@ -55,7 +48,6 @@ type version struct {
 	replaced bool
 
 	freeOnce sync.Once
-	freeErr  error
 }
 
 // fetch returns a module and its digest, which is want unless that is empty. The
@@ -119,103 +111,27 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 		v.limits.Compile = cmp.Or(v.limits.Compile, defaultCompile)
 	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
-	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
-		WithCompilationCache(p.runtime.cache).
-		WithMemoryLimitPages(uint32(v.limits.MemoryBytes/pageSize)))
+	defer p.runtime.building.Done()
 	if err := v.load(ctx, module); err != nil {
-		return nil, errors.Join(err, v.abandon())
+		v.free()
+		return nil, err
 	}
-	p.runtime.building.Done()
 	return v, nil
-}
-
-// abandon frees a version that could not be built, when its compilation has
-// ended.
-func (v *version) abandon() error {
-	if v.compiling == nil {
-		defer v.plugin.runtime.building.Done()
-		return v.free(context.Background())
-	}
-	go func() {
-		defer v.plugin.runtime.building.Done()
-		<-v.compiling
-		_ = v.free(context.Background()) // The caller has stopped waiting.
-	}()
-	return nil
-}
-
-// compile rewrites and compiles a module, for as long as Limits.BuildTimeout and
-// ctx allow, the wait for other compilations included. wazero looks at its context
-// between two functions, so the compilation may outlast the wait for it by the
-// function that is being compiled.
-func (v *version) compile(ctx context.Context, module []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
-	defer cancel()
-	slots := v.plugin.runtime.compiling
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("compile: wait for other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
-	}
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		defer func() { <-slots }()
-		// wazero checks the module that it reads, but a panic in it must not
-		// end the process.
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("compiler panicked: %v", r)
-			}
-		}()
-		if module, v.info, err = v.rewrite(module); err != nil || ctx.Err() != nil {
-			return
-		}
-		v.compiled, err = v.wasm.CompileModule(ctx, module)
-		err = shorten(err)
-	}()
-	select {
-	case <-done:
-		if err == nil && v.compiled == nil {
-			err = ctx.Err()
-		}
-		return err
-	case <-ctx.Done():
-		v.compiling = done
-		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
-	}
-}
-
-// rewrite makes a module ready for wazero under the limits of the version.
-func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
-	out, info, err := v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
-		Meter:            true,
-		Fuel:             fuelSlice,
-		LimitComplexity:  true,
-		CompileTime:      v.limits.Compile,
-		CheckElements:    true,
-		StackBytes:       int32(v.limits.StackBytes),
-		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
-		MaxTableElements: maxTableElements,
-		ExpandRemainders: runtime.GOARCH == "arm64",
-		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
-	})
-	if errors.Is(err, wasmbin.ErrTooSlow) {
-		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
-	}
-	return out, info, err
 }
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte) (err error) {
-	// As in compile, a panic of wazero ends here.
+	var inst *Instance
+	// As in compiled.build, a panic of wazero ends here.
 	defer func() {
 		if r := recover(); r != nil {
+			if inst != nil {
+				v.discard(inst)
+			}
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
-	if err := v.compile(ctx, module); err != nil {
+	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
 	var imports importTable
@@ -229,17 +145,14 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if len(errs) != 0 {
 		return errors.Join(errs...)
 	}
-	if err := imports.instantiate(ctx, v.wasm); err != nil {
+	if err := v.compiled.link(); err != nil {
 		return err
 	}
-	if err := instantiateMeter(ctx, v.wasm); err != nil {
+	v.imports = imports.of(v.compiled)
+	if inst, err = v.instantiate(ctx); err != nil {
 		return err
 	}
-	inst, err := v.instantiate(ctx)
-	if err != nil {
-		return err
-	}
-	for name := range v.exported {
+	for name := range v.compiled.exports {
 		var ok bool
 		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
 			break
@@ -276,7 +189,7 @@ func (v *version) checkModule() []error {
 	case v.dialect.Command:
 		errs = v.checkExport(errs, commandStart, nil, nil)
 	}
-	if _, ok := v.compiled.ExportedMemories()[abi.Memory]; !ok {
+	if _, ok := v.compiled.module.ExportedMemories()[abi.Memory]; !ok {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
 	}
 	for _, name := range v.startFunctions() {
@@ -299,10 +212,7 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 // checkExport appends the errors of an exported function to errs.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
 	want, got := abi.FormatSignature(params, results), ""
-	if v.exported == nil {
-		v.exported = v.compiled.ExportedFunctions()
-	}
-	if def, ok := v.exported[name]; ok {
+	if def, ok := v.compiled.exports[name]; ok {
 		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
 	}
 	if got == want {
@@ -333,7 +243,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, config)
+	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, config)
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
@@ -348,7 +258,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	inst.meter.bind(module)
 	if v.snapshot != nil {
 		inst.bindGlobals()
-		if v.info.Starts {
+		if v.compiled.info.Starts {
 			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
 				v.discard(inst)
 				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
@@ -470,25 +380,23 @@ func (v *version) close(ctx context.Context) error {
 	v.pool.close()
 	select {
 	case <-v.pool.drained:
-		return v.free(context.WithoutCancel(ctx))
+		v.free()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// free closes what load made. Closing the runtime does not free the code that
-// the shared cache holds.
-func (v *version) free(ctx context.Context) error {
+// free gives back what the version has. Its instances are gone.
+func (v *version) free() {
 	v.freeOnce.Do(func() {
-		v.freeErr = v.wasm.Close(ctx)
-		if v.compiled != nil {
-			v.freeErr = errors.Join(v.freeErr, v.compiled.Close(ctx))
-		}
 		if v.snapshot != nil {
-			v.snapshot.image.Close() // After the runtime's memories, which begin from it.
+			v.snapshot.image.Close() // After the memories of the instances, which begin from it.
+		}
+		if v.compiled != nil {
+			v.plugin.runtime.release(v.compiled)
 		}
 	})
-	return v.freeErr
 }
 
 // maxTableElements is how many elements the tables of a guest may have, 8 bytes
