@@ -43,6 +43,10 @@ type compiled struct {
 
 	linking sync.Once
 	linkErr error
+
+	// started is the state of an instance after its start, nil before there is one that
+	// does not depend on the plugin.
+	started atomic.Pointer[started]
 }
 
 // compiledKey is what versions have in common that share a compiled module.
@@ -202,6 +206,9 @@ func (c *compiled) free() {
 	_ = c.wasm.Close(context.Background())
 	if c.module != nil {
 		_ = c.module.Close(context.Background())
+	}
+	if s := c.started.Load(); s != nil {
+		s.image.Close()
 	}
 }
 

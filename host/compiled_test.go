@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,6 +92,77 @@ func withCustomSection(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return append(module, 0, 3, 1, 'x', 0)
+}
+
+// Plugins of one module begin from its state after the start. What they do differently
+// from there on is their own.
+func TestPluginsShareTheStart(t *testing.T) {
+	for _, test := range []struct {
+		name, module string
+		configs      []string
+		grants       []string
+		reset        ResetPolicy
+		wantShared   bool
+		want         []string
+	}{
+		{
+			name: "a guest that reads its configuration when it is configured", module: "good", configs: []string{"a", strings.Repeat("b", 65), "c"}, wantShared: true,
+			want: []string{"2 node is odd", `plugin "1": configure returned Error: ` + strings.Repeat("b", 65), "2 node is odd"},
+		},
+		{name: "a guest that is not configured", module: "noop", configs: []string{"", ""}, wantShared: true, want: []string{"0 ", "0 "}},
+		{name: "a guest that reads it before", module: "startasks", configs: []string{"\x02", "\x03", "\x02"}, want: []string{"2 ", "3 ", "2 "}},
+		{name: "plugins with the real time", module: "noop", configs: []string{"", ""}, grants: []string{GrantClock}, want: []string{"0 ", "0 "}},
+		{name: "plugins with random numbers", module: "noop", configs: []string{"", ""}, grants: []string{GrantRandom}, want: []string{"0 ", "0 "}},
+		{name: "plugins that are never reset", module: "good", configs: []string{"", ""}, reset: ResetNever, want: []string{"2 node is odd", "2 node is odd"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rt, err := NewRuntime(RuntimeConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var plugins []*Plugin
+			call := func(p *Plugin) string {
+				inst, err := p.Acquire(t.Context())
+				if err != nil {
+					return err.Error()
+				}
+				defer inst.Release()
+				code, err := inst.Call(t.Context(), abi.Filter, 0, 0, 1)
+				if err != nil {
+					return err.Error()
+				}
+				return fmt.Sprint(code, " ", inst.Reason())
+			}
+			var got []string
+			for n, config := range test.configs {
+				p, err := rt.Load(t.Context(), Config{
+					Name: fmt.Sprint(n), Source: File("testdata/" + test.module + ".wasm"), GuestConfig: []byte(config), Grants: test.grants, Reset: test.reset,
+				}, Adapter{Kind: abi.KindScheduler})
+				if err != nil {
+					got = append(got, err.Error())
+					continue
+				}
+				plugins = append(plugins, p)
+				got = append(got, call(p))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			shared := true
+			for _, p := range plugins {
+				shared = shared && p.current.Load().base != nil
+			}
+			if shared != test.wantShared {
+				t.Errorf("the start is shared: %v, want %v", shared, test.wantShared)
+			}
+			if err := rt.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if n := rt.MemoryInUse(); n != 0 {
+				t.Errorf("%d bytes are in use in the end", n)
+			}
+		})
+	}
 }
 
 // A plugin whose caller stops waiting does not end the compilation that another waits for.

@@ -28,9 +28,9 @@ type version struct {
 	digest string
 	// compiled is the module itself, which other versions may share; imports are the
 	// functions that it imports, in the order of compiled.hosted.
-	compiled *compiled
-	imports  []*Import
-	about    *Module
+	compiled  *compiled
+	imports   []*Import
+	about     *Module
 	functions abi.Mask
 	// dialect is that of the guest, nil for our own ABI; exports are the functions of
 	// exportList that it has, bit n for the one with index n.
@@ -38,9 +38,10 @@ type version struct {
 	exports uint64
 	handles handles
 	// snapshot is the initial state of new instances and of those that trapped;
-	// nil if the guest has state that a snapshot does not capture.
-	snapshot *snapshot
-	pool     *pool
+	// nil if the guest has state that a snapshot does not capture. base is that of the
+	// module before its configuration; nil if it is not shared.
+	snapshot, base *snapshot
+	pool           *pool
 
 	// pins is the number of pins on the version, replaced is set once another
 	// version serves new calls. Plugin.mu guards both.
@@ -149,7 +150,7 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		return err
 	}
 	v.imports = imports.of(v.compiled)
-	if inst, err = v.instantiate(ctx); err != nil {
+	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
 	for name := range v.compiled.exports {
@@ -157,10 +158,6 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
 			break
 		}
-	}
-	if err := v.takeSnapshot(inst); err != nil {
-		v.discard(inst)
-		return err
 	}
 	if probe := v.plugin.adapter.Probe; probe != nil {
 		if err := probe(ctx, inst); err != nil {
@@ -224,6 +221,22 @@ func (v *version) checkExport(errs []error, name string, params, results []abi.V
 // instantiate makes an instance that is ready to be called: started, with its
 // functions resolved, and configured.
 func (v *version) instantiate(ctx context.Context) (*Instance, error) {
+	inst, err := v.newInstance(ctx)
+	if err != nil || v.snapshot != nil {
+		return inst, err
+	}
+	if err = v.start(ctx, inst); err == nil {
+		err = v.configure(ctx, inst)
+	}
+	if err != nil {
+		v.discard(inst)
+		return nil, err
+	}
+	return inst, nil
+}
+
+// newInstance makes an instance, in the state of the snapshot if there is one.
+func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
 	if v.plugin.adapter.NewState != nil {
@@ -271,28 +284,34 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		v.resolve(inst)
 		return inst, nil
 	}
-	if err := v.prepare(ctx, inst); err != nil {
-		v.discard(inst)
-		return nil, err
-	}
 	return inst, nil
 }
 
-// prepare starts a new instance and resolves its functions.
-func (v *version) prepare(ctx context.Context, inst *Instance) error {
+// start starts a new instance and resolves its functions.
+func (v *version) start(ctx context.Context, inst *Instance) error {
 	if err := inst.start(ctx); err != nil {
 		return err
 	}
-	if v.dialect != nil {
-		v.resolve(inst)
-		return nil
-	}
-	mask, err := v.ask(ctx, inst)
-	if err != nil {
-		return err
+	if v.dialect == nil {
+		marker := inst.module.ExportedFunction(abi.Marker)
+		result, err := inst.run(ctx, &marker, abi.Marker)
+		if err == nil {
+			err = v.accept(abi.Mask(result))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	v.resolve(inst)
-	if !mask.Has(abi.Configure) {
+	return nil
+}
+
+// configurable reports whether instances are configured after their start.
+func (v *version) configurable() bool { return v.dialect == nil && v.functions.Has(abi.Configure) }
+
+// configure has a started instance read its configuration.
+func (v *version) configure(ctx context.Context, inst *Instance) error {
+	if !v.configurable() {
 		return nil
 	}
 	result, err := inst.Call(ctx, abi.Configure)
@@ -300,7 +319,7 @@ func (v *version) prepare(ctx context.Context, inst *Instance) error {
 		return err
 	}
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
-		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: mask}
+		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: v.functions}
 	}
 	return nil
 }
@@ -341,31 +360,29 @@ func (v *version) implements() string {
 	return v.dialect.Name + ": " + strings.Join(names, ", ")
 }
 
-// ask calls the marker. The answer of the first instance holds for all.
-func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
-	marker := inst.module.ExportedFunction(abi.Marker)
-	result, err := inst.run(ctx, &marker, abi.Marker)
-	if err != nil {
-		return 0, err
+// accept checks the functions that the marker of an instance returns, none for a guest of
+// a dialect. Those of the first instance hold for all.
+func (v *version) accept(mask abi.Mask) error {
+	if v.dialect != nil {
+		return nil
 	}
-	mask := abi.Mask(result)
 	if v.functions != 0 {
 		if mask != v.functions {
-			return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("an instance implements %s, an earlier one %s", mask, v.functions)}
+			return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("an instance implements %s, an earlier one %s", mask, v.functions)}
 		}
-		return mask, nil
+		return nil
 	}
 	if unknown := mask.Unknown(); unknown != 0 {
-		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
 	}
 	if mask.Of(v.plugin.adapter.Kind) == 0 {
-		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}
 	}
 	if errs := v.checkFunctions(mask); len(errs) != 0 {
-		return 0, errors.Join(errs...)
+		return errors.Join(errs...)
 	}
 	v.functions = mask
-	return mask, nil
+	return nil
 }
 
 // discard frees an instance that does not run.
@@ -390,7 +407,7 @@ func (v *version) close(ctx context.Context) error {
 // free gives back what the version has. Its instances are gone.
 func (v *version) free() {
 	v.freeOnce.Do(func() {
-		if v.snapshot != nil {
+		if v.snapshot != nil && v.snapshot != v.base {
 			v.snapshot.image.Close() // After the memories of the instances, which begin from it.
 		}
 		if v.compiled != nil {
