@@ -27,8 +27,9 @@ type snapshot struct {
 // The versions that share a module begin from it.
 type started struct {
 	*snapshot
-	// by are the functions that started it, functions those that it then says to have.
-	by        []string
+	// by are the functions that started it, args its arguments, and functions those that
+	// it then says to have.
+	by, args  []string
 	functions abi.Mask
 }
 
@@ -48,7 +49,7 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 	}
 	grants := v.plugin.cfg.Grants
 	own := slices.Contains(grants, GrantClock) || slices.Contains(grants, GrantRandom)
-	if s := v.compiled.started.Load(); !own && s != nil && slices.Equal(s.by, v.startFunctions()) {
+	if s := v.compiled.started.Load(); !own && s != nil && slices.Equal(s.by, v.startFunctions()) && slices.Equal(s.args, v.plugin.cfg.Args) {
 		if err := v.accept(s.functions); err != nil {
 			return nil, err
 		}
@@ -79,7 +80,8 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 }
 
 // watch has the host functions of a version set own when the guest calls one that depends
-// on the plugin or has an effect. WASI's do not without a grant, but that which prints.
+// on the plugin or has an effect. WASI's depend on its arguments and grants alone, and only
+// one has an effect: it prints.
 func (v *version) watch(own *bool) (end func()) {
 	imports := v.imports
 	v.imports = make([]*Import, len(imports))
@@ -104,7 +106,7 @@ func (v *version) offer(inst *Instance) error {
 	if err != nil {
 		return err
 	}
-	s := &started{base, v.startFunctions(), v.functions}
+	s := &started{base, v.startFunctions(), v.plugin.cfg.Args, v.functions}
 	if !v.compiled.started.CompareAndSwap(nil, s) {
 		base.image.Close() // Another version was faster, or starts it otherwise.
 		return nil
