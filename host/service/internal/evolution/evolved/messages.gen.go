@@ -64,8 +64,8 @@ var priorityNames = service.EnumNames{
 // String returns the name of the value.
 func (p Priority) String() string { return priorityNames.Name(int32(p)) }
 
-// MarshalText returns the name of the value.
-func (p Priority) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+// MarshalJSON returns the name of the value, its number if it has none.
+func (p Priority) MarshalJSON() ([]byte, error) { return priorityNames.JSON(int32(p)), nil }
 
-// UnmarshalText reads the name of a value, or its number.
-func (p *Priority) UnmarshalText(text []byte) error { return priorityNames.Parse(text, (*int32)(p)) }
+// UnmarshalJSON reads the name of a value, or its number.
+func (p *Priority) UnmarshalJSON(text []byte) error { return priorityNames.Read(text, (*int32)(p)) }
