@@ -288,7 +288,8 @@
 //		Push an image with one file, for image volumes of containerd, instead of an
 //		artifact.
 //	-key FILE
-//		Sign the artifact with this private key, as sign does.
+//		Sign the artifact with this private key, as sign does. A password is asked for as
+//		by sign.
 //	-plain-http HOST
 //		A registry without TLS. It may be repeated.
 //	-registries FILE
@@ -362,7 +363,9 @@
 //		How the signature is stored: under a tag, as cosign 2 does; as a bundle that refers
 //		to the artifact, as cosign 3 does; or both, the default.
 //	-key FILE
-//		The private key in PEM, not encrypted: ECDSA, Ed25519 or RSA.
+//		The private key in PEM: ECDSA, Ed25519 or RSA, in PKCS #8 or as OpenSSL writes it,
+//		or one of cosign generate-key-pair. The password of the latter is COSIGN_PASSWORD of
+//		the environment, or is asked for at the terminal.
 //	-plain-http HOST
 //		A registry without TLS. It may be repeated.
 //	-registries FILE

@@ -62,8 +62,8 @@ func references(texts ...string) ([]oci.Reference, error) {
 	return refs, errors.Join(errs...)
 }
 
-// readKey reads a private key, nil for no file.
-func readKey(name string) (crypto.Signer, error) {
+// key reads a private key, nil for no file. It asks for the password of one that is encrypted.
+func (t *tool) key(name string) (crypto.Signer, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -104,6 +104,10 @@ func push(ctx context.Context, t *tool, args []string) error {
 		return err
 	}
 	module, err := os.ReadFile(file)
+	data, err = decryptKey(data, func() ([]byte, error) { return askPassword(t.err, name) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -122,7 +126,7 @@ func push(ctx context.Context, t *tool, args []string) error {
 		}
 		opts.Attached = append(opts.Attached, oci.Attachment{Type: mediaType, Data: data})
 	}
-	signer, err := readKey(*key)
+	signer, err := t.key(*key)
 	if err != nil {
 		return err
 	}
@@ -293,7 +297,7 @@ func sign(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	signer, err := readKey(*key)
+	signer, err := t.key(*key)
 	if err != nil {
 		return err
 	}

@@ -142,3 +142,62 @@ func TestRegistryCommandsReportMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestSignWithAKeyOfCosign signs by an encrypted key that cosign wrote: "make cosign".
+func TestSignWithAKeyOfCosign(t *testing.T) {
+	const key, public = "../../host/oci/testdata/cosign/cosign.key", "../../host/oci/testdata/cosign/cosign.pub"
+	ref := "oci-layout:" + filepath.Join(t.TempDir(), "plugins") + ":1"
+	module := file(t, "m.wasm", "\x00asm\x01\x00\x00\x00")
+	if code, _, stderr := kubewasm(t, "push", module, ref); code != 0 {
+		t.Fatalf("push: exit code %d: %s", code, stderr)
+	}
+	// changed returns the key with another document in it.
+	changed := func(old, with string) string {
+		data, err := os.ReadFile(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(data)
+		text := strings.Replace(string(block.Bytes), old, with, 1)
+		if text == string(block.Bytes) {
+			t.Fatalf("the key has no %s", old)
+		}
+		return file(t, "cosign.key", string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: []byte(text)})))
+	}
+	null, err := os.Open(os.DevNull) // No terminal.
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	os.Stdin = null
+	for _, tt := range []struct{ name, key, password, want string }{
+		{"no password", key, "", "COSIGN_PASSWORD is not set, and the standard input is no terminal"},
+		{"a wrong password", key, "other", "decrypt key: the password is wrong, or the file was changed"},
+		{"another function for the password", changed("scrypt", "bcrypt"), "kubewasm", `it is encrypted by "bcrypt" and "nacl/secretbox"`},
+		{"a function that takes a terabyte", changed(`"N":65536`, `"N":1073741824`), "kubewasm", "scrypt has N=1073741824, r=8, p=1, want at most 268435456 bytes"},
+		{"a function that takes nothing", changed(`"r":8`, `"r":0`), "kubewasm", "scrypt has N=65536, r=0, p=1"},
+		{"a number that is no power of two", changed(`"N":65536`, `"N":65535`), "kubewasm", "read encrypted key: scrypt: N must be"},
+		{"a short nonce", changed(`"nonce":"`, `"nonce":"AAAA","x":"`), "kubewasm", "nonce has 3 bytes, want 24"},
+		{"no document", changed("{", "["), "kubewasm", "read encrypted key: invalid character"},
+	} {
+		t.Setenv("COSIGN_PASSWORD", tt.password)
+		if tt.password == "" {
+			if err := os.Unsetenv("COSIGN_PASSWORD"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _, stderr := kubewasm(t, "sign", "-key", tt.key, ref)
+		if code != 1 || !strings.HasPrefix(stderr, "kubewasm: "+tt.key+": ") || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d: %s, want %q", tt.name, code, stderr, tt.want)
+		}
+	}
+	t.Setenv("COSIGN_PASSWORD", "kubewasm")
+	if code, _, stderr := kubewasm(t, "sign", "-key", key, ref); code != 0 {
+		t.Fatalf("sign: exit code %d: %s", code, stderr)
+	}
+	if code, out, stderr := kubewasm(t, "pull", "-key", public, "-o", filepath.Join(t.TempDir(), "m.wasm"), ref); code != 0 || !strings.Contains(out, "signed by cosign.pub") {
+		t.Errorf("pull: exit code %d, %s: %s", code, out, stderr)
+	}
+}
