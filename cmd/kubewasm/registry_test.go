@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -139,6 +140,48 @@ func TestRegistryCommandsReportMistakes(t *testing.T) {
 		code, out, stderr := kubewasm(t, tt.args...)
 		if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s: exit code %d, %q, %s, want %q", tt.name, code, out, stderr, tt.want)
+		}
+	}
+}
+
+// timeless removes what no two runs have the same: times, and the columns that they make.
+func timeless(output string) string {
+	return regexp.MustCompile(`([0-9.]+(µs|ms))? +`).ReplaceAllString(output, " ")
+}
+
+func TestInspectAndRunTakeReferences(t *testing.T) {
+	private, public := keyFiles(t)
+	_, otherPublic := keyFiles(t)
+	module := built(t, "testdata/zone")
+	ref := "oci-layout:" + filepath.Join(t.TempDir(), "plugins") + ":1.2"
+	code, pushed, stderr := kubewasm(t, "push", "-key", private, module, ref)
+	if code != 0 {
+		t.Fatalf("push: exit code %d: %s", code, stderr)
+	}
+	pushed = strings.TrimSpace(pushed)
+	for _, command := range [][]string{{"inspect"}, {"run", "-f", "testdata/cluster.yaml"}} {
+		wantCode, want, _ := kubewasm(t, append(command, module)...)
+		code, out, stderr := kubewasm(t, append(command, "-key", public, ref)...)
+		if diff := cmp.Diff(timeless(strings.ReplaceAll(want, module, pushed)), timeless(out)); diff != "" || code != wantCode {
+			t.Errorf("%s of a reference: exit code %d, want %d; output (-of the file +of the reference)\n%s", command[0], code, wantCode, diff)
+		}
+		if want := "kubewasm: " + pushed + " is signed by key.pub\n"; stderr != want {
+			t.Errorf("%s of a reference: %q, want %q", command[0], stderr, want)
+		}
+		if _, _, stderr := kubewasm(t, append(command, ref)...); stderr != "kubewasm: "+pushed+" is not verified\n" {
+			t.Errorf("%s without a key: %s", command[0], stderr)
+		}
+		for _, tt := range []struct{ name, argument, want string }{
+			{"of a reference that is signed by another", ref, "it is by another key"},
+			{"of a reference without a tag", "ghcr.io/acme/zone", "there is no file of this name: reference \"ghcr.io/acme/zone\": tag and digest are missing"},
+			{"of a file that is missing", "plugins.d/zone.wasm", "no such file"},
+			{"of a directory that is missing", "../plugins", "no such file"},
+			{"of a layout that is missing", "oci-layout:absent:1", "fetch oci-layout:absent:1: "},
+		} {
+			code, out, stderr := kubewasm(t, append(command, "-key", otherPublic, tt.argument)...)
+			if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
+				t.Errorf("%s %s: exit code %d, %q, %s, want %q", command[0], tt.name, code, out, stderr, tt.want)
+			}
 		}
 	}
 }
