@@ -357,6 +357,11 @@ func TestDowngradesAreRefused(t *testing.T) {
 	fetch(verifier, oci.Reference{Layout: ref.Layout, Digest: old}, "")
 	publish("1.11.0-rc.1", other)
 	fetch(verifier, ref, "")
+	// What another process with the same cache accepts counts, too.
+	publish("1.12.0", module)
+	fetch(newClient(t, oci.Config{CacheDir: cache, Trust: rule}), ref, "")
+	publish("1.11.0", other)
+	fetch(verifier, ref, "its version is 1.11.0, and 1.12.0 was accepted before")
 }
 
 func TestParsePrivateKey(t *testing.T) {
