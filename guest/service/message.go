@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -188,36 +189,11 @@ func (l *Messages[M, V]) Reset() Messages[M, V] {
 	return Messages[M, V]{made: l.made}
 }
 
-// List is a repeated field of anything but messages of the service.
+// List is a repeated field of anything but messages of the service. Its slice is made anew for
+// each request: a plugin may keep it, or make it a part of the response.
 type List[T any] struct {
 	Found
-	made *list[T]
-}
-
-type list[T any] struct {
-	of   []T
-	read bool
-}
-
-// begin returns memory for the elements, whose slice is empty, or nil if they were read.
-func (l *List[T]) begin() *list[T] {
-	if l.made == nil {
-		l.made = new(list[T])
-	}
-	if l.made.read {
-		return nil
-	}
-	l.made.of, l.made.read = l.made.of[:0], true
-	return l.made
-}
-
-// Reset returns an empty list with the memory of l.
-func (l *List[T]) Reset() List[T] {
-	if l.made != nil {
-		clear(l.made.of)
-		l.made.read = false
-	}
-	return List[T]{made: l.made}
+	made *[]T
 }
 
 // Values returns the results of read for the elements of a field in the message b.
@@ -225,15 +201,17 @@ func (l *List[T]) Values(b []byte, field uint32, read func(view.Value) T) []T {
 	if l.count == 0 {
 		return nil
 	}
-	if made := l.begin(); made != nil {
+	if l.made == nil {
 		taken = true
+		list := make([]T, 0, l.count)
 		for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
 			if r.Field == field && r.Type == wire.Bytes {
-				made.of = append(made.of, read(view.Value{Raw: r.Bytes(), Kept: true}))
+				list = append(list, read(view.Value{Raw: r.Bytes(), Kept: true}))
 			}
 		}
+		l.made = &list
 	}
-	return l.made.of
+	return *l.made
 }
 
 // Numbers returns the results of read for the elements of a field in the message b, packed or
@@ -242,9 +220,8 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 	if l.count == 0 {
 		return nil
 	}
-	made := l.begin()
-	if made == nil {
-		return l.made.of
+	if l.made != nil {
+		return *l.made
 	}
 	one := wire.Varint
 	switch kind {
@@ -253,11 +230,12 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 	case view.Fixed64:
 		one = wire.Fixed64
 	}
+	list := make([]T, 0, l.count)
 	add := func(n uint64) {
 		if kind == view.Zigzag {
 			n = uint64(Zigzag(n))
 		}
-		made.of = append(made.of, read(n))
+		list = append(list, read(n))
 	}
 	for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
 		switch {
@@ -265,12 +243,16 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 		case r.Type == one:
 			add(r.Uint64())
 		case r.Type == wire.Bytes: // Packed.
-			for b, i := r.Bytes(), 0; i < len(b); {
+			packed := r.Bytes()
+			if one == wire.Fixed64 {
+				list = slices.Grow(list, len(packed)/8)
+			}
+			for i := 0; i < len(packed); {
 				var n uint64
 				if one == wire.Varint {
-					n, i = wire.Uvarint(b, i)
+					n, i = wire.Uvarint(packed, i)
 				} else {
-					n, i = wire.Fixed(b, i, one)
+					n, i = wire.Fixed(packed, i, one)
 				}
 				if i < 0 {
 					break
@@ -279,7 +261,8 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 			}
 		}
 	}
-	return made.of
+	l.made = &list
+	return list
 }
 
 // Int converts the bits of a whole number or an enumeration's value.

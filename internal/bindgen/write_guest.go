@@ -117,7 +117,7 @@ func (w *writer) extensionPoint(s *Service) {
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
 		w.printf("\t\t%s(request, 0, 0, %s[:], nil)\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
 		w.printf("\t\terr := p.%s(%s{&%s[0]}, &%s)\n", m.Name, m.Request, request, response)
-		w.printf("\t\t%s[0].reset()\n\t\treturn %s.append(b), err\n\t},\n}\n", request, response)
+		w.printf("\t\tb = %s.append(b)\n\t\t%s[0].reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
 	}
 }
 

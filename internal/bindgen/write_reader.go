@@ -68,7 +68,7 @@ func (f *Field) lazy() bool {
 }
 
 // kept reports whether the memory of what was read of the field is used for the next request.
-func (f *Field) kept() bool { return f.Map || f.Repeated || f.Type.own() }
+func (f *Field) kept() bool { return f.Map || f.Type.own() }
 
 // flagged reports whether the field needs a flag that tells whether it is there.
 func (f *Field) flagged() bool { return f.Presence && !f.lazy() && f.Type.Kind != ObjectKind }

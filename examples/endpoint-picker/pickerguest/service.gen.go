@@ -40,8 +40,9 @@ var pickerPick = service.Method[Picker]{
 		pickRequestRead(request, 0, 0, pickerPickRequest[:], nil)
 		pickerPickResponse.reset()
 		err := p.Pick(PickRequest{&pickerPickRequest[0]}, &pickerPickResponse)
+		b = pickerPickResponse.append(b)
 		pickerPickRequest[0].reset()
-		return pickerPickResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -57,8 +58,9 @@ var pickerServed = service.Method[Picker]{
 		servedRequestRead(request, 0, 0, pickerServedRequest[:], nil)
 		pickerServedResponse.reset()
 		err := p.Served(ServedRequest{&pickerServedRequest[0]}, &pickerServedResponse)
+		b = pickerServedResponse.append(b)
 		pickerServedRequest[0].reset()
-		return pickerServedResponse.append(b), err
+		return b, err
 	},
 }
 

@@ -70,7 +70,7 @@ func (x PickRequest) Endpoints() []Endpoint {
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *pickRequestFields) reset() {
-	*m = pickRequestFields{PrefixHashes: m.PrefixHashes.Reset(), Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
+	*m = pickRequestFields{Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
 }
 
 // pickRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
@@ -353,7 +353,7 @@ func (x ServedRequest) PrefixHashes() []uint64 {
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *servedRequestFields) reset() {
-	*m = servedRequestFields{PrefixHashes: m.PrefixHashes.Reset()}
+	*m = servedRequestFields{}
 }
 
 // servedRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.

@@ -94,8 +94,9 @@ var testEcho = service.Method[Test]{
 		messageRead(request, 0, 0, testEchoRequest[:], nil)
 		testEchoResponse.reset()
 		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
+		b = testEchoResponse.append(b)
 		testEchoRequest[0].reset()
-		return testEchoResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -111,8 +112,9 @@ var testTrap = service.Method[Test]{
 		messageRead(request, 0, 0, testTrapRequest[:], nil)
 		testTrapResponse.reset()
 		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
+		b = testTrapResponse.append(b)
 		testTrapRequest[0].reset()
-		return testTrapResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -128,8 +130,9 @@ var testLoop = service.Method[Test]{
 		messageRead(request, 0, 0, testLoopRequest[:], nil)
 		testLoopResponse.reset()
 		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
+		b = testLoopResponse.append(b)
 		testLoopRequest[0].reset()
-		return testLoopResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -145,8 +148,9 @@ var testFail = service.Method[Test]{
 		messageRead(request, 0, 0, testFailRequest[:], nil)
 		testFailResponse.reset()
 		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
+		b = testFailResponse.append(b)
 		testFailRequest[0].reset()
-		return testFailResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -162,8 +166,9 @@ var testSilent = service.Method[Test]{
 		messageRead(request, 0, 0, testSilentRequest[:], nil)
 		testSilentResponse.reset()
 		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
+		b = testSilentResponse.append(b)
 		testSilentRequest[0].reset()
-		return testSilentResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -179,8 +184,9 @@ var testOutOfBounds = service.Method[Test]{
 		messageRead(request, 0, 0, testOutOfBoundsRequest[:], nil)
 		testOutOfBoundsResponse.reset()
 		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
+		b = testOutOfBoundsResponse.append(b)
 		testOutOfBoundsRequest[0].reset()
-		return testOutOfBoundsResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -196,8 +202,9 @@ var testMalformed = service.Method[Test]{
 		messageRead(request, 0, 0, testMalformedRequest[:], nil)
 		testMalformedResponse.reset()
 		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
+		b = testMalformedResponse.append(b)
 		testMalformedRequest[0].reset()
-		return testMalformedResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -213,8 +220,9 @@ var testForeignRef = service.Method[Test]{
 		messageRead(request, 0, 0, testForeignRefRequest[:], nil)
 		testForeignRefResponse.reset()
 		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
+		b = testForeignRefResponse.append(b)
 		testForeignRefRequest[0].reset()
-		return testForeignRefResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -230,8 +238,9 @@ var testAskForeignRef = service.Method[Test]{
 		messageRead(request, 0, 0, testAskForeignRefRequest[:], nil)
 		testAskForeignRefResponse.reset()
 		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
+		b = testAskForeignRefResponse.append(b)
 		testAskForeignRefRequest[0].reset()
-		return testAskForeignRefResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -247,8 +256,9 @@ var testAskPart = service.Method[Test]{
 		messageRead(request, 0, 0, testAskPartRequest[:], nil)
 		testAskPartResponse.reset()
 		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
+		b = testAskPartResponse.append(b)
 		testAskPartRequest[0].reset()
-		return testAskPartResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -264,8 +274,9 @@ var testAskEntry = service.Method[Test]{
 		messageRead(request, 0, 0, testAskEntryRequest[:], nil)
 		testAskEntryResponse.reset()
 		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
+		b = testAskEntryResponse.append(b)
 		testAskEntryRequest[0].reset()
-		return testAskEntryResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -281,8 +292,9 @@ var testServeLate = service.Method[Test]{
 		messageRead(request, 0, 0, testServeLateRequest[:], nil)
 		testServeLateResponse.reset()
 		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
+		b = testServeLateResponse.append(b)
 		testServeLateRequest[0].reset()
-		return testServeLateResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -298,8 +310,9 @@ var testTooLong = service.Method[Test]{
 		messageRead(request, 0, 0, testTooLongRequest[:], nil)
 		testTooLongResponse.reset()
 		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
+		b = testTooLongResponse.append(b)
 		testTooLongRequest[0].reset()
-		return testTooLongResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -315,8 +328,9 @@ var testSwollen = service.Method[Test]{
 		messageRead(request, 0, 0, testSwollenRequest[:], nil)
 		testSwollenResponse.reset()
 		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
+		b = testSwollenResponse.append(b)
 		testSwollenRequest[0].reset()
-		return testSwollenResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -332,8 +346,9 @@ var testAskHost = service.Method[Test]{
 		messageRead(request, 0, 0, testAskHostRequest[:], nil)
 		testAskHostResponse.reset()
 		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
+		b = testAskHostResponse.append(b)
 		testAskHostRequest[0].reset()
-		return testAskHostResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -349,8 +364,9 @@ var testAskHostMalformed = service.Method[Test]{
 		messageRead(request, 0, 0, testAskHostMalformedRequest[:], nil)
 		testAskHostMalformedResponse.reset()
 		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
+		b = testAskHostMalformedResponse.append(b)
 		testAskHostMalformedRequest[0].reset()
-		return testAskHostMalformedResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -366,8 +382,9 @@ var testName = service.Method[Test]{
 		messageRead(request, 0, 0, testNameRequest[:], nil)
 		testNameResponse.reset()
 		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
+		b = testNameResponse.append(b)
 		testNameRequest[0].reset()
-		return testNameResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -383,8 +400,9 @@ var testMissing = service.Method[Test]{
 		messageRead(request, 0, 0, testMissingRequest[:], nil)
 		testMissingResponse.reset()
 		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
+		b = testMissingResponse.append(b)
 		testMissingRequest[0].reset()
-		return testMissingResponse.append(b), err
+		return b, err
 	},
 }
 
@@ -429,8 +447,9 @@ var valuesSum = service.Method[Values]{
 		sumRequestRead(request, 0, 0, valuesSumRequest[:], nil)
 		valuesSumResponse.reset()
 		err := p.Sum(SumRequest{&valuesSumRequest[0]}, &valuesSumResponse)
+		b = valuesSumResponse.append(b)
 		valuesSumRequest[0].reset()
-		return valuesSumResponse.append(b), err
+		return b, err
 	},
 }
 

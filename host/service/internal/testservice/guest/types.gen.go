@@ -278,7 +278,7 @@ func (x Message) Far() uint64 { return x.fields().Far }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *messageFields) reset() {
-	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Texts: m.Texts.Reset(), Numbers: m.Numbers.Reset(), Zigzags: m.Zigzags.Reset(), Doubles: m.Doubles.Reset(), Colors: m.Colors.Reset(), Flags: m.Flags.Reset(), Blobs: m.Blobs.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Nodes: m.Nodes.Reset()}
+	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset()}
 }
 
 // messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
@@ -760,7 +760,7 @@ func (x SumRequest) HasLimit() bool { return x.fields().Limit.Has() }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *sumRequestFields) reset() {
-	*m = sumRequestFields{Quantities: m.Quantities.Reset()}
+	*m = sumRequestFields{}
 }
 
 // sumRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
