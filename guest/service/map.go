@@ -119,7 +119,7 @@ func (l *Entries[V]) Map(b []byte, field uint32, read func(view.Value) V) Map[V]
 		l.made = new(entries[V])
 	}
 	if made := l.made; !made.read {
-		made.of, made.read, taken = made.of[:0], true, true
+		made.of, made.read, given.bytes = made.of[:0], true, true
 		for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
 			if r.Field == field && r.Type == wire.Bytes {
 				key, value := entryIn(r.Bytes())

@@ -17,15 +17,18 @@ import (
 // since a call costs a guest in Go as much as two fields. Numbers and strings are read at once;
 // of everything else the pass records where it lies, and it is read when it is asked for.
 
-// taken reports whether a plugin was given a part of the request's bytes, which it may keep.
-var taken bool
+// given is what plugins were given of the request that is served.
+var given struct {
+	// bytes is set if a plugin was given a part of its bytes, which it may keep.
+	bytes bool
+}
 
 // Text is a field of type string or bytes. It lies in the bytes of its message.
 type Text struct{ of string }
 
 // String returns the string, which may be kept.
 func (t Text) String() string {
-	taken = true
+	given.bytes = true
 	return t.of
 }
 
@@ -34,7 +37,7 @@ func (t Text) Bytes() []byte {
 	if t.of == "" {
 		return nil
 	}
-	taken = true
+	given.bytes = true
 	return unsafe.Slice(unsafe.StringData(t.of), len(t.of))
 }
 
@@ -117,7 +120,7 @@ func (f *Found) Value(b []byte) view.Value {
 		return view.Value{}
 	}
 	_, start, end := wire.Field(b[:f.end], int(f.first))
-	taken = true
+	given.bytes = true
 	return view.Value{Raw: b[start:end:end], Kept: true}
 }
 
@@ -202,7 +205,7 @@ func (l *List[T]) Values(b []byte, field uint32, read func(view.Value) T) []T {
 		return nil
 	}
 	if l.made == nil {
-		taken = true
+		given.bytes = true
 		list := make([]T, 0, l.count)
 		for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
 			if r.Field == field && r.Type == wire.Bytes {
