@@ -220,6 +220,10 @@ func (w *writer) appendField(f *Field) {
 			empty = "len(" + field + ") != 0"
 		case Bool:
 			empty = field
+		case Float: // A zero with a sign is not the default.
+			empty = w.name("math", "Float32bits") + "(" + field + ") != 0"
+		case Double:
+			empty = w.name("math", "Float64bits") + "(" + field + ") != 0"
 		}
 		w.printf("if %s {\n", empty)
 		w.appendValue(f.Type, f.Number, field, false)

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"math"
+
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -424,10 +426,10 @@ func (m *MessageValue) append(b []byte) []byte {
 	if m.Sf64 != 0 {
 		b = service.AppendFixed64(b, 13, uint64(m.Sf64))
 	}
-	if m.Single != 0 {
+	if math.Float32bits(m.Single) != 0 {
 		b = service.AppendFloat(b, 14, m.Single)
 	}
-	if m.Wide != 0 {
+	if math.Float64bits(m.Wide) != 0 {
 		b = service.AppendDouble(b, 15, m.Wide)
 	}
 	if m.Color != 0 {
