@@ -161,7 +161,7 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(c.owner.cache).
 		WithMemoryLimitPages(uint32(c.key.memoryBytes/pageSize)))
-	if c.module, err = c.wasm.CompileModule(ctx, module); err != nil {
+	if c.module, err = c.compile(ctx, module); err != nil {
 		c.err = shorten(err)
 		return
 	}
@@ -174,6 +174,26 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			c.hosted = append(c.hosted, fn)
 		}
 	}
+}
+
+// compile compiles a rewritten module, or takes its machine code from the cache.
+func (c *compiled) compile(ctx context.Context, module []byte) (wazero.CompiledModule, error) {
+	code := c.owner.code
+	if code.dir == "" {
+		return c.wasm.CompileModule(ctx, module)
+	}
+	files := code.files(module)
+	code.check(files)
+	compiled, err := c.wasm.CompileModule(ctx, module)
+	if err != nil && ctx.Err() == nil {
+		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
+		// code in memory. It stays there until the runtime is closed.
+		compiled, err = c.wasm.CompileModule(ctx, module)
+	}
+	if err == nil {
+		code.keep(files)
+	}
+	return compiled, err
 }
 
 // rewrite makes a module ready for wazero under the limits of the versions that share it.
