@@ -16,18 +16,20 @@ type Image struct {
 	bytes   []byte
 	file    imageFile
 	// scratch has slices that replace memories during instantiation. A slice
-	// that was used before has its pages; a new one would fault at each.
-	scratch sync.Pool
+	// that was used before has its pages; a new one would fault at each. An image shares
+	// those of its base.
+	scratch *sync.Pool
 }
 
 // NewImage copies memory. Unless base is nil, the image may share with it the pages that
 // are the same in both; base must then be closed after it. Close the image after all
 // memories that have it are free. The budget counts what is copied. The error is [ErrBudget].
 func (a *Allocator) NewImage(memory []byte, base *Image) (*Image, error) {
-	i, size := &Image{budget: a.Budget}, len(memory)
+	i, size := &Image{budget: a.Budget, scratch: &sync.Pool{}}, len(memory)
 	own := span{0, size}
 	if base != nil && !a.Plain && base.file.mapped() {
 		own = changes(memory, base.Bytes())
+		i.scratch = base.scratch
 	} else {
 		base = nil
 	}
@@ -86,7 +88,7 @@ func (i *Image) Close() {
 
 // takeScratch returns size bytes.
 func (i *Image) takeScratch(size uint64) []byte {
-	if s, ok := i.scratch.Get().(*[]byte); ok {
+	if s, ok := i.scratch.Get().(*[]byte); ok && uint64(len(*s)) == size {
 		return *s
 	}
 	return make([]byte, size)
