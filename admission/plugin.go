@@ -33,6 +33,8 @@ type Plugin struct {
 	dialect *policy.Dialect
 	// kept is what a guest of our own ABI may look up.
 	kept kept
+	// caller asks for a Kubewarden policy.
+	caller *capabilities.Caller
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -121,8 +123,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects)}
-	dialects := dialectsFor(&cfg)
+	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
+	dialects := dialectsFor(&cfg, p.caller)
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
 		Imports:  p.hostFunctions(),
@@ -144,7 +146,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
-		p.kept.close()
+		p.forget()
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
@@ -183,9 +185,9 @@ func (p *Plugin) checkDialect() error {
 
 // dialectsFor returns the dialects that the modules of a plugin may be of. What
 // tells them apart is told in their order.
-func dialectsFor(cfg *PluginConfig) []*policy.Dialect {
+func dialectsFor(cfg *PluginConfig, caller *capabilities.Caller) []*policy.Dialect {
 	name, logger := cfg.Name, cfg.Logger
-	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: cfg.Capabilities.Caller(name, cfg.Scope)}
+	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: caller}
 	return []*policy.Dialect{
 		kubewarden.New(name, asks, logger),
 		opa.New(name, cfg.Gatekeeper, cfg.Grants, logger),
@@ -210,7 +212,7 @@ func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
 // DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
 // take a module for; empty if it is a guest of package abi, or would be refused as one.
 func DialectOf(m *host.Module) string {
-	if d := dialectOf(dialectsFor(&PluginConfig{}), m); d != nil {
+	if d := dialectOf(dialectsFor(&PluginConfig{}, nil), m); d != nil {
 		return d.Host.Name
 	}
 	return ""
@@ -240,8 +242,14 @@ func (p *Plugin) Converts() bool { return len(p.cfg.Converts) != 0 }
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
-	defer p.kept.close()
+	defer p.forget()
 	return p.guest.Close(ctx)
+}
+
+// forget ends the use of what others keep for the plugin.
+func (p *Plugin) forget() {
+	p.kept.close()
+	p.caller.Close()
 }
 
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
