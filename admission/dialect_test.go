@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -191,6 +192,11 @@ func (c cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace
 		return nil, nil
 	}
 	return nil, errors.New("not this")
+}
+
+func (c cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	r, _ := meta.UnsafeGuessKindToResource(kind)
+	return r, nil
 }
 
 func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
