@@ -26,12 +26,15 @@
 // with -module, new writes a go.mod that requires the version of kubewasm that this
 // program is a part of, or its checkout if the program was built in one.
 //
+// A service is an extension point of a component of your own: new writes the .proto file
+// with its question, a plugin with its test, and a program that asks the plugin.
+//
 // New overwrites nothing: it fails if one of the files exists.
 //
 // The flags are:
 //
 //	-kind KIND
-//		The kind of the plugin: scheduler, admission or hook.
+//		The kind of the plugin: scheduler, admission, conversion, hook or service.
 //	-lang LANGUAGE
 //		The language of the plugin. The default, and the only one, is go.
 //	-module PATH

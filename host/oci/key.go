@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // minRSABits and maxRSABits are the sizes of RSA keys that are taken. To verify one signature
@@ -200,7 +201,8 @@ func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signa
 		if err == nil {
 			return nil
 		}
-		if len(reasons) < 4 {
+		same := func(reason error) bool { return reason.Error() == err.Error() }
+		if len(reasons) < 4 && !slices.ContainsFunc(reasons, same) {
 			reasons = append(reasons, err)
 		}
 	}
