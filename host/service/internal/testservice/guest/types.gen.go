@@ -4,6 +4,8 @@ package guest
 
 import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/intstr"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
@@ -14,8 +16,8 @@ type Message view.View
 
 // TypeOfMessage is for generated code.
 var TypeOfMessage = view.Type{
-	Names:   []string{1: "text", 2: "data", 3: "flag", 4: "i32", 5: "i64", 6: "u32", 7: "u64", 8: "s32", 9: "s64", 10: "f32", 11: "f64", 12: "sf32", 13: "sf64", 14: "single", 15: "wide", 16: "color", 17: "inner", 18: "list", 19: "texts", 20: "numbers", 21: "zigzags", 22: "doubles", 23: "colors", 24: "flags", 25: "blobs", 26: "labels", 27: "counts", 28: "smalls", 29: "maybe", 30: "maybeText", 31: "first", 32: "second", 33: "third", 34: "pod", 35: "nodes", 36: "configMap", 37: "crate", 38: "far"},
-	Numbers: []uint32{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 10: 10, 11: 11, 12: 12, 13: 13, 14: 14, 15: 15, 16: 16, 17: 17, 18: 18, 19: 19, 20: 20, 21: 21, 22: 22, 23: 23, 24: 24, 25: 25, 26: 26, 27: 27, 28: 28, 29: 29, 30: 30, 31: 31, 32: 32, 33: 33, 34: 40, 35: 41, 36: 42, 37: 43, 38: 5000},
+	Names:   []string{1: "text", 2: "data", 3: "flag", 4: "i32", 5: "i64", 6: "u32", 7: "u64", 8: "s32", 9: "s64", 10: "f32", 11: "f64", 12: "sf32", 13: "sf64", 14: "single", 15: "wide", 16: "color", 17: "inner", 18: "list", 19: "texts", 20: "numbers", 21: "zigzags", 22: "doubles", 23: "colors", 24: "flags", 25: "blobs", 26: "labels", 27: "counts", 28: "smalls", 29: "maybe", 30: "maybeText", 31: "first", 32: "second", 33: "third", 34: "pod", 35: "nodes", 36: "configMap", 37: "crate", 38: "at", 39: "times", 40: "span", 41: "spans", 42: "part", 43: "shapes", 44: "far"},
+	Numbers: []uint32{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 10: 10, 11: 11, 12: 12, 13: 13, 14: 14, 15: 15, 16: 16, 17: 17, 18: 18, 19: 19, 20: 20, 21: 21, 22: 22, 23: 23, 24: 24, 25: 25, 26: 26, 27: 27, 28: 28, 29: 29, 30: 30, 31: 31, 32: 32, 33: 33, 34: 40, 35: 41, 36: 42, 37: 43, 38: 44, 39: 45, 40: 46, 41: 47, 42: 48, 43: 49, 44: 5000},
 }
 
 // MessageFromProto returns a view of the protobuf message in raw, which must
@@ -176,8 +178,35 @@ func (m Message) Crate() crontab.CronTab {
 // HasCrate reports whether there is a field crate.
 func (m Message) HasCrate() bool { return view.View(m).Has(37) }
 
+// At returns the field at.
+func (m Message) At() meta.Time { return meta.ReadTimestamp(view.View(m).Value(38)) }
+
+// HasAt reports whether there is a field at.
+func (m Message) HasAt() bool { return view.View(m).Has(38) }
+
+// Times returns the field times.
+func (m Message) Times() []meta.Time { return view.Values(view.View(m), 39, meta.ReadTimestamp) }
+
+// Span returns the field span.
+func (m Message) Span() meta.Duration { return meta.ReadSpan(view.View(m).Value(40)) }
+
+// HasSpan reports whether there is a field span.
+func (m Message) HasSpan() bool { return view.View(m).Has(40) }
+
+// Spans returns the field spans.
+func (m Message) Spans() view.Map[meta.Duration] { return view.MapOf(view.View(m), 41, meta.ReadSpan) }
+
+// Part returns the field part.
+func (m Message) Part() Part { return Part(view.View(m).Message(42, &TypeOfPart)) }
+
+// HasPart reports whether there is a field part.
+func (m Message) HasPart() bool { return view.View(m).Has(42) }
+
+// Shapes returns the field shapes.
+func (m Message) Shapes() []Shape { return view.Enums[Shape](view.View(m), 43, ValuesOfShape) }
+
 // Far returns the field far.
-func (m Message) Far() uint64 { return uint64(view.View(m).Int64(38)) }
+func (m Message) Far() uint64 { return uint64(view.View(m).Int64(44)) }
 
 // Small is a view of a Small.
 type Small view.View
@@ -201,33 +230,134 @@ func (s Small) Name() string { return view.View(s).Text(1) }
 // N returns the field n.
 func (s Small) N() int32 { return int32(view.View(s).Sint64(2)) }
 
-// SumRequest is a view of a SumRequest.
-type SumRequest view.View
+// Kubernetes is a view of a Kubernetes.
+type Kubernetes view.View
 
-// TypeOfSumRequest is for generated code.
-var TypeOfSumRequest = view.Type{
-	Names: []string{1: "quantities", 2: "limit"},
+// TypeOfKubernetes is for generated code.
+var TypeOfKubernetes = view.Type{
+	Names: []string{1: "quantities", 2: "limit", 3: "time", 4: "microTime", 5: "duration", 6: "port", 7: "object"},
 }
 
-// SumRequestFromProto returns a view of the protobuf message in raw, which must
+// KubernetesFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func SumRequestFromProto(raw []byte) SumRequest {
-	return SumRequest(view.FromProto(raw, &TypeOfSumRequest))
+func KubernetesFromProto(raw []byte) Kubernetes {
+	return Kubernetes(view.FromProto(raw, &TypeOfKubernetes))
 }
 
-// SumRequestFromJSON returns a view of the JSON object in raw, which must not
+// KubernetesFromJSON returns a view of the JSON object in raw, which must not
 // be written to any more.
-func SumRequestFromJSON(raw []byte) SumRequest {
-	return SumRequest(view.FromJSON(raw, &TypeOfSumRequest))
+func KubernetesFromJSON(raw []byte) Kubernetes {
+	return Kubernetes(view.FromJSON(raw, &TypeOfKubernetes))
 }
 
 // Quantities returns the field quantities.
-func (s SumRequest) Quantities() []resource.Quantity {
-	return view.Values(view.View(s), 1, resource.Read)
+func (k Kubernetes) Quantities() []resource.Quantity {
+	return view.Values(view.View(k), 1, resource.Read)
 }
 
 // Limit returns the field limit.
-func (s SumRequest) Limit() resource.Quantity { return resource.Read(view.View(s).Value(2)) }
+func (k Kubernetes) Limit() resource.Quantity { return resource.Read(view.View(k).Value(2)) }
 
 // HasLimit reports whether there is a field limit.
-func (s SumRequest) HasLimit() bool { return view.View(s).Has(2) }
+func (k Kubernetes) HasLimit() bool { return view.View(k).Has(2) }
+
+// Time returns the field time.
+func (k Kubernetes) Time() meta.Time { return meta.ReadTime(view.View(k).Value(3)) }
+
+// HasTime reports whether there is a field time.
+func (k Kubernetes) HasTime() bool { return view.View(k).Has(3) }
+
+// MicroTime returns the field microTime.
+func (k Kubernetes) MicroTime() meta.Time { return meta.ReadMicroTime(view.View(k).Value(4)) }
+
+// HasMicroTime reports whether there is a field microTime.
+func (k Kubernetes) HasMicroTime() bool { return view.View(k).Has(4) }
+
+// Duration returns the field duration.
+func (k Kubernetes) Duration() meta.Duration { return meta.ReadDuration(view.View(k).Value(5)) }
+
+// HasDuration reports whether there is a field duration.
+func (k Kubernetes) HasDuration() bool { return view.View(k).Has(5) }
+
+// Port returns the field port.
+func (k Kubernetes) Port() intstr.IntOrString { return intstr.Read(view.View(k).Value(6)) }
+
+// HasPort reports whether there is a field port.
+func (k Kubernetes) HasPort() bool { return view.View(k).Has(6) }
+
+// Object returns the field object.
+func (k Kubernetes) Object() []byte { return meta.ReadRaw(view.View(k).Value(7)) }
+
+// HasObject reports whether there is a field object.
+func (k Kubernetes) HasObject() bool { return view.View(k).Has(7) }
+
+// Part is a view of a Part.
+type Part view.View
+
+// TypeOfPart is for generated code.
+var TypeOfPart = view.Type{
+	Names: []string{1: "name", 2: "shape", 3: "inner", 4: "made"},
+}
+
+// PartFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func PartFromProto(raw []byte) Part { return Part(view.FromProto(raw, &TypeOfPart)) }
+
+// PartFromJSON returns a view of the JSON object in raw, which must not be
+// written to any more.
+func PartFromJSON(raw []byte) Part { return Part(view.FromJSON(raw, &TypeOfPart)) }
+
+// Name is a field of an imported message.
+func (p Part) Name() string { return view.View(p).Text(1) }
+
+// Shape returns the field shape.
+func (p Part) Shape() Shape { return Shape(view.View(p).Enum(2, ValuesOfShape)) }
+
+// Inner returns the field inner.
+func (p Part) Inner() PartInner { return PartInner(view.View(p).Message(3, &TypeOfPartInner)) }
+
+// HasInner reports whether there is a field inner.
+func (p Part) HasInner() bool { return view.View(p).Has(3) }
+
+// Made returns the field made.
+func (p Part) Made() meta.Time { return meta.ReadTimestamp(view.View(p).Value(4)) }
+
+// HasMade reports whether there is a field made.
+func (p Part) HasMade() bool { return view.View(p).Has(4) }
+
+// Empty is a view of an Empty.
+type Empty view.View
+
+// TypeOfEmpty is for generated code.
+var TypeOfEmpty = view.Type{
+	Names: []string{""},
+}
+
+// EmptyFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func EmptyFromProto(raw []byte) Empty { return Empty(view.FromProto(raw, &TypeOfEmpty)) }
+
+// EmptyFromJSON returns a view of the JSON object in raw, which must not be
+// written to any more.
+func EmptyFromJSON(raw []byte) Empty { return Empty(view.FromJSON(raw, &TypeOfEmpty)) }
+
+// PartInner is a view of a PartInner.
+type PartInner view.View
+
+// TypeOfPartInner is for generated code.
+var TypeOfPartInner = view.Type{
+	Names: []string{1: "parts"},
+}
+
+// PartInnerFromProto returns a view of the protobuf message in raw, which must
+// not be written to any more.
+func PartInnerFromProto(raw []byte) PartInner {
+	return PartInner(view.FromProto(raw, &TypeOfPartInner))
+}
+
+// PartInnerFromJSON returns a view of the JSON object in raw, which must not be
+// written to any more.
+func PartInnerFromJSON(raw []byte) PartInner { return PartInner(view.FromJSON(raw, &TypeOfPartInner)) }
+
+// Parts returns the field parts.
+func (p PartInner) Parts() []Part { return view.List[Part](view.View(p), 1, &TypeOfPart) }

@@ -22,3 +22,18 @@ var ValuesOfColor = []view.EnumValue{
 	{Name: "COLOR_RED", Number: 1},
 	{Name: "COLOR_BLUE", Number: 5},
 }
+
+// Shape is an enumeration.
+type Shape int32
+
+// The values of Shape.
+const (
+	ShapeRound  Shape = 0
+	ShapeSquare Shape = 1
+)
+
+// ValuesOfShape is for generated code.
+var ValuesOfShape = []view.EnumValue{
+	{Name: "SHAPE_ROUND", Number: 0},
+	{Name: "SHAPE_SQUARE", Number: 1},
+}
