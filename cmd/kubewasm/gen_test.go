@@ -32,7 +32,7 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 	for _, doc := range []string{
 		"../../internal/bindgen/doc.go", "../../host/service/internal/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
 		"../../host/service/internal/evolution/old/doc.go", "../../host/service/internal/evolution/evolved/doc.go", "../../host/service/internal/evolution/broken/doc.go",
-		"../../guest/conformance/internal/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
+		"../../host/service/internal/crontabs/doc.go", "../../guest/conformance/internal/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
 	} {
 		text, err := os.ReadFile(doc)
 		if err != nil {
