@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 // minRSABits is the size of the smallest RSA key that is taken.
@@ -181,7 +182,8 @@ func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signa
 		if err == nil {
 			return nil
 		}
-		if len(reasons) < 4 {
+		same := func(reason error) bool { return reason.Error() == err.Error() }
+		if len(reasons) < 4 && !slices.ContainsFunc(reasons, same) {
 			reasons = append(reasons, err)
 		}
 	}

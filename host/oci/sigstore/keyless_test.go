@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
 )
 
 var module = []byte("\x00asm\x01\x00\x00\x00")
@@ -151,6 +152,7 @@ func fetch(t *testing.T, trusted root.TrustedMaterial, ref oci.Reference, id oci
 }
 
 func TestBundles(t *testing.T) {
+	table := refusals.New(t, "Identities")
 	ours, others := newSigstore(t), newSigstore(t)
 	_, digest := push(t)
 	other := "sha256:" + strings.Repeat("0", 64)
@@ -193,6 +195,9 @@ func TestBundles(t *testing.T) {
 			var refused *oci.TrustError
 			if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if tt.want != "" {
+				table.Add(tt.name, err)
 			}
 		})
 	}

@@ -35,39 +35,57 @@ func RegisterQuotes[P Quotes](p P) {
 	quotes = p
 }
 
-var quotesEchoResponse ValuesValue
+// The messages of Echo, whose memory is used for each call.
+var (
+	quotesEchoRequest  [1]valuesFields
+	quotesEchoResponse ValuesValue
+)
 
 var quotesEcho = service.Method[Quotes]{
-	Name:    "kubewasm.conformance.v1.Quotes/Echo",
-	Request: &TypeOfValues,
-	Call: func(p Quotes, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.conformance.v1.Quotes/Echo",
+	Call: func(p Quotes, request, b []byte) ([]byte, error) {
+		valuesRead(request, 0, 0, quotesEchoRequest[:], nil)
 		quotesEchoResponse.reset()
-		err := p.Echo(Values(request), &quotesEchoResponse)
-		return quotesEchoResponse.append(b), err
+		err := p.Echo(Values{&quotesEchoRequest[0]}, &quotesEchoResponse)
+		b = quotesEchoResponse.append(b)
+		quotesEchoRequest[0].reset()
+		return b, err
 	},
 }
 
-var quotesPriceResponse PriceResponse
+// The messages of Price, whose memory is used for each call.
+var (
+	quotesPriceRequest  [1]priceRequestFields
+	quotesPriceResponse PriceResponse
+)
 
 var quotesPrice = service.Method[Quotes]{
-	Name:    "kubewasm.conformance.v1.Quotes/Price",
-	Request: &TypeOfPriceRequest,
-	Call: func(p Quotes, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.conformance.v1.Quotes/Price",
+	Call: func(p Quotes, request, b []byte) ([]byte, error) {
+		priceRequestRead(request, 0, 0, quotesPriceRequest[:], nil)
 		quotesPriceResponse.reset()
-		err := p.Price(PriceRequest(request), &quotesPriceResponse)
-		return quotesPriceResponse.append(b), err
+		err := p.Price(PriceRequest{&quotesPriceRequest[0]}, &quotesPriceResponse)
+		b = quotesPriceResponse.append(b)
+		quotesPriceRequest[0].reset()
+		return b, err
 	},
 }
 
-var quotesChooseResponse ChooseResponse
+// The messages of Choose, whose memory is used for each call.
+var (
+	quotesChooseRequest  [1]chooseRequestFields
+	quotesChooseResponse ChooseResponse
+)
 
 var quotesChoose = service.Method[Quotes]{
-	Name:    "kubewasm.conformance.v1.Quotes/Choose",
-	Request: &TypeOfChooseRequest,
-	Call: func(p Quotes, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.conformance.v1.Quotes/Choose",
+	Call: func(p Quotes, request, b []byte) ([]byte, error) {
+		chooseRequestRead(request, 0, 0, quotesChooseRequest[:], nil)
 		quotesChooseResponse.reset()
-		err := p.Choose(ChooseRequest(request), &quotesChooseResponse)
-		return quotesChooseResponse.append(b), err
+		err := p.Choose(ChooseRequest{&quotesChooseRequest[0]}, &quotesChooseResponse)
+		b = quotesChooseResponse.append(b)
+		quotesChooseRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -76,8 +94,11 @@ type Market struct{}
 
 // Rate calls the host. The error is that of the host.
 func (Market) Rate(req *RateRequest) (RateResponse, error) {
-	resp, err := service.Ask(hostMarketRate, req.append(nil), &TypeOfRateResponse)
-	return RateResponse(resp), err
+	resp, err := service.Ask(hostMarketRate, req.append(nil))
+	if err != nil {
+		return RateResponse{}, err
+	}
+	return RateResponseFromProto(resp), nil
 }
 
 // ValuesValue is a message that a plugin writes.
@@ -127,9 +148,7 @@ func (m *ValuesValue) append(b []byte) []byte {
 	if m.Level != 0 {
 		b = service.AppendVarint(b, 8, uint64(m.Level))
 	}
-	for _, v := range m.List {
-		b = service.AppendVarint(b, 9, uint64(v))
-	}
+	b = service.AppendPacked(b, 9, m.List)
 	for k, v := range m.Counts {
 		b, at = service.BeginMessage(b, 10)
 		b = service.AppendBytes(b, 1, k)

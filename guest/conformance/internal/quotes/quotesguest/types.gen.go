@@ -3,162 +3,516 @@
 package quotesguest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Values is a view of a Values.
-type Values view.View
+type Values struct{ m *valuesFields }
 
-// TypeOfValues is for generated code.
-var TypeOfValues = view.Type{
-	Names: []string{1: "text", 2: "data", 3: "flag", 4: "number", 5: "zigzag", 6: "fixed", 7: "real", 8: "level", 9: "list", 10: "counts", 11: "inner", 12: "maybe"},
+// valuesFields are the fields of a Values.
+type valuesFields struct {
+	Text     service.Text
+	Data     service.Text
+	Flag     bool
+	Number   int64
+	Zigzag   int32
+	Fixed    uint32
+	Real     float64
+	Level    Level
+	List     service.List[int32]
+	Counts   service.Entries[int64]
+	Inner    service.Messages[valuesFields, Values]
+	Maybe    int32
+	HasMaybe bool
+	in       []byte // The message, up to its end.
+}
+
+var valuesNoFields valuesFields
+
+func (x Values) fields() *valuesFields {
+	if x.m == nil {
+		return &valuesNoFields
+	}
+	return x.m
 }
 
 // ValuesFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func ValuesFromProto(raw []byte) Values { return Values(view.FromProto(raw, &TypeOfValues)) }
-
-// ValuesFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func ValuesFromJSON(raw []byte) Values { return Values(view.FromJSON(raw, &TypeOfValues)) }
+func ValuesFromProto(raw []byte) Values {
+	items := make([]valuesFields, 1)
+	valuesRead(raw, 0, 0, items, nil)
+	return Values{&items[0]}
+}
 
 // Text returns the field text.
-func (v Values) Text() string { return view.View(v).Text(1) }
+func (x Values) Text() string { return x.fields().Text.String() }
 
 // Data returns the field data.
-func (v Values) Data() []byte { return view.View(v).Bytes(2) }
+func (x Values) Data() []byte { return x.fields().Data.Bytes() }
 
 // Flag returns the field flag.
-func (v Values) Flag() bool { return view.View(v).Bool(3) }
+func (x Values) Flag() bool { return x.fields().Flag }
 
 // Number returns the field number.
-func (v Values) Number() int64 { return view.View(v).Int64(4) }
+func (x Values) Number() int64 { return x.fields().Number }
 
 // Zigzag returns the field zigzag.
-func (v Values) Zigzag() int32 { return int32(view.View(v).Sint64(5)) }
+func (x Values) Zigzag() int32 { return x.fields().Zigzag }
 
 // Fixed returns the field fixed.
-func (v Values) Fixed() uint32 { return uint32(view.View(v).Int64(6)) }
+func (x Values) Fixed() uint32 { return x.fields().Fixed }
 
 // Real returns the field real.
-func (v Values) Real() float64 { return view.View(v).Float64(7) }
+func (x Values) Real() float64 { return x.fields().Real }
 
 // Level returns the field level.
-func (v Values) Level() Level { return Level(view.View(v).Enum(8, ValuesOfLevel)) }
+func (x Values) Level() Level { return x.fields().Level }
 
 // List returns the field list.
-func (v Values) List() []int32 { return view.Ints[int32](view.View(v), 9, view.Varint) }
+func (x Values) List() []int32 {
+	m := x.fields()
+	return m.List.Numbers(m.in, 9, view.Varint, service.Int[int32])
+}
 
 // Counts returns the field counts.
-func (v Values) Counts() view.Map[int64] {
-	return view.MapOf(view.View(v), 10, view.Int[int64](view.Varint))
+func (x Values) Counts() service.Map[int64] {
+	m := x.fields()
+	return m.Counts.Map(m.in, 10, view.Int[int64](view.Varint))
 }
 
 // Inner returns the field inner.
-func (v Values) Inner() Values { return Values(view.View(v).Message(11, &TypeOfValues)) }
+func (x Values) Inner() Values {
+	m := x.fields()
+	if items, views := m.Inner.Begin(); items != nil {
+		valuesRead(m.in, m.Inner.First(), 11<<3|2, items, views)
+	}
+	return m.Inner.View()
+}
 
 // HasInner reports whether there is a field inner.
-func (v Values) HasInner() bool { return view.View(v).Has(11) }
+func (x Values) HasInner() bool { return x.fields().Inner.Has() }
 
 // Maybe returns the field maybe.
-func (v Values) Maybe() int32 { return int32(view.View(v).Int64(12)) }
+func (x Values) Maybe() int32 { return x.fields().Maybe }
 
 // HasMaybe reports whether there is a field maybe.
-func (v Values) HasMaybe() bool { return view.View(v).Has(12) }
+func (x Values) HasMaybe() bool { return x.fields().HasMaybe }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *valuesFields) reset() {
+	*m = valuesFields{Counts: m.Counts.Reset(), Inner: m.Inner.Reset()}
+}
+
+// valuesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func valuesRead(b []byte, i uint, key uint64, items []valuesFields, views []Values) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Values{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Text = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Data = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Flag = n != 0
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Number = int64(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Zigzag = int32(service.Zigzag(n))
+			}
+			if i+4 < uint(len(b)) && b[i] == 6<<3|5 {
+				m.Fixed = service.Fixed32(b[i+1:])
+				i += 5
+			}
+			if i+8 < uint(len(b)) && b[i] == 7<<3|1 {
+				m.Real = service.Double(b[i+1:])
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Level = Level(n)
+			}
+			for i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.List.Add(from, i, 1)
+			}
+			if i+1 < uint(len(b)) && b[i] == 10<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 10<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Counts.Add(from, i, count)
+			}
+			if i+1 < uint(len(b)) && b[i] == 11<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Inner.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 12<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Maybe = int32(n)
+				m.HasMaybe = true
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // PriceRequest is a view of a PriceRequest.
-type PriceRequest view.View
+type PriceRequest struct{ m *priceRequestFields }
 
-// TypeOfPriceRequest is for generated code.
-var TypeOfPriceRequest = view.Type{
-	Names: []string{1: "currency", 2: "amount", 3: "pod"},
+// priceRequestFields are the fields of a PriceRequest.
+type priceRequestFields struct {
+	Currency service.Text
+	Amount   int32
+	Pod      abi.Ref
+}
+
+var priceRequestNoFields priceRequestFields
+
+func (x PriceRequest) fields() *priceRequestFields {
+	if x.m == nil {
+		return &priceRequestNoFields
+	}
+	return x.m
 }
 
 // PriceRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PriceRequestFromProto(raw []byte) PriceRequest {
-	return PriceRequest(view.FromProto(raw, &TypeOfPriceRequest))
-}
-
-// PriceRequestFromJSON returns a view of the JSON object in raw, which must not
-// be written to any more.
-func PriceRequestFromJSON(raw []byte) PriceRequest {
-	return PriceRequest(view.FromJSON(raw, &TypeOfPriceRequest))
+	items := make([]priceRequestFields, 1)
+	priceRequestRead(raw, 0, 0, items, nil)
+	return PriceRequest{&items[0]}
 }
 
 // Currency returns the field currency.
-func (p PriceRequest) Currency() string { return view.View(p).Text(1) }
+func (x PriceRequest) Currency() string { return x.fields().Currency.String() }
 
 // Amount returns the field amount.
-func (p PriceRequest) Amount() int32 { return int32(view.View(p).Int64(2)) }
+func (x PriceRequest) Amount() int32 { return x.fields().Amount }
 
 // Pod returns the field pod.
-func (p PriceRequest) Pod() core.Pod {
-	return core.Pod(view.View(p).Object(3, &core.TypeOfPod, view.Parts))
+func (x PriceRequest) Pod() core.Pod {
+	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (p PriceRequest) HasPod() bool { return view.View(p).Has(3) }
+func (x PriceRequest) HasPod() bool { return x.fields().Pod != 0 }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *priceRequestFields) reset() {
+	*m = priceRequestFields{}
+}
+
+// priceRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields, views []PriceRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = PriceRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Currency = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Amount = int32(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // ChooseRequest is a view of a ChooseRequest.
-type ChooseRequest view.View
+type ChooseRequest struct{ m *chooseRequestFields }
 
-// TypeOfChooseRequest is for generated code.
-var TypeOfChooseRequest = view.Type{
-	Names: []string{1: "pods", 2: "node", 3: "texts"},
+// chooseRequestFields are the fields of a ChooseRequest.
+type chooseRequestFields struct {
+	Pods  service.List[core.Pod]
+	Node  service.Text
+	Texts abi.Ref
+	in    []byte // The message, up to its end.
+}
+
+var chooseRequestNoFields chooseRequestFields
+
+func (x ChooseRequest) fields() *chooseRequestFields {
+	if x.m == nil {
+		return &chooseRequestNoFields
+	}
+	return x.m
 }
 
 // ChooseRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ChooseRequestFromProto(raw []byte) ChooseRequest {
-	return ChooseRequest(view.FromProto(raw, &TypeOfChooseRequest))
-}
-
-// ChooseRequestFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func ChooseRequestFromJSON(raw []byte) ChooseRequest {
-	return ChooseRequest(view.FromJSON(raw, &TypeOfChooseRequest))
+	items := make([]chooseRequestFields, 1)
+	chooseRequestRead(raw, 0, 0, items, nil)
+	return ChooseRequest{&items[0]}
 }
 
 // Pods returns the field pods.
-func (c ChooseRequest) Pods() []core.Pod {
-	return view.Objects[core.Pod](view.View(c), 1, &core.TypeOfPod, view.Parts)
+func (x ChooseRequest) Pods() []core.Pod {
+	m := x.fields()
+	return m.Pods.Numbers(m.in, 1, view.Fixed64, service.Object[core.Pod](&core.TypeOfPod, view.Parts))
 }
 
 // Node returns the field node.
-func (c ChooseRequest) Node() string { return view.View(c).Text(2) }
+func (x ChooseRequest) Node() string { return x.fields().Node.String() }
 
 // Texts returns the field texts.
-func (c ChooseRequest) Texts() core.ConfigMap {
-	return core.ConfigMap(view.View(c).Object(3, &core.TypeOfConfigMap, view.Whole))
+func (x ChooseRequest) Texts() core.ConfigMap {
+	return core.ConfigMap(view.ByRef(x.fields().Texts, &core.TypeOfConfigMap, view.Whole))
 }
 
 // HasTexts reports whether there is a field texts.
-func (c ChooseRequest) HasTexts() bool { return view.View(c).Has(3) }
+func (x ChooseRequest) HasTexts() bool { return x.fields().Texts != 0 }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *chooseRequestFields) reset() {
+	*m = chooseRequestFields{}
+}
+
+// chooseRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields, views []ChooseRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = ChooseRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Pods.Add(from, i, 1)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Node = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+				m.Texts = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // RateResponse is a view of a RateResponse.
-type RateResponse view.View
+type RateResponse struct{ m *rateResponseFields }
 
-// TypeOfRateResponse is for generated code.
-var TypeOfRateResponse = view.Type{
-	Names: []string{1: "rate", 2: "pad"},
+// rateResponseFields are the fields of a RateResponse.
+type rateResponseFields struct {
+	Rate int64
+	Pad  service.Text
+}
+
+var rateResponseNoFields rateResponseFields
+
+func (x RateResponse) fields() *rateResponseFields {
+	if x.m == nil {
+		return &rateResponseNoFields
+	}
+	return x.m
 }
 
 // RateResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func RateResponseFromProto(raw []byte) RateResponse {
-	return RateResponse(view.FromProto(raw, &TypeOfRateResponse))
-}
-
-// RateResponseFromJSON returns a view of the JSON object in raw, which must not
-// be written to any more.
-func RateResponseFromJSON(raw []byte) RateResponse {
-	return RateResponse(view.FromJSON(raw, &TypeOfRateResponse))
+	items := make([]rateResponseFields, 1)
+	rateResponseRead(raw, 0, 0, items, nil)
+	return RateResponse{&items[0]}
 }
 
 // Rate returns the field rate.
-func (r RateResponse) Rate() int64 { return view.View(r).Int64(1) }
+func (x RateResponse) Rate() int64 { return x.fields().Rate }
 
 // Pad returns the field pad. Text that makes the answer long.
-func (r RateResponse) Pad() string { return view.View(r).Text(2) }
+func (x RateResponse) Pad() string { return x.fields().Pad.String() }
+
+// rateResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields, views []RateResponse) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = RateResponse{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Rate = int64(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Pad = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}

@@ -2,9 +2,7 @@
 
 package quotesguest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Level is an enumeration.
 type Level int32
@@ -14,9 +12,3 @@ const (
 	LevelLow  Level = 0
 	LevelHigh Level = 3
 )
-
-// ValuesOfLevel is for generated code.
-var ValuesOfLevel = []view.EnumValue{
-	{Name: "LEVEL_LOW", Number: 0},
-	{Name: "LEVEL_HIGH", Number: 3},
-}

@@ -26,15 +26,21 @@ func RegisterCronTabs[P CronTabs](p P) {
 	cronTabs = p
 }
 
-var cronTabsDueResponse DueResponse
+// The messages of Due, whose memory is used for each call.
+var (
+	cronTabsDueRequest  [1]dueRequestFields
+	cronTabsDueResponse DueResponse
+)
 
 var cronTabsDue = service.Method[CronTabs]{
-	Name:    "kubewasm.crontabs.v1.CronTabs/Due",
-	Request: &TypeOfDueRequest,
-	Call: func(p CronTabs, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.crontabs.v1.CronTabs/Due",
+	Call: func(p CronTabs, request, b []byte) ([]byte, error) {
+		dueRequestRead(request, 0, 0, cronTabsDueRequest[:], nil)
 		cronTabsDueResponse.reset()
-		err := p.Due(DueRequest(request), &cronTabsDueResponse)
-		return cronTabsDueResponse.append(b), err
+		err := p.Due(DueRequest{&cronTabsDueRequest[0]}, &cronTabsDueResponse)
+		b = cronTabsDueResponse.append(b)
+		cronTabsDueRequest[0].reset()
+		return b, err
 	},
 }
 

@@ -3,39 +3,94 @@
 package guest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
 )
 
 // DueRequest is a view of a DueRequest.
-type DueRequest view.View
+type DueRequest struct{ m *dueRequestFields }
 
-// TypeOfDueRequest is for generated code.
-var TypeOfDueRequest = view.Type{
-	Names: []string{1: "first", 2: "others"},
+// dueRequestFields are the fields of a DueRequest.
+type dueRequestFields struct {
+	First  abi.Ref
+	Others service.List[crontab.CronTab]
+	in     []byte // The message, up to its end.
+}
+
+var dueRequestNoFields dueRequestFields
+
+func (x DueRequest) fields() *dueRequestFields {
+	if x.m == nil {
+		return &dueRequestNoFields
+	}
+	return x.m
 }
 
 // DueRequestFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func DueRequestFromProto(raw []byte) DueRequest {
-	return DueRequest(view.FromProto(raw, &TypeOfDueRequest))
-}
-
-// DueRequestFromJSON returns a view of the JSON object in raw, which must not
-// be written to any more.
-func DueRequestFromJSON(raw []byte) DueRequest {
-	return DueRequest(view.FromJSON(raw, &TypeOfDueRequest))
+	items := make([]dueRequestFields, 1)
+	dueRequestRead(raw, 0, 0, items, nil)
+	return DueRequest{&items[0]}
 }
 
 // First returns the field first.
-func (d DueRequest) First() crontab.CronTab {
-	return crontab.CronTab(view.View(d).Object(1, &crontab.TypeOfCronTab, view.JSON))
+func (x DueRequest) First() crontab.CronTab {
+	return crontab.CronTab(view.ByRef(x.fields().First, &crontab.TypeOfCronTab, view.JSON))
 }
 
 // HasFirst reports whether there is a field first.
-func (d DueRequest) HasFirst() bool { return view.View(d).Has(1) }
+func (x DueRequest) HasFirst() bool { return x.fields().First != 0 }
 
 // Others returns the field others.
-func (d DueRequest) Others() []crontab.CronTab {
-	return view.Objects[crontab.CronTab](view.View(d), 2, &crontab.TypeOfCronTab, view.JSON)
+func (x DueRequest) Others() []crontab.CronTab {
+	m := x.fields()
+	return m.Others.Numbers(m.in, 2, view.Fixed64, service.Object[crontab.CronTab](&crontab.TypeOfCronTab, view.JSON))
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *dueRequestFields) reset() {
+	*m = dueRequestFields{}
+}
+
+// dueRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields, views []DueRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = DueRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
+				m.First = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			for i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Others.Add(from, i, 1)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
 }

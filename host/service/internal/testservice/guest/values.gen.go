@@ -2,9 +2,7 @@
 
 package guest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Color is an enumeration.
 type Color int32
@@ -16,13 +14,6 @@ const (
 	ColorBlue    Color = 5
 )
 
-// ValuesOfColor is for generated code.
-var ValuesOfColor = []view.EnumValue{
-	{Name: "COLOR_UNKNOWN", Number: 0},
-	{Name: "COLOR_RED", Number: 1},
-	{Name: "COLOR_BLUE", Number: 5},
-}
-
 // Shape is an enumeration.
 type Shape int32
 
@@ -31,9 +22,3 @@ const (
 	ShapeRound  Shape = 0
 	ShapeSquare Shape = 1
 )
-
-// ValuesOfShape is for generated code.
-var ValuesOfShape = []view.EnumValue{
-	{Name: "SHAPE_ROUND", Number: 0},
-	{Name: "SHAPE_SQUARE", Number: 1},
-}

@@ -3,63 +3,186 @@
 package guest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Order is a view of an Order.
-type Order view.View
+type Order struct{ m *orderFields }
 
-// TypeOfOrder is for generated code.
-var TypeOfOrder = view.Type{
-	Names: []string{1: "item", 3: "priority", 4: "pod", 7: "amount"},
+// orderFields are the fields of an Order.
+type orderFields struct {
+	Item     service.Text
+	Amount   int32
+	Priority Priority
+	Pod      abi.Ref
+}
+
+var orderNoFields orderFields
+
+func (x Order) fields() *orderFields {
+	if x.m == nil {
+		return &orderNoFields
+	}
+	return x.m
 }
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order { return Order(view.FromProto(raw, &TypeOfOrder)) }
-
-// OrderFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func OrderFromJSON(raw []byte) Order { return Order(view.FromJSON(raw, &TypeOfOrder)) }
+func OrderFromProto(raw []byte) Order {
+	items := make([]orderFields, 1)
+	orderRead(raw, 0, 0, items, nil)
+	return Order{&items[0]}
+}
 
 // Item returns the field item. Another type, another number, and another
 // object.
-func (o Order) Item() []byte { return view.View(o).Bytes(1) }
+func (x Order) Item() []byte { return x.fields().Item.Bytes() }
 
 // Amount returns the field amount.
-func (o Order) Amount() int32 { return int32(view.View(o).Int64(7)) }
+func (x Order) Amount() int32 { return x.fields().Amount }
 
 // Priority returns the field priority.
-func (o Order) Priority() Priority { return Priority(view.View(o).Enum(3, ValuesOfPriority)) }
+func (x Order) Priority() Priority { return x.fields().Priority }
 
 // Pod returns the field pod.
-func (o Order) Pod() core.Node {
-	return core.Node(view.View(o).Object(4, &core.TypeOfNode, view.Parts))
+func (x Order) Pod() core.Node {
+	return core.Node(view.ByRef(x.fields().Pod, &core.TypeOfNode, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (o Order) HasPod() bool { return view.View(o).Has(4) }
+func (x Order) HasPod() bool { return x.fields().Pod != 0 }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *orderFields) reset() {
+	*m = orderFields{}
+}
+
+// orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Order{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Item = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Amount = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Priority = Priority(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // CountResponse is a view of a CountResponse.
-type CountResponse view.View
+type CountResponse struct{ m *countResponseFields }
 
-// TypeOfCountResponse is for generated code.
-var TypeOfCountResponse = view.Type{
-	Names: []string{1: "count"},
+// countResponseFields are the fields of a CountResponse.
+type countResponseFields struct {
+	Count service.List[int32]
+	in    []byte // The message, up to its end.
+}
+
+var countResponseNoFields countResponseFields
+
+func (x CountResponse) fields() *countResponseFields {
+	if x.m == nil {
+		return &countResponseNoFields
+	}
+	return x.m
 }
 
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	return CountResponse(view.FromProto(raw, &TypeOfCountResponse))
-}
-
-// CountResponseFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func CountResponseFromJSON(raw []byte) CountResponse {
-	return CountResponse(view.FromJSON(raw, &TypeOfCountResponse))
+	items := make([]countResponseFields, 1)
+	countResponseRead(raw, 0, 0, items, nil)
+	return CountResponse{&items[0]}
 }
 
 // Count returns the field count. Several instead of one.
-func (c CountResponse) Count() []int32 { return view.Ints[int32](view.View(c), 1, view.Varint) }
+func (x CountResponse) Count() []int32 {
+	m := x.fields()
+	return m.Count.Numbers(m.in, 1, view.Varint, service.Int[int32])
+}
+
+// countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields, views []CountResponse) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = CountResponse{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Count.Add(from, i, 1)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}

@@ -4,7 +4,6 @@ package guest
 
 import (
 	"github.com/kubewasm/kubewasm/guest/service"
-	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Orders is implemented by plugins of the extension point
@@ -29,27 +28,39 @@ func RegisterOrders[P Orders](p P) {
 	orders = p
 }
 
-var ordersCheckResponse Verdict
+// The messages of Check, whose memory is used for each call.
+var (
+	ordersCheckRequest  [1]orderFields
+	ordersCheckResponse Verdict
+)
 
 var ordersCheck = service.Method[Orders]{
-	Name:    "kubewasm.evolution.v1.Orders/Check",
-	Request: &TypeOfOrder,
-	Call: func(p Orders, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.evolution.v1.Orders/Check",
+	Call: func(p Orders, request, b []byte) ([]byte, error) {
+		orderRead(request, 0, 0, ordersCheckRequest[:], nil)
 		ordersCheckResponse.reset()
-		err := p.Check(Order(request), &ordersCheckResponse)
-		return ordersCheckResponse.append(b), err
+		err := p.Check(Order{&ordersCheckRequest[0]}, &ordersCheckResponse)
+		b = ordersCheckResponse.append(b)
+		ordersCheckRequest[0].reset()
+		return b, err
 	},
 }
 
-var ordersCancelResponse Verdict
+// The messages of Cancel, whose memory is used for each call.
+var (
+	ordersCancelRequest  [1]orderFields
+	ordersCancelResponse Verdict
+)
 
 var ordersCancel = service.Method[Orders]{
-	Name:    "kubewasm.evolution.v1.Orders/Cancel",
-	Request: &TypeOfOrder,
-	Call: func(p Orders, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.evolution.v1.Orders/Cancel",
+	Call: func(p Orders, request, b []byte) ([]byte, error) {
+		orderRead(request, 0, 0, ordersCancelRequest[:], nil)
 		ordersCancelResponse.reset()
-		err := p.Cancel(Order(request), &ordersCancelResponse)
-		return ordersCancelResponse.append(b), err
+		err := p.Cancel(Order{&ordersCancelRequest[0]}, &ordersCancelResponse)
+		b = ordersCancelResponse.append(b)
+		ordersCancelRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -58,14 +69,20 @@ type Stock struct{}
 
 // Count calls the host. The error is that of the host.
 func (Stock) Count(req *CountRequest) (CountResponse, error) {
-	resp, err := service.Ask(hostStockCount, req.append(nil), &TypeOfCountResponse)
-	return CountResponse(resp), err
+	resp, err := service.Ask(hostStockCount, req.append(nil))
+	if err != nil {
+		return CountResponse{}, err
+	}
+	return CountResponseFromProto(resp), nil
 }
 
 // Reserve is an added method of the host.
 func (Stock) Reserve(req *CountRequest) (CountResponse, error) {
-	resp, err := service.Ask(hostStockReserve, req.append(nil), &TypeOfCountResponse)
-	return CountResponse(resp), err
+	resp, err := service.Ask(hostStockReserve, req.append(nil))
+	if err != nil {
+		return CountResponse{}, err
+	}
+	return CountResponseFromProto(resp), nil
 }
 
 // Verdict is a message that a plugin writes.

@@ -3,91 +3,313 @@
 package guest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Order is a view of an Order.
-type Order view.View
+type Order struct{ m *orderFields }
 
-// TypeOfOrder is for generated code.
-var TypeOfOrder = view.Type{
-	Names: []string{1: "item", 2: "amount", 3: "priority", 4: "pod", 5: "customer", 6: "tags"},
+// orderFields are the fields of an Order.
+type orderFields struct {
+	Item     service.Text
+	Amount   int32
+	Priority Priority
+	Pod      abi.Ref
+	Customer service.Messages[customerFields, Customer]
+	Tags     service.List[string]
+	in       []byte // The message, up to its end.
+}
+
+var orderNoFields orderFields
+
+func (x Order) fields() *orderFields {
+	if x.m == nil {
+		return &orderNoFields
+	}
+	return x.m
 }
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order { return Order(view.FromProto(raw, &TypeOfOrder)) }
-
-// OrderFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func OrderFromJSON(raw []byte) Order { return Order(view.FromJSON(raw, &TypeOfOrder)) }
+func OrderFromProto(raw []byte) Order {
+	items := make([]orderFields, 1)
+	orderRead(raw, 0, 0, items, nil)
+	return Order{&items[0]}
+}
 
 // Item returns the field item.
-func (o Order) Item() string { return view.View(o).Text(1) }
+func (x Order) Item() string { return x.fields().Item.String() }
 
 // Amount returns the field amount.
-func (o Order) Amount() int32 { return int32(view.View(o).Int64(2)) }
+func (x Order) Amount() int32 { return x.fields().Amount }
 
 // Priority returns the field priority.
-func (o Order) Priority() Priority { return Priority(view.View(o).Enum(3, ValuesOfPriority)) }
+func (x Order) Priority() Priority { return x.fields().Priority }
 
 // Pod returns the field pod.
-func (o Order) Pod() core.Pod { return core.Pod(view.View(o).Object(4, &core.TypeOfPod, view.Parts)) }
+func (x Order) Pod() core.Pod {
+	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+}
 
 // HasPod reports whether there is a field pod.
-func (o Order) HasPod() bool { return view.View(o).Has(4) }
+func (x Order) HasPod() bool { return x.fields().Pod != 0 }
 
 // Customer returns the field customer. Added fields, one of an added message.
-func (o Order) Customer() Customer { return Customer(view.View(o).Message(5, &TypeOfCustomer)) }
+func (x Order) Customer() Customer {
+	m := x.fields()
+	if items, views := m.Customer.Begin(); items != nil {
+		customerRead(m.in, m.Customer.First(), 5<<3|2, items, views)
+	}
+	return m.Customer.View()
+}
 
 // HasCustomer reports whether there is a field customer.
-func (o Order) HasCustomer() bool { return view.View(o).Has(5) }
+func (x Order) HasCustomer() bool { return x.fields().Customer.Has() }
 
 // Tags returns the field tags.
-func (o Order) Tags() []string { return view.View(o).Strings(6) }
+func (x Order) Tags() []string {
+	m := x.fields()
+	return m.Tags.Values(m.in, 6, view.Text)
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *orderFields) reset() {
+	*m = orderFields{Customer: m.Customer.Reset()}
+}
+
+// orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Order{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Item = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Amount = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Priority = Priority(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Customer.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Tags.Add(from, i, count)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Customer is a view of a Customer.
-type Customer view.View
+type Customer struct{ m *customerFields }
 
-// TypeOfCustomer is for generated code.
-var TypeOfCustomer = view.Type{
-	Names: []string{1: "name"},
+// customerFields are the fields of a Customer.
+type customerFields struct {
+	Name service.Text
+}
+
+var customerNoFields customerFields
+
+func (x Customer) fields() *customerFields {
+	if x.m == nil {
+		return &customerNoFields
+	}
+	return x.m
 }
 
 // CustomerFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func CustomerFromProto(raw []byte) Customer { return Customer(view.FromProto(raw, &TypeOfCustomer)) }
-
-// CustomerFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func CustomerFromJSON(raw []byte) Customer { return Customer(view.FromJSON(raw, &TypeOfCustomer)) }
+func CustomerFromProto(raw []byte) Customer {
+	items := make([]customerFields, 1)
+	customerRead(raw, 0, 0, items, nil)
+	return Customer{&items[0]}
+}
 
 // Name returns the field name.
-func (c Customer) Name() string { return view.View(c).Text(1) }
+func (x Customer) Name() string { return x.fields().Name.String() }
+
+// customerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func customerRead(b []byte, i uint, key uint64, items []customerFields, views []Customer) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Customer{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Name = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // CountResponse is a view of a CountResponse.
-type CountResponse view.View
+type CountResponse struct{ m *countResponseFields }
 
-// TypeOfCountResponse is for generated code.
-var TypeOfCountResponse = view.Type{
-	Names: []string{1: "count", 2: "coming"},
+// countResponseFields are the fields of a CountResponse.
+type countResponseFields struct {
+	Count  int32
+	Coming int32
+}
+
+var countResponseNoFields countResponseFields
+
+func (x CountResponse) fields() *countResponseFields {
+	if x.m == nil {
+		return &countResponseNoFields
+	}
+	return x.m
 }
 
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	return CountResponse(view.FromProto(raw, &TypeOfCountResponse))
-}
-
-// CountResponseFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func CountResponseFromJSON(raw []byte) CountResponse {
-	return CountResponse(view.FromJSON(raw, &TypeOfCountResponse))
+	items := make([]countResponseFields, 1)
+	countResponseRead(raw, 0, 0, items, nil)
+	return CountResponse{&items[0]}
 }
 
 // Count returns the field count.
-func (c CountResponse) Count() int32 { return int32(view.View(c).Int64(1)) }
+func (x CountResponse) Count() int32 { return x.fields().Count }
 
 // Coming returns the field coming.
-func (c CountResponse) Coming() int32 { return int32(view.View(c).Int64(2)) }
+func (x CountResponse) Coming() int32 { return x.fields().Coming }
+
+// countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields, views []CountResponse) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = CountResponse{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Count = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Coming = int32(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}

@@ -2,9 +2,7 @@
 
 package guest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Priority is an enumeration.
 type Priority int32
@@ -16,10 +14,3 @@ const (
 	// PriorityUrgent is PRIORITY_URGENT. An added value.
 	PriorityUrgent Priority = 2
 )
-
-// ValuesOfPriority is for generated code.
-var ValuesOfPriority = []view.EnumValue{
-	{Name: "PRIORITY_LOW", Number: 0},
-	{Name: "PRIORITY_HIGH", Number: 1},
-	{Name: "PRIORITY_URGENT", Number: 2},
-}

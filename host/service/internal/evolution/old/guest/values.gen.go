@@ -2,9 +2,7 @@
 
 package guest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Priority is an enumeration.
 type Priority int32
@@ -14,9 +12,3 @@ const (
 	PriorityLow  Priority = 0
 	PriorityHigh Priority = 1
 )
-
-// ValuesOfPriority is for generated code.
-var ValuesOfPriority = []view.EnumValue{
-	{Name: "PRIORITY_LOW", Number: 0},
-	{Name: "PRIORITY_HIGH", Number: 1},
-}
