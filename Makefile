@@ -98,7 +98,8 @@ generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of test
 cosign: ## Let cosign sign the fixtures of host/oci anew. It is built first, which takes 5 minutes.
 	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && \
 	  GOBIN=$$bin go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 && \
-	  COSIGN=$$bin/cosign go test -C host/oci/e2e -count 1 -run 'TestUpdateFixtures|TestCosign' -update .
+	  COSIGN=$$bin/cosign go test -C host/oci/e2e -count 1 -run 'TestUpdateFixtures|TestCosign' -update . && \
+	  COSIGN=$$bin/cosign go test -C host/oci/sigstore -count 1 -run TestSignatureByCosign -update .
 
 .PHONY: quickstart
 quickstart: ## Run README.md's first command.
