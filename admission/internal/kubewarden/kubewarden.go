@@ -127,6 +127,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *policy
 			Start:   []string{"_initialize", "_start", "wapc_init"},
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := capabilities.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -166,6 +167,7 @@ func NewWASI(capabilities *Capabilities) *policy.Dialect {
 			Imports: programImports(capabilities),
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := capabilities.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -210,7 +212,7 @@ func orEmpty(settings []byte) []byte {
 
 // payload writes what a policy validates.
 func payload(req *policy.Request, settings []byte) []byte {
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("request", body)
 	o.Raw("settings", orEmpty(settings))
