@@ -10,7 +10,11 @@ import (
 
 // Value holds a value that is exchanged as a whole. It is safe for use by several goroutines,
 // and needs a first Replace before the first Acquire.
-type Value[T any] struct{ current atomic.Pointer[Version[T]] }
+type Value[T any] struct {
+	current atomic.Pointer[Version[T]]
+	// replacing serialises Replace.
+	replacing sync.Mutex
+}
 
 // Version is a value as it was between two calls of Replace.
 type Version[T any] struct {
@@ -20,7 +24,10 @@ type Version[T any] struct {
 	users   atomic.Int64
 	retired atomic.Bool
 	once    sync.Once
+	// drained is closed after the last release of this version and of all before it: what
+	// they have may be the same.
 	drained chan struct{}
+	before  <-chan struct{}
 }
 
 // Acquire returns the version that is in use. The caller releases it.
@@ -38,25 +45,44 @@ func (v *Value[T]) Acquire() *Version[T] {
 // Release ends the use of a version that Acquire returned.
 func (v *Version[T]) Release() {
 	if v.users.Add(-1) == 0 && v.retired.Load() {
-		v.once.Do(func() { close(v.drained) })
+		v.drain()
 	}
+}
+
+// drain notes that a retired version has no users.
+func (v *Version[T]) drain() {
+	v.once.Do(func() {
+		select {
+		case <-v.before:
+			close(v.drained)
+		default:
+			go func() {
+				<-v.before
+				close(v.drained)
+			}()
+		}
+	})
 }
 
 // Load returns the value that is in use, for callers that need none of its resources.
 func (v *Value[T]) Load() T { return v.current.Load().Value }
 
-// Replace puts value into use. drained is closed after the last release of the version
+// Replace puts value into use. drained is closed after the last release of all versions
 // before it.
 func (v *Value[T]) Replace(value T) (drained <-chan struct{}) {
-	old := v.current.Swap(&Version[T]{Value: value, drained: make(chan struct{})})
+	v.replacing.Lock()
+	defer v.replacing.Unlock()
+	old := v.current.Load()
 	if old == nil {
 		first := make(chan struct{})
 		close(first)
+		v.current.Store(&Version[T]{Value: value, drained: make(chan struct{}), before: first})
 		return first
 	}
+	v.current.Store(&Version[T]{Value: value, drained: make(chan struct{}), before: old.drained})
 	old.retired.Store(true)
 	if old.users.Load() == 0 {
-		old.once.Do(func() { close(old.drained) })
+		old.drain()
 	}
 	return old.drained
 }

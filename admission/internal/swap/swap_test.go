@@ -57,3 +57,19 @@ func TestReplaceDrainsAfterTheLastRelease(t *testing.T) {
 	version.Release()
 	<-drained
 }
+
+// A version that is used longer than the next one keeps what both have.
+func TestReplaceDrainsAfterEarlierVersions(t *testing.T) {
+	var v swap.Value[string]
+	v.Replace("a with p")
+	version := v.Acquire()
+	v.Replace("b with p")
+	drained := v.Replace("c")
+	select {
+	case <-drained:
+		t.Fatal("drained while the first version is used")
+	default:
+	}
+	version.Release()
+	<-drained
+}
