@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // minRSABits is the size of the smallest RSA key that is taken.
@@ -156,6 +157,9 @@ func (s *Signer) check(keyless bool) (signer, error) {
 		}
 		if (id.Subject == "") == (id.SubjectRegexp == "") {
 			errs = append(errs, errors.New("identity: want one of subject and subjectRegexp"))
+		}
+		if star := strings.IndexByte(id.SourceRepository, '*'); star >= 0 && (star != len(id.SourceRepository)-1 || !strings.HasSuffix(id.SourceRepository, "/*")) {
+			errs = append(errs, fmt.Errorf("identity: sourceRepository is %q, want a URI, or a URI and /*", id.SourceRepository))
 		}
 		for _, expression := range []string{id.IssuerRegexp, id.SubjectRegexp} {
 			if _, err := regexp.Compile(expression); err != nil {

@@ -55,6 +55,11 @@ type Identity struct {
 	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
 	Subject       string `json:"subject,omitempty"`
 	SubjectRegexp string `json:"subjectRegexp,omitempty"`
+	// SourceRepository, if it is there, is the URI of the repository for which the workflow
+	// ran that has signed: "https://github.com/acme/zone", or "https://github.com/acme/*" for
+	// all of an owner. The subject of a reusable workflow names the repository of the
+	// workflow, which anybody may call.
+	SourceRepository string `json:"sourceRepository,omitempty"`
 }
 
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
