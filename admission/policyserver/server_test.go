@@ -281,7 +281,9 @@ func TestAnswersAreThoseOfKubewarden(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Errorf("a server with broken policies is not ready: %v", err)
 	}
-	cause := func(field, message string) metav1.StatusCause { return metav1.StatusCause{Field: field, Message: message} }
+	cause := func(field, message string) metav1.StatusCause {
+		return metav1.StatusCause{Field: field, Message: message}
+	}
 	tests := []struct {
 		path string
 		want *admissionv1.AdmissionResponse
