@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
@@ -175,7 +176,7 @@ func (s *syncBuilder) String() string {
 // cluster is a cluster with a few objects.
 type cluster map[string]string // "kind namespace/name" to an object.
 
-func (c cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+func (c cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string, _ bool) ([]byte, error) {
 	if object, ok := c[kind.Kind+" "+namespace+"/"+name]; ok {
 		return []byte(object), nil
 	}
@@ -209,7 +210,8 @@ func TestKubewarden(t *testing.T) {
 			"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`,
 			"Deployment shop/db": `{"kind":"Deployment","metadata":{"name":"db","labels":{}},"spec":{"replicas":1,"containers":[{"name":"a","image":"db:1"}]}}`,
 		}
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+		cfg.HostCapabilities = []string{"kubernetes/*", "crypto/*"}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}, {APIVersion: "apps/v1", Kind: "Deployment", Namespaces: []string{"shop"}}}
 		if change != nil {
 			change(&cfg)
 		}
@@ -236,6 +238,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-get", says(`{"kind":"Namespace"}`)},
 		{"mode-absent", says(`get_resource: there is no Namespace none in namespace ""`)},
 		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it`)},
+		{"mode-elsewhere", says(`list_resources_by_namespace: the policy may not see apps/v1 Deployment of namespace "bank": its contextAwareResources do not have that`)},
+		{"mode-everywhere", says(`list_resources_all: the policy may see apps/v1 Deployment of some namespaces, not of all: its contextAwareResources name them`)},
 		{"mode-list", says(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"kind":"Deployment"}]}`)},
 		{"mode-all", says(`{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[]}`)},
 		{"mode-part", says(`{"kind":"Deployment","metadata":{"name":"db"},"spec":{"containers":[{"image":"db:1"}]}}`)},
@@ -243,8 +247,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-may-i", says(`{"allowed":true}`)},
 		{"mode-may-what", says(`can_i: the question has no resource attributes`)},
 		{"mode-cert", says("is_certificate_trusted: certificate: it is no certificate in PEM")},
-		{"mode-net", says("net/v1/dns_lookup_host is not offered: policies have no network here")},
-		{"mode-oci", says("oci/v2/verify is not offered: policies have no network here")},
+		{"mode-net", says("the policy may not call net/v1/dns_lookup_host: the hostCapabilities of its configuration do not have it")},
+		{"mode-oci", says("the policy may not call oci/v2/verify: the hostCapabilities of its configuration do not have it")},
 		{"mode-mutate", failed("changes the object, which allowedToMutate does not allow")},
 		{"mode-echo", denied(418, "", echo)},
 	}
@@ -281,8 +285,8 @@ func TestKubewarden(t *testing.T) {
 	t.Run("no cluster and no kinds", func(t *testing.T) {
 		e := policy("alone", func(c *admission.PluginConfig) { c.Cluster = nil })
 		compare(t, says("get_resource: the host has no cluster to look at"), e.Validate(t.Context(), mode("mode-get")))
-		e = policy("blind", func(c *admission.PluginConfig) { c.ContextAwareResources = nil })
-		compare(t, says("can_i: the policy may see nothing of the cluster: it has no contextAwareResources"), e.Validate(t.Context(), mode("mode-can-i")))
+		e = policy("blind", func(c *admission.PluginConfig) { c.Scope = capabilities.Scope{} })
+		compare(t, says("the policy may not call kubernetes/can_i: the hostCapabilities of its configuration do not have it"), e.Validate(t.Context(), mode("mode-can-i")))
 	})
 }
 
@@ -334,14 +338,15 @@ func TestKubewardenWASI(t *testing.T) {
 		cfg := config(t, "program", file)
 		cfg.GuestConfig = []byte(`{"ask":"get_resource"}`)
 		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace","data":"` + strings.Repeat("x", 100<<10) + `"}`}
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
+		cfg.HostCapabilities = []string{"kubernetes/get_resource"}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		compare(t, denied(403, "Forbidden", `Namespace of 102430 bytes, then get_resource: there is no Namespace none in namespace ""`), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.ContextAwareResources = nil
 		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
 		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.GuestConfig = []byte(`{"flood":true}`)
 		cfg.Limits.MemoryBytes = 32 << 20
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
 		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: standard input has ") {
 			t.Errorf("answer is %+v", got.Result)
@@ -672,11 +677,11 @@ other := {"inventory": {"kubernetes": input.request.object.labels.inventory}}
 // Metadata name the kinds that a policy of Kubewarden looks up.
 func TestContextAwareResourcesOfMetadata(t *testing.T) {
 	const name = "io.kubewarden.metadata"
-	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+	kinds := []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}, {APIVersion: "apps/v1", Kind: "Deployment"}}
 	both := `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"},{"apiVersion":"apps/v1","kind":"Deployment"}]}`
 	tests := []struct {
 		name, guest, metadata string
-		granted               []schema.GroupVersionKind
+		granted               []capabilities.Kind
 		cluster               admission.Cluster
 		want                  string
 	}{
@@ -695,7 +700,10 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 			module := saying(t, test.guest, `{"valid":true}`)
 			section := append([]byte{byte(len(name))}, name+test.metadata...)
 			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
-			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
+			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, Scope: capabilities.Scope{ContextAwareResources: test.granted}}
+			if test.granted != nil {
+				cfg.HostCapabilities = []string{"kubernetes/get_resource"}
+			}
 			_, err := admission.Load(t.Context(), shared, cfg)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %s", err, test.want)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
@@ -57,10 +58,13 @@ type PluginConfig struct {
 	// the plugin fails when it looks one up. For a guest of another ABI they are a
 	// mistake.
 	Objects []ObjectGrant `json:"objects,omitempty"`
-	// ContextAwareResources are the kinds that a Kubewarden policy may see: at least
-	// those that its metadata name. A guest of another ABI sees none: to give it some is
-	// a mistake.
-	ContextAwareResources []schema.GroupVersionKind `json:"-"`
+	// Scope is what a policy of Kubewarden may ask for: operations, kinds of objects,
+	// repositories and host names. A policy in Rego has the objects of its
+	// ContextAwareResources as data. For a guest of another ABI they are a mistake.
+	capabilities.Scope `json:",inline"`
+	// Capabilities answer what a Kubewarden policy asks that neither the cluster nor the
+	// question itself has; nil answers nothing of it. A server has one for all.
+	Capabilities *capabilities.Provider `json:"-"`
 	// Converts are the kinds of custom resources that the plugin converts between their
 	// versions. A plugin that has some does nothing else: it has no rules, and its failure
 	// policy is [host.Fail]. A module that also decides is loaded twice, under two names.
@@ -71,9 +75,10 @@ type PluginConfig struct {
 // by several goroutines.
 type Cluster interface {
 	// Get returns an object in JSON, nil if there is none. namespace is empty
-	// for objects that have none. The bytes, also those of List, must not change
-	// afterwards; the caller does not change them either.
-	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error)
+	// for objects that have none. If it is to be fresh, the API server is asked. The bytes,
+	// also those of List, must not change afterwards; the caller does not change them
+	// either.
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error)
 	// List returns the objects that the selectors choose, in JSON, of all
 	// namespaces if namespace is empty.
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
@@ -105,6 +110,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		errs = append(errs, err)
 	}
 	if err := CheckConverts(&cfg); err != nil {
+		errs = append(errs, err)
+	}
+	if err := cfg.Scope.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
@@ -143,9 +151,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
 	}
-	if n := guest.Dialect(); len(cfg.ContextAwareResources) != 0 && n != kubewarden.Name && n != kubewarden.NameWASI {
-		// Such a policy would find nothing, and decide by that.
-		err := fmt.Errorf("plugin %q: configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none", p.Name())
+	if err := p.checkDialect(); err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
 	if len(cfg.Objects) != 0 && p.dialect != nil {
@@ -159,16 +165,32 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	return p, nil
 }
 
+// checkDialect returns an error for grants that the guest has no use for: it would find
+// nothing, and decide by that.
+func (p *Plugin) checkDialect() error {
+	n := p.guest.Dialect()
+	if n == kubewarden.Name || n == kubewarden.NameWASI {
+		return nil
+	}
+	if len(p.cfg.ContextAwareResources) != 0 {
+		return fmt.Errorf("plugin %q: configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none", p.Name())
+	}
+	if len(p.cfg.HostCapabilities) != 0 {
+		return fmt.Errorf("plugin %q: configuration: hostCapabilities are for Kubewarden policies, and the module is none", p.Name())
+	}
+	return nil
+}
+
 // dialectsFor returns the dialects that the modules of a plugin may be of. What
 // tells them apart is told in their order.
 func dialectsFor(cfg *PluginConfig) []*policy.Dialect {
 	name, logger := cfg.Name, cfg.Logger
-	capabilities := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Kinds: cfg.ContextAwareResources}
+	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: cfg.Capabilities.Caller(name, cfg.Scope)}
 	return []*policy.Dialect{
-		kubewarden.New(name, capabilities, logger),
+		kubewarden.New(name, asks, logger),
 		opa.New(name, cfg.Gatekeeper, cfg.Grants, logger),
 		stellar.New(name, logger),
-		kubewarden.NewWASI(capabilities),
+		kubewarden.NewWASI(asks),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -163,8 +164,12 @@ func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
 	return k, nil
 }
 
-// Get returns an object in JSON, nil if there is none.
-func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+// Get returns an object in JSON, nil if there is none. A fresh one is asked of the API server,
+// which needs the verb get.
+func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
+	if fresh {
+		return c.fetch(ctx, gvk, namespace, name)
+	}
 	k, err := c.of(ctx, gvk)
 	if err != nil {
 		return nil, err
@@ -181,6 +186,26 @@ func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		return nil, err
 	}
 	return found.(*object).kept.JSON, nil
+}
+
+// fetch returns an object as the API server has it.
+func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, err
+	}
+	if (mapping.Scope.Name() == meta.RESTScopeNameNamespace) != (namespace != "") {
+		return nil, fmt.Errorf("get %s: namespace is %q", gvk.Kind, namespace)
+	}
+	u, err := c.client.Resource(mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	u.SetManagedFields(nil)
+	return json.Marshal(u)
 }
 
 // List returns the objects that the selectors choose, in JSON. Of fields, those of

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/internal/strict"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
@@ -51,19 +52,13 @@ type Member struct {
 	// Settings are an object, which the policy gets as it is.
 	Settings json.RawMessage `json:"settings"`
 	// ContextAwareResources are the kinds of objects that the policy may look up.
-	ContextAwareResources []Resource `json:"contextAwareResources"`
+	ContextAwareResources []capabilities.Kind `json:"contextAwareResources"`
 	// TimeoutEvalSeconds is how long an evaluation may take; nil is Config.Timeout.
 	TimeoutEvalSeconds *int64 `json:"timeoutEvalSeconds"`
 	// HostCapabilities are what the policy may ask the host for. A file without the field, as
 	// Kubewarden's controller wrote it before it knew of them, grants lookups of
 	// ContextAwareResources and nothing else.
-	HostCapabilities Capabilities `json:"hostCapabilities"`
-}
-
-// Resource is a kind of objects.
-type Resource struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	HostCapabilities []string `json:"hostCapabilities"`
 }
 
 // The modes of policies.
@@ -205,28 +200,10 @@ func (p *Policy) members() map[string]Member {
 	return map[string]Member{"": p.Member}
 }
 
-// takesAway reports whether next lacks a grant that p has.
-func (p *Policy) takesAway(next *Policy) bool {
-	later := next.members()
-	for name, m := range p.members() {
-		l := later[name]
-		kinds := kindsOf(l.ContextAwareResources)
-		for _, kind := range kindsOf(m.ContextAwareResources) {
-			if !slices.Contains(kinds, kind) {
-				return true
-			}
-		}
-		if !l.granted().cover(m.granted()) {
-			return true
-		}
-	}
-	return false
-}
-
 // granted returns what policies.yml grants.
-func (m *Member) granted() Capabilities {
+func (m *Member) granted() []string {
 	if m.HostCapabilities == nil && len(m.ContextAwareResources) != 0 {
-		return Capabilities{"kubernetes/*"}
+		return []string{"kubernetes/*"}
 	}
 	return m.HostCapabilities
 }

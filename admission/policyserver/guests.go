@@ -2,12 +2,17 @@ package policyserver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
@@ -20,7 +25,7 @@ type Guests struct {
 	Guest `json:",inline"`
 	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
 	// their hostCapabilities have it too. Default nothing.
-	NamespacedCapabilities Capabilities `json:"namespacedCapabilities,omitempty"`
+	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
 	// Policies are limits and grants for some policies by their ids, with which the members
 	// of a group are loaded, too. A limit that is not given is that for all; grants are added.
 	Policies map[string]Guest `json:"policies,omitempty"`
@@ -34,6 +39,10 @@ type Guest struct {
 	Limits host.Limits `json:"limits,omitzero"`
 	// Grants are those of [host.Config]: clock and random.
 	Grants []string `json:"grants,omitempty"`
+	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts
+	// and addresses, as in [capabilities.Scope]; nil is all.
+	Repositories []string `json:"repositories,omitempty"`
+	HostNames    []string `json:"hostNames,omitempty"`
 }
 
 // ReadGuests reads Guests. The error has every unknown field. An empty text is the zero value.
@@ -45,10 +54,36 @@ func ReadGuests(text []byte) (Guests, error) {
 	if err := strict.YAML(text, &g); err != nil {
 		return g, fmt.Errorf("read guests: %w", err)
 	}
-	if err := g.NamespacedCapabilities.Check(); err != nil {
-		return g, fmt.Errorf("read guests: namespacedCapabilities: %w", err)
+	return g, g.check()
+}
+
+// check returns everything that is wrong with the grants.
+func (g *Guests) check() error {
+	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
+	for _, id := range slices.Sorted(maps.Keys(g.Policies)) {
+		errs = append(errs, checkGrants("guests: policy "+id, nil, g.Policies[id]))
 	}
-	return g, nil
+	return errors.Join(errs...)
+}
+
+func checkGrants(what string, hostCapabilities []string, guest Guest) error {
+	s := capabilities.Scope{HostCapabilities: append([]string{}, hostCapabilities...), Repositories: guest.Repositories, HostNames: guest.HostNames}
+	if len(hostCapabilities) == 0 {
+		// What they are about is checked alone.
+		s.HostCapabilities = []string{"*"}
+	} else {
+		s.Repositories, s.HostNames = append([]string{"*"}, s.Repositories...), append([]string{"*"}, s.HostNames...)
+		if !slices.ContainsFunc(hostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, "oci/") }) {
+			s.Repositories = nil
+		}
+		if !slices.ContainsFunc(hostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, "net/") }) {
+			s.HostNames = nil
+		}
+	}
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // ReadGuestsFile is ReadGuests of a file; none, an empty name, is the zero value.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -305,16 +306,17 @@ func (s *Server) build(ctx context.Context, id string, p *Policy, modules *fetch
 
 // buildPlugin loads a module under a name. id is that of the policy or the group that it is for.
 func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, mutates bool, m *Member, modules *fetches) (*admission.Plugin, error) {
-	granted := m.granted()
-	if err := granted.Check(); err != nil {
+	scope := s.cfg.Guests.scope(id, m, namespaced)
+	if err := scope.Check(); err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
-	}
-	if namespaced {
-		granted = granted.And(s.cfg.Guests.NamespacedCapabilities)
 	}
 	module, err := modules.fetch(ctx, m.Module)
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
+	}
+	if m, err := host.Inspect(module); err == nil && !asks(admission.DialectOf(m)) {
+		// The controller writes hostCapabilities for every policy.
+		scope.HostCapabilities, scope.Repositories, scope.HostNames = nil, nil, nil
 	}
 	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))
 	cfg := admission.PluginConfig{
@@ -328,12 +330,12 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	if settings := bytes.TrimSpace(m.Settings); len(settings) != 0 && string(settings) != "null" {
 		cfg.GuestConfig = host.GuestConfig(settings)
 	}
-	cfg.ContextAwareResources = kindsOf(m.ContextAwareResources)
-	if s.cfg.Cluster != nil {
-		cfg.Cluster = &grantedCluster{s.cfg.Cluster, granted}
-	}
+	cfg.Scope, cfg.Cluster, cfg.Capabilities = scope, s.cfg.Cluster, s.cfg.Capabilities
 	return admission.Load(ctx, s.cfg.Runtime, cfg)
 }
+
+// asks reports whether guests of a dialect have a use for host capabilities.
+func asks(dialect string) bool { return strings.HasPrefix(dialect, "kubewarden-") }
 
 // FollowFile serves what a policies.yml declares until ctx ends: at once, and again whenever
 // it changes, as kubelet changes a mounted ConfigMap too. It returns after the first time,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -54,6 +55,9 @@ type Config struct {
 	Workers int
 	// Cluster is where policies look objects up; nil if they cannot.
 	Cluster admission.Cluster
+	// Capabilities answers what policies ask that the cluster does not have; nil answers
+	// nothing of it.
+	Capabilities *capabilities.Provider
 	// Bodies bounds the memory of requests. nil is one of the server's own, with the default
 	// limits.
 	Bodies *admission.Bodies
@@ -86,6 +90,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Interval < 0 {
 		errs = append(errs, fmt.Errorf("interval is %s, less than 0", cfg.Interval))
+	}
+	if err := cfg.Guests.check(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("policy server: configuration: %w", err)

@@ -492,7 +492,7 @@ func TestConfigThatIsWrong(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `unknown field "limit"`) {
 		t.Errorf("error is %v", err)
 	}
-	if _, err = policyserver.ReadGuests([]byte("namespacedCapabilities: [oci/v9/*, '*', kubernetes/*, net]")); err == nil || strings.Count(err.Error(), "hostCapabilities has") != 2 {
+	if _, err = policyserver.ReadGuests([]byte("namespacedCapabilities: [oci/v9/*, '*', kubernetes/*, net]")); err == nil || strings.Count(err.Error(), "is none of") != 2 {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -702,7 +702,7 @@ func TestModuleThatComesLater(t *testing.T) {
 // cluster has one Namespace.
 type cluster struct{ admission.Cluster }
 
-func (cluster) Get(context.Context, schema.GroupVersionKind, string, string) ([]byte, error) {
+func (cluster) Get(context.Context, schema.GroupVersionKind, string, string, bool) ([]byte, error) {
 	return []byte(`{"kind":"Namespace","metadata":{"name":"shop"}}`), nil
 }
 
@@ -724,13 +724,13 @@ func TestGrants(t *testing.T) {
 		{"what policies.yml grants", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, `"name":"shop"`},
 		{"a file of an older controller", "clusterwide-p", `"settings": {"is": "mode-get"}, ` + resources, policyserver.Guests{}, `"name":"shop"`},
 		{"a kind that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"]`, policyserver.Guests{}, "the policy may not see v1 Namespace"},
-		{"an operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/can_i"], ` + resources, policyserver.Guests{}, "may not ask for kubernetes/get_resource"},
-		{"another operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-can-i"}, "hostCapabilities": ["kubernetes/get_resource"], ` + resources, policyserver.Guests{}, "may not ask for kubernetes/can_i"},
-		{"a list that is not granted", "clusterwide-p", `"settings": {"is": "mode-all"}, "hostCapabilities": ["kubernetes/list_resources_by_namespace"], ` + resources, policyserver.Guests{}, "may not ask for kubernetes/list_resources_all"},
-		{"a policy of a namespace", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not ask for kubernetes/get_resource"},
+		{"an operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/can_i"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
+		{"another operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-can-i"}, "hostCapabilities": ["kubernetes/get_resource"], ` + resources, policyserver.Guests{}, "may not call kubernetes/can_i"},
+		{"a list that is not granted", "clusterwide-p", `"settings": {"is": "mode-all"}, "hostCapabilities": ["kubernetes/list_resources_by_namespace"], ` + resources, policyserver.Guests{}, "may not call kubernetes/list_resources_all"},
+		{"a policy of a namespace", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
 		{"a policy of a namespace that the server grants something", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources,
-			policyserver.Guests{NamespacedCapabilities: policyserver.Capabilities{"kubernetes/get_resource"}}, `"name":"shop"`},
-		{"a policy of a namespace by its name", "p", `"namespacedName": {"Namespace": "shop", "Name": "p"}, "settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not ask for kubernetes/get_resource"},
+			policyserver.Guests{NamespacedCapabilities: []string{"kubernetes/get_resource"}}, `"name":"shop"`},
+		{"a policy of a namespace by its name", "p", `"namespacedName": {"Namespace": "shop", "Name": "p"}, "settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func hostServices(schema *serviceschema.Schema, answer func(m protoreflect.Metho
 }
 
 // runMethod calls a method of a service and prints the response.
-func (t *tool) runMethod(ctx context.Context, path, method, file, config, answers string, grants names, logged bool) (err error) {
+func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, method, file, config, answers string, grants names, logged bool) (err error) {
 	defer func() {
 		if err != nil && !errors.As(err, new(*usageError)) {
 			err = fmt.Errorf("run %s %s: %w", path, method, err)
@@ -141,11 +141,7 @@ func (t *tool) runMethod(ctx context.Context, path, method, file, config, answer
 	if err != nil {
 		return err
 	}
-	wasm, err := t.module(ctx, path)
-	if err != nil {
-		return err
-	}
-	module, err := os.ReadFile(wasm)
+	_, module, err := t.module(ctx, path, from)
 	if err != nil {
 		return err
 	}

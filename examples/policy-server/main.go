@@ -108,6 +108,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	// The cache of objects ends after the last request.
 	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCaching()
+	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(modules.client), Resolver: net.DefaultResolver})
+	if err != nil {
+		return err
+	}
+	cfg.Capabilities = provider
+	registry.MustRegister(admissionmetrics.NewCapabilities(provider))
+	telemetry.provider = provider
 	if config := clusterConfig(logger); config != nil {
 		cluster, err := clustercache.NewForConfig(caching, config)
 		if err != nil {
@@ -171,8 +178,8 @@ func readGuests(o *options) (policyserver.Guests, error) {
 		guests, err = policyserver.ReadGuests([]byte(o.guests))
 	}
 	if o.namespacedCapabilities != "" {
+		// The server checks them.
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
-		err = errors.Join(err, guests.NamespacedCapabilities.Check())
 	}
 	return guests, err
 }

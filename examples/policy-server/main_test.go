@@ -499,7 +499,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	for _, want := range []string{
 		`policy "a": policyMode is "off"`, `source_authorities of r.example.com: [0]: type is "Url"`, "[1]: it is no certificate", `apiVersion is "v2", want v1`,
 		"anyOf.minimumMatches is 2, want 1 to the 1 signatures", "anyOf.signatures[0]: issuer is missing", "subject has one of equal and urlPrefix", `allOf[0]: kind is "odd"`,
-		"allOf[1]: owner is missing", "trustedRoot is missing", `unknown field "limit"`, `hostCapabilities has "oci/v9/*"`,
+		"allOf[1]: owner is missing", "trustedRoot is missing", `unknown field "limit"`, `"oci/v9/*" is none of`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error has no %s:\n%v", want, err)
@@ -532,7 +532,7 @@ anyOf:
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"sourceRepository": "https://github.com/acme/*"`, `"sourceRepository": "https://github.com/acme/zone"`, `"subject": "alice@example.com"`,
+		`"sourceOwner": "https://github.com/acme"`, `"sourceRepository": "https://github.com/acme/zone"`, `"subject": "alice@example.com"`,
 		`"subjectRegexp": "https://gitlab\\.example\\.com/acme/.*"`, `"key": "KEY"`, `"minimum": 2`, `"env": "prod"`,
 	} {
 		if !strings.Contains(string(got), want) {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/tuf"
@@ -132,10 +133,10 @@ func (s *signature) signer() (oci.Signer, error) {
 	case "githubAction":
 		required("owner", s.Owner)
 		signer.Name = "https://github.com/" + s.Owner
-		signer.Identity = &oci.Identity{Issuer: githubIssuer, SubjectRegexp: `https://github\.com/[^/]+/[^/]+/.*`, SourceRepository: signer.Name + "/*"}
+		signer.Identity = &oci.Identity{Issuer: githubIssuer, SourceOwner: signer.Name}
 		if s.Repo != "" {
 			signer.Name += "/" + s.Repo
-			signer.Identity.SourceRepository = signer.Name
+			signer.Identity.SourceRepository, signer.Identity.SourceOwner = signer.Name, ""
 		}
 		if strings.ContainsAny(s.Owner+s.Repo, "/*") {
 			errs = append(errs, fmt.Errorf("owner is %q and repo %q, want names without / and *", s.Owner, s.Repo))
@@ -191,20 +192,41 @@ func newKeyless(file, cache string) (*keyless, error) {
 	return &keyless{verifier: verifier}, nil
 }
 
+var (
+	_ oci.Keyless = (*keyless)(nil)
+	_ oci.Log     = (*keyless)(nil)
+)
+
 // Verify implements [oci.Keyless].
 func (k *keyless) Verify(ctx context.Context, s *oci.Signature, id oci.Identity) error {
+	verifier, err := k.trusted(ctx)
+	if err != nil {
+		return err
+	}
+	return verifier.Verify(ctx, s, id)
+}
+
+// SignedAt implements [oci.Log].
+func (k *keyless) SignedAt(ctx context.Context, s *oci.Signature) (time.Time, error) {
+	verifier, err := k.trusted(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return verifier.SignedAt(ctx, s)
+}
+
+// trusted returns what verifies by the trusted root.
+func (k *keyless) trusted(ctx context.Context) (*sigstore.Keyless, error) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.verifier == nil {
 		trusted, err := k.get(ctx)
 		if err == nil {
 			k.verifier, err = sigstore.NewFromMaterial(trusted)
 		}
 		if err != nil {
-			k.mu.Unlock()
-			return fmt.Errorf("get the trusted root of the public Sigstore: %w", err)
+			return nil, fmt.Errorf("get the trusted root of the public Sigstore: %w", err)
 		}
 	}
-	verifier := k.verifier
-	k.mu.Unlock()
-	return verifier.Verify(ctx, s, id)
+	return k.verifier, nil
 }

@@ -15,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 )
 
 // minRSABits is the size of the smallest RSA key that is taken.
@@ -158,9 +158,6 @@ func (s *Signer) check(keyless bool) (signer, error) {
 		if (id.Subject == "") == (id.SubjectRegexp == "") {
 			errs = append(errs, errors.New("identity: want one of subject and subjectRegexp"))
 		}
-		if star := strings.IndexByte(id.SourceRepository, '*'); star >= 0 && (star != len(id.SourceRepository)-1 || !strings.HasSuffix(id.SourceRepository, "/*")) {
-			errs = append(errs, fmt.Errorf("identity: sourceRepository is %q, want a URI, or a URI and /*", id.SourceRepository))
-		}
 		for _, expression := range []string{id.IssuerRegexp, id.SubjectRegexp} {
 			if _, err := regexp.Compile(expression); err != nil {
 				errs = append(errs, fmt.Errorf("identity: %w", err))
@@ -185,7 +182,8 @@ func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signa
 		if err == nil {
 			return nil
 		}
-		if len(reasons) < 4 {
+		same := func(reason error) bool { return reason.Error() == err.Error() }
+		if len(reasons) < 4 && !slices.ContainsFunc(reasons, same) {
 			reasons = append(reasons, err)
 		}
 	}

@@ -55,11 +55,6 @@ type Identity struct {
 	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
 	Subject       string `json:"subject,omitempty"`
 	SubjectRegexp string `json:"subjectRegexp,omitempty"`
-	// SourceRepository, if it is there, is the URI of the repository for which the workflow
-	// ran that has signed: "https://github.com/acme/zone", or "https://github.com/acme/*" for
-	// all of an owner. The subject of a reusable workflow names the repository of the
-	// workflow, which anybody may call.
-	SourceRepository string `json:"sourceRepository,omitempty"`
 }
 
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
@@ -244,9 +239,10 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := "accepted " + ref.String()
-	last := c.newest[key]
-	if last == (accepted{}) {
-		c.cache.recall(key, &last)
+	// Another process may have accepted a newer one since then.
+	last, stored := c.newest[key], accepted{}
+	if c.cache.recall(key, &stored) && newer(stored, last) {
+		last = stored
 	}
 	if before, err := semver.ParseTolerant(last.Version); err == nil {
 		switch {
@@ -257,9 +253,19 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 		}
 	}
 	last = accepted{version.String(), a.Digest}
-	if c.newest[key] != last {
-		c.newest[key] = last
+	c.newest[key] = last
+	if last != stored {
 		c.stored(c.cache.remember(key, last))
 	}
 	return nil
+}
+
+// newer reports whether a has a higher version than b, or b has none.
+func newer(a, b accepted) bool {
+	before, err := semver.ParseTolerant(b.Version)
+	if err != nil {
+		return true
+	}
+	version, err := semver.ParseTolerant(a.Version)
+	return err == nil && version.GT(before)
 }

@@ -107,7 +107,7 @@ func (f fixed) Wait(context.Context) error             { return nil }
 func (f fixed) Close()                                 {}
 
 // Get implements admission.Cluster.
-func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string, _ bool) ([]byte, error) {
 	list := c.objects[resourceOf(kind)]
 	if i, ok := lookup.Find(list, namespace, name); ok {
 		return list[i].JSON, nil

@@ -112,6 +112,8 @@ type Call struct {
 	Input, Output []byte
 	// Looked is what the guest has looked up of the cluster.
 	Looked any
+	// Asked is how many questions the guest has asked that the host asks of others.
+	Asked int
 	// Own belongs to the dialect, and outlives the call.
 	Own any
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
 )
 
 // module is the smallest module, with a custom section that tells versions apart.
@@ -256,6 +257,7 @@ func TestMirrors(t *testing.T) {
 }
 
 func TestFetchSurvivesFaults(t *testing.T) {
+	table := refusals.New(t, "Transfers")
 	s := newServer(t, distribution(t, nil), false)
 	ref := s.ref(t, "acme/zone:1")
 	content := bytes.Repeat(module("1"), 10_000)
@@ -391,6 +393,8 @@ func TestFetchSurvivesFaults(t *testing.T) {
 				t.Error("another module")
 			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "signature=")):
 				t.Errorf("got %v, want %q", err, tt.want)
+			case tt.want != "":
+				table.Add(tt.name, err)
 			}
 		})
 	}

@@ -18,7 +18,6 @@ import (
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
 	"github.com/sigstore/sigstore-go/pkg/bundle"
-	"github.com/sigstore/sigstore-go/pkg/fulcio/certificate"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
@@ -86,37 +85,10 @@ func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) e
 		// What was signed is the text, whose digest the caller compares.
 		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
 	}
-	verified, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity)))
-	if err != nil {
-		return fmt.Errorf("verify by identity: %w", err)
-	}
-	if err := checkRepository(verified.Signature.Certificate, id.SourceRepository); err != nil {
+	if _, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity))); err != nil {
 		return fmt.Errorf("verify by identity: %w", err)
 	}
 	return nil
-}
-
-// githubIssuer is the issuer of workflows of GitHub, whose older certificates have the
-// repository in an extension of their own.
-const githubIssuer = "https://token.actions.githubusercontent.com"
-
-// checkRepository returns an error unless a certificate names the repository that is wanted.
-func checkRepository(c *certificate.Summary, wanted string) error {
-	if wanted == "" {
-		return nil
-	}
-	got := c.SourceRepositoryURI
-	if got == "" && c.Issuer == githubIssuer && c.GithubWorkflowRepository != "" {
-		got = "https://github.com/" + c.GithubWorkflowRepository
-	}
-	owner, all := strings.CutSuffix(wanted, "*")
-	switch {
-	case got == "":
-		return fmt.Errorf("the certificate names no source repository, want %s", wanted)
-	case got == wanted, all && strings.HasPrefix(got, owner):
-		return nil
-	}
-	return fmt.Errorf("the source repository is %.200q, want %s", got, wanted)
 }
 
 // whole returns an expression that matches what expression matches as a whole: a part would

@@ -82,8 +82,8 @@ var colorNames = service.EnumNames{
 // String returns the name of the value.
 func (c Color) String() string { return colorNames.Name(int32(c)) }
 
-// MarshalText returns the name of the value.
-func (c Color) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+// MarshalJSON returns the name of the value, its number if it has none.
+func (c Color) MarshalJSON() ([]byte, error) { return colorNames.JSON(int32(c)), nil }
 
-// UnmarshalText reads the name of a value, or its number.
-func (c *Color) UnmarshalText(text []byte) error { return colorNames.Parse(text, (*int32)(c)) }
+// UnmarshalJSON reads the name of a value, or its number.
+func (c *Color) UnmarshalJSON(text []byte) error { return colorNames.Read(text, (*int32)(c)) }

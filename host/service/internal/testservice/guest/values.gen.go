@@ -2,9 +2,7 @@
 
 package guest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Color is an enumeration.
 type Color int32
@@ -15,10 +13,3 @@ const (
 	ColorRed     Color = 1
 	ColorBlue    Color = 5
 )
-
-// ValuesOfColor is for generated code.
-var ValuesOfColor = []view.EnumValue{
-	{Name: "COLOR_UNKNOWN", Number: 0},
-	{Name: "COLOR_RED", Number: 1},
-	{Name: "COLOR_BLUE", Number: 5},
-}
