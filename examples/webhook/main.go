@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -29,7 +30,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
@@ -131,10 +134,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
 
+	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver})
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(admissionmetrics.NewCapabilities(asked))
+
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
-		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
+		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
 	if err := connect(ctx, o.kube, &cfg); err != nil {
 		return err

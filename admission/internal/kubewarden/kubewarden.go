@@ -68,10 +68,9 @@ func MetadataOf(m *host.Module) (Metadata, error) {
 	return metadata, nil
 }
 
-// CheckGrants returns why a policy cannot have what its metadata say that it looks up:
-// it would be told of an error, or find nothing, and decide by that. Operations that are not
-// granted are only logged: authors' tools name some that a policy never calls.
-func (c *Capabilities) CheckGrants(m *host.Module) error {
+// CheckKinds returns why a policy cannot have the objects that its metadata say that it looks
+// up: it would be told of an error, or find nothing, and decide by that.
+func (c *Capabilities) CheckKinds(m *host.Module) error {
 	metadata, err := MetadataOf(m)
 	if err != nil {
 		return err
@@ -91,6 +90,19 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 		return fmt.Errorf("the policy looks up objects that contextAwareResources of its configuration does not grant: %.1000s", strings.Join(missing, ", "))
 	case len(metadata.ContextAwareResources) != 0 && c.Cluster == nil:
 		return errors.New("the policy looks up objects of its contextAwareResources, and the host has no cluster to look at")
+	}
+	return nil
+}
+
+// CheckGrants is CheckKinds for a policy that calls its host. Operations that are not granted
+// are only logged: authors' tools name some that a policy never calls.
+func (c *Capabilities) CheckGrants(m *host.Module) error {
+	if err := c.CheckKinds(m); err != nil {
+		return err
+	}
+	metadata, err := MetadataOf(m)
+	if err != nil {
+		return err
 	}
 	scope := c.Caller.Scope()
 	refused := func(operation string) bool { return scope.MayCall(operation) != nil }
