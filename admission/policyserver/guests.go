@@ -54,11 +54,11 @@ func ReadGuests(text []byte) (Guests, error) {
 	if err := strict.YAML(text, &g); err != nil {
 		return g, fmt.Errorf("read guests: %w", err)
 	}
-	return g, g.check()
+	return g, g.Check()
 }
 
-// check returns everything that is wrong with the grants.
-func (g *Guests) check() error {
+// Check returns everything that is wrong with the grants.
+func (g *Guests) Check() error {
 	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
 	for _, id := range slices.Sorted(maps.Keys(g.Policies)) {
 		errs = append(errs, checkGrants("guests: policy "+id, nil, g.Policies[id]))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
 	"github.com/kubewasm/kubewasm/admission/internal/settled"
 	"github.com/kubewasm/kubewasm/host"
@@ -315,7 +316,11 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
 	if m, err := host.Inspect(module); err == nil && !asks(admission.DialectOf(m)) {
-		// The controller writes hostCapabilities for every policy.
+		// The controller writes hostCapabilities for every policy. One in Rego calls nothing: it
+		// has lists of objects as data, if it may list them.
+		if scope.MayCall(capabilities.ListAll) != nil {
+			scope.ContextAwareResources = nil
+		}
 		scope.HostCapabilities, scope.Repositories, scope.HostNames = nil, nil, nil
 	}
 	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))

@@ -91,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Interval < 0 {
 		errs = append(errs, fmt.Errorf("interval is %s, less than 0", cfg.Interval))
 	}
-	if err := cfg.Guests.check(); err != nil {
+	if err := cfg.Guests.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/policyserver"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
@@ -724,18 +725,26 @@ func TestGrants(t *testing.T) {
 		{"what policies.yml grants", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, `"name":"shop"`},
 		{"a file of an older controller", "clusterwide-p", `"settings": {"is": "mode-get"}, ` + resources, policyserver.Guests{}, `"name":"shop"`},
 		{"a kind that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"]`, policyserver.Guests{}, "the policy may not see v1 Namespace"},
-		{"an operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/can_i"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
+		{"no lookup of what may be seen", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/can_i"], ` + resources, policyserver.Guests{}, "contextAwareResources need one of"},
+		{"an operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/list_resources_all"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
 		{"another operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-can-i"}, "hostCapabilities": ["kubernetes/get_resource"], ` + resources, policyserver.Guests{}, "may not call kubernetes/can_i"},
 		{"a list that is not granted", "clusterwide-p", `"settings": {"is": "mode-all"}, "hostCapabilities": ["kubernetes/list_resources_by_namespace"], ` + resources, policyserver.Guests{}, "may not call kubernetes/list_resources_all"},
-		{"a policy of a namespace", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
+		{"a policy of a namespace", "namespaced-shop-p", `"settings": {"is": "mode-net"}, "hostCapabilities": ["*"]`, policyserver.Guests{}, "may not call net/v1/dns_lookup_host"},
+		{"a policy of a namespace that looks objects up", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "contextAwareResources need one of"},
 		{"a policy of a namespace that the server grants something", "namespaced-shop-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources,
 			policyserver.Guests{NamespacedCapabilities: []string{"kubernetes/get_resource"}}, `"name":"shop"`},
-		{"a policy of a namespace by its name", "p", `"namespacedName": {"Namespace": "shop", "Name": "p"}, "settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
+		{"a policy of a namespace by its name", "p", `"namespacedName": {"Namespace": "shop", "Name": "p"}, "settings": {"is": "mode-net"}, "hostCapabilities": ["*"]`, policyserver.Guests{}, "may not call net/v1/dns_lookup_host"},
+		{"host names that the server does not grant", "clusterwide-p", `"settings": {"is": "mode-net"}, "hostCapabilities": ["net/*"]`,
+			policyserver.Guests{Guest: policyserver.Guest{HostNames: []string{"*.example.org"}}}, "may not look up example.com"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := newServer(t, func(c *policyserver.Config) { c.Cluster, c.Guests = cluster{}, test.guests })
-			if err := s.apply(`{"` + test.id + `": {"module": "registry://policy", ` + test.policy + `}}`); err != nil {
+			provider, err := capabilities.NewProvider(capabilities.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newServer(t, func(c *policyserver.Config) { c.Cluster, c.Guests, c.Capabilities = cluster{}, test.guests, provider })
+			if err := s.apply(`{"` + test.id + `": {"module": "registry://policy", ` + test.policy + `}}`); err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatal(err)
 			}
 			if got := s.review("/validate/" + test.id); got.Allowed || !strings.Contains(got.Result.Message, test.want) {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
@@ -30,7 +31,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/policyserver"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
@@ -114,7 +118,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	cfg.Capabilities = provider
 	registry.MustRegister(admissionmetrics.NewCapabilities(provider))
-	telemetry.provider = provider
 	if config := clusterConfig(logger); config != nil {
 		cluster, err := clustercache.NewForConfig(caching, config)
 		if err != nil {
@@ -178,8 +181,8 @@ func readGuests(o *options) (policyserver.Guests, error) {
 		guests, err = policyserver.ReadGuests([]byte(o.guests))
 	}
 	if o.namespacedCapabilities != "" {
-		// The server checks them.
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
+		err = errors.Join(err, guests.Check())
 	}
 	return guests, err
 }

@@ -32,8 +32,6 @@ type telemetry struct {
 	tracer trace.Tracer
 	host   string
 	guests *hostmetrics.Collector
-	// provider counts what policies ask the host for; nil counts nothing.
-	provider *capabilities.Provider
 	// shutdown sends what was not sent yet.
 	shutdown []func(context.Context) error
 }
@@ -167,12 +165,7 @@ func (t *telemetry) Loaded(policy string, err error) {
 }
 
 // Forget implements [policyserver.Observer].
-func (t *telemetry) Forget(policy string) {
-	t.guests.Forget(policy)
-	if t.provider != nil {
-		t.provider.Forget(policy)
-	}
-}
+func (t *telemetry) Forget(policy string) { t.guests.Forget(policy) }
 
 // wrap returns h with the spans of API servers, which send traceparent, as the parents.
 func wrap(h http.Handler) http.Handler {
