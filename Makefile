@@ -27,7 +27,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 # The packages in which goroutines meet.
 .PHONY: race
 race: ## Run the tests under the race detector, which needs a C compiler: 6 minutes.
-	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
+	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/diskcache ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
