@@ -17,12 +17,14 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
@@ -175,7 +177,7 @@ func (s *syncBuilder) String() string {
 // cluster is a cluster with a few objects.
 type cluster map[string]string // "kind namespace/name" to an object.
 
-func (c cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+func (c cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string, _ bool) ([]byte, error) {
 	if object, ok := c[kind.Kind+" "+namespace+"/"+name]; ok {
 		return []byte(object), nil
 	}
@@ -190,6 +192,11 @@ func (c cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace
 		return nil, nil
 	}
 	return nil, errors.New("not this")
+}
+
+func (c cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	r, _ := meta.UnsafeGuessKindToResource(kind)
+	return r, nil
 }
 
 func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
@@ -209,7 +216,8 @@ func TestKubewarden(t *testing.T) {
 			"Namespace /shop": `{"kind":"Namespace"}`, "Deployment shop/web": `{"kind":"Deployment"}`,
 			"Deployment shop/db": `{"kind":"Deployment","metadata":{"name":"db","labels":{}},"spec":{"replicas":1,"containers":[{"name":"a","image":"db:1"}]}}`,
 		}
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+		cfg.HostCapabilities = []string{"kubernetes/*", "crypto/*"}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}, {APIVersion: "apps/v1", Kind: "Deployment", Namespaces: []string{"shop"}}}
 		if change != nil {
 			change(&cfg)
 		}
@@ -236,6 +244,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-get", says(`{"kind":"Namespace"}`)},
 		{"mode-absent", says(`get_resource: there is no Namespace none in namespace ""`)},
 		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it`)},
+		{"mode-elsewhere", says(`list_resources_by_namespace: the policy may not see apps/v1 Deployment of namespace "bank": its contextAwareResources do not have that`)},
+		{"mode-everywhere", says(`list_resources_all: the policy may see apps/v1 Deployment of some namespaces, not of all: its contextAwareResources name them`)},
 		{"mode-list", says(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"kind":"Deployment"}]}`)},
 		{"mode-all", says(`{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[]}`)},
 		{"mode-part", says(`{"kind":"Deployment","metadata":{"name":"db"},"spec":{"containers":[{"image":"db:1"}]}}`)},
@@ -243,8 +253,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-may-i", says(`{"allowed":true}`)},
 		{"mode-may-what", says(`can_i: the question has no resource attributes`)},
 		{"mode-cert", says("is_certificate_trusted: certificate: it is no certificate in PEM")},
-		{"mode-net", says("net/v1/dns_lookup_host is not offered: policies have no network here")},
-		{"mode-oci", says("oci/v2/verify is not offered: policies have no network here")},
+		{"mode-net", says("the policy may not call net/v1/dns_lookup_host: the hostCapabilities of its configuration do not have it")},
+		{"mode-oci", says("the policy may not call oci/v2/verify: the hostCapabilities of its configuration do not have it")},
 		{"mode-mutate", failed("changes the object, which allowedToMutate does not allow")},
 		{"mode-echo", denied(418, "", echo)},
 	}
@@ -281,8 +291,8 @@ func TestKubewarden(t *testing.T) {
 	t.Run("no cluster and no kinds", func(t *testing.T) {
 		e := policy("alone", func(c *admission.PluginConfig) { c.Cluster = nil })
 		compare(t, says("get_resource: the host has no cluster to look at"), e.Validate(t.Context(), mode("mode-get")))
-		e = policy("blind", func(c *admission.PluginConfig) { c.ContextAwareResources = nil })
-		compare(t, says("can_i: the policy may see nothing of the cluster: it has no contextAwareResources"), e.Validate(t.Context(), mode("mode-can-i")))
+		e = policy("blind", func(c *admission.PluginConfig) { c.Scope = capabilities.Scope{} })
+		compare(t, says("the policy may not call kubernetes/can_i: the hostCapabilities of its configuration do not have it"), e.Validate(t.Context(), mode("mode-can-i")))
 	})
 }
 
@@ -334,14 +344,15 @@ func TestKubewardenWASI(t *testing.T) {
 		cfg := config(t, "program", file)
 		cfg.GuestConfig = []byte(`{"ask":"get_resource"}`)
 		cfg.Cluster = cluster{"Namespace /shop": `{"kind":"Namespace","data":"` + strings.Repeat("x", 100<<10) + `"}`}
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
+		cfg.HostCapabilities = []string{"kubernetes/get_resource"}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		compare(t, denied(403, "Forbidden", `Namespace of 102430 bytes, then get_resource: there is no Namespace none in namespace ""`), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.ContextAwareResources = nil
 		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
 		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.GuestConfig = []byte(`{"flood":true}`)
 		cfg.Limits.MemoryBytes = 32 << 20
-		cfg.ContextAwareResources = []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}}
+		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
 		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: standard input has ") {
 			t.Errorf("answer is %+v", got.Result)
@@ -645,10 +656,10 @@ violation contains {"msg": msg} if {
 	tests := []struct {
 		name, entrypoint, source, settings, want string
 	}{
-		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, which this host does not fill"},
-		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, which this host does not fill"},
+		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, and contextAwareResources of its configuration name no kinds of them"},
+		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, and contextAwareResources"},
 		{"the inventory, in a function", "p/main", "package p\nmain contains \"no\" if f(input.request.name)\nf(name) if data.inventory.cluster.v1.Namespace[name]\n", "", "data.inventory, which this host does not fill"},
-		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, which this host does not fill"},
+		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, and contextAwareResources"},
 		{"what the settings have", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", `{"kubernetes":{"namespaces":[]}}`, ""},
 		{"other data", "p/main", "package p\nmain contains \"no\" if data.labels\n", "", ""},
 		{"the same names elsewhere", "kubernetes/inventory/main", `package kubernetes.inventory
@@ -672,11 +683,11 @@ other := {"inventory": {"kubernetes": input.request.object.labels.inventory}}
 // Metadata name the kinds that a policy of Kubewarden looks up.
 func TestContextAwareResourcesOfMetadata(t *testing.T) {
 	const name = "io.kubewarden.metadata"
-	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}}
+	kinds := []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}, {APIVersion: "apps/v1", Kind: "Deployment"}}
 	both := `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"},{"apiVersion":"apps/v1","kind":"Deployment"}]}`
 	tests := []struct {
 		name, guest, metadata string
-		granted               []schema.GroupVersionKind
+		granted               []capabilities.Kind
 		cluster               admission.Cluster
 		want                  string
 	}{
@@ -685,7 +696,8 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 		{"none is", "wapc", both, nil, nil, "contextAwareResources of its configuration does not grant: v1 Namespace, apps/v1 Deployment"},
 		{"no cluster", "wapc", both, kinds, nil, "the host has no cluster to look at"},
 		{"a program", "wasi", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
-		{"Rego", "opa", both, nil, nil, "which this host does not fill for policies in Rego"},
+		{"Rego", "opa", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"Rego without a cluster", "opa", both, kinds, nil, "the host has no cluster to look at"},
 		{"nothing to look up", "wapc", `{"contextAwareResources":[]}`, nil, nil, ""},
 		{"two lists", "wapc", `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"}],"contextAwareResources":[]}`, nil, nil, `duplicate field "contextAwareResources"`},
 		{"no metadata at all", "wapc", `metadata`, nil, nil, "read the custom section io.kubewarden.metadata"},
@@ -695,7 +707,10 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 			module := saying(t, test.guest, `{"valid":true}`)
 			section := append([]byte{byte(len(name))}, name+test.metadata...)
 			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
-			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, ContextAwareResources: test.granted}
+			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, Scope: capabilities.Scope{ContextAwareResources: test.granted}}
+			if test.granted != nil && test.guest != "opa" {
+				cfg.HostCapabilities = []string{"kubernetes/get_resource"}
+			}
 			_, err := admission.Load(t.Context(), shared, cfg)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %s", err, test.want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -268,6 +269,21 @@ func (i *Instance) Spend(fuel int64) {
 	if m.get() < 0 {
 		i.look()
 	}
+}
+
+// Waiting returns the context for what a host function waits for on behalf of the guest: it ends
+// with the caller's context, and when nine tenths of the time are over that the call has left,
+// so that the guest can answer without it. The guest pays no fuel meanwhile.
+func (i *Instance) Waiting() (context.Context, context.CancelFunc) {
+	m, now := &i.meter, time.Now()
+	if m.deadline.IsZero() {
+		m.deadline = now.Add(i.version.limits.Timeout)
+	}
+	end := m.deadline
+	if d, ok := i.ctx.parent.Deadline(); ok && d.Before(end) {
+		end = d
+	}
+	return context.WithDeadline(i.ctx.parent, now.Add(end.Sub(now)/10*9))
 }
 
 // Limits returns the limits of the plugin, with their defaults.

@@ -17,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 	"github.com/kubewasm/kubewasm/internal/gowasm"
 	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
@@ -76,10 +77,13 @@ type rewriteCache struct {
 	goPass bool   // see rewrite
 }
 
+// rewrittenDir is the directory of the cache within that of the compiled modules.
+const rewrittenDir = "kubewasm-rewritten"
+
 // newRewriteCache makes the directory of the cache within that of the compiled
 // modules.
 func newRewriteCache(dir string, goPass bool) (rewriteCache, error) {
-	c := rewriteCache{filepath.Join(dir, "kubewasm-rewritten"), goPass}
+	c := rewriteCache{filepath.Join(dir, rewrittenDir), goPass}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return c, err
 	}
@@ -146,6 +150,7 @@ func (c rewriteCache) read(key [sha256.Size]byte) ([]byte, *wasmbin.Info, error)
 	if content = content[4:]; length > uint64(len(content)) {
 		return nil, nil, errCacheFile
 	}
+	diskcache.Use(f.Name(), stat)
 	info := new(wasmbin.Info)
 	if err := json.Unmarshal(content[:length], info); err != nil {
 		return nil, nil, err
@@ -153,27 +158,13 @@ func (c rewriteCache) read(key [sha256.Size]byte) ([]byte, *wasmbin.Info, error)
 	return content[length:], info, nil
 }
 
-// write makes the file under another name first, so that a reader finds all of
-// it or nothing.
-func (c rewriteCache) write(key [sha256.Size]byte, module []byte, info *wasmbin.Info) (err error) {
+// write makes the file, whole or not at all.
+func (c rewriteCache) write(key [sha256.Size]byte, module []byte, info *wasmbin.Info) error {
 	text, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
 	content := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(text)+len(module)), uint32(len(text)))
 	content = append(append(content, text...), module...)
-	f, err := os.CreateTemp(c.dir, "new-*") // Mode 0600.
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(sumOf(key, content), content...))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), c.path(key))
+	return diskcache.Write(c.path(key), sumOf(key, content), content)
 }

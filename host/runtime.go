@@ -19,6 +19,7 @@ import (
 // several goroutines.
 type Runtime struct {
 	cache     wazero.CompilationCache
+	code      codeCache
 	rewritten rewriteCache
 	engine    wazero.RuntimeConfig
 	memory    snapmem.Allocator
@@ -37,10 +38,15 @@ type Runtime struct {
 // RuntimeConfig configures a Runtime. The zero value works.
 type RuntimeConfig struct {
 	// CacheDir is a directory for rewritten and compiled modules, which makes
-	// loading one again some fifty times faster. Nothing removes old files. It is
+	// loading one again some fifty times faster. Several processes may share it. It is
 	// created with mode 0700; one that others can write to, or that belongs to
-	// another user, is refused, since its files are machine code. Empty means no cache beyond the process.
+	// another user, is refused, since its files are machine code. A disk that is full or a
+	// file that was changed costs a compilation. Empty means no cache beyond the process.
 	CacheDir string
+	// CacheBytes is the most that the files in CacheDir have together: those that were not
+	// used for the longest time are removed when a module was compiled. A Go guest takes
+	// about 15 MB. 0 means 1 GiB.
+	CacheBytes int64
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots, one for each plugin, may have together. A guest that grows beyond it
 	// gets -1 from memory.grow, an instance that does not fit is an [ErrMemory] unless
@@ -85,6 +91,9 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if cfg.Interpreter {
 		rt.engine = wazero.NewRuntimeConfigInterpreter()
 	}
+	if cfg.CacheBytes < 0 {
+		return nil, fmt.Errorf("make runtime: CacheBytes is %d, less than 0", cfg.CacheBytes)
+	}
 	if cfg.CacheDir == "" {
 		rt.cache = wazero.NewCompilationCache()
 		return rt, nil
@@ -99,7 +108,10 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open compilation cache: %w", err)
 	}
-	rt.cache = cache
+	rt.cache, rt.code = cache, codeCache{cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)}
+	if err := rt.code.trim(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
+	}
 	if rt.rewritten, err = newRewriteCache(cfg.CacheDir, !cfg.DisableGoPass); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}

@@ -172,7 +172,7 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 		if module, v.info, err = v.rewrite(module); err != nil || ctx.Err() != nil {
 			return
 		}
-		v.compiled, err = v.wasm.CompileModule(ctx, module)
+		v.compiled, err = v.compileModule(ctx, module)
 		err = shorten(err)
 	}()
 	select {
@@ -185,6 +185,26 @@ func (v *version) compile(ctx context.Context, module []byte) error {
 		v.compiling = done
 		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
 	}
+}
+
+// compileModule compiles a rewritten module, or takes its machine code from the cache.
+func (v *version) compileModule(ctx context.Context, module []byte) (wazero.CompiledModule, error) {
+	code := v.plugin.runtime.code
+	if code.dir == "" {
+		return v.wasm.CompileModule(ctx, module)
+	}
+	files := code.files(module)
+	code.check(files)
+	compiled, err := v.wasm.CompileModule(ctx, module)
+	if err != nil && ctx.Err() == nil {
+		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
+		// code in memory. It stays there until the runtime is closed.
+		compiled, err = v.wasm.CompileModule(ctx, module)
+	}
+	if err == nil {
+		code.keep(files)
+	}
+	return compiled, err
 }
 
 // rewrite makes a module ready for wazero under the limits of the version.

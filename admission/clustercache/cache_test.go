@@ -89,21 +89,41 @@ func TestLookups(t *testing.T) {
 			t.Errorf("got %q, want %q", test.got, test.want)
 		}
 	}
-	raw, err := c.Get(t.Context(), namespaceKind, "", "shop")
+	raw, err := c.Get(t.Context(), namespaceKind, "", "shop", false)
 	if err != nil || !strings.Contains(string(raw), `"name":"shop"`) || strings.Contains(string(raw), "managedFields") {
 		t.Errorf("got %s, %v", raw, err)
 	}
-	if raw, err := c.Get(t.Context(), podKind, "shop", "none"); raw != nil || err != nil {
+	if raw, err := c.Get(t.Context(), podKind, "shop", "none", false); raw != nil || err != nil {
 		t.Errorf("got %s, %v", raw, err)
 	}
-	if _, err := c.Get(t.Context(), podKind, "", "web"); err == nil {
+	if _, err := c.Get(t.Context(), podKind, "", "web", false); err == nil {
 		t.Error("a Pod without a namespace")
 	}
-	if _, err := c.Get(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Dragon"}, "", "x"); !meta.IsNoMatchError(err) {
+	if _, err := c.Get(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Dragon"}, "", "x", false); !meta.IsNoMatchError(err) {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := c.Review(t.Context(), authorizationv1.SubjectAccessReviewSpec{}); err == nil {
 		t.Error("a review without a client")
+	}
+	// A fresh object is the API server's, with the same bounds.
+	before := len(client.Actions())
+	if raw, err := c.Get(t.Context(), podKind, "shop", "web", true); err != nil || !strings.Contains(string(raw), `"name":"web"`) || strings.Contains(string(raw), "managedFields") {
+		t.Errorf("got %s, %v", raw, err)
+	}
+	if raw, err := c.Get(t.Context(), podKind, "shop", "none", true); raw != nil || err != nil {
+		t.Errorf("got %s, %v", raw, err)
+	}
+	if _, err := c.Get(t.Context(), podKind, "", "web", true); err == nil {
+		t.Error("a Pod without a namespace")
+	}
+	gets := 0
+	for _, action := range client.Actions()[before:] {
+		if action.GetVerb() == "get" {
+			gets++
+		}
+	}
+	if gets != 2 {
+		t.Errorf("the API server was asked %d times, want 2", gets)
 	}
 	// What changes is seen, and asked for once.
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -139,12 +159,12 @@ func TestKindsThatCannotBeListed(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := c.Get(ctx, podKind, "shop", "web"); !apierrors.IsForbidden(err) {
+	if _, err := c.Get(ctx, podKind, "shop", "web", false); !apierrors.IsForbidden(err) {
 		t.Errorf("error is %v", err)
 	}
 	allowed.Store(true)
 	for {
-		raw, err := c.Get(ctx, podKind, "shop", "web")
+		raw, err := c.Get(ctx, podKind, "shop", "web", false)
 		if err == nil && raw != nil {
 			return
 		}
@@ -262,12 +282,12 @@ func TestUsersOfAResourceShareAnInformer(t *testing.T) {
 		t.Error("the informer went on when nobody used it")
 	}
 	fourth.Close()
-	if _, err := c.Get(t.Context(), podKind, "shop", "web"); err != nil {
+	if _, err := c.Get(t.Context(), podKind, "shop", "web", false); err != nil {
 		t.Fatal(err)
 	}
 	kubewarden := lists()
 	keep().Close()
-	if _, err := c.Get(t.Context(), podKind, "shop", "web"); err != nil || lists() != kubewarden {
+	if _, err := c.Get(t.Context(), podKind, "shop", "web", false); err != nil || lists() != kubewarden {
 		t.Errorf("%v, %d lists more", err, lists()-kubewarden)
 	}
 }
@@ -303,7 +323,7 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	c, _ := cluster(ctx, object("Namespace", "", "shop", "storefront"))
-	raw, err := c.Get(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop")
+	raw, err := c.Get(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop", false)
 	fmt.Println(string(raw), err)
 	// Output:
 	// {"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"storefront"},"name":"shop"}} <nil>

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/strict"
@@ -84,7 +85,8 @@ const (
 // verified once, and kept like a module that was sent.
 //
 // And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
-// allowedToMutate, gatekeeper, contextAwareResources and converts as in [PluginSpec].
+// allowedToMutate, gatekeeper, contextAwareResources, hostCapabilities, repositories, hostNames
+// and converts as in [PluginSpec].
 // What converts has no operations.
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
@@ -201,16 +203,16 @@ type loadRequest struct {
 	Enabled    *bool    `json:"enabled"`
 	FailOpen   bool     `json:"fail_open"`
 
-	OCI                   string                  `json:"oci"`
-	GuestConfig           host.GuestConfig        `json:"guestConfig"`
-	Match                 *admission.Match        `json:"match"`
-	Mode                  admission.Mode          `json:"mode"`
-	Order                 int                     `json:"order"`
-	AllowedToMutate       bool                    `json:"allowedToMutate"`
-	Gatekeeper            bool                    `json:"gatekeeper"`
-	Objects               []admission.ObjectGrant `json:"objects"`
-	ContextAwareResources []Resource              `json:"contextAwareResources"`
-	Converts              []metav1.GroupKind      `json:"converts"`
+	OCI             string                  `json:"oci"`
+	GuestConfig     host.GuestConfig        `json:"guestConfig"`
+	Match           *admission.Match        `json:"match"`
+	Mode            admission.Mode          `json:"mode"`
+	Order           int                     `json:"order"`
+	AllowedToMutate bool                    `json:"allowedToMutate"`
+	Gatekeeper      bool                    `json:"gatekeeper"`
+	Objects         []admission.ObjectGrant `json:"objects"`
+	Converts        []metav1.GroupKind      `json:"converts"`
+	capabilities.Scope
 }
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
@@ -228,9 +230,8 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 			},
 			PolicyRules:     admission.PolicyRules{Mode: body.Mode, Order: body.Order},
 			AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects,
-			Converts: body.Converts,
+			Converts: body.Converts, Scope: body.Scope,
 		},
-		ContextAwareResources: body.ContextAwareResources,
 	}
 	if body.FailOpen {
 		spec.FailurePolicy = host.Ignore

@@ -15,9 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -47,8 +46,6 @@ type PluginSpec struct {
 	// required for https. A module without one is followed: when the source changes, the
 	// plugin does.
 	admission.PluginConfig `json:",inline"`
-	// ContextAwareResources are those of admission.PluginConfig.
-	ContextAwareResources []Resource `json:"contextAwareResources,omitempty"`
 }
 
 // GroupSpec is a group of plugins under an expression.
@@ -62,12 +59,6 @@ type GroupSpec struct {
 	Message    string                `json:"message"`
 	// PolicyRules say when the group is asked and what its verdict counts for.
 	admission.PolicyRules `json:",inline"`
-}
-
-// Resource is a kind of objects.
-type Resource struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
 }
 
 // Source is where a module comes from: one of these. It may be compressed by gzip,
@@ -153,10 +144,8 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := admission.CheckConverts(&s.PluginConfig); err != nil {
 		fail("%v", err)
 	}
-	for _, r := range s.ContextAwareResources {
-		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.Kind == "" || r.APIVersion == "" {
-			fail("contextAwareResources has apiVersion %q, kind %q", r.APIVersion, r.Kind)
-		}
+	if err := s.Scope.Check(); err != nil {
+		fail("%v", err)
 	}
 	return errs
 }
@@ -230,10 +219,7 @@ func (m *Manager) source(s *Source) host.Source {
 func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
 	cfg := s.PluginConfig
 	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
-	cfg.PolicyRules, cfg.Cluster = m.complete(s.PolicyRules), m.cfg.Cluster
-	for _, r := range s.ContextAwareResources {
-		cfg.ContextAwareResources = append(cfg.ContextAwareResources, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind))
-	}
+	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
 	return cfg
 }
 
@@ -265,6 +251,9 @@ type Config struct {
 	// Cluster and Namespaces are for all policies, see package admission.
 	Cluster    admission.Cluster
 	Namespaces admission.NamespaceLabels
+	// Capabilities answer what Kubewarden policies ask by their grants; nil answers nothing
+	// but what the cluster has.
+	Capabilities *capabilities.Provider
 	// Directory, if it is there, keeps what was loaded by the API.
 	Directory string
 	// Versions is how many versions of a plugin are kept to roll back to. Default

@@ -26,12 +26,15 @@
 // with -module, new writes a go.mod that requires the version of kubewasm that this
 // program is a part of, or its checkout if the program was built in one.
 //
+// A service is an extension point of a component of your own: new writes the .proto file
+// with its question, a plugin with its test, and a program that asks the plugin.
+//
 // New overwrites nothing: it fails if one of the files exists.
 //
 // The flags are:
 //
 //	-kind KIND
-//		The kind of the plugin: scheduler, admission or hook.
+//		The kind of the plugin: scheduler, admission, conversion, hook or service.
 //	-lang LANGUAGE
 //		The language of the plugin. The default, and the only one, is go.
 //	-module PATH
@@ -116,7 +119,8 @@
 // A .proto file is named as another one would import it. It is looked for in the
 // directories of -I, and beside the Go package of that path: the file may be of any
 // module that the current one requires. Messages of other .proto files are read by the
-// views of other packages. Those of guest/api are known, and -import names the rest.
+// views of other packages. Those of guest/api are known, and -import names the rest. Those
+// that services have become types of the package of the services instead.
 //
 // Of a CustomResourceDefinition gen writes views of the objects' JSON, with a type for
 // each object that has properties, named after the fields on the way to it. Objects with
@@ -158,7 +162,7 @@
 //
 // Usage:
 //
-//	kubewasm inspect [-config FILE] [-gatekeeper] [-json] DIR|FILE.wasm
+//	kubewasm inspect [-config FILE] [-gatekeeper] [-json] [flags] DIR|FILE.wasm|REFERENCE
 //
 // Inspect prints what a module is, what it needs and what it exports: the ABI that it is
 // written for, its kind, the functions that it implements, the imports and the grants
@@ -166,7 +170,8 @@
 // the module is not of it, and for each supported minor of Kubernetes whether the module
 // runs there, and what a scheduler of that minor lacks of what a plugin implements. Inspect knows every ABI that the hosts run: that of kubewasm,
 // kube-scheduler-wasm-extension, both of Kubewarden, that of the Open Policy Agent, and
-// that of the Stellar operator. A directory is built first.
+// that of the Stellar operator. A directory is built first. A module in a registry or a
+// layout is fetched as by pull, and the standard error says who signed it.
 //
 // The exit code is 0 if a host runs the module, provided that it gets its grants and its
 // configuration. It is 2 if none does; the lines "problem" then say why.
@@ -179,19 +184,27 @@
 //		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
 //	-json
 //		Print JSON.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
 //
 //	kubewasm inspect zone.wasm
+//	kubewasm inspect -key acme.pub ghcr.io/acme/zone:1.2
 //
 // # Run a module on objects
 //
 // Usage:
 //
-//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm [SERVICE/METHOD]
+//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm|REFERENCE [SERVICE/METHOD]
 //
 // Run calls a module about the objects of a file, by the engine that runs it in a
-// component, and prints verdicts, time and fuel. A directory is built first.
+// component, and prints verdicts, time and fuel. A directory is built first. A module in a
+// registry or a layout is fetched as by pull, and the standard error says who signed it.
 //
 // A scheduler plugin schedules the Pods that have no spec.nodeName to the Nodes of the
 // file, one after the other, by every extension point that it implements from PreEnqueue
@@ -234,6 +247,8 @@
 //		A grant for the plugin, such as clock. It may be repeated.
 //	-group NAME
 //		A group of the user of the requests. It may be repeated.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
 //	-log
 //		Print what the plugin logs.
 //	-namespace NAME
@@ -246,6 +261,10 @@
 //	-operation OPERATION
 //		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
 //		UPDATE with -old and CREATE without.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //	-see KIND
 //		A kind of objects that a policy may look up besides those that its metadata
 //		declare, such as v1/Namespace. It may be repeated.
@@ -288,7 +307,8 @@
 //		Push an image with one file, for image volumes of containerd, instead of an
 //		artifact.
 //	-key FILE
-//		Sign the artifact with this private key, as sign does.
+//		Sign the artifact with this private key, as sign does. A password is asked for as
+//		by sign.
 //	-plain-http HOST
 //		A registry without TLS. It may be repeated.
 //	-registries FILE
@@ -362,7 +382,9 @@
 //		How the signature is stored: under a tag, as cosign 2 does; as a bundle that refers
 //		to the artifact, as cosign 3 does; or both, the default.
 //	-key FILE
-//		The private key in PEM, not encrypted: ECDSA, Ed25519 or RSA.
+//		The private key in PEM: ECDSA, Ed25519 or RSA, in PKCS #8 or as OpenSSL writes it,
+//		or one of cosign generate-key-pair. The password of the latter is COSIGN_PASSWORD of
+//		the environment, or is asked for at the terminal.
 //	-plain-http HOST
 //		A registry without TLS. It may be repeated.
 //	-registries FILE

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -569,9 +570,16 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 			return nil, err
 		}
 	}
-	c := admission.PluginConfig{
-		Config: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper,
-		Cluster: cluster, ContextAwareResources: append(kinds, try.sees...),
+	c := admission.PluginConfig{Config: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper, Cluster: cluster}
+	for _, kind := range append(kinds, try.sees...) {
+		apiVersion, name := kind.ToAPIVersionAndKind()
+		k := capabilities.Kind{APIVersion: apiVersion, Kind: name}
+		if !slices.ContainsFunc(c.ContextAwareResources, func(o capabilities.Kind) bool { return o.GroupVersionKind() == kind }) {
+			c.ContextAwareResources = append(c.ContextAwareResources, k)
+		}
+	}
+	if strings.HasPrefix(admission.DialectOf(about), "kubewarden") {
+		c.HostCapabilities = []string{"*"} // Of which those of the cluster and of certificates work here.
 	}
 	if granted {
 		c.Objects = cluster.Grants()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 )
@@ -16,6 +15,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	config := flags.String("config", "", "")
 	gatekeeper := flags.Bool("gatekeeper", false, "")
 	asJSON := flags.Bool("json", false, "")
+	from := t.pullFlags(flags)
 	path, err := parse(flags, args, "")
 	if err != nil {
 		return err
@@ -24,11 +24,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := t.module(ctx, path)
-	if err != nil {
-		return err
-	}
-	bytes, err := os.ReadFile(file)
+	file, bytes, err := t.module(ctx, path, from)
 	if err != nil {
 		return err
 	}

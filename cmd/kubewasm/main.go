@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
@@ -171,9 +173,40 @@ func flagError(flags *flag.FlagSet, err error) error {
 	return &usageError{fmt.Errorf("%s: %w%s", flags.Name(), err, hint)}
 }
 
-// module returns the file of a module: path itself or, for a directory, the module that is
+// module returns a module and where it is from. argument is a file, a directory that it is
+// built from or, if there is neither, a reference to an artifact.
+func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (name string, module []byte, err error) {
+	if _, err := os.Stat(argument); !errors.Is(err, fs.ErrNotExist) || !mayBeReference(argument) {
+		file, err := t.file(ctx, argument)
+		if err != nil {
+			return "", nil, err
+		}
+		module, err = os.ReadFile(file)
+		return file, module, err
+	}
+	ref, err := oci.ParseReference(argument)
+	if err != nil {
+		return "", nil, fmt.Errorf("there is no file of this name: %w", err)
+	}
+	a, by, err := from.fetch(ctx, ref)
+	if err != nil {
+		return "", nil, err
+	}
+	name = ref.Name() + "@" + a.Digest
+	fmt.Fprintf(t.err, "kubewasm: %s is %s\n", name, by)
+	return name, a.Module, nil
+}
+
+// mayBeReference reports whether text was meant as a reference, if there is no file of this
+// name: it has a colon, as before a tag, or begins with a host and has no tag.
+func mayBeReference(text string) bool {
+	host, _, ok := strings.Cut(text, "/")
+	return strings.Contains(text, ":") || ok && strings.Contains(strings.Trim(host, "."), ".") && !strings.HasSuffix(text, ".wasm")
+}
+
+// file returns the file of a module: path itself or, for a directory, the module that is
 // built from it.
-func (t *tool) module(ctx context.Context, path string) (string, error) {
+func (t *tool) file(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -30,13 +31,18 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// scaffold is a plugin to be written.
+// scaffold is a plugin, or an extension point with a plugin, to be written.
 type scaffold struct {
 	Kind, Name string
 	// Module is the path of a new module, empty for a plugin that becomes a package of
 	// the module around it.
-	Module  string
-	Library library
+	Module string
+	// Import is the import path of the directory, Package the name of the Go package in it
+	// and Service the one of the extension point, for the kind service.
+	Import, Package, Service string
+	Library                  library
+	// Command runs kubewasm in the module.
+	Command string
 	Files   []scaffoldFile
 	Steps   []step
 
@@ -53,32 +59,37 @@ type step struct{ Command, Comment string }
 var languageNames = map[string]string{"go": "Go"}
 
 // kindTexts are the words about the templates of a kind.
-type kindTexts struct{ title, does, objects string }
+type kindTexts struct{ title, about, does, objects string }
 
 var textsOfKinds = map[string]kindTexts{
-	"scheduler": {"A scheduler plugin", "keeps Pods in one zone", "two Nodes and a Pod"},
-	"admission": {"An admission plugin", "requires labels of new Pods", "two Pods, one of them without the label"},
-	"hook":      {"A runtime hook", "gives the Pods of one tier few CPU shares", "two Pods, one of them of the tier"},
+	"scheduler":  {"A scheduler plugin", "of Kubernetes that runs as WebAssembly", "keeps Pods in one zone", "two Nodes and a Pod"},
+	"admission":  {"An admission plugin", "of Kubernetes that runs as WebAssembly", "requires labels of new Pods", "two Pods, one of them without the label"},
+	"conversion": {"A conversion", "between versions of a custom resource that runs as WebAssembly", "renames a field between v1beta1 and v1", "a ConversionReview of one object"},
+	"hook":       {"A runtime hook", "of Kubernetes that runs as WebAssembly", "gives the Pods of one tier few CPU shares", "two Pods, one of them of the tier"},
+	"service":    {"An extension point", "whose plugins run as WebAssembly", "keeps Pods in one region", "a request"},
 }
 
-// Title returns the kind with an article.
+// Title returns the kind with an article, About what the README says in its first sentence.
 func (s *scaffold) Title() string { return textsOfKinds[s.Kind].title }
+func (s *scaffold) About() string { return s.Title() + " " + textsOfKinds[s.Kind].about }
 
-// purpose returns what a file is.
-func (s *scaffold) purpose(file string) string {
-	switch file {
-	case "main.go":
-		return "the plugin, which " + textsOfKinds[s.Kind].does
-	case "main_test.go":
-		return "its test"
-	case "config.yaml":
-		return "its configuration"
-	case "objects.yaml":
-		return textsOfKinds[s.Kind].objects + ", to run it on"
-	case "go.mod":
-		return "its module, " + s.Module
-	default:
-		return "the commands below"
+// files are the files of templates in the order in which they are shown, and what they are.
+func (s *scaffold) files() []scaffoldFile {
+	texts := textsOfKinds[s.Kind]
+	return []scaffoldFile{
+		{s.Package + ".proto", "the question that plugins answer"},
+		{s.Package + ".go", "its package, which controllers use"},
+		{s.Package + "guest/doc.go", "the package that plugins are written with"},
+		{"main.go", "the plugin, which " + texts.does},
+		{"main_test.go", "its test"},
+		{"region/main.go", "a plugin, which " + texts.does},
+		{"region/main_test.go", "its test"},
+		{"controller/main.go", "a program that asks the plugin"},
+		{"config.yaml", "the configuration of the plugin"},
+		{"objects.yaml", texts.objects + ", to run it on"},
+		{"request.yaml", texts.objects + ", to run it on"},
+		{"go.mod", "the module, " + s.Module},
+		{"README.md", "the commands below"},
 	}
 }
 
@@ -115,12 +126,24 @@ func newPlugin(ctx context.Context, t *tool, args []string) error {
 	if !namePattern.MatchString(s.Name) {
 		return fmt.Errorf("new %s: %q is no name of a plugin: give one of small letters, digits, - and . with -name", dir, s.Name)
 	}
-	around, err := moduleAround(ctx, absolute)
+	around, root, err := moduleAround(ctx, absolute)
 	if err != nil {
 		return fmt.Errorf("new %s: %w", dir, err)
 	}
 	if s.Module == "" && around == "" {
 		s.Module = "example.com/" + s.Name
+	}
+	if s.Import = s.Module; s.Module == "" {
+		inside, err := filepath.Rel(root, absolute)
+		if err != nil {
+			return fmt.Errorf("new %s: %w", dir, err)
+		}
+		s.Import = path.Join(around, filepath.ToSlash(inside))
+	}
+	if s.Kind == "service" {
+		if err := s.nameService(absolute); err != nil {
+			return fmt.Errorf("new %s: %w", dir, err)
+		}
 	}
 	s.plan(around)
 	if err := s.fill(*language); err != nil {
@@ -130,6 +153,23 @@ func newPlugin(ctx context.Context, t *tool, args []string) error {
 		return fmt.Errorf("new %s: %w", dir, err)
 	}
 	s.print(t, languageNames[*language])
+	return nil
+}
+
+// nameService sets the names of the package in a directory and of its extension point.
+func (s *scaffold) nameService(dir string) error {
+	s.Package = packageName(dir)
+	// The package is imported by a program that has the others, too.
+	taken := []string{"main", "context", "fmt", "log", "host", "service", "corev1", "metav1"}
+	if !token.IsIdentifier(s.Package) || slices.Contains(taken, s.Package) {
+		return fmt.Errorf("%q is no name of the Go package of a service: choose another directory", s.Package)
+	}
+	for word := range strings.FieldsFuncSeq(s.Name, func(r rune) bool { return r == '-' || r == '.' }) {
+		s.Service += strings.ToUpper(word[:1]) + word[1:]
+	}
+	if !token.IsIdentifier(s.Service) {
+		return fmt.Errorf("%q is no name of a service: give one that begins with a letter with -name", s.Name)
+	}
 	return nil
 }
 
@@ -156,12 +196,12 @@ const (
 // is none.
 func (s *scaffold) plan(around string) {
 	const fetch = "fetch kubewasm"
-	command := "go tool kubewasm"
+	s.Command = "go tool kubewasm"
 	switch {
 	case s.Module != "":
 		s.Steps = append(s.Steps, step{"go mod tidy", fetch})
 	case around == libraryPath:
-		command = "go run " + commandPath
+		s.Command = "go run " + commandPath
 	case s.Library.Checkout != "":
 		s.Steps = append(s.Steps,
 			step{"go mod edit -replace=" + libraryPath + "=" + s.Library.Checkout, "use this checkout of kubewasm"},
@@ -169,11 +209,27 @@ func (s *scaffold) plan(around string) {
 	default:
 		s.Steps = append(s.Steps, step{"go get -tool " + commandPath + "@" + cmp.Or(s.Library.Version, "latest"), fetch})
 	}
+	const test, inspect, run = "natively, and as WebAssembly in the real host", "what it implements, imports and needs", "what it decides"
+	if s.Kind == "service" {
+		s.Steps = append(s.Steps,
+			step{"go generate", "write the packages of controllers and of plugins"},
+			step{"go test ./...", test},
+			step{s.Command + " build -o region.wasm ./region", "write region.wasm"},
+			step{s.Command + " inspect region.wasm", inspect},
+			step{s.Command + " run -config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", run},
+			step{"go run ./controller", "ask it from a program"},
+		)
+		return
+	}
+	call := s.Command + " run -f objects.yaml " + s.Name + ".wasm"
+	if s.Kind != "conversion" { // It has no configuration.
+		call = s.Command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm"
+	}
 	s.Steps = append(s.Steps,
-		step{"go test", "natively, and as WebAssembly in the real host"},
-		step{command + " build", "write " + s.Name + ".wasm"},
-		step{command + " inspect " + s.Name + ".wasm", "what it implements, imports and needs"},
-		step{command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm", "what it decides"},
+		step{"go test", test},
+		step{s.Command + " build", "write " + s.Name + ".wasm"},
+		step{s.Command + " inspect " + s.Name + ".wasm", inspect},
+		step{call, run},
 	)
 }
 
@@ -181,24 +237,32 @@ func (s *scaffold) plan(around string) {
 func (s *scaffold) fill(language string) error {
 	s.text = map[string][]byte{}
 	sources := map[string]string{} // The templates, by the files that they make.
-	for _, dir := range []string{path.Join("templates", language, s.Kind), path.Join("templates", language)} {
-		entries, err := templates.ReadDir(dir)
-		if err != nil {
+	root := path.Join("templates", language)
+	err := fs.WalkDir(templates, root, func(file string, e fs.DirEntry, err error) error {
+		inside, ofKind := strings.CutPrefix(file, path.Join(root, s.Kind)+"/")
+		if err != nil || e.IsDir() || !ofKind && path.Dir(file) != root {
 			return err
 		}
-		for _, e := range entries {
-			name := strings.TrimSuffix(e.Name(), ".tmpl")
-			if e.IsDir() || name == "go.mod" && s.Module == "" {
-				continue
-			}
-			sources[name] = path.Join(dir, e.Name())
-			s.Files = append(s.Files, scaffoldFile{name, s.purpose(name)})
+		if !ofKind {
+			inside = path.Base(file)
+		}
+		sources[strings.Replace(strings.TrimSuffix(inside, ".tmpl"), "NAME", s.Package, 1)] = file
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if s.Module == "" {
+		delete(sources, "go.mod")
+	}
+	for _, f := range s.files() {
+		if sources[f.Name] != "" {
+			s.Files = append(s.Files, f)
 		}
 	}
-	slices.SortFunc(s.Files, func(a, b scaffoldFile) int {
-		order := []string{"main.go", "main_test.go", "config.yaml", "objects.yaml", "go.mod", "README.md"}
-		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
-	})
+	if len(s.Files) != len(sources) {
+		panic(fmt.Sprintf("templates of %v, texts of %v", sources, s.Files))
+	}
 	for name, source := range sources {
 		text, err := fs.ReadFile(templates, source)
 		if err != nil {
@@ -232,7 +296,11 @@ func (s *scaffold) write() error {
 		return fmt.Errorf("the directory has %s already, and nothing is overwritten", strings.Join(exist, ", "))
 	}
 	for _, f := range s.Files {
-		if err := os.WriteFile(filepath.Join(s.dir, f.Name), s.text[f.Name], 0o644); err != nil {
+		name := filepath.Join(s.dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, s.text[f.Name], 0o644); err != nil {
 			return err
 		}
 	}
@@ -293,9 +361,9 @@ func thisLibrary() library {
 	return library{Checkout: root}
 }
 
-// moduleAround returns the path of the module that a new file in dir would be part of,
-// empty if there is none.
-func moduleAround(ctx context.Context, dir string) (string, error) {
+// moduleAround returns the path of the module that a new file in dir would be part of, and
+// the directory of the module. They are empty if there is none.
+func moduleAround(ctx context.Context, dir string) (module, root string, err error) {
 	for {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			break
@@ -314,7 +382,8 @@ func moduleAround(ctx context.Context, dir string) (string, error) {
 	}
 	file, err := run("env", "GOMOD")
 	if err != nil || file == "" || file == os.DevNull {
-		return "", err
+		return "", "", err
 	}
-	return run("list", "-m")
+	module, err = run("list", "-m")
+	return module, filepath.Dir(file), err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,13 +49,18 @@ func TestNewPluginsWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: links the command in another module")
 	}
-	tests := map[string]struct {
-		verdict string
-		codes   []string
-	}{
-		"scheduler": {`shop/web +n2 +Unschedulable .* node is in zone "b", not in "a"`, []string{"0", "0", "0", "0", "0", "0"}},
-		"admission": {`Pod shop/stray +denied 422 .* metadata.labels\[team\]: Required value: every Pod must have it`, []string{"0", "0", "0", "0", "0", "2"}},
-		"hook":      {`Pod shop/report container report +decided .* cpu_shares=2`, []string{"0", "0", "0", "0", "0", "0"}},
+	plugin := func(kind, verdict string) []string {
+		return []string{`(?m)^ok\s+example\.com/my-plugin\s`, `(?m)^my-plugin\.wasm: ` + kind + ` my-plugin 0\.1\.0, `, `(?m)^kinds +` + kind + `$`, verdict}
+	}
+	tests := map[string]struct{ wants, codes []string }{
+		"scheduler":  {plugin("scheduler", `shop/web +n2 +Unschedulable .* node is in zone "b", not in "a"`), []string{"0", "0", "0", "0", "0", "0"}},
+		"admission":  {plugin("admission", `Pod shop/stray +denied 422 .* metadata.labels\[team\]: Required value: every Pod must have it`), []string{"0", "0", "0", "0", "0", "2"}},
+		"conversion": {plugin("admission", `CronTab shop/backup +converted .*"spec":{"schedule":"@daily"}`), []string{"0", "0", "0", "0", "0", "0"}},
+		"hook":       {plugin("hook", `Pod shop/report container report +decided .* cpu_shares=2`), []string{"0", "0", "0", "0", "0", "0"}},
+		"service": {[]string{
+			`(?m)^ok\s+example\.com/my-plugin/region\s`, `(?m)^region\.wasm: service region 0\.1\.0, `,
+			`(?m)^service +example\.myplugin\.v1\.MyPlugin$`, `(?m)^cluster: b$`, `\$ \nb\nexit code 0\n$`,
+		}, []string{"0", "0", "0", "0", "0", "0", "0", "0"}},
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
@@ -66,7 +72,7 @@ func TestNewPluginsWork(t *testing.T) {
 			if diff := cmp.Diff(test.codes, codes); diff != "" {
 				t.Errorf("exit codes (-want +got):\n%s", diff)
 			}
-			for _, want := range []string{`(?m)^ok\s+example\.com/my-plugin`, `(?m)^my-plugin\.wasm: ` + kind + ` my-plugin 0\.1\.0, `, `(?m)^kinds +` + kind + `$`, test.verdict} {
+			for _, want := range test.wants {
 				if !regexp.MustCompile(want).MatchString(out) {
 					t.Errorf("not printed: %s", want)
 				}
@@ -79,19 +85,24 @@ func TestNewPluginsWork(t *testing.T) {
 }
 
 func TestNewInAModule(t *testing.T) {
-	scaffold := func(t *testing.T, module string, args ...string) (files, steps []string) {
+	scaffold := func(t *testing.T, module, kind string, args ...string) (files, steps []string) {
 		t.Helper()
 		t.Chdir(t.TempDir())
 		if err := os.WriteFile("go.mod", []byte("module "+module+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		code, out, stderr := kubewasm(t, append([]string{"new", "-kind", "hook"}, args...)...)
+		code, out, stderr := kubewasm(t, append([]string{"new", "-kind", kind}, args...)...)
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
-		names, _ := filepath.Glob("plugins/zone/*")
-		for _, name := range names {
-			files = append(files, filepath.Base(name))
+		err := fs.WalkDir(os.DirFS("plugins/zone"), ".", func(name string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				files = append(files, name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 		_, commands, _ := strings.Cut(out, "\nNext:\n\n")
 		for line := range strings.Lines(commands) {
@@ -106,20 +117,29 @@ func TestNewInAModule(t *testing.T) {
 	}
 	files := []string{"README.md", "config.yaml", "main.go", "main_test.go", "objects.yaml"}
 	tests := map[string]struct {
-		module       string
+		module, kind string
 		args         []string
 		files, steps []string
 	}{
-		"a package of the module": {"example.com/mine", []string{"plugins/zone"}, files,
+		"a package of the module": {"example.com/mine", "hook", []string{"plugins/zone"}, files,
 			append([]string{"cd plugins/zone", "go mod edit -replace=" + libraryPath + "=" + checkout, "go get -tool " + commandPath}, last("go tool kubewasm")...)},
-		"a package of kubewasm": {libraryPath, []string{"plugins/zone"}, files,
+		"a package of kubewasm": {libraryPath, "hook", []string{"plugins/zone"}, files,
 			append([]string{"cd plugins/zone"}, last("go run "+commandPath)...)},
-		"a module of its own": {"example.com/mine", []string{"-module", "example.com/zone", "plugins/zone"}, append([]string{"README.md", "config.yaml", "go.mod"}, files[2:]...),
+		"a module of its own": {"example.com/mine", "hook", []string{"-module", "example.com/zone", "plugins/zone"}, append([]string{"README.md", "config.yaml", "go.mod"}, files[2:]...),
 			append([]string{"cd plugins/zone", "go mod tidy"}, last("go tool kubewasm")...)},
+		"an extension point in kubewasm": {libraryPath, "service", []string{"plugins/zone"},
+			[]string{"README.md", "config.yaml", "controller/main.go", "region/main.go", "region/main_test.go", "request.yaml", "zone.go", "zone.proto", "zoneguest/doc.go"},
+			[]string{
+				"cd plugins/zone", "go generate", "go test ./...", "go run " + commandPath + " build -o region.wasm ./region", "go run " + commandPath + " inspect region.wasm",
+				"go run " + commandPath + " run -config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
+			}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			gotFiles, gotSteps := scaffold(t, test.module, test.args...)
+			gotFiles, gotSteps := scaffold(t, test.module, test.kind, test.args...)
+			if text, err := os.ReadFile("plugins/zone/region/main.go"); err == nil && !strings.Contains(string(text), `import "`+test.module+`/plugins/zone/zoneguest"`) {
+				t.Errorf("the plugin is\n%s", text)
+			}
 			if diff := cmp.Diff(test.files, gotFiles); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
 			}
@@ -159,11 +179,13 @@ func TestMistakesInNew(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no directory":        {[]string{"-kind", "hook"}, "new: an argument is missing\nusage: kubewasm new -kind KIND"},
-		"no kind":             {[]string{"zone"}, "new: name a kind with -kind: admission, hook, scheduler\nusage: "},
-		"unknown kind":        {[]string{"-kind", "hooks", "zone"}, `new: unknown kind "hooks"; did you mean "hook"?`},
-		"unknown language":    {[]string{"-kind", "hook", "-lang", "rust", "zone"}, `new: no template in the language "rust", only in go; abi/SPEC.md is all that a guest in another language needs`},
-		"a name with a space": {[]string{"-kind", "hook", "my zone"}, `new my zone: "my zone" is no name of a plugin: give one of small letters, digits, - and . with -name`},
+		"no directory":                       {[]string{"-kind", "hook"}, "new: an argument is missing\nusage: kubewasm new -kind KIND"},
+		"no kind":                            {[]string{"zone"}, "new: name a kind with -kind: admission, conversion, hook, scheduler, service\nusage: "},
+		"unknown kind":                       {[]string{"-kind", "hooks", "zone"}, `new: unknown kind "hooks"; did you mean "hook"?`},
+		"unknown language":                   {[]string{"-kind", "hook", "-lang", "rust", "zone"}, `new: no template in the language "rust", only in go; abi/SPEC.md is all that a guest in another language needs`},
+		"a service of the name of a program": {[]string{"-kind", "service", "main"}, `new main: "main" is no name of the Go package of a service: choose another directory`},
+		"a service without a letter":         {[]string{"-kind", "service", "-name", "7", "seven"}, `new seven: "7" is no name of a service: give one that begins with a letter with -name`},
+		"a name with a space":                {[]string{"-kind", "hook", "my zone"}, `new my zone: "my zone" is no name of a plugin: give one of small letters, digits, - and . with -name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, stderr := kubewasm(t, append([]string{"new"}, test.args...)...)

@@ -51,6 +51,39 @@ func (r *registryFlags) client(change func(*oci.Config)) (*oci.Client, error) {
 	return oci.New(cfg)
 }
 
+// pullFlags are the flags of the commands that fetch modules.
+type pullFlags struct {
+	*registryFlags
+	key *string
+}
+
+func (t *tool) pullFlags(flags *flag.FlagSet) *pullFlags {
+	return &pullFlags{t.registryFlags(flags), flags.String("key", "", "")}
+}
+
+// fetch fetches an artifact, and says by whom it is signed.
+func (p *pullFlags) fetch(ctx context.Context, ref oci.Reference) (a *oci.Artifact, by string, err error) {
+	client, err := p.client(func(cfg *oci.Config) {
+		if *p.key != "" {
+			cfg.Trust = []oci.Trust{{Repositories: []string{"*"}, AllOf: []oci.Signer{{KeyFile: *p.key}}}}
+		}
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if a, err = client.Fetch(ctx, ref); err != nil {
+		return nil, "", err
+	}
+	by = "not verified"
+	if len(a.SignedBy) != 0 {
+		by = "signed by " + strings.Join(a.SignedBy, ", ")
+	}
+	if a.Stale {
+		by += "; the registry is away, this is from the cache"
+	}
+	return a, by, nil
+}
+
 // references reads the arguments of a command.
 func references(texts ...string) ([]oci.Reference, error) {
 	var refs []oci.Reference
@@ -62,14 +95,18 @@ func references(texts ...string) ([]oci.Reference, error) {
 	return refs, errors.Join(errs...)
 }
 
-// readKey reads a private key, nil for no file.
-func readKey(name string) (crypto.Signer, error) {
+// key reads a private key, nil for no file. It asks for the password of one that is encrypted.
+func (t *tool) key(name string) (crypto.Signer, error) {
 	if name == "" {
 		return nil, nil
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
+	}
+	data, err = decryptKey(data, func() ([]byte, error) { return askPassword(t.err, name) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	key, err := oci.ParsePrivateKey(data)
 	if err != nil {
@@ -99,7 +136,7 @@ func push(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := t.module(ctx, words[0])
+	file, err := t.file(ctx, words[0])
 	if err != nil {
 		return err
 	}
@@ -122,7 +159,7 @@ func push(ctx context.Context, t *tool, args []string) error {
 		}
 		opts.Attached = append(opts.Attached, oci.Attachment{Type: mediaType, Data: data})
 	}
-	signer, err := readKey(*key)
+	signer, err := t.key(*key)
 	if err != nil {
 		return err
 	}
@@ -186,9 +223,8 @@ func sourceDate() (time.Time, error) {
 
 func pull(ctx context.Context, t *tool, args []string) error {
 	flags := t.flags("pull")
-	key := flags.String("key", "", "")
 	output := flags.String("o", "plugin.wasm", "")
-	registries := t.registryFlags(flags)
+	from := t.pullFlags(flags)
 	words, err := parseAll(flags, args, "a reference")
 	if err != nil {
 		return err
@@ -197,15 +233,7 @@ func pull(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := registries.client(func(cfg *oci.Config) {
-		if *key != "" {
-			cfg.Trust = []oci.Trust{{Repositories: []string{"*"}, AllOf: []oci.Signer{{KeyFile: *key}}}}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	a, err := client.Fetch(ctx, refs[0])
+	a, by, err := from.fetch(ctx, refs[0])
 	if err != nil {
 		return err
 	}
@@ -215,13 +243,6 @@ func pull(ctx context.Context, t *tool, args []string) error {
 	about, err := host.Inspect(a.Module)
 	if err != nil {
 		return fmt.Errorf("%s: %w", *output, err)
-	}
-	by := "not verified"
-	if len(a.SignedBy) != 0 {
-		by = "signed by " + strings.Join(a.SignedBy, ", ")
-	}
-	if a.Stale {
-		by += "; the registry is away, this is from the cache"
 	}
 	fmt.Fprintf(t.out, "%s: %s@%s, %s, sha256 of the module is %s\n", *output, refs[0].Name(), a.Digest, by, about.Digest())
 	return nil
@@ -293,7 +314,7 @@ func sign(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	signer, err := readKey(*key)
+	signer, err := t.key(*key)
 	if err != nil {
 		return err
 	}

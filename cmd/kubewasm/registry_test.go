@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -140,5 +141,106 @@ func TestRegistryCommandsReportMistakes(t *testing.T) {
 		if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s: exit code %d, %q, %s, want %q", tt.name, code, out, stderr, tt.want)
 		}
+	}
+}
+
+// timeless removes what no two runs have the same: times, and the columns that they make.
+func timeless(output string) string {
+	return regexp.MustCompile(`([0-9.]+(µs|ms))? +`).ReplaceAllString(output, " ")
+}
+
+func TestInspectAndRunTakeReferences(t *testing.T) {
+	private, public := keyFiles(t)
+	_, otherPublic := keyFiles(t)
+	module := built(t, "testdata/zone")
+	ref := "oci-layout:" + filepath.Join(t.TempDir(), "plugins") + ":1.2"
+	code, pushed, stderr := kubewasm(t, "push", "-key", private, module, ref)
+	if code != 0 {
+		t.Fatalf("push: exit code %d: %s", code, stderr)
+	}
+	pushed = strings.TrimSpace(pushed)
+	for _, command := range [][]string{{"inspect"}, {"run", "-f", "testdata/cluster.yaml"}} {
+		wantCode, want, _ := kubewasm(t, append(command, module)...)
+		code, out, stderr := kubewasm(t, append(command, "-key", public, ref)...)
+		if diff := cmp.Diff(timeless(strings.ReplaceAll(want, module, pushed)), timeless(out)); diff != "" || code != wantCode {
+			t.Errorf("%s of a reference: exit code %d, want %d; output (-of the file +of the reference)\n%s", command[0], code, wantCode, diff)
+		}
+		if want := "kubewasm: " + pushed + " is signed by key.pub\n"; stderr != want {
+			t.Errorf("%s of a reference: %q, want %q", command[0], stderr, want)
+		}
+		if _, _, stderr := kubewasm(t, append(command, ref)...); stderr != "kubewasm: "+pushed+" is not verified\n" {
+			t.Errorf("%s without a key: %s", command[0], stderr)
+		}
+		for _, tt := range []struct{ name, argument, want string }{
+			{"of a reference that is signed by another", ref, "it is by another key"},
+			{"of a reference without a tag", "ghcr.io/acme/zone", "there is no file of this name: reference \"ghcr.io/acme/zone\": tag and digest are missing"},
+			{"of a file that is missing", "plugins.d/zone.wasm", "no such file"},
+			{"of a directory that is missing", "../plugins", "no such file"},
+			{"of a layout that is missing", "oci-layout:absent:1", "fetch oci-layout:absent:1: "},
+		} {
+			code, out, stderr := kubewasm(t, append(command, "-key", otherPublic, tt.argument)...)
+			if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
+				t.Errorf("%s %s: exit code %d, %q, %s, want %q", command[0], tt.name, code, out, stderr, tt.want)
+			}
+		}
+	}
+}
+
+// TestSignWithAKeyOfCosign signs by an encrypted key that cosign wrote: "make cosign".
+func TestSignWithAKeyOfCosign(t *testing.T) {
+	const key, public = "../../host/oci/testdata/cosign/cosign.key", "../../host/oci/testdata/cosign/cosign.pub"
+	ref := "oci-layout:" + filepath.Join(t.TempDir(), "plugins") + ":1"
+	module := file(t, "m.wasm", "\x00asm\x01\x00\x00\x00")
+	if code, _, stderr := kubewasm(t, "push", module, ref); code != 0 {
+		t.Fatalf("push: exit code %d: %s", code, stderr)
+	}
+	// changed returns the key with another document in it.
+	changed := func(old, with string) string {
+		data, err := os.ReadFile(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(data)
+		text := strings.Replace(string(block.Bytes), old, with, 1)
+		if text == string(block.Bytes) {
+			t.Fatalf("the key has no %s", old)
+		}
+		return file(t, "cosign.key", string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: []byte(text)})))
+	}
+	null, err := os.Open(os.DevNull) // No terminal.
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	os.Stdin = null
+	for _, tt := range []struct{ name, key, password, want string }{
+		{"no password", key, "", "COSIGN_PASSWORD is not set, and the standard input is no terminal"},
+		{"a wrong password", key, "other", "decrypt key: the password is wrong, or the file was changed"},
+		{"another function for the password", changed("scrypt", "bcrypt"), "kubewasm", `it is encrypted by "bcrypt" and "nacl/secretbox"`},
+		{"a function that takes a terabyte", changed(`"N":65536`, `"N":1073741824`), "kubewasm", "scrypt has N=1073741824, r=8, p=1, want at most 268435456 bytes"},
+		{"a function that takes nothing", changed(`"r":8`, `"r":0`), "kubewasm", "scrypt has N=65536, r=0, p=1"},
+		{"a number that is no power of two", changed(`"N":65536`, `"N":65535`), "kubewasm", "read encrypted key: scrypt: N must be"},
+		{"a short nonce", changed(`"nonce":"`, `"nonce":"AAAA","x":"`), "kubewasm", "nonce has 3 bytes, want 24"},
+		{"no document", changed("{", "["), "kubewasm", "read encrypted key: invalid character"},
+	} {
+		t.Setenv("COSIGN_PASSWORD", tt.password)
+		if tt.password == "" {
+			if err := os.Unsetenv("COSIGN_PASSWORD"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _, stderr := kubewasm(t, "sign", "-key", tt.key, ref)
+		if code != 1 || !strings.HasPrefix(stderr, "kubewasm: "+tt.key+": ") || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d: %s, want %q", tt.name, code, stderr, tt.want)
+		}
+	}
+	t.Setenv("COSIGN_PASSWORD", "kubewasm")
+	if code, _, stderr := kubewasm(t, "sign", "-key", key, ref); code != 0 {
+		t.Fatalf("sign: exit code %d: %s", code, stderr)
+	}
+	if code, out, stderr := kubewasm(t, "pull", "-key", public, "-o", filepath.Join(t.TempDir(), "m.wasm"), ref); code != 0 || !strings.Contains(out, "signed by cosign.pub") {
+		t.Errorf("pull: exit code %d, %s: %s", code, out, stderr)
 	}
 }

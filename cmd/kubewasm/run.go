@@ -66,6 +66,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	flags.Var(&sees, "see", "")
 	gatekeeper := flags.Bool("gatekeeper", false, "")
 	answers := flags.String("answers", "", "")
+	from := t.pullFlags(flags)
 	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
 	trial.requests.flags(flags)
 	arguments, err := parseArguments(flags, args, 2)
@@ -80,7 +81,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		return errors.New("run: name a file of objects with -f")
 	}
 	if len(arguments) == 2 {
-		return t.runMethod(ctx, path, arguments[1], *file, *config, *answers, grants, *logged)
+		return t.runMethod(ctx, path, from, arguments[1], *file, *config, *answers, grants, *logged)
 	}
 	if err := trial.requests.read(flags); err != nil {
 		return err
@@ -101,11 +102,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	wasm, err := t.module(ctx, path)
-	if err != nil {
-		return err
-	}
-	bytes, err := os.ReadFile(wasm)
+	wasm, bytes, err := t.module(ctx, path, from)
 	if err != nil {
 		return err
 	}
@@ -131,7 +128,7 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
 	}
 	trial.mask = r.mask
-	name := strings.TrimSuffix(filepath.Base(wasm), ".wasm")
+	name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(wasm), ".wasm"), "@")
 	if r.Metadata != nil {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
 	}

@@ -131,7 +131,7 @@ func hostServices(schema *serviceschema.Schema, answer func(m protoreflect.Metho
 }
 
 // runMethod calls a method of a service and prints the response.
-func (t *tool) runMethod(ctx context.Context, path, method, file, config, answers string, grants names, logged bool) (err error) {
+func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, method, file, config, answers string, grants names, logged bool) (err error) {
 	defer func() {
 		if err != nil && !errors.As(err, new(*usageError)) {
 			err = fmt.Errorf("run %s %s: %w", path, method, err)
@@ -141,11 +141,7 @@ func (t *tool) runMethod(ctx context.Context, path, method, file, config, answer
 	if err != nil {
 		return err
 	}
-	wasm, err := t.module(ctx, path)
-	if err != nil {
-		return err
-	}
-	module, err := os.ReadFile(wasm)
+	_, module, err := t.module(ctx, path, from)
 	if err != nil {
 		return err
 	}
@@ -290,8 +286,21 @@ func (c *methodCall) Value(of protoreflect.FullName, value []byte) ([]byte, erro
 	return made.Marshal()
 }
 
+// DecodeValue implements serviceschema.Objects.
+func (c *methodCall) DecodeValue(of protoreflect.FullName, b []byte) (any, error) {
+	v, ok := values[of]
+	if !ok {
+		return b, nil // In base64.
+	}
+	made := v()
+	return made, made.Unmarshal(b)
+}
+
 // marshaler is what the generated code of Kubernetes gives its messages.
-type marshaler interface{ Marshal() ([]byte, error) }
+type marshaler interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
 
 // values are the messages of Kubernetes that are no objects.
 var values = map[protoreflect.FullName]func() marshaler{
@@ -300,6 +309,7 @@ var values = map[protoreflect.FullName]func() marshaler{
 	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":          func() marshaler { return new(metav1.Time) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":     func() marshaler { return new(metav1.MicroTime) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":      func() marshaler { return new(metav1.Duration) },
+	"k8s.io.apimachinery.pkg.runtime.RawExtension":       func() marshaler { return new(runtime.RawExtension) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector": func() marshaler { return new(metav1.LabelSelector) },
 }
 

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -20,6 +21,33 @@ type Suite struct {
 	Conversions []ConversionCase `json:"conversions"`
 	Lookup      Lookups          `json:"lookup"`
 	Hook        []HookCase       `json:"hook"`
+	Service     ServiceCases     `json:"service"`
+}
+
+// ServiceCases are calls of the guest service.
+type ServiceCases struct {
+	// Rates are the responses of the host's method Rate, by the currency. For any other
+	// currency it returns the error "no rate of C".
+	Rates map[string]struct {
+		Rate int64 `json:"rate"`
+		// Pad is the length of the field pad.
+		Pad int `json:"pad"`
+	} `json:"rates"`
+	Cases []ServiceCase `json:"cases"`
+}
+
+// ServiceCase is a call of a method of Quotes.
+type ServiceCase struct {
+	Name   string `json:"name"`
+	Method string `json:"method"`
+	// Request and Want are messages in the JSON of protobuf. Pad is the length of the
+	// annotation "pad" of the ConfigMap in Request.
+	Request json.RawMessage `json:"request"`
+	Pad     int             `json:"pad,omitempty"`
+	Want    json.RawMessage `json:"want,omitempty"`
+	// Error is the reason of the error that is wanted instead, Traps is set for a trap.
+	Error string `json:"error,omitempty"`
+	Traps bool   `json:"traps,omitempty"`
 }
 
 // SchedulerCase is calls of one plugin, the Pod's cycle begun anew by each

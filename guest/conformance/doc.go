@@ -1,4 +1,4 @@
-// Package conformance tests hosts and guests against abi/SPEC.md: it describes six guests,
+// Package conformance tests hosts and guests against abi/SPEC.md: it describes seven guests,
 // and has calls with the results that they must have. The calls are data, cases.yaml, so
 // that a host or an SDK in any language can be tested. The types in cases_test.go document
 // the file.
@@ -14,6 +14,7 @@
 //	           normalizeplacementscore
 //	admission  validate, mutate, convert
 //	hook       hook
+//	service    services, Echo, Price, Choose
 //
 // Together they implement all functions of the ABI, and import all that a scheduler
 // offers. The directory c has them in C, guests in Go by the SDK, and testdata has
@@ -214,4 +215,19 @@
 // hook looks at the pod's label "tier". "batch" decides 128 CPU shares. "idle"
 // decides 2 CPU shares and a quota of -1. "wrong" is an error with the reason "tier
 // is wrong". Otherwise nothing is decided.
+//
+// # The service guest
+//
+// It implements kubewasm.conformance.v1.Quotes of internal/quotes/quotes.proto, and needs the
+// grant rates. A guest whose compiler adds no custom section gets the schema by its test.
+//
+// Echo returns the request.
+//
+// Price is an error with the reason "no currency" without one, and traps for the currency
+// "trap". It asks the host's Market for the rate of the currency; an error of the host is its
+// error, with the same text. The total is the amount times the rate. The note is the value of
+// the Pod's label "discount", and "none" if there is no Pod or the Pod does not have it.
+//
+// Choose returns the first of the Pods whose spec.nodeName is the node of the request. If there
+// is none it returns, as the text, the value of "none" in the data of the ConfigMap.
 package conformance

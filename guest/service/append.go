@@ -1,7 +1,10 @@
 package service
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -49,6 +52,40 @@ func AppendBytes[T string | []byte](b []byte, field uint32, v T) []byte {
 	return wire.AppendBytes(b, field, v)
 }
 
+// AppendPacked appends a list of whole numbers, truth values excepted, that are varints.
+func AppendPacked[T ~int32 | ~int64 | ~uint32 | ~uint64](b []byte, field uint32, list []T) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b, start := BeginMessage(b, field)
+	for _, v := range list {
+		b = wire.AppendUvarint(b, uint64(v))
+	}
+	return wire.EndMessage(b, start)
+}
+
+// AppendPackedZigzag appends a list of type sint32 or sint64.
+func AppendPackedZigzag[T int32 | int64](b []byte, field uint32, list []T) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b, start := BeginMessage(b, field)
+	for _, v := range list {
+		b = wire.AppendUvarint(b, uint64(int64(v))<<1^uint64(int64(v)>>63))
+	}
+	return wire.EndMessage(b, start)
+}
+
+// AppendPackedBools appends a list of truth values.
+func AppendPackedBools(b []byte, field uint32, list []bool) []byte {
+	return appendFixed(b, field, list)
+}
+
+// AppendPackedFixed appends a list of numbers of 32 or 64 bits that have a fixed length.
+func AppendPackedFixed[T int32 | int64 | uint32 | uint64 | float32 | float64](b []byte, field uint32, list []T) []byte {
+	return appendFixed(b, field, list)
+}
+
 // AppendObject appends a field that refers to an object. The object is one that the host passed
 // in the call; any other view appends nothing.
 func AppendObject(b []byte, field uint32, v view.View) []byte {
@@ -66,3 +103,22 @@ func BeginMessage(b []byte, field uint32) (_ []byte, start int) {
 
 // EndMessage ends the message that begins at start.
 func EndMessage(b []byte, start int) []byte { return wire.EndMessage(b, start) }
+
+// bigEndian reports whether numbers lie in memory in another order than in messages, as on a
+// machine that runs native tests.
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+func appendFixed[T any](b []byte, field uint32, list []T) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	size := int(unsafe.Sizeof(list[0]))
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*size)
+	b = wire.AppendBytes(b, field, raw)
+	if bigEndian {
+		for raw = b[len(b)-len(raw):]; len(raw) != 0; raw = raw[size:] {
+			slices.Reverse(raw[:size])
+		}
+	}
+	return b
+}

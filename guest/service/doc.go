@@ -17,9 +17,12 @@
 //	func init() { pickerguest.RegisterPicker(shortest{}) }
 //	func main() {}
 //
-// A request is a view, as the objects of guest/api are: a field is read when it is asked for.
-// It is valid during the call, and its strings may be kept. A response is a struct whose
-// fields are set; it is empty when the method is called.
+// A request is a view: numbers and strings are read in one pass before the call, and
+// messages, lists, maps and objects when they are asked for. It is valid during the call, whose
+// memory serves the next one; a view that is kept shows another request. Strings and lists of
+// numbers and strings may be kept. A string shares the memory of its request: a plugin that
+// keeps a few of a large one clones them. A response is a struct whose fields are set; it is
+// empty when the method is called.
 //
 // A method of a host service is a function of a type in that package. Natively, in tests,
 // [github.com/kubewasm/kubewasm/guest/guesttest/servicetest] provides the host.

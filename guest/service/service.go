@@ -6,7 +6,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
-	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Method is a method of an extension point whose plugins are of the interface P. It is for
@@ -14,20 +13,16 @@ import (
 type Method[P any] struct {
 	// Name is the full name of the service, a slash, that of the method.
 	Name string
-	// Request is the type of the request.
-	Request *view.Type
-	// Call calls the plugin, and appends its response to b.
-	Call func(p P, request view.View, b []byte) ([]byte, error)
+	// Call calls the plugin with an encoded request, and appends its response to b.
+	Call func(p P, request, b []byte) ([]byte, error)
 
-	// request and response are the memory of the call before.
-	request  view.View
+	// response is the memory of the call before.
 	response []byte
 }
 
 // run runs the method on an encoded request. The response is valid until the next run.
 func (m *Method[P]) run(p P, request []byte) ([]byte, error) {
-	m.request = view.Next(m.request, request, m.Request)
-	response, err := m.Call(p, m.request, m.response[:0])
+	response, err := m.Call(p, request, m.response[:0])
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +70,16 @@ func (m *Method[P]) native(p any, request []byte) ([]byte, error) {
 }
 
 // Ask calls a method of a host service by its host function, with an encoded request, and
-// returns the response, or the error of the host. It is for generated code.
-func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte, t *view.Type) (view.View, error) {
+// returns the encoded response, which may be kept, or the error of the host. It is for
+// generated code.
+func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte) ([]byte, error) {
 	n, code := abi.Unpack(f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
 	answer := make([]byte, n)
 	if got := hostAnswer(answer); got != n {
 		panic("kubewasm: host answered with another length than before")
 	}
 	if abi.Code(code) != abi.Success {
-		return view.View{}, errors.New(string(answer))
+		return nil, errors.New(string(answer))
 	}
-	return view.FromProto(answer, t), nil
+	return answer, nil
 }

@@ -1,31 +1,6 @@
 package view
 
-import (
-	"math"
-
-	"github.com/kubewasm/kubewasm/abi"
-)
-
-// Next returns a view of the protobuf message in raw, a request of a call. It uses the memory
-// of old, a view of the message before, which goes stale. raw may be overwritten after the
-// call: strings of the view are copies. It is for the SDK.
-func Next(old View, raw []byte, t *Type) View {
-	m := old.m
-	if m == nil {
-		o := &object{}
-		o.root = message{object: o, typ: t}
-		m = &o.root
-	}
-	if len(raw) > math.MaxInt32 {
-		raw = nil // More than the ABI allows.
-	}
-	o := m.object
-	if o.version++; o.version > math.MaxUint32 {
-		o.version = 1 // 0 is the version of messages that were never read.
-	}
-	o.bytes, o.root.end = raw[:len(raw):len(raw)], uint32(len(raw))
-	return View{m, o.version}
-}
+import "github.com/kubewasm/kubewasm/abi"
 
 // objects are the views of objects that came by ref, by slot. The host uses slots again, so
 // there are as many as objects in use.
@@ -48,26 +23,8 @@ const (
 	JSON
 )
 
-// Object returns the object that field n refers to, an empty one if there is none.
-func (v View) Object(n uint32, t *Type, kind ObjectKind) View {
-	return byRef(abi.Ref(v.Int64(n)), t, kind)
-}
-
-// Objects returns the objects that the repeated field n refers to.
-func Objects[V Of](v View, n uint32, t *Type, kind ObjectKind) []V {
-	refs := Ints[uint64](v, n, Fixed64)
-	if len(refs) == 0 {
-		return nil
-	}
-	list := make([]V, len(refs))
-	for i, ref := range refs {
-		list[i] = V(byRef(abi.Ref(ref), t, kind))
-	}
-	return list
-}
-
-// byRef returns the view of a ref.
-func byRef(ref abi.Ref, t *Type, kind ObjectKind) View {
+// ByRef returns the view of the object with a ref, an empty one for ref 0. It is for the SDK.
+func ByRef(ref abi.Ref, t *Type, kind ObjectKind) View {
 	if ref == 0 {
 		return View{}
 	}

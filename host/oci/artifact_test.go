@@ -4,9 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +18,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
 )
 
 // module is the smallest module.
@@ -226,6 +231,7 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 	const config = "application/vnd.wasm.config.v0+json"
 	const imageConfig = "application/vnd.oci.image.config.v1+json"
 	other := digestOf([]byte("other"))
+	table := refusals.New(t, "Content")
 	image := func(l *layout, files ...tarFile) object {
 		return l.manifest(imageConfig, l.blob(tarType, tarOf(l.t, files...)))
 	}
@@ -350,6 +356,12 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 		{"the image is a bomb", func(l *layout) object {
 			return l.manifest(imageConfig, l.blob(tarType+"+gzip", gzipOf(l.t, tarOf(l.t, file("zeros", make([]byte, 3<<20)), file("a.wasm", module)))))
 		}, "it has more than 10000 bytes"},
+		{"the image has very many files", func(l *layout) object {
+			return l.manifest(imageConfig, l.blob(tarType+"+gzip", gzipOf(l.t, tarOf(l.t, slices.Repeat([]tarFile{file("a", nil)}, 1001)...))))
+		}, "it has more than 1000 files"},
+		{"the module is a directory", func(l *layout) object {
+			return image(l, tarFile{Header: tar.Header{Typeflag: tar.TypeDir, Name: "a.wasm/"}})
+		}, "it has no .wasm file"},
 		{"the image is no tar", func(l *layout) object { return l.manifest(imageConfig, l.blob(tarType, bytes.Repeat([]byte{1}, 600))) }, "read tar"},
 		{"the image ends early", func(l *layout) object {
 			return l.manifest(imageConfig, l.blob(tarType, tarOf(l.t, file("a.wasm", module))[:514]))
@@ -358,10 +370,40 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLayout(t)
-			a, err := newClient(t, oci.Config{MaxBytes: 10_000}).Fetch(t.Context(), l.tag(tt.make(l), "1"))
-			if err == nil || a != nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, %v, want %q", a, err, tt.want)
+			err := refused(t, newClient(t, oci.Config{
+				MaxBytes: 10_000, Trust: []oci.Trust{{Repositories: []string{"*"}, Unsigned: true}},
+			}), l.tag(tt.make(l), "1"))
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
 			}
+			table.Add(tt.name, err)
 		})
 	}
+}
+
+// refused loads a plugin from a reference, and returns the error after which nothing was
+// compiled.
+func refused(t *testing.T, client *oci.Client, ref oci.Reference) error {
+	t.Helper()
+	cache := t.TempDir()
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "zone", Source: client.Source(ref.String())}, host.Adapter{Kind: abi.KindScheduler})
+	if err == nil {
+		t.Fatalf("%s was loaded: %s", ref, plugin.Digest())
+	}
+	err = errors.Unwrap(err) // Without the name of the plugin.
+	for _, dir := range []string{"kubewasm-rewritten", "wazero-*"} {
+		files, globErr := filepath.Glob(filepath.Join(cache, dir, "*"))
+		if len(files) != 0 || globErr != nil {
+			t.Errorf("something was compiled: %v, %v", files, globErr)
+		}
+	}
+	if a, fetchErr := client.Fetch(t.Context(), ref); a != nil || fetchErr == nil || fetchErr.Error() != err.Error() {
+		t.Errorf("Fetch returns %v, %v, and the source %v", a, fetchErr, err)
+	}
+	return err
 }

@@ -6,22 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
-	"time"
 
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 	"github.com/kubewasm/kubewasm/internal/private"
 )
 
 // cache keeps blobs by their digest, and the last answers of registries, in a directory that
 // several processes may share. A nil cache keeps nothing.
 //
-// A file appears under its name when it is whole: it is written under another one and
-// renamed. What is read is compared with its digest, so a file that was changed is as good
-// as missing.
+// What is read is compared with its digest, so a file that was changed is as good as missing.
 type cache struct {
 	dir string
 	max int64
@@ -31,20 +27,15 @@ type cache struct {
 	bytes int64
 }
 
-const (
-	// staleTime is the age at which an unfinished file is one that was left behind, and an
-	// answer one that may make room.
-	staleTime = time.Hour
-	// maxAnswers is how many answers are kept in any case.
-	maxAnswers = 4096
-)
+// maxAnswerBytes is the size of some 14,000 answers.
+const maxAnswerBytes = 4 << 20
 
 func openCache(dir string, limit int64) (*cache, error) {
 	if dir == "" {
 		return nil, nil
 	}
 	c := &cache{dir: dir, max: cmp.Or(limit, defaultCacheBytes)}
-	for _, sub := range []string{"blobs", "answers", "new"} {
+	for _, sub := range []string{"blobs", "answers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
@@ -79,10 +70,7 @@ func (c *cache) get(digest string, size int64) []byte {
 		_ = os.Remove(name) // It is fetched again.
 		return nil
 	}
-	// The time of the last use decides what is removed.
-	if now := time.Now(); now.Sub(info.ModTime()) > time.Minute {
-		_ = os.Chtimes(name, now, now)
-	}
+	diskcache.Use(name, info)
 	return data
 }
 
@@ -92,78 +80,20 @@ func (c *cache) put(digest string, data []byte) error {
 	if c == nil || int64(len(data)) > c.max {
 		return nil
 	}
-	if err := c.write(c.blob(digest), data); err != nil {
+	if err := diskcache.Write(c.blob(digest), data); err != nil {
 		return fmt.Errorf("write to cache: %w", err)
 	}
 	return c.trim()
 }
 
-// write makes a file of data, whole or not at all.
-func (c *cache) write(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Join(c.dir, "new"), "*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
-}
-
-// trim removes the blobs that were not used for the longest time, until the others fit.
-func (c *cache) trim() error {
+// trim removes the blobs that were not used for the longest time, until the others fit, and
+// such answers.
+func (c *cache) trim() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	type file struct {
-		name string
-		size int64
-		used time.Time
-	}
-	var files []file
-	c.bytes = 0
-	for _, sub := range []string{"blobs", "new", "answers"} {
-		entries, err := os.ReadDir(filepath.Join(c.dir, sub))
-		if err != nil {
-			return fmt.Errorf("read cache: %w", err)
-		}
-		for i, entry := range entries {
-			info, err := entry.Info()
-			if err != nil {
-				continue // Another process has removed or renamed it.
-			}
-			name := filepath.Join(c.dir, sub, entry.Name())
-			switch {
-			case sub == "blobs":
-			case sub == "answers" && len(entries)-i <= maxAnswers:
-				continue
-			case time.Since(info.ModTime()) > staleTime:
-				_ = os.Remove(name)
-				continue
-			default:
-				continue
-			}
-			files = append(files, file{name, info.Size(), info.ModTime()})
-			c.bytes += info.Size()
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return a.used.Compare(b.used) })
-	for _, f := range files {
-		if c.bytes <= c.max {
-			break
-		}
-		if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove from cache: %w", err)
-		}
-		c.bytes -= f.size
-	}
-	return nil
+	_, answersErr := diskcache.Trim(maxAnswerBytes, filepath.Join(c.dir, "answers"))
+	c.bytes, err = diskcache.Trim(c.max, filepath.Join(c.dir, "blobs"))
+	return errors.Join(err, answersErr)
 }
 
 // answer returns what recall remembers under a key.
@@ -187,7 +117,7 @@ func (c *cache) remember(key string, value any) error {
 	if old, err := os.ReadFile(c.answer(key)); err == nil && string(old) == string(data) {
 		return nil
 	}
-	return c.write(c.answer(key), data)
+	return diskcache.Write(c.answer(key), data)
 }
 
 // recall reports whether an answer is remembered, and reads it into value.
@@ -195,9 +125,13 @@ func (c *cache) recall(key string, value any) bool {
 	if c == nil {
 		return false
 	}
-	data, err := os.ReadFile(c.answer(key))
+	name := c.answer(key)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return false
+	}
+	if info, err := os.Stat(name); err == nil {
+		diskcache.Use(name, info)
 	}
 	var kept struct {
 		Key   string

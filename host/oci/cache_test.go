@@ -1,13 +1,19 @@
 package oci
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 )
 
 func newCache(t *testing.T, limit int64) *cache {
@@ -19,29 +25,12 @@ func newCache(t *testing.T, limit int64) *cache {
 	return c
 }
 
-func TestCacheKeepsWhatWasUsedLast(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	c := newCache(t, 250)
-	var digests []string
 	for i := range 4 {
 		data := bytes.Repeat([]byte{byte(i)}, 100)
-		digests = append(digests, sum(data))
 		if err := c.put(sum(data), data); err != nil {
 			t.Fatal(err)
-		}
-		// Each is a minute younger than the one before.
-		used := time.Now().Add(time.Duration(i-10) * time.Minute)
-		if err := os.Chtimes(c.blob(sum(data)), used, used); err != nil {
-			t.Fatal(err)
-		}
-		if i == 2 { // The first is gone, the second is used again.
-			if c.get(digests[0], 100) != nil || c.get(digests[1], 100) == nil {
-				t.Fatal("the cache of two blobs has the first of three, or lacks the second")
-			}
-		}
-	}
-	for i, want := range []bool{false, true, false, true} {
-		if got := c.get(digests[i], 100) != nil; got != want {
-			t.Errorf("blob %d is there: %v, want %v", i, got, want)
 		}
 	}
 	if c.bytes != 200 {
@@ -72,32 +61,6 @@ func TestCacheServesNothingThatWasChanged(t *testing.T) {
 		if got := c.get(sum(data), int64(len(data))); got != nil {
 			t.Errorf("%s: got %q", name, got)
 		}
-	}
-}
-
-func TestCacheRemovesUnfinishedFiles(t *testing.T) {
-	dir := t.TempDir()
-	c, err := openCache(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old, recent := filepath.Join(dir, "new", "old"), filepath.Join(dir, "new", "recent")
-	for _, name := range []string{old, recent} {
-		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chtimes(old, time.Now(), time.Now().Add(-2*staleTime)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.trim(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(old); err == nil {
-		t.Error("an unfinished file of a process that is gone is still there")
-	}
-	if _, err := os.Stat(recent); err != nil {
-		t.Errorf("the unfinished file of another process: %v", err)
 	}
 }
 
@@ -156,4 +119,87 @@ func TestCacheHammer(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// TestCacheSurvivesKills kills processes while they write to a cache that this one uses, too.
+// What is there under its name is whole, within the bound, and what a killed process left
+// unfinished is removed in time.
+func TestCacheSurvivesKills(t *testing.T) {
+	const size, limit = 1 << 20, 6 << 20
+	blobOf := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2) }
+	if dir := os.Getenv("KUBEWASM_TEST_CACHE"); dir != "" {
+		c, err := openCache(dir, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; ; i++ {
+			data := blobOf(i)
+			if err := errors.Join(c.put(sum(data), data), c.remember("last", sum(data))); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println("written")
+		}
+	}
+	c := newCache(t, limit)
+	for round := range 8 {
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCacheSurvivesKills$")
+		child.Env = append(os.Environ(), "KUBEWASM_TEST_CACHE="+c.dir)
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 2+round && lines.Scan(); n++ {
+			data := blobOf(1000 + n)
+			if err := c.put(sum(data), data); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Wait(); err == nil {
+			t.Fatal("the process ended by itself")
+		}
+		entries, err := os.ReadDir(filepath.Join(c.dir, "blobs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			name := filepath.Join(c.dir, "blobs", entry.Name())
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(entry.Name(), "new-") && sum(data) != "sha256:"+entry.Name() {
+				t.Errorf("%s has %d other bytes", entry.Name(), len(data))
+			}
+		}
+		var last string
+		if !c.recall("last", &last) || !digestRE.MatchString(last) {
+			t.Errorf("the cache remembers %q", last)
+		}
+	}
+	unfinished := func() []string {
+		files, err := filepath.Glob(filepath.Join(c.dir, "*", "new-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	for _, name := range unfinished() {
+		old := time.Now().Add(-2 * diskcache.StaleTime)
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.trim(); err != nil || c.bytes > limit {
+		t.Errorf("the cache has %d bytes, want at most %d: %v", c.bytes, limit, err)
+	}
+	if left := unfinished(); len(left) != 0 {
+		t.Errorf("unfinished files are still there: %v", left)
+	}
 }

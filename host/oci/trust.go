@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/blang/semver/v4"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -44,6 +45,8 @@ type Signer struct {
 	KeyFile string `json:"keyFile,omitempty"`
 	// Identity is the one that a certificate names, for signatures without a key.
 	Identity *Identity `json:"identity,omitempty"`
+	// Certificate is that of a key.
+	Certificate *Certificate `json:"certificate,omitempty"`
 	// Annotations are what must have been signed with the digest, see -a of cosign sign.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -55,6 +58,31 @@ type Identity struct {
 	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
 	Subject       string `json:"subject,omitempty"`
 	SubjectRegexp string `json:"subjectRegexp,omitempty"`
+	// SourceRepository and SourceOwner are the repository that a workflow ran for and its
+	// owner, such as "https://github.com/acme/zone" and "https://github.com/acme". The subject
+	// of a workflow that several repositories use is the workflow's own. One of them may
+	// stand instead of a subject.
+	SourceRepository string `json:"sourceRepository,omitempty"`
+	SourceOwner      string `json:"sourceOwner,omitempty"`
+}
+
+// Certificate is a certificate whose key signs, with what it is verified by.
+type Certificate struct {
+	// PEM is the certificate. Chain are the certificates that it is verified by, the
+	// intermediates first and the root last; without any it is trusted. All but the root are
+	// for signing code.
+	PEM   string   `json:"pem"`
+	Chain []string `json:"chain,omitempty"`
+	// Log wants each signature in a transparency log, whose time is that of the signature.
+	// The certificate must have been valid then; without Log it must be valid now.
+	Log bool `json:"log,omitempty"`
+}
+
+// Log is what a [Keyless] implements that knows transparency logs.
+type Log interface {
+	// SignedAt returns the time at which a trusted log has taken a signature, as the entry
+	// that lies beside it proves.
+	SignedAt(ctx context.Context, s *Signature) (time.Time, error)
 }
 
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
@@ -156,7 +184,7 @@ func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byt
 	if rule == nil || rule.Unsigned {
 		return nil, nil
 	}
-	if r.client.cache != nil && r.ref.Layout == "" && !r.remembered {
+	if r.cache != nil && r.ref.Layout == "" && !r.remembered {
 		// A signature that was verified once is asked for no more.
 		kept := *r
 		kept.remembered = true
@@ -239,9 +267,10 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := "accepted " + ref.String()
-	last := c.newest[key]
-	if last == (accepted{}) {
-		c.cache.recall(key, &last)
+	// Another process may have accepted a newer one since then.
+	last, stored := c.newest[key], accepted{}
+	if c.cache.recall(key, &stored) && newer(stored, last) {
+		last = stored
 	}
 	if before, err := semver.ParseTolerant(last.Version); err == nil {
 		switch {
@@ -252,9 +281,19 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 		}
 	}
 	last = accepted{version.String(), a.Digest}
-	if c.newest[key] != last {
-		c.newest[key] = last
+	c.newest[key] = last
+	if last != stored {
 		c.stored(c.cache.remember(key, last))
 	}
 	return nil
+}
+
+// newer reports whether a has a higher version than b, or b has none.
+func newer(a, b accepted) bool {
+	before, err := semver.ParseTolerant(b.Version)
+	if err != nil {
+		return true
+	}
+	version, err := semver.ParseTolerant(a.Version)
+	return err == nil && version.GT(before)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
 )
 
 // publicPEM returns the public key of a private one.
@@ -90,6 +91,7 @@ func TestSignaturesByEveryKindOfKey(t *testing.T) {
 }
 
 func TestRulesWantTheirSigners(t *testing.T) {
+	table := refusals.New(t, "Signers")
 	a, b, c := newKey(), newKey(), newKey()
 	signers := func(keys ...crypto.Signer) (list []oci.Signer) {
 		for _, key := range keys {
@@ -122,14 +124,16 @@ func TestRulesWantTheirSigners(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := trusting(t, tt.rule).Fetch(t.Context(), ref)
 			if tt.err != "" {
-				var refused *oci.TrustError
-				if !errors.As(err, &refused) || !strings.Contains(err.Error(), tt.err) {
+				err := refused(t, trusting(t, tt.rule), ref)
+				var refusal *oci.TrustError
+				if !errors.As(err, &refusal) || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got %v, want %q", err, tt.err)
 				}
+				table.Add(tt.name, err)
 				return
 			}
+			got, err := trusting(t, tt.rule).Fetch(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,6 +147,7 @@ func TestRulesWantTheirSigners(t *testing.T) {
 // TestSignaturesOfSomethingElse puts signatures by the right key beside an artifact that are
 // none of it.
 func TestSignaturesOfSomethingElse(t *testing.T) {
+	table := refusals.New(t, "Signatures")
 	key := newKey().(*ecdsa.PrivateKey)
 	sign := func(message []byte) []byte {
 		digest := must(hashed(message))
@@ -239,17 +244,19 @@ func TestSignaturesOfSomethingElse(t *testing.T) {
 			m := l.manifest("application/vnd.wasm.config.v0+json", l.blob(wasmType, module))
 			ref := l.tag(m, "1")
 			tt.make(l, m)
-			a, err := trusting(t, oci.Trust{AnyOf: []oci.Signer{{Name: "us", Key: publicPEM(t, key)}}}).Fetch(t.Context(), ref)
+			client := trusting(t, oci.Trust{AnyOf: []oci.Signer{{Name: "us", Key: publicPEM(t, key)}}})
 			if tt.want == "" {
-				if err != nil || string(a.Module) != string(module) {
+				if a, err := client.Fetch(t.Context(), ref); err != nil || string(a.Module) != string(module) {
 					t.Errorf("got %v, %v, want the module", a, err)
 				}
 				return
 			}
-			var refused *oci.TrustError
-			if !errors.As(err, &refused) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, %v, want %q", a, err, tt.want)
+			err := refused(t, client, ref)
+			var refusal *oci.TrustError
+			if !errors.As(err, &refusal) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
 			}
+			table.Add(tt.name, err)
 		})
 	}
 }
@@ -318,6 +325,7 @@ func TestSourceNeedsSomethingThatVouches(t *testing.T) {
 }
 
 func TestDowngradesAreRefused(t *testing.T) {
+	table := refusals.New(t, "Versions")
 	key := newKey()
 	cache := t.TempDir()
 	client, ref := pushed(t, map[string]string{"org.opencontainers.image.version": "1.10.0"})
@@ -343,20 +351,33 @@ func TestDowngradesAreRefused(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+	refuses := func(c *oci.Client, artifact, want string) {
+		t.Helper()
+		err := refused(t, c, ref)
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", artifact, err, want)
+		}
+		table.Add(artifact, err)
+	}
 	other := append(module, "\x00\x01\x00"...)
 	publish("1.10.0", module)
 	fetch(verifier, ref, "")
 	old := publish("1.9.0", module)
-	fetch(verifier, ref, "its version is 1.9.0, and 1.10.0 was accepted before")
+	refuses(verifier, "the replay of an older version", "its version is 1.9.0, and 1.10.0 was accepted before")
 	publish("1.10.0", other)
-	fetch(verifier, ref, "its version is 1.10.0, as that of sha256:")
+	refuses(verifier, "another module of the same version", "its version is 1.10.0, as that of sha256:")
 	publish("latest", other)
-	fetch(verifier, ref, `is "latest", want a version`)
+	refuses(verifier, "a version that is none", `is "latest", want a version`)
 	publish("1.9.0", module)
-	fetch(newClient(t, oci.Config{CacheDir: cache, Trust: rule}), ref, "1.10.0 was accepted before") // After a restart.
+	refuses(newClient(t, oci.Config{CacheDir: cache, Trust: rule}), "the replay of an older version after a restart", "1.10.0 was accepted before")
 	fetch(verifier, oci.Reference{Layout: ref.Layout, Digest: old}, "")
 	publish("1.11.0-rc.1", other)
 	fetch(verifier, ref, "")
+	// What another process with the same cache accepts counts, too.
+	publish("1.12.0", module)
+	fetch(newClient(t, oci.Config{CacheDir: cache, Trust: rule}), ref, "")
+	publish("1.11.0", other)
+	refuses(verifier, "a version that is older than what another process accepted", "its version is 1.11.0, and 1.12.0 was accepted before")
 }
 
 func TestParsePrivateKey(t *testing.T) {

@@ -24,6 +24,9 @@ func (p *Plugin) adapter(hosts []HostService) host.Adapter {
 	return a
 }
 
+// maxServices is the maximum length of the names that a guest passes to serve.
+const maxServices = 16 << 10
+
 // imports are the host functions of a guest.
 func (p *Plugin) imports(hosts []HostService) []host.Import {
 	state := func(inst *host.Instance) *call { return inst.State().(*call) }
@@ -37,6 +40,9 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 		host.FromGuest(abi.ModuleServices, "serve", func(inst *host.Instance, data []byte) {
 			if inst.Calling() != abi.Services.String() {
 				inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", abi.Services, inst.Calling()))
+			}
+			if len(data) > maxServices {
+				inst.Abort(fmt.Errorf("%d bytes are more than %d", len(data), maxServices))
 			}
 			state(inst).services = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 		}),

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -150,7 +151,7 @@ func (p *Plugin) check(m *host.Module) error {
 		return fail(err)
 	}
 	if guest.Find(p.definition.Name) == nil {
-		return fail(fmt.Errorf("it has the extension points %s", strings.Join(guest.Names(), ", ")))
+		return fail(fmt.Errorf("it has the extension points %s", list(guest.Names())))
 	}
 	var errs []error
 	for i := range p.schema.Services {
@@ -175,9 +176,25 @@ func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 		return err
 	}
 	if !slices.Contains(c.services, p.definition.Name) {
-		return &SchemaError{p.definition.Name, fmt.Errorf("it implements %s", strings.Join(c.services, ", "))}
+		return &SchemaError{p.definition.Name, fmt.Errorf("it implements %s", list(c.services))}
 	}
 	return nil
+}
+
+// list returns names from a guest, which may be anything, for an error.
+func list(names []string) string {
+	const most = 8
+	var shown []string
+	for _, name := range names[:min(len(names), most)] {
+		if !protoreflect.FullName(name).IsValid() {
+			name = fmt.Sprintf("%.100q", name)
+		}
+		shown = append(shown, name)
+	}
+	if n := len(names) - len(shown); n > 0 {
+		shown = append(shown, fmt.Sprintf("and %d others", n))
+	}
+	return strings.Join(shown, ", ")
 }
 
 // pointer returns the address of a message.

@@ -39,7 +39,11 @@ func Write(p *Package) ([]File, error) {
 		files = append(files, File{name, text})
 		return nil
 	}
-	for _, f := range families(p.viewed()) {
+	var messages []*Message
+	if len(p.Services) == 0 {
+		messages = p.Messages // Those of services are written by WriteGuest.
+	}
+	for _, f := range families(messages) {
 		w, name, part := newWriter(p), f.name, 1
 		for i, m := range f.messages {
 			if w.message(m); w.body.Len() < maxFile && i+1 < len(f.messages) {
@@ -65,17 +69,6 @@ func Write(p *Package) ([]File, error) {
 		}
 	}
 	return files, nil
-}
-
-// viewed returns the messages that have views: all but those of services that guests only
-// write.
-func (p *Package) viewed() (viewed []*Message) {
-	for _, m := range p.Messages {
-		if m.Read || !m.Written {
-			viewed = append(viewed, m)
-		}
-	}
-	return viewed
 }
 
 // family is the messages of one file.
@@ -437,7 +430,10 @@ func (w *writer) enum(e *Enum) {
 		}
 		w.printf("%s %s = %d\n", v.Name, e.Name, v.Number)
 	}
-	w.printf(")\n\n// ValuesOf%s is for generated code.\nvar ValuesOf%s = []%s{\n", e.Name, e.Name, w.view("EnumValue"))
+	if w.printf(")\n"); len(w.pkg.Services) != 0 {
+		return // They are read from protobuf only.
+	}
+	w.printf("\n// ValuesOf%s is for generated code.\nvar ValuesOf%s = []%s{\n", e.Name, e.Name, w.view("EnumValue"))
 	for _, v := range e.Values {
 		w.printf("{Name: %q, Number: %d},\n", v.JSONName, v.Number)
 	}

@@ -9,12 +9,13 @@ import (
 const guestPackage = "github.com/kubewasm/kubewasm/guest/service"
 
 // WriteGuest returns the files of the guest side of services, beside those of [Write]: the
-// interfaces and functions of services, the structs that guests write, and the schema.
+// interfaces and functions of services, the views and structs that guests read and write, and
+// the schema.
 func WriteGuest(p *Package) ([]File, error) {
 	if len(p.Services) == 0 {
 		return nil, nil
 	}
-	main, wasm, native := newWriter(p), newWriter(p), newWriter(p)
+	main, types, wasm, native := newWriter(p), newWriter(p), newWriter(p), newWriter(p)
 	native.tags = "!wasip1"
 	for _, s := range p.Services {
 		if s.Host {
@@ -37,6 +38,9 @@ func WriteGuest(p *Package) ([]File, error) {
 		if m.Written {
 			main.builder(m)
 		}
+		if m.Read || !m.Written {
+			types.reader(m)
+		}
 	}
 	schema := newWriter(p)
 	schema.printf("\n// serviceSchema is the services of this package. Kubewasm build adds it to a module.\n")
@@ -45,7 +49,7 @@ func WriteGuest(p *Package) ([]File, error) {
 	for _, f := range []struct {
 		name string
 		w    *writer
-	}{{"service.gen.go", main}, {"service_wasip1.gen.go", wasm}, {"service_native.gen.go", native}, {"schema.gen.go", schema}} {
+	}{{"service.gen.go", main}, {"types.gen.go", types}, {"service_wasip1.gen.go", wasm}, {"service_native.gen.go", native}, {"schema.gen.go", schema}} {
 		if f.w.body.Len() == 0 {
 			continue
 		}
@@ -74,9 +78,8 @@ func (w *writer) constant(name string, value []byte) {
 // lower returns a name as one that is not exported.
 func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-func pluginVar(s *Service) string              { return lower(s.Name) }
-func methodVar(s *Service, m *Method) string   { return lower(s.Name) + m.Name }
-func responseVar(s *Service, m *Method) string { return lower(s.Name) + m.Name + "Response" }
+func pluginVar(s *Service) string            { return lower(s.Name) }
+func methodVar(s *Service, m *Method) string { return lower(s.Name) + m.Name }
 
 // builderName returns the name of the struct that guests write for a message.
 func (p *Package) builderName(name string) string {
@@ -107,12 +110,14 @@ func (w *writer) extensionPoint(s *Service) {
 	}
 	w.printf(")\n\t%s = p\n}\n", pluginVar(s))
 	for _, m := range s.Methods {
-		w.printf("\nvar %s %s\n", responseVar(s, m), w.pkg.builderName(m.Response))
-		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n\tRequest: &TypeOf%s,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name, m.Request)
-		w.printf("\tCall: func(p %s, request %s, b []byte) ([]byte, error) {\n", s.Name, w.view("View"))
-		w.printf("\t\t%s.reset()\n", responseVar(s, m))
-		w.printf("\t\terr := p.%s(%s(request), &%s)\n", m.Name, m.Request, responseVar(s, m))
-		w.printf("\t\treturn %s.append(b), err\n\t},\n}\n", responseVar(s, m))
+		request, response := methodVar(s, m)+"Request", methodVar(s, m)+"Response"
+		w.printf("\n// The messages of %s, whose memory is used for each call.\nvar (\n\t%s [1]%s\n\t%s %s\n)\n",
+			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
+		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name)
+		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
+		w.printf("\t\t%s(request, 0, 0, %s[:], nil)\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
+		w.printf("\t\terr := p.%s(%s{&%s[0]}, &%s)\n", m.Name, m.Request, request, response)
+		w.printf("\t\tb = %s.append(b)\n\t\t%s[0].reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
 	}
 }
 
@@ -123,7 +128,7 @@ func (w *writer) hostClient(s *Service) {
 	for _, m := range s.Methods {
 		w.printf("\n%s", documentation(m.Name, "calls the host. The error is that of the host.", m.Doc))
 		w.printf("func (%s) %s(req *%s) (%s, error) {\n", s.Name, m.Name, w.pkg.builderName(m.Request), m.Response)
-		w.printf("\tresp, err := %s(host%s%s, req.append(nil), &TypeOf%s)\n\treturn %s(resp), err\n}\n", w.name(guestPackage, "Ask"), s.Name, m.Name, m.Response, m.Response)
+		w.printf("\tresp, err := %s(host%s%s, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %sFromProto(resp), nil\n}\n", w.name(guestPackage, "Ask"), s.Name, m.Name, m.Response, m.Response)
 	}
 }
 
@@ -174,7 +179,7 @@ func (w *writer) builderType(f *Field) string {
 		return "map[string]" + t
 	case f.Repeated:
 		return "[]" + t
-	case f.pointer():
+	case f.pointer() && t != "[]byte":
 		return "*" + t
 	}
 	return t
@@ -199,6 +204,8 @@ func (w *writer) appendField(f *Field) {
 		w.printf("for i := range %s {\n", field)
 		w.appendValue(f.Type, f.Number, field+"[i]", false)
 		w.printf("}\n")
+	case f.Repeated && f.numeric() && f.Type.Kind != ObjectKind:
+		w.printf("b = %s(b, %d, %s)\n", w.name(guestPackage, packer(f.Type.Kind)), f.Number, field)
 	case f.Repeated:
 		w.printf("for _, v := range %s {\n", field)
 		w.appendValue(f.Type, f.Number, "v", false)
@@ -210,8 +217,12 @@ func (w *writer) appendField(f *Field) {
 		w.appendValue(f.Type, f.Number, field, false)
 		w.printf("}\n")
 	case f.pointer():
+		value := "*" + field
+		if w.goType(f.Type) == "[]byte" {
+			value = field
+		}
 		w.printf("if %s != nil {\n", field)
-		w.appendValue(f.Type, f.Number, "*"+field, false)
+		w.appendValue(f.Type, f.Number, value, false)
 		w.printf("}\n")
 	default:
 		empty := field + " != 0"
@@ -220,11 +231,28 @@ func (w *writer) appendField(f *Field) {
 			empty = "len(" + field + ") != 0"
 		case Bool:
 			empty = field
+		case Float: // A zero with a sign is not the default.
+			empty = w.name("math", "Float32bits") + "(" + field + ") != 0"
+		case Double:
+			empty = w.name("math", "Float64bits") + "(" + field + ") != 0"
 		}
 		w.printf("if %s {\n", empty)
 		w.appendValue(f.Type, f.Number, field, false)
 		w.printf("}\n")
 	}
+}
+
+// packer returns the function that appends a list of numbers.
+func packer(k Kind) string {
+	switch {
+	case k == Bool:
+		return "AppendPackedBools"
+	case k == Sint32 || k == Sint64:
+		return "AppendPackedZigzag"
+	case onWire(k) != onVarint:
+		return "AppendPackedFixed"
+	}
+	return "AppendPacked"
 }
 
 // appendValue writes the encoding of one value. within is set in an entry of a map, whose
@@ -253,6 +281,8 @@ func (w *writer) appendValue(t Type, number uint32, value string, within bool) {
 		add("AppendDouble", "")
 	case ObjectKind:
 		add("AppendObject", w.view("View"))
+	case ValueKind:
+		w.printf("b = %s(b, %d, %s)\n", w.symbol(t.Append), number, value)
 	case MessageKind:
 		at := "at"
 		if within {

@@ -1,6 +1,7 @@
 package bindgen
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -166,10 +167,7 @@ var wires = map[Kind]string{
 
 // tags returns the tags of a field.
 func tags(f *Field) string {
-	wire := wires[f.Type.Kind]
-	if wire == "" {
-		wire = "varint"
-	}
+	wire := cmp.Or(f.Type.Wire, wires[f.Type.Kind], "varint")
 	value := ""
 	if f.Map {
 		value, wire = fmt.Sprintf(" protobuf_val:%q", wire), "bytes"
@@ -202,6 +200,6 @@ func (w *writer) hostEnum(e *Enum) {
 	}
 	receiver := strings.ToLower(e.Name[:1])
 	w.printf("}\n\n// String returns the name of the value.\nfunc (%[1]s %[2]s) String() string { return %[3]s.Name(int32(%[1]s)) }\n", receiver, e.Name, names)
-	w.printf("\n// MarshalText returns the name of the value.\nfunc (%[1]s %[2]s) MarshalText() ([]byte, error) { return []byte(%[1]s.String()), nil }\n", receiver, e.Name)
-	w.printf("\n// UnmarshalText reads the name of a value, or its number.\nfunc (%[1]s *%[2]s) UnmarshalText(text []byte) error { return %[3]s.Parse(text, (*int32)(%[1]s)) }\n", receiver, e.Name, names)
+	w.printf("\n// MarshalJSON returns the name of the value, its number if it has none.\nfunc (%[1]s %[2]s) MarshalJSON() ([]byte, error) { return %[3]s.JSON(int32(%[1]s)), nil }\n", receiver, e.Name, names)
+	w.printf("\n// UnmarshalJSON reads the name of a value, or its number.\nfunc (%[1]s *%[2]s) UnmarshalJSON(text []byte) error { return %[3]s.Read(text, (*int32)(%[1]s)) }\n", receiver, e.Name, names)
 }

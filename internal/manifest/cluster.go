@@ -90,6 +90,11 @@ func (c *Cluster) Of(resource string) ([]*admission.Object, error) {
 	return list, nil
 }
 
+// Resource implements admission.Cluster.
+func (c *Cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return resourceOf(kind), nil
+}
+
 // Keep implements admission.Cluster.
 func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
 	list := c.objects[resource]
@@ -107,7 +112,7 @@ func (f fixed) Wait(context.Context) error             { return nil }
 func (f fixed) Close()                                 {}
 
 // Get implements admission.Cluster.
-func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error) {
+func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string, _ bool) ([]byte, error) {
 	list := c.objects[resourceOf(kind)]
 	if i, ok := lookup.Find(list, namespace, name); ok {
 		return list[i].JSON, nil

@@ -6,19 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 )
 
 // Cluster is what policies may look up; see admission.Cluster.
 type Cluster interface {
-	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) ([]byte, error)
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error)
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
@@ -29,8 +30,9 @@ type Capabilities struct {
 	Logger *slog.Logger
 	// Cluster is nil if there is no cluster to look at.
 	Cluster Cluster
-	// Kinds are those that the policy may see.
-	Kinds []schema.GroupVersionKind
+	// Caller has the policy's grants, and answers what needs neither the cluster nor the
+	// question alone.
+	Caller *capabilities.Caller
 }
 
 // budget is what the answer to a question may cost.
@@ -43,7 +45,29 @@ type budget struct {
 	log func(n int) bool
 	// limit is how long the answer may be.
 	limit int
+	// wait returns the context for a question that somebody else answers.
+	wait func() (context.Context, context.CancelFunc)
+	// asked counts those questions in a request.
+	asked *int
 }
+
+// maxAsked is how many questions a policy may ask of others in a request.
+const maxAsked = 64
+
+// leave returns the context for a question that somebody else answers, and counts it. The
+// price is that of the host's own work for it.
+func (b *budget) leave() (context.Context, context.CancelFunc, error) {
+	if *b.asked++; *b.asked > maxAsked {
+		return nil, nil, fmt.Errorf("the policy asks more than %d questions in one request", maxAsked)
+	}
+	b.work(leaveWork)
+	ctx, cancel := b.wait()
+	return ctx, cancel, nil
+}
+
+// leaveWork is what a question costs that somebody else answers, in nanoseconds: their work,
+// not the host's, and not to be had for a few instructions.
+const leaveWork = 1_000_000
 
 // work pays for work before it is done, in nanoseconds.
 func (b *budget) work(nanoseconds int) { b.spend(2 * int64(nanoseconds)) }
@@ -54,10 +78,6 @@ const (
 	maxQuestionBytes = 64 << 10
 	maxSelectorBytes = 4 << 10
 )
-
-// reviewWork is what a question costs that the API server is asked: its work, not the
-// host's, and not to be had for a few instructions.
-const reviewWork = 1_000_000
 
 // read decodes a question.
 func (b *budget) read(payload []byte, limit int, q any) error {
@@ -70,36 +90,49 @@ func (b *budget) read(payload []byte, limit int, q any) error {
 
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")
 
-// call does what a policy asks for. The payload is a copy, and the answer may be the
-// cluster's object itself: it is not changed.
-func (c *Capabilities) call(b *budget, binding, namespace, operation string, payload []byte) ([]byte, error) {
+// call does what a policy asks for, and is the one way in which it learns anything beyond its
+// request. The payload is a copy, and the answer may be the cluster's object itself: it is not
+// changed.
+func (c *Capabilities) call(b *budget, binding, namespace, operation string, payload []byte) (answer []byte, err error) {
 	if binding != "kubewarden" {
 		return nil, fmt.Errorf("unknown binding %.100q", binding)
 	}
-	switch namespace {
-	case "tracing":
-		if operation == "log" {
-			return c.log(b, payload)
-		}
-	case "kubernetes":
-		switch operation {
-		case "get_resource":
-			return c.get(b, payload)
-		case "list_resources_all", "list_all_resources":
-			return c.list(b, payload, false)
-		case "list_resources_by_namespace":
-			return c.list(b, payload, true)
-		case "can_i":
-			return c.review(b, payload)
-		}
-	case "crypto":
-		if operation == "v1/is_certificate_trusted" {
-			return isCertificateTrusted(b, payload)
-		}
-	case "oci", "net":
-		return nil, fmt.Errorf("%s/%.100s is not offered: policies have no network here", namespace, operation)
+	name := namespace + "/" + operation
+	switch name {
+	case "tracing/log":
+		return c.log(b, payload)
+	case "kubernetes/list_all_resources": // As some documents have it.
+		name = capabilities.ListAll
 	}
-	return nil, fmt.Errorf("unknown operation %.100q of namespace %.100q", operation, namespace)
+	defer func() { c.Caller.Count(name, err) }()
+	f, ok := answers[name]
+	if !ok {
+		return nil, fmt.Errorf("unknown operation %.100q of namespace %.100q", operation, namespace)
+	}
+	if err := c.Caller.Scope().MayCall(name); err != nil {
+		return nil, err
+	}
+	if answer, err = f(c, b, payload); err != nil {
+		return nil, fmt.Errorf("%s: %w", name[strings.LastIndexByte(name, '/')+1:], err)
+	}
+	return answer, nil
+}
+
+// answers are the operations that need a grant.
+var answers = map[string]func(c *Capabilities, b *budget, payload []byte) ([]byte, error){
+	capabilities.GetResource:     (*Capabilities).get,
+	capabilities.ListAll:         func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.list(b, payload, false) },
+	capabilities.ListByNamespace: func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.list(b, payload, true) },
+	capabilities.CanI:            (*Capabilities).review,
+	capabilities.IsCertificateTrusted: func(_ *Capabilities, b *budget, payload []byte) ([]byte, error) {
+		return isCertificateTrusted(b, payload)
+	},
+	capabilities.LookupHost:     (*Capabilities).lookupHost,
+	capabilities.ManifestDigest: (*Capabilities).digest,
+	capabilities.Manifest:       (*Capabilities).manifest,
+	capabilities.ManifestConfig: (*Capabilities).manifestConfig,
+	capabilities.Verify:         func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.verify(b, payload, false) },
+	capabilities.VerifyV2:       func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.verify(b, payload, true) },
 }
 
 // levels are those of the policies' logs.
@@ -143,6 +176,7 @@ type lookup struct {
 	LabelSelector *string  `json:"label_selector"`
 	FieldSelector *string  `json:"field_selector"`
 	FieldMasks    []string `json:"field_masks"`
+	DisableCache  bool     `json:"disable_cache"`
 }
 
 // parse reads a question and returns the kind that it is about, if the policy may
@@ -156,8 +190,8 @@ func (c *Capabilities) parse(b *budget, payload []byte, q *lookup) (schema.Group
 		return schema.GroupVersionKind{}, err
 	}
 	kind := gv.WithKind(q.Kind)
-	if !slices.Contains(c.Kinds, kind) {
-		return kind, fmt.Errorf("the policy may not see %s %s: its contextAwareResources do not have it", q.APIVersion, q.Kind)
+	if err := c.Caller.Scope().MaySee(kind, q.namespace()); err != nil {
+		return kind, err
 	}
 	if c.Cluster == nil {
 		return kind, errors.New("the host has no cluster to look at")
@@ -176,54 +210,74 @@ func (c *Capabilities) get(b *budget, payload []byte) ([]byte, error) {
 	var q lookup
 	kind, err := c.parse(b, payload, &q)
 	if err != nil {
-		return nil, fmt.Errorf("get_resource: %w", err)
-	}
-	object, err := c.Cluster.Get(b.ctx, kind, q.namespace(), q.Name)
-	if err != nil {
-		return nil, fmt.Errorf("get_resource: %w", err)
-	}
-	if object == nil {
-		return nil, fmt.Errorf("get_resource: there is no %s %s in namespace %q", q.Kind, q.Name, q.namespace())
+		return nil, err
 	}
 	mask, err := newFieldMask(q.FieldMasks)
 	if err != nil {
-		return nil, fmt.Errorf("get_resource: %w", err)
+		return nil, err
+	}
+	object, err := c.object(b, kind, &q)
+	if err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, fmt.Errorf("there is no %s %s in namespace %q", q.Kind, q.Name, q.namespace())
 	}
 	return mask.appendTo(nil, object, b), nil
+}
+
+// object returns an object as the cluster has it or, if the policy wants no cache, as the API
+// server does.
+func (c *Capabilities) object(b *budget, kind schema.GroupVersionKind, q *lookup) ([]byte, error) {
+	if !q.DisableCache {
+		ctx, cancel := b.wait()
+		defer cancel()
+		return c.Cluster.Get(ctx, kind, q.namespace(), q.Name, false)
+	}
+	ctx, cancel, err := b.leave()
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return c.Caller.Ask(ctx, capabilities.GetResource, "", true, func(ctx context.Context) ([]byte, error) {
+		return c.Cluster.Get(ctx, kind, q.namespace(), q.Name, true)
+	})
 }
 
 func (c *Capabilities) list(b *budget, payload []byte, namespaced bool) ([]byte, error) {
 	var q lookup
 	kind, err := c.parse(b, payload, &q)
 	if err != nil {
-		return nil, fmt.Errorf("list resources: %w", err)
+		return nil, err
 	}
 	if namespaced == (q.namespace() == "") {
-		return nil, fmt.Errorf("list resources: namespace is %q", q.namespace())
+		return nil, fmt.Errorf("namespace is %q", q.namespace())
 	}
 	mask, err := newFieldMask(q.FieldMasks)
 	if err != nil {
-		return nil, fmt.Errorf("list resources: %w", err)
+		return nil, err
 	}
 	for _, selector := range []*string{q.LabelSelector, q.FieldSelector} {
 		if selector != nil && len(*selector) > maxSelectorBytes {
-			return nil, fmt.Errorf("list resources: a selector has %d bytes, more than %d", len(*selector), maxSelectorBytes)
+			return nil, fmt.Errorf("a selector has %d bytes, more than %d", len(*selector), maxSelectorBytes)
 		}
 	}
 	labelSelector, fieldSelector := labels.Everything(), fields.Everything()
 	if q.LabelSelector != nil {
 		if labelSelector, err = labels.Parse(*q.LabelSelector); err != nil {
-			return nil, fmt.Errorf("list resources: label_selector: %w", err)
+			return nil, fmt.Errorf("label_selector: %w", err)
 		}
 	}
 	if q.FieldSelector != nil {
 		if fieldSelector, err = fields.ParseSelector(*q.FieldSelector); err != nil {
-			return nil, fmt.Errorf("list resources: field_selector: %w", err)
+			return nil, fmt.Errorf("field_selector: %w", err)
 		}
 	}
-	objects, err := c.Cluster.List(b.ctx, kind, q.namespace(), labelSelector, fieldSelector)
+	ctx, cancel := b.wait()
+	defer cancel()
+	objects, err := c.Cluster.List(ctx, kind, q.namespace(), labelSelector, fieldSelector)
 	if err != nil {
-		return nil, fmt.Errorf("list resources: %w", err)
+		return nil, err
 	}
 	list := policy.NewObject(nil)
 	list.Text("kind", q.Kind+"List")
@@ -245,55 +299,70 @@ func (c *Capabilities) list(b *budget, payload []byte, namespaced bool) ([]byte,
 		return append(dst, ']')
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list resources: %w", err)
+		return nil, err
 	}
 	return list.End(), nil
 }
 
 func (c *Capabilities) review(b *budget, payload []byte) ([]byte, error) {
 	if c.Cluster == nil {
-		return nil, errors.New("can_i: the host has no cluster to look at")
-	}
-	if len(c.Kinds) == 0 {
-		return nil, errors.New("can_i: the policy may see nothing of the cluster: it has no contextAwareResources")
+		return nil, errors.New("the host has no cluster to look at")
 	}
 	var q accessQuestion
 	if err := b.read(payload, maxQuestionBytes, &q); err != nil {
-		return nil, fmt.Errorf("can_i: %w", err)
+		return nil, err
 	}
 	spec, err := q.review()
 	if err != nil {
-		return nil, fmt.Errorf("can_i: %w", err)
+		return nil, err
 	}
-	b.work(reviewWork)
-	status, err := c.Cluster.Review(b.ctx, spec)
+	key, err := json.Marshal(spec)
 	if err != nil {
-		return nil, fmt.Errorf("can_i: %w", err)
+		return nil, err
 	}
-	return json.Marshal(status)
+	ctx, cancel, err := b.leave()
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return c.Caller.Ask(ctx, capabilities.CanI, string(key), q.DisableCache, func(ctx context.Context) ([]byte, error) {
+		status, err := c.Cluster.Review(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(status)
+	})
 }
 
 // accessQuestion is what can_i asks, in the form of Kubewarden's SDKs for Rust and
-// JavaScript or, with the spec of a SubjectAccessReview, in that of the one for Go.
+// JavaScript, in that of the one for Go, or with the spec of a SubjectAccessReview.
 type accessQuestion struct {
 	Review struct {
-		User       string   `json:"user"`
-		Groups     []string `json:"groups"`
-		Attributes *struct {
-			Group       string `json:"group"`
-			Name        string `json:"name"`
-			Namespace   string `json:"namespace"`
-			Resource    string `json:"resource"`
-			Subresource string `json:"subresource"`
-			Verb        string `json:"verb"`
-			Version     string `json:"version"`
-		} `json:"resource_attributes"`
+		User       string            `json:"user"`
+		Groups     []string          `json:"groups"`
+		Attributes *accessAttributes `json:"resource_attributes"`
+		InGo       *accessAttributes `json:"resourceAttributes"`
 	} `json:"subject_access_review"`
-	Spec *authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+	Spec         *authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+	DisableCache bool                                     `json:"disable_cache"`
+}
+
+type accessAttributes struct {
+	Group       string `json:"group"`
+	Name        string `json:"name"`
+	Namespace   string `json:"namespace"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Verb        string `json:"verb"`
+	Version     string `json:"version"`
 }
 
 func (q *accessQuestion) review() (authorizationv1.SubjectAccessReviewSpec, error) {
-	switch a := q.Review.Attributes; {
+	a := q.Review.Attributes
+	if a == nil {
+		a = q.Review.InGo
+	}
+	switch {
 	case a != nil:
 		return authorizationv1.SubjectAccessReviewSpec{
 			User: q.Review.User, Groups: q.Review.Groups,

@@ -99,21 +99,21 @@ func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 		NotAfter *string       `json:"not_after"`
 	}
 	if err := b.read(payload, maxTrustBytes, &q); err != nil {
-		return nil, fmt.Errorf("is_certificate_trusted: %w", err)
+		return nil, err
 	}
 	if len(q.Chain) > maxChain {
-		return nil, fmt.Errorf("is_certificate_trusted: the chain has %d certificates, more than %d", len(q.Chain), maxChain)
+		return nil, fmt.Errorf("the chain has %d certificates, more than %d", len(q.Chain), maxChain)
 	}
 	b.work((1 + len(q.Chain)) * parseWork)
 	cert, err := q.Cert.parse()
 	if err != nil {
-		return nil, fmt.Errorf("is_certificate_trusted: certificate: %w", err)
+		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	now := time.Now()
 	at := now
 	if q.NotAfter != nil && *q.NotAfter != "" {
 		if at, err = time.Parse(time.RFC3339, *q.NotAfter); err != nil {
-			return nil, fmt.Errorf("is_certificate_trusted: not_after: %w", err)
+			return nil, fmt.Errorf("not_after: %w", err)
 		}
 		if cert.NotAfter.Before(at) {
 			return trusted("the certificate is used after it has expired")
@@ -131,7 +131,7 @@ func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	for i := range q.Chain {
 		link, err := q.Chain[i].parse()
 		if err != nil {
-			return nil, fmt.Errorf("is_certificate_trusted: cert_chain[%d]: %w", i, err)
+			return nil, fmt.Errorf("cert_chain[%d]: %w", i, err)
 		}
 		chain = append(chain, link)
 	}
@@ -143,7 +143,7 @@ func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	// Each may be tried as the issuer of each.
 	b.work(min(len(q.Chain)*len(q.Chain), maxSignatures) * signatureWork)
 	if err := b.ctx.Err(); err != nil {
-		return nil, fmt.Errorf("is_certificate_trusted: %w", err)
+		return nil, err
 	}
 	chains, err := cert.Verify(x509.VerifyOptions{
 		Roots: roots, Intermediates: intermediates, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},

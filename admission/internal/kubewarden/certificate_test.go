@@ -139,7 +139,7 @@ func FuzzAnswersToHostileQuestions(f *testing.F) {
 	f.Add("kubernetes", "list_resources_all", []byte(`{"api_version":"/","kind":"","label_selector":"("}`))
 	f.Add("tracing", "log", []byte(`{"level":1,"message":null}`))
 	f.Fuzz(func(t *testing.T, namespace, operation string, payload []byte) {
-		c := &Capabilities{Plugin: "p"}
+		c := granting(objects{1, `{"kind":"Secret"}`})
 		answer, err := c.call(unlimited(t), "kubewarden", namespace, operation, payload)
 		if err == nil && namespace != "tracing" && !json.Valid(answer) {
 			t.Errorf("answer is %q", answer)

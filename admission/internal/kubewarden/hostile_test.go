@@ -18,11 +18,23 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 )
 
 // unlimited is a budget for any question.
 func unlimited(t *testing.T) *budget {
-	return &budget{ctx: t.Context(), spend: func(int64) {}, log: func(int) bool { return true }, limit: 8 << 20}
+	return &budget{
+		ctx: t.Context(), spend: func(int64) {}, log: func(int) bool { return true }, limit: 8 << 20,
+		wait: func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }, asked: new(int),
+	}
+}
+
+// granting returns capabilities of a policy that may call everything, and see Secrets.
+func granting(cluster Cluster) *Capabilities {
+	return &Capabilities{Cluster: cluster, Caller: (*capabilities.Provider)(nil).Caller("p", capabilities.Scope{
+		HostCapabilities: []string{"*"}, ContextAwareResources: []capabilities.Kind{{APIVersion: "v1", Kind: "Secret"}},
+	})}
 }
 
 // errFuel stands for the end of a call that has no fuel left.
@@ -45,7 +57,7 @@ func (c *Capabilities) within(ctx context.Context, fuel int64, namespace, operat
 		if fuel -= n; fuel < 0 || n < 0 {
 			panic(errFuel)
 		}
-	}}
+	}, wait: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }, asked: new(int)}
 	return c.call(b, "kubewarden", namespace, operation, payload)
 }
 
@@ -126,7 +138,7 @@ func TestHostileCertificates(t *testing.T) {
 			if test.chain != nil {
 				question["cert_chain"] = test.chain
 			}
-			answer, err := new(Capabilities).within(t.Context(), test.fuel, "crypto", "v1/is_certificate_trusted", question)
+			answer, err := granting(nil).within(t.Context(), test.fuel, "crypto", "v1/is_certificate_trusted", question)
 			got := string(answer)
 			if err != nil {
 				got = err.Error()
@@ -138,7 +150,7 @@ func TestHostileCertificates(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := new(Capabilities).within(ctx, 1<<40, "crypto", "v1/is_certificate_trusted", map[string]any{"cert": leaf.sent("Der"), "cert_chain": []any{root.sent("Der")}})
+	_, err := granting(nil).within(ctx, 1<<40, "crypto", "v1/is_certificate_trusted", map[string]any{"cert": leaf.sent("Der"), "cert_chain": []any{root.sent("Der")}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v after the end of the request", err)
 	}
@@ -150,7 +162,7 @@ type objects struct {
 	raw string
 }
 
-func (o objects) Get(context.Context, schema.GroupVersionKind, string, string) ([]byte, error) {
+func (o objects) Get(context.Context, schema.GroupVersionKind, string, string, bool) ([]byte, error) {
 	return []byte(o.raw), nil
 }
 
@@ -168,7 +180,7 @@ func (o objects) Review(context.Context, authorizationv1.SubjectAccessReviewSpec
 
 // The API server is not asked as often as a loop of a policy can.
 func TestQuestionsToTheAPIServerArePaid(t *testing.T) {
-	c := &Capabilities{Cluster: objects{}, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}}
+	c := granting(objects{})
 	question := map[string]any{"subject_access_review": map[string]any{"resource_attributes": map[string]any{"verb": "get"}}}
 	if _, err := c.within(t.Context(), 3_000_000, "kubernetes", "can_i", question); err != nil {
 		t.Error(err)
@@ -211,7 +223,7 @@ func TestHostileClusterLookups(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := &Capabilities{Cluster: test.cluster, Kinds: []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}}
+			c := granting(test.cluster)
 			answer, err := c.within(t.Context(), 2_000_000_000, "kubernetes", test.operation, test.question)
 			got := string(answer)
 			if err != nil {

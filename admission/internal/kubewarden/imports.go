@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -77,7 +78,10 @@ func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) ([]byte
 		}
 	}
 	binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
-	b := &budget{ctx: inst.Context(), spend: inst.Spend, log: inst.MayLog, limit: inst.Limits().ResultBytes}
+	b := &budget{
+		ctx: inst.Context(), spend: inst.Spend, log: inst.MayLog, limit: inst.Limits().ResultBytes,
+		wait: inst.Waiting, asked: &policy.CallOf(inst.Instance).Asked,
+	}
 	answer, err := c.call(b, binding, namespace, operation, read(inst, stack[6:]))
 	if err == nil && len(answer) > b.limit {
 		return nil, errTooLong

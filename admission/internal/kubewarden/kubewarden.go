@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
@@ -43,6 +44,9 @@ type Metadata struct {
 	// ContextAwareResources are the kinds of the cluster's objects that the policy
 	// looks up.
 	ContextAwareResources []ContextAwareResource `json:"contextAwareResources"`
+	// HostCapabilities are the operations that the policy calls, as far as its author's
+	// tools have found them.
+	HostCapabilities []string `json:"hostCapabilities"`
 }
 
 // ContextAwareResource is a kind of objects.
@@ -64,9 +68,9 @@ func MetadataOf(m *host.Module) (Metadata, error) {
 	return metadata, nil
 }
 
-// CheckGrants returns why a policy cannot have what its metadata say that it looks up:
-// it would be told of an error, or find nothing, and decide by that.
-func (c *Capabilities) CheckGrants(m *host.Module) error {
+// CheckKinds returns why a policy cannot have the objects that its metadata say that it looks
+// up: it would be told of an error, or find nothing, and decide by that.
+func (c *Capabilities) CheckKinds(m *host.Module) error {
 	metadata, err := MetadataOf(m)
 	if err != nil {
 		return err
@@ -77,7 +81,7 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 		if err != nil {
 			return fmt.Errorf("read the custom section %s: contextAwareResources: %w", MetadataSection, err)
 		}
-		if !slices.Contains(c.Kinds, gv.WithKind(r.Kind)) {
+		if !c.Sees(gv.WithKind(r.Kind)) {
 			missing = append(missing, r.APIVersion+" "+r.Kind)
 		}
 	}
@@ -88,6 +92,32 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 		return errors.New("the policy looks up objects of its contextAwareResources, and the host has no cluster to look at")
 	}
 	return nil
+}
+
+// CheckGrants is CheckKinds for a policy that calls its host. Operations that are not granted
+// are only logged: authors' tools name some that a policy never calls.
+func (c *Capabilities) CheckGrants(m *host.Module) error {
+	if err := c.CheckKinds(m); err != nil {
+		return err
+	}
+	metadata, err := MetadataOf(m)
+	if err != nil {
+		return err
+	}
+	scope := c.Caller.Scope()
+	refused := func(operation string) bool { return scope.MayCall(operation) != nil }
+	if looks := []string{capabilities.GetResource, capabilities.ListAll, capabilities.ListByNamespace}; len(scope.ContextAwareResources) != 0 && !slices.ContainsFunc(looks, func(o string) bool { return !refused(o) }) {
+		return fmt.Errorf("contextAwareResources need one of %s in hostCapabilities", strings.Join(looks, ", "))
+	}
+	if missing := slices.DeleteFunc(metadata.HostCapabilities, func(o string) bool { return !refused(o) }); len(missing) != 0 && c.Logger != nil {
+		c.Logger.Warn("hostCapabilities do not grant what the policy's metadata name", "plugin", c.Plugin, "missing", strings.Join(missing[:min(len(missing), 16)], ", "))
+	}
+	return nil
+}
+
+// Sees reports whether the policy may see objects of a kind, of some namespaces at least.
+func (c *Capabilities) Sees(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(c.Caller.Scope().ContextAwareResources, func(k capabilities.Kind) bool { return k.GroupVersionKind() == kind })
 }
 
 const (
@@ -115,22 +145,24 @@ func exchangeOf(inst host.DialectInstance) *exchange {
 	return e
 }
 
-// New returns the dialect of waPC policies. Capabilities are what a policy may ask
+// New returns the dialect of waPC policies. c is what a policy may ask
 // the host; logger takes what it says.
-func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *policy.Dialect {
+func New(plugin string, c *Capabilities, logger *slog.Logger) *policy.Dialect {
 	return &policy.Dialect{
 		Host: host.Dialect{
 			Name:    Name,
 			Detect:  func(m *host.Module) bool { return m.Export("__guest_call") != "" },
 			Exports: []host.Export{guestCall: {Name: "__guest_call", Params: i32s(2), Results: i32s(1)}},
-			Imports: imports(plugin, capabilities, logger),
+			Imports: imports(plugin, c, logger),
 			Start:   []string{"_initialize", "_start", "wapc_init"},
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
-			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
 			}
+			defer policy.CallOf(inst.Instance).Reset()
 			if err := checkProtocol(ctx, inst); err != nil {
 				return err
 			}
@@ -152,7 +184,7 @@ func New(plugin string, capabilities *Capabilities, logger *slog.Logger) *policy
 
 // NewWASI returns the dialect of policies that are programs. They ask the host by a
 // function, too, and read the answer from standard input.
-func NewWASI(capabilities *Capabilities) *policy.Dialect {
+func NewWASI(c *Capabilities) *policy.Dialect {
 	run := func(ctx context.Context, inst host.DialectInstance, operation string, input []byte) ([]byte, error) {
 		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
 	}
@@ -163,13 +195,15 @@ func NewWASI(capabilities *Capabilities) *policy.Dialect {
 				return m.Export("_start") != "" && m.Export("__guest_call") == "" && (executionMode(m) == "wasi" || m.Export("validate") == "")
 			},
 			Command: true,
-			Imports: programImports(capabilities),
+			Imports: programImports(c),
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
-			if err := capabilities.CheckGrants(inst.Module()); err != nil {
+			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
 			}
+			defer policy.CallOf(inst.Instance).Reset()
 			answer, err := run(ctx, inst, "validate-settings", orEmpty(settings))
 			if err != nil {
 				return err
@@ -210,7 +244,7 @@ func orEmpty(settings []byte) []byte {
 
 // payload writes what a policy validates.
 func payload(req *policy.Request, settings []byte) []byte {
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("request", body)
 	o.Raw("settings", orEmpty(settings))

@@ -91,6 +91,11 @@ EXPORT("__guest_call") int guest_call(int op_len, int payload_len) {
     return 0;
   } else if (has("mode-trap")) {
     __builtin_trap();
+  } else if (has("mode-loop")) {
+    for (volatile int forever = 1; forever;) {
+    }
+  } else if (has("mode-deny")) {
+    say("{\"accepted\":false,\"message\":\"not here\",\"warnings\":[\"look out\"],\"audit_annotations\":{\"rule\":\"7\"}}");
   } else if (has("mode-log")) {
     console_log("to the console", 14);
     host_call("kubewarden", 10, "tracing", 7, "log", 3, "{\"level\":\"warning\",\"message\":\"look\",\"extra\":5}", 46);
@@ -103,6 +108,10 @@ EXPORT("__guest_call") int guest_call(int op_len, int payload_len) {
     ask("kubernetes", "get_resource", "{\"api_version\":\"v1\",\"kind\":\"Secret\",\"name\":\"shop\",\"namespace\":\"shop\",\"disable_cache\":false}");
   } else if (has("mode-list")) {
     ask("kubernetes", "list_resources_by_namespace", "{\"api_version\":\"apps/v1\",\"kind\":\"Deployment\",\"namespace\":\"shop\",\"label_selector\":\"app=web\",\"field_selector\":null}");
+  } else if (has("mode-elsewhere")) {
+    ask("kubernetes", "list_resources_by_namespace", "{\"api_version\":\"apps/v1\",\"kind\":\"Deployment\",\"namespace\":\"bank\"}");
+  } else if (has("mode-everywhere")) {
+    ask("kubernetes", "list_resources_all", "{\"api_version\":\"apps/v1\",\"kind\":\"Deployment\"}");
   } else if (has("mode-all")) {
     ask("kubernetes", "list_resources_all", "{\"api_version\":\"v1\",\"kind\":\"Namespace\"}");
   } else if (has("mode-can-i")) {

@@ -85,10 +85,10 @@ var criticalityNames = service.EnumNames{
 // String returns the name of the value.
 func (c Criticality) String() string { return criticalityNames.Name(int32(c)) }
 
-// MarshalText returns the name of the value.
-func (c Criticality) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+// MarshalJSON returns the name of the value, its number if it has none.
+func (c Criticality) MarshalJSON() ([]byte, error) { return criticalityNames.JSON(int32(c)), nil }
 
-// UnmarshalText reads the name of a value, or its number.
-func (c *Criticality) UnmarshalText(text []byte) error {
-	return criticalityNames.Parse(text, (*int32)(c))
+// UnmarshalJSON reads the name of a value, or its number.
+func (c *Criticality) UnmarshalJSON(text []byte) error {
+	return criticalityNames.Read(text, (*int32)(c))
 }

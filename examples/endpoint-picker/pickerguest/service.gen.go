@@ -4,7 +4,6 @@ package pickerguest
 
 import (
 	"github.com/kubewasm/kubewasm/guest/service"
-	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Picker chooses among the model servers that could serve a request. The router
@@ -29,27 +28,39 @@ func RegisterPicker[P Picker](p P) {
 	picker = p
 }
 
-var pickerPickResponse PickResponse
+// The messages of Pick, whose memory is used for each call.
+var (
+	pickerPickRequest  [1]pickRequestFields
+	pickerPickResponse PickResponse
+)
 
 var pickerPick = service.Method[Picker]{
-	Name:    "kubewasm.examples.picker.v1.Picker/Pick",
-	Request: &TypeOfPickRequest,
-	Call: func(p Picker, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.examples.picker.v1.Picker/Pick",
+	Call: func(p Picker, request, b []byte) ([]byte, error) {
+		pickRequestRead(request, 0, 0, pickerPickRequest[:], nil)
 		pickerPickResponse.reset()
-		err := p.Pick(PickRequest(request), &pickerPickResponse)
-		return pickerPickResponse.append(b), err
+		err := p.Pick(PickRequest{&pickerPickRequest[0]}, &pickerPickResponse)
+		b = pickerPickResponse.append(b)
+		pickerPickRequest[0].reset()
+		return b, err
 	},
 }
 
-var pickerServedResponse ServedResponse
+// The messages of Served, whose memory is used for each call.
+var (
+	pickerServedRequest  [1]servedRequestFields
+	pickerServedResponse ServedResponse
+)
 
 var pickerServed = service.Method[Picker]{
-	Name:    "kubewasm.examples.picker.v1.Picker/Served",
-	Request: &TypeOfServedRequest,
-	Call: func(p Picker, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.examples.picker.v1.Picker/Served",
+	Call: func(p Picker, request, b []byte) ([]byte, error) {
+		servedRequestRead(request, 0, 0, pickerServedRequest[:], nil)
 		pickerServedResponse.reset()
-		err := p.Served(ServedRequest(request), &pickerServedResponse)
-		return pickerServedResponse.append(b), err
+		err := p.Served(ServedRequest{&pickerServedRequest[0]}, &pickerServedResponse)
+		b = pickerServedResponse.append(b)
+		pickerServedRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -58,8 +69,11 @@ type Cache struct{}
 
 // Match returns how much of a prompt the endpoints have in their caches.
 func (Cache) Match(req *MatchRequest) (MatchResponse, error) {
-	resp, err := service.Ask(hostCacheMatch, req.append(nil), &TypeOfMatchResponse)
-	return MatchResponse(resp), err
+	resp, err := service.Ask(hostCacheMatch, req.append(nil))
+	if err != nil {
+		return MatchResponse{}, err
+	}
+	return MatchResponseFromProto(resp), nil
 }
 
 // PickResponse is a message that a plugin writes.
@@ -77,9 +91,7 @@ func (m *PickResponse) reset() {
 }
 
 func (m *PickResponse) append(b []byte) []byte {
-	for _, v := range m.Scores {
-		b = service.AppendDouble(b, 1, v)
-	}
+	b = service.AppendPackedFixed(b, 1, m.Scores)
 	if len(m.Reason) != 0 {
 		b = service.AppendBytes(b, 2, m.Reason)
 	}
@@ -110,8 +122,6 @@ func (m *MatchRequest) reset() {
 }
 
 func (m *MatchRequest) append(b []byte) []byte {
-	for _, v := range m.PrefixHashes {
-		b = service.AppendFixed64(b, 1, uint64(v))
-	}
+	b = service.AppendPackedFixed(b, 1, m.PrefixHashes)
 	return b
 }

@@ -3,148 +3,493 @@
 package pickerguest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // PickRequest is a view of a PickRequest.
-type PickRequest view.View
+type PickRequest struct{ m *pickRequestFields }
 
-// TypeOfPickRequest is for generated code.
-var TypeOfPickRequest = view.Type{
-	Names: []string{1: "model", 2: "prefixHashes", 3: "criticality", 4: "headers", 5: "endpoints"},
+// pickRequestFields are the fields of a PickRequest.
+type pickRequestFields struct {
+	Model        service.Text
+	PrefixHashes service.List[uint64]
+	Criticality  Criticality
+	Headers      service.Entries[string]
+	Endpoints    service.Messages[endpointFields, Endpoint]
+	in           []byte // The message, up to its end.
+}
+
+var pickRequestNoFields pickRequestFields
+
+func (x PickRequest) fields() *pickRequestFields {
+	if x.m == nil {
+		return &pickRequestNoFields
+	}
+	return x.m
 }
 
 // PickRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PickRequestFromProto(raw []byte) PickRequest {
-	return PickRequest(view.FromProto(raw, &TypeOfPickRequest))
-}
-
-// PickRequestFromJSON returns a view of the JSON object in raw, which must not
-// be written to any more.
-func PickRequestFromJSON(raw []byte) PickRequest {
-	return PickRequest(view.FromJSON(raw, &TypeOfPickRequest))
+	items := make([]pickRequestFields, 1)
+	pickRequestRead(raw, 0, 0, items, nil)
+	return PickRequest{&items[0]}
 }
 
 // Model returns the field model. The model, or the adapter of one, that the
 // client asks for.
-func (p PickRequest) Model() string { return view.View(p).Text(1) }
+func (x PickRequest) Model() string { return x.fields().Model.String() }
 
 // PrefixHashes returns the field prefixHashes. The hash of each block of the
 // prompt, the first block first.
-func (p PickRequest) PrefixHashes() []uint64 { return view.Ints[uint64](view.View(p), 2, view.Fixed64) }
-
-// Criticality returns the field criticality.
-func (p PickRequest) Criticality() Criticality {
-	return Criticality(view.View(p).Enum(3, ValuesOfCriticality))
+func (x PickRequest) PrefixHashes() []uint64 {
+	m := x.fields()
+	return m.PrefixHashes.Numbers(m.in, 2, view.Fixed64, service.Int[uint64])
 }
 
+// Criticality returns the field criticality.
+func (x PickRequest) Criticality() Criticality { return x.fields().Criticality }
+
 // Headers of the client's request that the router lets through.
-func (p PickRequest) Headers() view.StringMap { return view.View(p).StringMap(4) }
+func (x PickRequest) Headers() service.Map[string] {
+	m := x.fields()
+	return m.Headers.Map(m.in, 4, view.Text)
+}
 
 // Endpoints returns the field endpoints.
-func (p PickRequest) Endpoints() []Endpoint {
-	return view.List[Endpoint](view.View(p), 5, &TypeOfEndpoint)
+func (x PickRequest) Endpoints() []Endpoint {
+	m := x.fields()
+	if items, views := m.Endpoints.Begin(); items != nil {
+		endpointRead(m.in, m.Endpoints.First(), 5<<3|2, items, views)
+	}
+	return m.Endpoints.Views()
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *pickRequestFields) reset() {
+	*m = pickRequestFields{Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
+}
+
+// pickRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields, views []PickRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = PickRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Model = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			for i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.PrefixHashes.Add(from, i, 1)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Criticality = Criticality(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Headers.Add(from, i, count)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Endpoints.Add(from, i, count)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
 }
 
 // Endpoint is a model server with its last metrics.
-type Endpoint view.View
+type Endpoint struct{ m *endpointFields }
 
-// TypeOfEndpoint is for generated code.
-var TypeOfEndpoint = view.Type{
-	Names: []string{1: "name", 2: "pod", 3: "waitingQueueSize", 4: "runningQueueSize", 5: "kvCacheUsage", 6: "activeModels", 7: "maxActiveModels"},
+// endpointFields are the fields of an Endpoint.
+type endpointFields struct {
+	Name             service.Text
+	Pod              abi.Ref
+	WaitingQueueSize int32
+	RunningQueueSize int32
+	KvCacheUsage     float64
+	ActiveModels     service.List[string]
+	MaxActiveModels  int32
+	in               []byte // The message, up to its end.
+}
+
+var endpointNoFields endpointFields
+
+func (x Endpoint) fields() *endpointFields {
+	if x.m == nil {
+		return &endpointNoFields
+	}
+	return x.m
 }
 
 // EndpointFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func EndpointFromProto(raw []byte) Endpoint { return Endpoint(view.FromProto(raw, &TypeOfEndpoint)) }
-
-// EndpointFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func EndpointFromJSON(raw []byte) Endpoint { return Endpoint(view.FromJSON(raw, &TypeOfEndpoint)) }
+func EndpointFromProto(raw []byte) Endpoint {
+	items := make([]endpointFields, 1)
+	endpointRead(raw, 0, 0, items, nil)
+	return Endpoint{&items[0]}
+}
 
 // Name returns the field name. The name by which a response and other requests
 // refer to it.
-func (e Endpoint) Name() string { return view.View(e).Text(1) }
+func (x Endpoint) Name() string { return x.fields().Name.String() }
 
 // Pod returns the field pod.
-func (e Endpoint) Pod() core.Pod {
-	return core.Pod(view.View(e).Object(2, &core.TypeOfPod, view.Parts))
+func (x Endpoint) Pod() core.Pod {
+	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (e Endpoint) HasPod() bool { return view.View(e).Has(2) }
+func (x Endpoint) HasPod() bool { return x.fields().Pod != 0 }
 
 // WaitingQueueSize returns the field waitingQueueSize.
-func (e Endpoint) WaitingQueueSize() int32 { return int32(view.View(e).Int64(3)) }
+func (x Endpoint) WaitingQueueSize() int32 { return x.fields().WaitingQueueSize }
 
 // RunningQueueSize returns the field runningQueueSize.
-func (e Endpoint) RunningQueueSize() int32 { return int32(view.View(e).Int64(4)) }
+func (x Endpoint) RunningQueueSize() int32 { return x.fields().RunningQueueSize }
 
 // KvCacheUsage returns the field kvCacheUsage. The part of the cache's blocks
 // that is in use, from 0 to 1.
-func (e Endpoint) KvCacheUsage() float64 { return view.View(e).Float64(5) }
+func (x Endpoint) KvCacheUsage() float64 { return x.fields().KvCacheUsage }
 
 // ActiveModels returns the field activeModels. The adapters that are loaded.
-func (e Endpoint) ActiveModels() []string { return view.View(e).Strings(6) }
+func (x Endpoint) ActiveModels() []string {
+	m := x.fields()
+	return m.ActiveModels.Values(m.in, 6, view.Text)
+}
 
 // MaxActiveModels returns the field maxActiveModels.
-func (e Endpoint) MaxActiveModels() int32 { return int32(view.View(e).Int64(7)) }
+func (x Endpoint) MaxActiveModels() int32 { return x.fields().MaxActiveModels }
+
+// endpointRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func endpointRead(b []byte, i uint, key uint64, items []endpointFields, views []Endpoint) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Endpoint{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Name = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 2<<3|1 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.WaitingQueueSize = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.RunningQueueSize = int32(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 5<<3|1 {
+				m.KvCacheUsage = service.Double(b[i+1:])
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.ActiveModels.Add(from, i, count)
+			}
+			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.MaxActiveModels = int32(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // ServedRequest is a view of a ServedRequest.
-type ServedRequest view.View
+type ServedRequest struct{ m *servedRequestFields }
 
-// TypeOfServedRequest is for generated code.
-var TypeOfServedRequest = view.Type{
-	Names: []string{1: "endpoint", 2: "model", 3: "prefixHashes"},
+// servedRequestFields are the fields of a ServedRequest.
+type servedRequestFields struct {
+	Endpoint     service.Text
+	Model        service.Text
+	PrefixHashes service.List[uint64]
+	in           []byte // The message, up to its end.
+}
+
+var servedRequestNoFields servedRequestFields
+
+func (x ServedRequest) fields() *servedRequestFields {
+	if x.m == nil {
+		return &servedRequestNoFields
+	}
+	return x.m
 }
 
 // ServedRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ServedRequestFromProto(raw []byte) ServedRequest {
-	return ServedRequest(view.FromProto(raw, &TypeOfServedRequest))
-}
-
-// ServedRequestFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func ServedRequestFromJSON(raw []byte) ServedRequest {
-	return ServedRequest(view.FromJSON(raw, &TypeOfServedRequest))
+	items := make([]servedRequestFields, 1)
+	servedRequestRead(raw, 0, 0, items, nil)
+	return ServedRequest{&items[0]}
 }
 
 // Endpoint returns the field endpoint.
-func (s ServedRequest) Endpoint() string { return view.View(s).Text(1) }
+func (x ServedRequest) Endpoint() string { return x.fields().Endpoint.String() }
 
 // Model returns the field model.
-func (s ServedRequest) Model() string { return view.View(s).Text(2) }
+func (x ServedRequest) Model() string { return x.fields().Model.String() }
 
 // PrefixHashes returns the field prefixHashes.
-func (s ServedRequest) PrefixHashes() []uint64 {
-	return view.Ints[uint64](view.View(s), 3, view.Fixed64)
+func (x ServedRequest) PrefixHashes() []uint64 {
+	m := x.fields()
+	return m.PrefixHashes.Numbers(m.in, 3, view.Fixed64, service.Int[uint64])
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *servedRequestFields) reset() {
+	*m = servedRequestFields{}
+}
+
+// servedRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields, views []ServedRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = ServedRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Endpoint = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Model = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			for i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.PrefixHashes.Add(from, i, 1)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
 }
 
 // MatchResponse is a view of a MatchResponse.
-type MatchResponse view.View
+type MatchResponse struct{ m *matchResponseFields }
 
-// TypeOfMatchResponse is for generated code.
-var TypeOfMatchResponse = view.Type{
-	Names: []string{1: "blocks"},
+// matchResponseFields are the fields of a MatchResponse.
+type matchResponseFields struct {
+	Blocks service.Entries[int32]
+	in     []byte // The message, up to its end.
+}
+
+var matchResponseNoFields matchResponseFields
+
+func (x MatchResponse) fields() *matchResponseFields {
+	if x.m == nil {
+		return &matchResponseNoFields
+	}
+	return x.m
 }
 
 // MatchResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func MatchResponseFromProto(raw []byte) MatchResponse {
-	return MatchResponse(view.FromProto(raw, &TypeOfMatchResponse))
-}
-
-// MatchResponseFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func MatchResponseFromJSON(raw []byte) MatchResponse {
-	return MatchResponse(view.FromJSON(raw, &TypeOfMatchResponse))
+	items := make([]matchResponseFields, 1)
+	matchResponseRead(raw, 0, 0, items, nil)
+	return MatchResponse{&items[0]}
 }
 
 // Blocks returns the field blocks. The number of blocks that an endpoint has,
 // by its name.
-func (m MatchResponse) Blocks() view.Map[int32] {
-	return view.MapOf(view.View(m), 1, view.Int[int32](view.Varint))
+func (x MatchResponse) Blocks() service.Map[int32] {
+	m := x.fields()
+	return m.Blocks.Map(m.in, 1, view.Int[int32](view.Varint))
+}
+
+// matchResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields, views []MatchResponse) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = MatchResponse{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Blocks.Add(from, i, count)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
 }

@@ -2,9 +2,7 @@
 
 package pickerguest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Criticality is what becomes of a request when all servers are busy.
 type Criticality int32
@@ -17,10 +15,3 @@ const (
 	// CriticalitySheddable is CRITICALITY_SHEDDABLE. May be refused.
 	CriticalitySheddable Criticality = 2
 )
-
-// ValuesOfCriticality is for generated code.
-var ValuesOfCriticality = []view.EnumValue{
-	{Name: "CRITICALITY_STANDARD", Number: 0},
-	{Name: "CRITICALITY_CRITICAL", Number: 1},
-	{Name: "CRITICALITY_SHEDDABLE", Number: 2},
-}

@@ -245,22 +245,22 @@ func anyField(b []byte, i int) (key uint64, start, end int) {
 // AppendVarint appends a field of type bool, int32, int64, uint32 or uint64.
 // A negative number is written as its 64-bit two's complement.
 func AppendVarint(b []byte, field uint32, v uint64) []byte {
-	b = appendUvarint(b, uint64(field)<<3|uint64(Varint))
-	return appendUvarint(b, v)
+	b = AppendUvarint(b, uint64(field)<<3|uint64(Varint))
+	return AppendUvarint(b, v)
 }
 
 // AppendBytes appends a field of type string, bytes or message.
 func AppendBytes[T string | []byte](b []byte, field uint32, v T) []byte {
-	b = appendUvarint(b, uint64(field)<<3|uint64(Bytes))
-	b = appendUvarint(b, uint64(len(v)))
+	b = AppendUvarint(b, uint64(field)<<3|uint64(Bytes))
+	b = AppendUvarint(b, uint64(len(v)))
 	return append(b, v...)
 }
 
 // AppendMapEntry appends an entry of a map<string, string>.
 func AppendMapEntry(b []byte, field uint32, key, value string) []byte {
 	n := sizeBytes(1, len(key)) + sizeBytes(2, len(value))
-	b = appendUvarint(b, uint64(field)<<3|uint64(Bytes))
-	b = appendUvarint(b, uint64(n))
+	b = AppendUvarint(b, uint64(field)<<3|uint64(Bytes))
+	b = AppendUvarint(b, uint64(n))
 	b = AppendBytes(b, 1, key)
 	return AppendBytes(b, 2, value)
 }
@@ -277,7 +277,8 @@ func sizeUvarint(v uint64) int {
 	return n
 }
 
-func appendUvarint(b []byte, v uint64) []byte {
+// AppendUvarint appends a varint.
+func AppendUvarint(b []byte, v uint64) []byte {
 	for v >= 0x80 {
 		b = append(b, byte(v)|0x80)
 		v >>= 7
@@ -287,13 +288,13 @@ func appendUvarint(b []byte, v uint64) []byte {
 
 // AppendFixed32 appends a field of type fixed32, sfixed32 or float.
 func AppendFixed32(b []byte, field, v uint32) []byte {
-	b = appendUvarint(b, uint64(field)<<3|uint64(Fixed32))
+	b = AppendUvarint(b, uint64(field)<<3|uint64(Fixed32))
 	return append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
 }
 
 // AppendFixed64 appends a field of type fixed64, sfixed64 or double.
 func AppendFixed64(b []byte, field uint32, v uint64) []byte {
-	b = appendUvarint(b, uint64(field)<<3|uint64(Fixed64))
+	b = AppendUvarint(b, uint64(field)<<3|uint64(Fixed64))
 	return append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
 }
 
@@ -309,6 +310,6 @@ func EndMessage(b []byte, start int) []byte {
 	var room [9]byte
 	b = append(b, room[:more]...)
 	copy(b[start+more:], b[start:start+n])
-	appendUvarint(b[:start-1], uint64(n))
+	AppendUvarint(b[:start-1], uint64(n))
 	return b
 }

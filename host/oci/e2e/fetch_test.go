@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
 )
 
 // module is the smallest module, with a custom section that tells versions apart.
@@ -181,6 +182,10 @@ func TestFetchWithTLS(t *testing.T) {
 	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the CA: %v", err)
 	}
+	without := newServer(t, ggcr(), false).ref(t, "zone:1")
+	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), without); err == nil || !strings.Contains(err.Error(), "it speaks plain http: want plainHTTP for "+without.Registry) {
+		t.Errorf("a registry without TLS: %v", err)
+	}
 	if n := len(s.came()); n > 20 {
 		t.Errorf("%d requests: a certificate is not tried again", n)
 	}
@@ -224,6 +229,51 @@ func TestFetchThroughAProxy(t *testing.T) {
 	}
 }
 
+// TestDockerHub reaches a registry by the names of Docker Hub, which sends those without a
+// token to another host. It gives tokens to pull to all, and to push to those with a
+// password. Like TestFetchThroughAProxy, it runs itself in another process.
+func TestDockerHub(t *testing.T) {
+	if os.Getenv("HTTP_PROXY") == "" {
+		issuer := newTokens(t)
+		issuer.realm, issuer.anonymous = "http://auth.docker.io/token", true
+		registry := distribution(t, issuer.auth(t))
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Host {
+			case "registry-1.docker.io":
+				registry.ServeHTTP(w, r)
+			case "auth.docker.io":
+				issuer.serve(w, r)
+			default:
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		}))
+		defer proxy.Close()
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDockerHub$")
+		child.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	for name, registries := range map[string][]oci.Registry{
+		"docker.io":            {{Host: "docker.io", PlainHTTP: true}},
+		"registry-1.docker.io": {{Host: "registry-1.docker.io", PlainHTTP: true}},
+	} {
+		registries = append(registries, oci.Registry{Host: "auth.docker.io", PlainHTTP: true})
+		ref := oci.Reference{Registry: "docker.io", Repository: "acme/zone", Tag: "1"}
+		anonymous := newClient(t, oci.Config{Registries: registries})
+		if _, err := anonymous.Push(t.Context(), ref, module("1"), oci.PushOptions{}); err == nil || !strings.Contains(err.Error(), "answered 401") {
+			t.Errorf("%s: a push without a password: %v", name, err)
+		}
+		// docker login writes this name.
+		login := dockerConfig(t, "https://index.docker.io/v1/", "us", "secret")
+		push(t, newClient(t, oci.Config{Registries: registries, DockerConfig: login}), ref, module("1"), oci.PushOptions{})
+		if a := fetch(t, anonymous, ref); !bytes.Equal(a.Module, module("1")) {
+			t.Errorf("%s: another module", name)
+		}
+	}
+}
+
 func TestMirrors(t *testing.T) {
 	origin, mirror := newServer(t, ggcr(), false), newServer(t, distribution(t, nil), false)
 	client := newClient(t, oci.Config{Registries: plain(origin, mirror)})
@@ -256,6 +306,7 @@ func TestMirrors(t *testing.T) {
 }
 
 func TestFetchSurvivesFaults(t *testing.T) {
+	table := refusals.New(t, "Transfers")
 	s := newServer(t, distribution(t, nil), false)
 	ref := s.ref(t, "acme/zone:1")
 	content := bytes.Repeat(module("1"), 10_000)
@@ -391,6 +442,8 @@ func TestFetchSurvivesFaults(t *testing.T) {
 				t.Error("another module")
 			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "signature=")):
 				t.Errorf("got %v, want %q", err, tt.want)
+			case tt.want != "":
+				table.Add(tt.name, err)
 			}
 		})
 	}

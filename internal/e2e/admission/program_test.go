@@ -156,6 +156,7 @@ plugins:
 - name: looks
   source: {file: %[2]q}
   contextAwareResources: [{apiVersion: v1, kind: Namespace}]
+  hostCapabilities: [kubernetes/*]
   match: {objectSelector: {matchLabels: {ask: lookup}}}
 `, installed, kubewarden(t)))
 	url := f.program(t, policies)

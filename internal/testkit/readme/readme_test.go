@@ -102,6 +102,21 @@ func TestDelete(t *testing.T) {
 }
 `
 
+// TestExtensionPointsTakeSixCommands holds that docs/services.md comes from nothing to a test
+// that passes by six commands, and without a line to write. TestPaste runs them.
+func TestExtensionPointsTakeSixCommands(t *testing.T) {
+	for _, b := range blocks(t) {
+		if b.path != "placement" {
+			continue
+		}
+		if n := strings.Count(b.text, "\n"); n > 6 || !strings.HasSuffix(b.text, "\ngo test ./...\n") {
+			t.Errorf("%s begins with\n%s", b.document, b.text)
+		}
+		return
+	}
+	t.Error("no document makes placement")
+}
+
 // TestPaste pastes the blocks of each directory, in their order, into a shell and an
 // editor. Only the module is taken from here instead of from where it is published.
 func TestPaste(t *testing.T) {
@@ -130,6 +145,8 @@ func TestPaste(t *testing.T) {
 			}
 		}
 		switch {
+		case isFile && strings.Contains(scripts[name], "\nkubewasm new "): // It is there.
+			scripts[name] += "diff -u " + file + " - <<'END OF FILE'\n" + b.text + "END OF FILE\n"
 		case isFile:
 			scripts[name] += "cat > " + file + " <<'END OF FILE'\n" + b.text + "END OF FILE\n"
 		case b.language == "sh":
@@ -155,10 +172,13 @@ func TestPaste(t *testing.T) {
 			if !strings.Contains(script, "go mod tidy") {
 				script += strings.Join(last, "\n") + "\n"
 			}
+			install := "go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest\n"
+			built := fmt.Sprintf("go build -C '%s' -o \"$PWD/bin/\" ./cmd/kubewasm\nPATH=\"$PWD/bin:$PATH\"\n", root)
 			get := regexp.MustCompile(`(?m)^go get (-tool )?github\.com/kubewasm/.*$`)
-			if !get.MatchString(script) {
+			if !get.MatchString(script) && !strings.Contains(script, install) {
 				t.Fatal("the module is not fetched")
 			}
+			script = strings.Replace(script, install, built, 1)
 			script = get.ReplaceAllStringFunc(script, func(line string) string {
 				local, tool := ":", ""
 				for _, module := range strings.Fields(line)[2:] {

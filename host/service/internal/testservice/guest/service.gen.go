@@ -3,7 +3,12 @@
 package guest
 
 import (
+	"math"
+
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/intstr"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
@@ -80,219 +85,327 @@ func RegisterTest[P Test](p P) {
 	test = p
 }
 
-var testEchoResponse MessageValue
+// The messages of Echo, whose memory is used for each call.
+var (
+	testEchoRequest  [1]messageFields
+	testEchoResponse MessageValue
+)
 
 var testEcho = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Echo",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Echo",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testEchoRequest[:], nil)
 		testEchoResponse.reset()
-		err := p.Echo(Message(request), &testEchoResponse)
-		return testEchoResponse.append(b), err
+		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
+		b = testEchoResponse.append(b)
+		testEchoRequest[0].reset()
+		return b, err
 	},
 }
 
-var testTrapResponse MessageValue
+// The messages of Trap, whose memory is used for each call.
+var (
+	testTrapRequest  [1]messageFields
+	testTrapResponse MessageValue
+)
 
 var testTrap = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Trap",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Trap",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testTrapRequest[:], nil)
 		testTrapResponse.reset()
-		err := p.Trap(Message(request), &testTrapResponse)
-		return testTrapResponse.append(b), err
+		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
+		b = testTrapResponse.append(b)
+		testTrapRequest[0].reset()
+		return b, err
 	},
 }
 
-var testLoopResponse MessageValue
+// The messages of Loop, whose memory is used for each call.
+var (
+	testLoopRequest  [1]messageFields
+	testLoopResponse MessageValue
+)
 
 var testLoop = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Loop",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Loop",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testLoopRequest[:], nil)
 		testLoopResponse.reset()
-		err := p.Loop(Message(request), &testLoopResponse)
-		return testLoopResponse.append(b), err
+		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
+		b = testLoopResponse.append(b)
+		testLoopRequest[0].reset()
+		return b, err
 	},
 }
 
-var testFailResponse MessageValue
+// The messages of Fail, whose memory is used for each call.
+var (
+	testFailRequest  [1]messageFields
+	testFailResponse MessageValue
+)
 
 var testFail = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Fail",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Fail",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testFailRequest[:], nil)
 		testFailResponse.reset()
-		err := p.Fail(Message(request), &testFailResponse)
-		return testFailResponse.append(b), err
+		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
+		b = testFailResponse.append(b)
+		testFailRequest[0].reset()
+		return b, err
 	},
 }
 
-var testSilentResponse MessageValue
+// The messages of Silent, whose memory is used for each call.
+var (
+	testSilentRequest  [1]messageFields
+	testSilentResponse MessageValue
+)
 
 var testSilent = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Silent",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Silent",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testSilentRequest[:], nil)
 		testSilentResponse.reset()
-		err := p.Silent(Message(request), &testSilentResponse)
-		return testSilentResponse.append(b), err
+		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
+		b = testSilentResponse.append(b)
+		testSilentRequest[0].reset()
+		return b, err
 	},
 }
 
-var testOutOfBoundsResponse MessageValue
+// The messages of OutOfBounds, whose memory is used for each call.
+var (
+	testOutOfBoundsRequest  [1]messageFields
+	testOutOfBoundsResponse MessageValue
+)
 
 var testOutOfBounds = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/OutOfBounds",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/OutOfBounds",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testOutOfBoundsRequest[:], nil)
 		testOutOfBoundsResponse.reset()
-		err := p.OutOfBounds(Message(request), &testOutOfBoundsResponse)
-		return testOutOfBoundsResponse.append(b), err
+		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
+		b = testOutOfBoundsResponse.append(b)
+		testOutOfBoundsRequest[0].reset()
+		return b, err
 	},
 }
 
-var testMalformedResponse MessageValue
+// The messages of Malformed, whose memory is used for each call.
+var (
+	testMalformedRequest  [1]messageFields
+	testMalformedResponse MessageValue
+)
 
 var testMalformed = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Malformed",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Malformed",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testMalformedRequest[:], nil)
 		testMalformedResponse.reset()
-		err := p.Malformed(Message(request), &testMalformedResponse)
-		return testMalformedResponse.append(b), err
+		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
+		b = testMalformedResponse.append(b)
+		testMalformedRequest[0].reset()
+		return b, err
 	},
 }
 
-var testForeignRefResponse MessageValue
+// The messages of ForeignRef, whose memory is used for each call.
+var (
+	testForeignRefRequest  [1]messageFields
+	testForeignRefResponse MessageValue
+)
 
 var testForeignRef = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/ForeignRef",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/ForeignRef",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testForeignRefRequest[:], nil)
 		testForeignRefResponse.reset()
-		err := p.ForeignRef(Message(request), &testForeignRefResponse)
-		return testForeignRefResponse.append(b), err
+		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
+		b = testForeignRefResponse.append(b)
+		testForeignRefRequest[0].reset()
+		return b, err
 	},
 }
 
-var testAskForeignRefResponse MessageValue
+// The messages of AskForeignRef, whose memory is used for each call.
+var (
+	testAskForeignRefRequest  [1]messageFields
+	testAskForeignRefResponse MessageValue
+)
 
 var testAskForeignRef = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/AskForeignRef",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/AskForeignRef",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testAskForeignRefRequest[:], nil)
 		testAskForeignRefResponse.reset()
-		err := p.AskForeignRef(Message(request), &testAskForeignRefResponse)
-		return testAskForeignRefResponse.append(b), err
+		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
+		b = testAskForeignRefResponse.append(b)
+		testAskForeignRefRequest[0].reset()
+		return b, err
 	},
 }
 
-var testAskPartResponse MessageValue
+// The messages of AskPart, whose memory is used for each call.
+var (
+	testAskPartRequest  [1]messageFields
+	testAskPartResponse MessageValue
+)
 
 var testAskPart = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/AskPart",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/AskPart",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testAskPartRequest[:], nil)
 		testAskPartResponse.reset()
-		err := p.AskPart(Message(request), &testAskPartResponse)
-		return testAskPartResponse.append(b), err
+		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
+		b = testAskPartResponse.append(b)
+		testAskPartRequest[0].reset()
+		return b, err
 	},
 }
 
-var testAskEntryResponse MessageValue
+// The messages of AskEntry, whose memory is used for each call.
+var (
+	testAskEntryRequest  [1]messageFields
+	testAskEntryResponse MessageValue
+)
 
 var testAskEntry = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/AskEntry",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/AskEntry",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testAskEntryRequest[:], nil)
 		testAskEntryResponse.reset()
-		err := p.AskEntry(Message(request), &testAskEntryResponse)
-		return testAskEntryResponse.append(b), err
+		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
+		b = testAskEntryResponse.append(b)
+		testAskEntryRequest[0].reset()
+		return b, err
 	},
 }
 
-var testServeLateResponse MessageValue
+// The messages of ServeLate, whose memory is used for each call.
+var (
+	testServeLateRequest  [1]messageFields
+	testServeLateResponse MessageValue
+)
 
 var testServeLate = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/ServeLate",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/ServeLate",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testServeLateRequest[:], nil)
 		testServeLateResponse.reset()
-		err := p.ServeLate(Message(request), &testServeLateResponse)
-		return testServeLateResponse.append(b), err
+		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
+		b = testServeLateResponse.append(b)
+		testServeLateRequest[0].reset()
+		return b, err
 	},
 }
 
-var testTooLongResponse MessageValue
+// The messages of TooLong, whose memory is used for each call.
+var (
+	testTooLongRequest  [1]messageFields
+	testTooLongResponse MessageValue
+)
 
 var testTooLong = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/TooLong",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/TooLong",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testTooLongRequest[:], nil)
 		testTooLongResponse.reset()
-		err := p.TooLong(Message(request), &testTooLongResponse)
-		return testTooLongResponse.append(b), err
+		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
+		b = testTooLongResponse.append(b)
+		testTooLongRequest[0].reset()
+		return b, err
 	},
 }
 
-var testSwollenResponse MessageValue
+// The messages of Swollen, whose memory is used for each call.
+var (
+	testSwollenRequest  [1]messageFields
+	testSwollenResponse MessageValue
+)
 
 var testSwollen = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Swollen",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Swollen",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testSwollenRequest[:], nil)
 		testSwollenResponse.reset()
-		err := p.Swollen(Message(request), &testSwollenResponse)
-		return testSwollenResponse.append(b), err
+		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
+		b = testSwollenResponse.append(b)
+		testSwollenRequest[0].reset()
+		return b, err
 	},
 }
 
-var testAskHostResponse MessageValue
+// The messages of AskHost, whose memory is used for each call.
+var (
+	testAskHostRequest  [1]messageFields
+	testAskHostResponse MessageValue
+)
 
 var testAskHost = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/AskHost",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/AskHost",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testAskHostRequest[:], nil)
 		testAskHostResponse.reset()
-		err := p.AskHost(Message(request), &testAskHostResponse)
-		return testAskHostResponse.append(b), err
+		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
+		b = testAskHostResponse.append(b)
+		testAskHostRequest[0].reset()
+		return b, err
 	},
 }
 
-var testAskHostMalformedResponse MessageValue
+// The messages of AskHostMalformed, whose memory is used for each call.
+var (
+	testAskHostMalformedRequest  [1]messageFields
+	testAskHostMalformedResponse MessageValue
+)
 
 var testAskHostMalformed = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/AskHostMalformed",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/AskHostMalformed",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testAskHostMalformedRequest[:], nil)
 		testAskHostMalformedResponse.reset()
-		err := p.AskHostMalformed(Message(request), &testAskHostMalformedResponse)
-		return testAskHostMalformedResponse.append(b), err
+		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
+		b = testAskHostMalformedResponse.append(b)
+		testAskHostMalformedRequest[0].reset()
+		return b, err
 	},
 }
 
-var testNameResponse MessageValue
+// The messages of Name, whose memory is used for each call.
+var (
+	testNameRequest  [1]messageFields
+	testNameResponse MessageValue
+)
 
 var testName = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Name",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Name",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testNameRequest[:], nil)
 		testNameResponse.reset()
-		err := p.Name(Message(request), &testNameResponse)
-		return testNameResponse.append(b), err
+		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
+		b = testNameResponse.append(b)
+		testNameRequest[0].reset()
+		return b, err
 	},
 }
 
-var testMissingResponse MessageValue
+// The messages of Missing, whose memory is used for each call.
+var (
+	testMissingRequest  [1]messageFields
+	testMissingResponse MessageValue
+)
 
 var testMissing = service.Method[Test]{
-	Name:    "kubewasm.test.v1.Test/Missing",
-	Request: &TypeOfMessage,
-	Call: func(p Test, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.test.v1.Test/Missing",
+	Call: func(p Test, request, b []byte) ([]byte, error) {
+		messageRead(request, 0, 0, testMissingRequest[:], nil)
 		testMissingResponse.reset()
-		err := p.Missing(Message(request), &testMissingResponse)
-		return testMissingResponse.append(b), err
+		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
+		b = testMissingResponse.append(b)
+		testMissingRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -301,14 +414,20 @@ type Host struct{}
 
 // Ask calls the host. The error is that of the host.
 func (Host) Ask(req *MessageValue) (Message, error) {
-	resp, err := service.Ask(hostHostAsk, req.append(nil), &TypeOfMessage)
-	return Message(resp), err
+	resp, err := service.Ask(hostHostAsk, req.append(nil))
+	if err != nil {
+		return Message{}, err
+	}
+	return MessageFromProto(resp), nil
 }
 
-// Values has what the host passes to guests only.
+// Values has messages of Kubernetes that are no objects.
 type Values interface {
-	// Sum sets resp to the response to a request. On an error resp does not count.
-	Sum(req SumRequest, resp *SmallValue) error
+	// Twice returns what it is given, twice where that makes sense.
+	Twice(req Kubernetes, resp *KubernetesValue) error
+
+	// Ping has no content.
+	Ping(req Empty, resp *EmptyValue) error
 }
 
 var values Values
@@ -318,19 +437,43 @@ var values Values
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterValues[P Values](p P) {
-	service.Register(p, "kubewasm.test.v1.Values", &valuesSum)
+	service.Register(p, "kubewasm.test.v1.Values", &valuesTwice, &valuesPing)
 	values = p
 }
 
-var valuesSumResponse SmallValue
+// The messages of Twice, whose memory is used for each call.
+var (
+	valuesTwiceRequest  [1]kubernetesFields
+	valuesTwiceResponse KubernetesValue
+)
 
-var valuesSum = service.Method[Values]{
-	Name:    "kubewasm.test.v1.Values/Sum",
-	Request: &TypeOfSumRequest,
-	Call: func(p Values, request view.View, b []byte) ([]byte, error) {
-		valuesSumResponse.reset()
-		err := p.Sum(SumRequest(request), &valuesSumResponse)
-		return valuesSumResponse.append(b), err
+var valuesTwice = service.Method[Values]{
+	Name: "kubewasm.test.v1.Values/Twice",
+	Call: func(p Values, request, b []byte) ([]byte, error) {
+		kubernetesRead(request, 0, 0, valuesTwiceRequest[:], nil)
+		valuesTwiceResponse.reset()
+		err := p.Twice(Kubernetes{&valuesTwiceRequest[0]}, &valuesTwiceResponse)
+		b = valuesTwiceResponse.append(b)
+		valuesTwiceRequest[0].reset()
+		return b, err
+	},
+}
+
+// The messages of Ping, whose memory is used for each call.
+var (
+	valuesPingRequest  [1]emptyFields
+	valuesPingResponse EmptyValue
+)
+
+var valuesPing = service.Method[Values]{
+	Name: "kubewasm.test.v1.Values/Ping",
+	Call: func(p Values, request, b []byte) ([]byte, error) {
+		emptyRead(request, 0, 0, valuesPingRequest[:], nil)
+		valuesPingResponse.reset()
+		err := p.Ping(Empty{&valuesPingRequest[0]}, &valuesPingResponse)
+		b = valuesPingResponse.append(b)
+		valuesPingRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -375,12 +518,18 @@ type MessageValue struct {
 	Nodes     []core.Node
 	ConfigMap core.ConfigMap
 	Crate     crontab.CronTab
+	At        *meta.Time
+	Times     []meta.Time
+	Span      *meta.Duration
+	Spans     map[string]meta.Duration
+	Part      *PartValue
+	Shapes    []Shape
 	Far       uint64
 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *MessageValue) reset() {
-	*m = MessageValue{List: m.List[:0], Texts: m.Texts[:0], Numbers: m.Numbers[:0], Zigzags: m.Zigzags[:0], Doubles: m.Doubles[:0], Colors: m.Colors[:0], Flags: m.Flags[:0], Blobs: m.Blobs[:0], Nodes: m.Nodes[:0]}
+	*m = MessageValue{List: m.List[:0], Texts: m.Texts[:0], Numbers: m.Numbers[:0], Zigzags: m.Zigzags[:0], Doubles: m.Doubles[:0], Colors: m.Colors[:0], Flags: m.Flags[:0], Blobs: m.Blobs[:0], Nodes: m.Nodes[:0], Times: m.Times[:0], Shapes: m.Shapes[:0]}
 }
 
 func (m *MessageValue) append(b []byte) []byte {
@@ -424,10 +573,10 @@ func (m *MessageValue) append(b []byte) []byte {
 	if m.Sf64 != 0 {
 		b = service.AppendFixed64(b, 13, uint64(m.Sf64))
 	}
-	if m.Single != 0 {
+	if math.Float32bits(m.Single) != 0 {
 		b = service.AppendFloat(b, 14, m.Single)
 	}
-	if m.Wide != 0 {
+	if math.Float64bits(m.Wide) != 0 {
 		b = service.AppendDouble(b, 15, m.Wide)
 	}
 	if m.Color != 0 {
@@ -446,21 +595,11 @@ func (m *MessageValue) append(b []byte) []byte {
 	for _, v := range m.Texts {
 		b = service.AppendBytes(b, 19, v)
 	}
-	for _, v := range m.Numbers {
-		b = service.AppendVarint(b, 20, uint64(v))
-	}
-	for _, v := range m.Zigzags {
-		b = service.AppendZigzag(b, 21, int64(v))
-	}
-	for _, v := range m.Doubles {
-		b = service.AppendDouble(b, 22, v)
-	}
-	for _, v := range m.Colors {
-		b = service.AppendVarint(b, 23, uint64(v))
-	}
-	for _, v := range m.Flags {
-		b = service.AppendBool(b, 24, v)
-	}
+	b = service.AppendPacked(b, 20, m.Numbers)
+	b = service.AppendPackedZigzag(b, 21, m.Zigzags)
+	b = service.AppendPackedFixed(b, 22, m.Doubles)
+	b = service.AppendPacked(b, 23, m.Colors)
+	b = service.AppendPackedBools(b, 24, m.Flags)
 	for _, v := range m.Blobs {
 		b = service.AppendBytes(b, 25, v)
 	}
@@ -510,6 +649,27 @@ func (m *MessageValue) append(b []byte) []byte {
 	}
 	b = service.AppendObject(b, 42, view.View(m.ConfigMap))
 	b = service.AppendObject(b, 43, view.View(m.Crate))
+	if m.At != nil {
+		b = meta.AppendTimestamp(b, 44, *m.At)
+	}
+	for _, v := range m.Times {
+		b = meta.AppendTimestamp(b, 45, v)
+	}
+	if m.Span != nil {
+		b = meta.AppendSpan(b, 46, *m.Span)
+	}
+	for k, v := range m.Spans {
+		b, at = service.BeginMessage(b, 47)
+		b = service.AppendBytes(b, 1, k)
+		b = meta.AppendSpan(b, 2, v)
+		b = service.EndMessage(b, at)
+	}
+	if m.Part != nil {
+		b, at = service.BeginMessage(b, 48)
+		b = m.Part.append(b)
+		b = service.EndMessage(b, at)
+	}
+	b = service.AppendPacked(b, 49, m.Shapes)
 	if m.Far != 0 {
 		b = service.AppendVarint(b, 5000, uint64(m.Far))
 	}
@@ -533,6 +693,113 @@ func (m *SmallValue) append(b []byte) []byte {
 	}
 	if m.N != 0 {
 		b = service.AppendZigzag(b, 2, int64(m.N))
+	}
+	return b
+}
+
+// KubernetesValue is a message that a plugin writes.
+type KubernetesValue struct {
+	Quantities []resource.Quantity
+	Limit      *resource.Quantity
+	Time       *meta.Time
+	MicroTime  *meta.Time
+	Duration   *meta.Duration
+	Port       *intstr.IntOrString
+	Object     []byte
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *KubernetesValue) reset() {
+	*m = KubernetesValue{Quantities: m.Quantities[:0]}
+}
+
+func (m *KubernetesValue) append(b []byte) []byte {
+	for _, v := range m.Quantities {
+		b = resource.Append(b, 1, v)
+	}
+	if m.Limit != nil {
+		b = resource.Append(b, 2, *m.Limit)
+	}
+	if m.Time != nil {
+		b = meta.AppendTime(b, 3, *m.Time)
+	}
+	if m.MicroTime != nil {
+		b = meta.AppendMicroTime(b, 4, *m.MicroTime)
+	}
+	if m.Duration != nil {
+		b = meta.AppendDuration(b, 5, *m.Duration)
+	}
+	if m.Port != nil {
+		b = intstr.Append(b, 6, *m.Port)
+	}
+	if m.Object != nil {
+		b = meta.AppendRaw(b, 7, m.Object)
+	}
+	return b
+}
+
+// PartValue is a message that a plugin writes.
+type PartValue struct {
+	// Name is a field of an imported message.
+	Name  string
+	Shape Shape
+	Inner *PartInnerValue
+	Made  *meta.Time
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *PartValue) reset() {
+	*m = PartValue{}
+}
+
+func (m *PartValue) append(b []byte) []byte {
+	var at int
+	if len(m.Name) != 0 {
+		b = service.AppendBytes(b, 1, m.Name)
+	}
+	if m.Shape != 0 {
+		b = service.AppendVarint(b, 2, uint64(m.Shape))
+	}
+	if m.Inner != nil {
+		b, at = service.BeginMessage(b, 3)
+		b = m.Inner.append(b)
+		b = service.EndMessage(b, at)
+	}
+	if m.Made != nil {
+		b = meta.AppendTimestamp(b, 4, *m.Made)
+	}
+	return b
+}
+
+// EmptyValue is a message that a plugin writes.
+type EmptyValue struct {
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *EmptyValue) reset() {
+	*m = EmptyValue{}
+}
+
+func (m *EmptyValue) append(b []byte) []byte {
+	return b
+}
+
+// PartInnerValue is a message that a plugin writes.
+type PartInnerValue struct {
+	Parts []PartValue
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *PartInnerValue) reset() {
+	*m = PartInnerValue{Parts: m.Parts[:0]}
+}
+
+func (m *PartInnerValue) append(b []byte) []byte {
+	var at int
+	for i := range m.Parts {
+		b, at = service.BeginMessage(b, 1)
+		b = m.Parts[i].append(b)
+		b = service.EndMessage(b, at)
 	}
 	return b
 }

@@ -3,231 +3,1343 @@
 package guest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/intstr"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
 )
 
 // Message has a field of each type.
-type Message view.View
+type Message struct{ m *messageFields }
 
-// TypeOfMessage is for generated code.
-var TypeOfMessage = view.Type{
-	Names:   []string{1: "text", 2: "data", 3: "flag", 4: "i32", 5: "i64", 6: "u32", 7: "u64", 8: "s32", 9: "s64", 10: "f32", 11: "f64", 12: "sf32", 13: "sf64", 14: "single", 15: "wide", 16: "color", 17: "inner", 18: "list", 19: "texts", 20: "numbers", 21: "zigzags", 22: "doubles", 23: "colors", 24: "flags", 25: "blobs", 26: "labels", 27: "counts", 28: "smalls", 29: "maybe", 30: "maybeText", 31: "first", 32: "second", 33: "third", 34: "pod", 35: "nodes", 36: "configMap", 37: "crate", 38: "far"},
-	Numbers: []uint32{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 10: 10, 11: 11, 12: 12, 13: 13, 14: 14, 15: 15, 16: 16, 17: 17, 18: 18, 19: 19, 20: 20, 21: 21, 22: 22, 23: 23, 24: 24, 25: 25, 26: 26, 27: 27, 28: 28, 29: 29, 30: 30, 31: 31, 32: 32, 33: 33, 34: 40, 35: 41, 36: 42, 37: 43, 38: 5000},
+// messageFields are the fields of a Message.
+type messageFields struct {
+	Text         service.Text
+	Data         service.Text
+	Flag         bool
+	I32          int32
+	I64          int64
+	U32          uint32
+	U64          uint64
+	S32          int32
+	S64          int64
+	F32          uint32
+	F64          uint64
+	Sf32         int32
+	Sf64         int64
+	Single       float32
+	Wide         float64
+	Color        Color
+	Inner        service.Messages[messageFields, Message]
+	List         service.Messages[messageFields, Message]
+	Texts        service.List[string]
+	Numbers      service.List[int32]
+	Zigzags      service.List[int64]
+	Doubles      service.List[float64]
+	Colors       service.List[Color]
+	Flags        service.List[bool]
+	Blobs        service.List[[]byte]
+	Labels       service.Entries[string]
+	Counts       service.Entries[int64]
+	Smalls       service.Entries[Small]
+	Maybe        int32
+	HasMaybe     bool
+	MaybeText    service.Text
+	HasMaybeText bool
+	First        service.Text
+	HasFirst     bool
+	Second       service.Messages[smallFields, Small]
+	Third        int64
+	HasThird     bool
+	Pod          abi.Ref
+	Nodes        service.List[core.Node]
+	ConfigMap    abi.Ref
+	Crate        abi.Ref
+	At           service.Found
+	Times        service.List[meta.Time]
+	Span         service.Found
+	Spans        service.Entries[meta.Duration]
+	Part         service.Messages[partFields, Part]
+	Shapes       service.List[Shape]
+	Far          uint64
+	in           []byte // The message, up to its end.
+}
+
+var messageNoFields messageFields
+
+func (x Message) fields() *messageFields {
+	if x.m == nil {
+		return &messageNoFields
+	}
+	return x.m
 }
 
 // MessageFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func MessageFromProto(raw []byte) Message { return Message(view.FromProto(raw, &TypeOfMessage)) }
-
-// MessageFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func MessageFromJSON(raw []byte) Message { return Message(view.FromJSON(raw, &TypeOfMessage)) }
+func MessageFromProto(raw []byte) Message {
+	items := make([]messageFields, 1)
+	messageRead(raw, 0, 0, items, nil)
+	return Message{&items[0]}
+}
 
 // Text returns the field text.
-func (m Message) Text() string { return view.View(m).Text(1) }
+func (x Message) Text() string { return x.fields().Text.String() }
 
 // Data returns the field data.
-func (m Message) Data() []byte { return view.View(m).Bytes(2) }
+func (x Message) Data() []byte { return x.fields().Data.Bytes() }
 
 // Flag returns the field flag.
-func (m Message) Flag() bool { return view.View(m).Bool(3) }
+func (x Message) Flag() bool { return x.fields().Flag }
 
 // I32 returns the field i32.
-func (m Message) I32() int32 { return int32(view.View(m).Int64(4)) }
+func (x Message) I32() int32 { return x.fields().I32 }
 
 // I64 returns the field i64.
-func (m Message) I64() int64 { return view.View(m).Int64(5) }
+func (x Message) I64() int64 { return x.fields().I64 }
 
 // U32 returns the field u32.
-func (m Message) U32() uint32 { return uint32(view.View(m).Int64(6)) }
+func (x Message) U32() uint32 { return x.fields().U32 }
 
 // U64 returns the field u64.
-func (m Message) U64() uint64 { return uint64(view.View(m).Int64(7)) }
+func (x Message) U64() uint64 { return x.fields().U64 }
 
 // S32 returns the field s32.
-func (m Message) S32() int32 { return int32(view.View(m).Sint64(8)) }
+func (x Message) S32() int32 { return x.fields().S32 }
 
 // S64 returns the field s64.
-func (m Message) S64() int64 { return view.View(m).Sint64(9) }
+func (x Message) S64() int64 { return x.fields().S64 }
 
 // F32 returns the field f32.
-func (m Message) F32() uint32 { return uint32(view.View(m).Int64(10)) }
+func (x Message) F32() uint32 { return x.fields().F32 }
 
 // F64 returns the field f64.
-func (m Message) F64() uint64 { return uint64(view.View(m).Int64(11)) }
+func (x Message) F64() uint64 { return x.fields().F64 }
 
 // Sf32 returns the field sf32.
-func (m Message) Sf32() int32 { return int32(view.View(m).Int64(12)) }
+func (x Message) Sf32() int32 { return x.fields().Sf32 }
 
 // Sf64 returns the field sf64.
-func (m Message) Sf64() int64 { return int64(view.View(m).Int64(13)) }
+func (x Message) Sf64() int64 { return x.fields().Sf64 }
 
 // Single returns the field single.
-func (m Message) Single() float32 { return view.View(m).Float32(14) }
+func (x Message) Single() float32 { return x.fields().Single }
 
 // Wide returns the field wide.
-func (m Message) Wide() float64 { return view.View(m).Float64(15) }
+func (x Message) Wide() float64 { return x.fields().Wide }
 
 // Color returns the field color.
-func (m Message) Color() Color { return Color(view.View(m).Enum(16, ValuesOfColor)) }
+func (x Message) Color() Color { return x.fields().Color }
 
 // Inner returns the field inner.
-func (m Message) Inner() Message { return Message(view.View(m).Message(17, &TypeOfMessage)) }
+func (x Message) Inner() Message {
+	m := x.fields()
+	if items, views := m.Inner.Begin(); items != nil {
+		messageRead(m.in, m.Inner.First(), 0x18a, items, views)
+	}
+	return m.Inner.View()
+}
 
 // HasInner reports whether there is a field inner.
-func (m Message) HasInner() bool { return view.View(m).Has(17) }
+func (x Message) HasInner() bool { return x.fields().Inner.Has() }
 
 // List returns the field list.
-func (m Message) List() []Message { return view.List[Message](view.View(m), 18, &TypeOfMessage) }
+func (x Message) List() []Message {
+	m := x.fields()
+	if items, views := m.List.Begin(); items != nil {
+		messageRead(m.in, m.List.First(), 0x192, items, views)
+	}
+	return m.List.Views()
+}
 
 // Texts returns the field texts.
-func (m Message) Texts() []string { return view.View(m).Strings(19) }
+func (x Message) Texts() []string {
+	m := x.fields()
+	return m.Texts.Values(m.in, 19, view.Text)
+}
 
 // Numbers returns the field numbers.
-func (m Message) Numbers() []int32 { return view.Ints[int32](view.View(m), 20, view.Varint) }
+func (x Message) Numbers() []int32 {
+	m := x.fields()
+	return m.Numbers.Numbers(m.in, 20, view.Varint, service.Int[int32])
+}
 
 // Zigzags returns the field zigzags.
-func (m Message) Zigzags() []int64 { return view.Ints[int64](view.View(m), 21, view.Zigzag) }
+func (x Message) Zigzags() []int64 {
+	m := x.fields()
+	return m.Zigzags.Numbers(m.in, 21, view.Zigzag, service.Int[int64])
+}
 
 // Doubles returns the field doubles.
-func (m Message) Doubles() []float64 { return view.Floats[float64](view.View(m), 22, view.Fixed64) }
+func (x Message) Doubles() []float64 {
+	m := x.fields()
+	return m.Doubles.Numbers(m.in, 22, view.Fixed64, service.Float64)
+}
 
 // Colors returns the field colors.
-func (m Message) Colors() []Color { return view.Enums[Color](view.View(m), 23, ValuesOfColor) }
+func (x Message) Colors() []Color {
+	m := x.fields()
+	return m.Colors.Numbers(m.in, 23, view.Varint, service.Int[Color])
+}
 
 // Flags returns the field flags.
-func (m Message) Flags() []bool { return view.Bools(view.View(m), 24) }
+func (x Message) Flags() []bool {
+	m := x.fields()
+	return m.Flags.Numbers(m.in, 24, view.Varint, service.Bool)
+}
 
 // Blobs returns the field blobs.
-func (m Message) Blobs() [][]byte { return view.Values(view.View(m), 25, view.Data) }
+func (x Message) Blobs() [][]byte {
+	m := x.fields()
+	return m.Blobs.Values(m.in, 25, view.Data)
+}
 
 // Labels returns the field labels.
-func (m Message) Labels() view.StringMap { return view.View(m).StringMap(26) }
+func (x Message) Labels() service.Map[string] {
+	m := x.fields()
+	return m.Labels.Map(m.in, 26, view.Text)
+}
 
 // Counts returns the field counts.
-func (m Message) Counts() view.Map[int64] {
-	return view.MapOf(view.View(m), 27, view.Int[int64](view.Varint))
+func (x Message) Counts() service.Map[int64] {
+	m := x.fields()
+	return m.Counts.Map(m.in, 27, view.Int[int64](view.Varint))
 }
 
 // Smalls returns the field smalls.
-func (m Message) Smalls() view.MessageMap[Small] {
-	return view.MessageMapOf[Small](view.View(m), 28, &TypeOfSmall)
+func (x Message) Smalls() service.Map[Small] {
+	m := x.fields()
+	return m.Smalls.Map(m.in, 28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
 }
 
 // Maybe returns the field maybe.
-func (m Message) Maybe() int32 { return int32(view.View(m).Int64(29)) }
+func (x Message) Maybe() int32 { return x.fields().Maybe }
 
 // HasMaybe reports whether there is a field maybe.
-func (m Message) HasMaybe() bool { return view.View(m).Has(29) }
+func (x Message) HasMaybe() bool { return x.fields().HasMaybe }
 
 // MaybeText returns the field maybeText.
-func (m Message) MaybeText() string { return view.View(m).Text(30) }
+func (x Message) MaybeText() string { return x.fields().MaybeText.String() }
 
 // HasMaybeText reports whether there is a field maybeText.
-func (m Message) HasMaybeText() bool { return view.View(m).Has(30) }
+func (x Message) HasMaybeText() bool { return x.fields().HasMaybeText }
 
 // First returns the field first.
-func (m Message) First() string { return view.View(m).Text(31) }
+func (x Message) First() string { return x.fields().First.String() }
 
 // HasFirst reports whether there is a field first.
-func (m Message) HasFirst() bool { return view.View(m).Has(31) }
+func (x Message) HasFirst() bool { return x.fields().HasFirst }
 
 // Second returns the field second.
-func (m Message) Second() Small { return Small(view.View(m).Message(32, &TypeOfSmall)) }
+func (x Message) Second() Small {
+	m := x.fields()
+	if items, views := m.Second.Begin(); items != nil {
+		smallRead(m.in, m.Second.First(), 0x282, items, views)
+	}
+	return m.Second.View()
+}
 
 // HasSecond reports whether there is a field second.
-func (m Message) HasSecond() bool { return view.View(m).Has(32) }
+func (x Message) HasSecond() bool { return x.fields().Second.Has() }
 
 // Third returns the field third.
-func (m Message) Third() int64 { return view.View(m).Int64(33) }
+func (x Message) Third() int64 { return x.fields().Third }
 
 // HasThird reports whether there is a field third.
-func (m Message) HasThird() bool { return view.View(m).Has(33) }
+func (x Message) HasThird() bool { return x.fields().HasThird }
 
 // Pod returns the field pod.
-func (m Message) Pod() core.Pod {
-	return core.Pod(view.View(m).Object(34, &core.TypeOfPod, view.Parts))
+func (x Message) Pod() core.Pod {
+	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (m Message) HasPod() bool { return view.View(m).Has(34) }
+func (x Message) HasPod() bool { return x.fields().Pod != 0 }
 
 // Nodes returns the field nodes.
-func (m Message) Nodes() []core.Node {
-	return view.Objects[core.Node](view.View(m), 35, &core.TypeOfNode, view.Parts)
+func (x Message) Nodes() []core.Node {
+	m := x.fields()
+	return m.Nodes.Numbers(m.in, 41, view.Fixed64, service.Object[core.Node](&core.TypeOfNode, view.Parts))
 }
 
 // ConfigMap returns the field configMap.
-func (m Message) ConfigMap() core.ConfigMap {
-	return core.ConfigMap(view.View(m).Object(36, &core.TypeOfConfigMap, view.Whole))
+func (x Message) ConfigMap() core.ConfigMap {
+	return core.ConfigMap(view.ByRef(x.fields().ConfigMap, &core.TypeOfConfigMap, view.Whole))
 }
 
 // HasConfigMap reports whether there is a field configMap.
-func (m Message) HasConfigMap() bool { return view.View(m).Has(36) }
+func (x Message) HasConfigMap() bool { return x.fields().ConfigMap != 0 }
 
 // Crate returns the field crate.
-func (m Message) Crate() crontab.CronTab {
-	return crontab.CronTab(view.View(m).Object(37, &crontab.TypeOfCronTab, view.JSON))
+func (x Message) Crate() crontab.CronTab {
+	return crontab.CronTab(view.ByRef(x.fields().Crate, &crontab.TypeOfCronTab, view.JSON))
 }
 
 // HasCrate reports whether there is a field crate.
-func (m Message) HasCrate() bool { return view.View(m).Has(37) }
+func (x Message) HasCrate() bool { return x.fields().Crate != 0 }
+
+// At returns the field at.
+func (x Message) At() meta.Time {
+	m := x.fields()
+	return meta.ReadTimestamp(m.At.Value(m.in))
+}
+
+// HasAt reports whether there is a field at.
+func (x Message) HasAt() bool { return x.fields().At.Has() }
+
+// Times returns the field times.
+func (x Message) Times() []meta.Time {
+	m := x.fields()
+	return m.Times.Values(m.in, 45, meta.ReadTimestamp)
+}
+
+// Span returns the field span.
+func (x Message) Span() meta.Duration {
+	m := x.fields()
+	return meta.ReadSpan(m.Span.Value(m.in))
+}
+
+// HasSpan reports whether there is a field span.
+func (x Message) HasSpan() bool { return x.fields().Span.Has() }
+
+// Spans returns the field spans.
+func (x Message) Spans() service.Map[meta.Duration] {
+	m := x.fields()
+	return m.Spans.Map(m.in, 47, meta.ReadSpan)
+}
+
+// Part returns the field part.
+func (x Message) Part() Part {
+	m := x.fields()
+	if items, views := m.Part.Begin(); items != nil {
+		partRead(m.in, m.Part.First(), 0x382, items, views)
+	}
+	return m.Part.View()
+}
+
+// HasPart reports whether there is a field part.
+func (x Message) HasPart() bool { return x.fields().Part.Has() }
+
+// Shapes returns the field shapes.
+func (x Message) Shapes() []Shape {
+	m := x.fields()
+	return m.Shapes.Numbers(m.in, 49, view.Varint, service.Int[Shape])
+}
 
 // Far returns the field far.
-func (m Message) Far() uint64 { return uint64(view.View(m).Int64(38)) }
+func (x Message) Far() uint64 { return x.fields().Far }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *messageFields) reset() {
+	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Spans: m.Spans.Reset(), Part: m.Part.Reset()}
+}
+
+// messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Message) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Message{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Text = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Data = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Flag = n != 0
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.I32 = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.I64 = int64(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 6<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.U32 = uint32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.U64 = n
+			}
+			if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.S32 = int32(service.Zigzag(n))
+			}
+			if i+1 < uint(len(b)) && b[i] == 9<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.S64 = service.Zigzag(n)
+			}
+			if i+4 < uint(len(b)) && b[i] == 10<<3|5 {
+				m.F32 = service.Fixed32(b[i+1:])
+				i += 5
+			}
+			if i+8 < uint(len(b)) && b[i] == 11<<3|1 {
+				m.F64 = service.Fixed64(b[i+1:])
+				i += 9
+			}
+			if i+4 < uint(len(b)) && b[i] == 12<<3|5 {
+				m.Sf32 = int32(service.Fixed32(b[i+1:]))
+				i += 5
+			}
+			if i+8 < uint(len(b)) && b[i] == 13<<3|1 {
+				m.Sf64 = int64(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i+4 < uint(len(b)) && b[i] == 14<<3|5 {
+				m.Single = service.Float(b[i+1:])
+				i += 5
+			}
+			if i+8 < uint(len(b)) && b[i] == 15<<3|1 {
+				m.Wide = service.Double(b[i+1:])
+				i += 9
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x80 && b[i+1] == 0x1 {
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Color = Color(n)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Inner.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.List.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Texts.Add(from, i, count)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Numbers.Add(from, i, 1)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Zigzags.Add(from, i, 1)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Doubles.Add(from, i, 1)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Colors.Add(from, i, 1)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Flags.Add(from, i, 1)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Blobs.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Labels.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Counts.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Smalls.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Maybe = int32(n)
+				m.HasMaybe = true
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x1 {
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.MaybeText = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+				m.HasMaybeText = true
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x1 {
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.First = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+				m.HasFirst = true
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Second.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x2 {
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Third = int64(n)
+				m.HasThird = true
+			}
+			if i+9 < uint(len(b)) && b[i] == 0xc1 && b[i+1] == 0x2 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
+				i += 10
+			}
+			for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Nodes.Add(from, i, 1)
+			}
+			if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
+				m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
+				i += 10
+			}
+			if i+9 < uint(len(b)) && b[i] == 0xd9 && b[i+1] == 0x2 {
+				m.Crate = abi.Ref(service.Fixed64(b[i+2:]))
+				i += 10
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.At.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Times.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Span.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
+					n := uint64(b[i+2])
+					if i += 3; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Spans.Add(from, i, count)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Part.Set(from, i)
+			}
+			for i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Shapes.Add(from, i, 1)
+			}
+			if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
+				n := uint64(b[i+3])
+				if i += 4; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Far = n
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Small is a view of a Small.
-type Small view.View
+type Small struct{ m *smallFields }
 
-// TypeOfSmall is for generated code.
-var TypeOfSmall = view.Type{
-	Names: []string{1: "name", 2: "n"},
+// smallFields are the fields of a Small.
+type smallFields struct {
+	Name service.Text
+	N    int32
+}
+
+var smallNoFields smallFields
+
+func (x Small) fields() *smallFields {
+	if x.m == nil {
+		return &smallNoFields
+	}
+	return x.m
 }
 
 // SmallFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func SmallFromProto(raw []byte) Small { return Small(view.FromProto(raw, &TypeOfSmall)) }
-
-// SmallFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func SmallFromJSON(raw []byte) Small { return Small(view.FromJSON(raw, &TypeOfSmall)) }
+func SmallFromProto(raw []byte) Small {
+	items := make([]smallFields, 1)
+	smallRead(raw, 0, 0, items, nil)
+	return Small{&items[0]}
+}
 
 // Name returns the field name.
-func (s Small) Name() string { return view.View(s).Text(1) }
+func (x Small) Name() string { return x.fields().Name.String() }
 
 // N returns the field n.
-func (s Small) N() int32 { return int32(view.View(s).Sint64(2)) }
+func (x Small) N() int32 { return x.fields().N }
 
-// SumRequest is a view of a SumRequest.
-type SumRequest view.View
-
-// TypeOfSumRequest is for generated code.
-var TypeOfSumRequest = view.Type{
-	Names: []string{1: "quantities", 2: "limit"},
+// smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Small{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Name = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.N = int32(service.Zigzag(n))
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
 }
 
-// SumRequestFromProto returns a view of the protobuf message in raw, which must
+// Kubernetes is a view of a Kubernetes.
+type Kubernetes struct{ m *kubernetesFields }
+
+// kubernetesFields are the fields of a Kubernetes.
+type kubernetesFields struct {
+	Quantities service.List[resource.Quantity]
+	Limit      service.Found
+	Time       service.Found
+	MicroTime  service.Found
+	Duration   service.Found
+	Port       service.Found
+	Object     service.Found
+	in         []byte // The message, up to its end.
+}
+
+var kubernetesNoFields kubernetesFields
+
+func (x Kubernetes) fields() *kubernetesFields {
+	if x.m == nil {
+		return &kubernetesNoFields
+	}
+	return x.m
+}
+
+// KubernetesFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func SumRequestFromProto(raw []byte) SumRequest {
-	return SumRequest(view.FromProto(raw, &TypeOfSumRequest))
-}
-
-// SumRequestFromJSON returns a view of the JSON object in raw, which must not
-// be written to any more.
-func SumRequestFromJSON(raw []byte) SumRequest {
-	return SumRequest(view.FromJSON(raw, &TypeOfSumRequest))
+func KubernetesFromProto(raw []byte) Kubernetes {
+	items := make([]kubernetesFields, 1)
+	kubernetesRead(raw, 0, 0, items, nil)
+	return Kubernetes{&items[0]}
 }
 
 // Quantities returns the field quantities.
-func (s SumRequest) Quantities() []resource.Quantity {
-	return view.Values(view.View(s), 1, resource.Read)
+func (x Kubernetes) Quantities() []resource.Quantity {
+	m := x.fields()
+	return m.Quantities.Values(m.in, 1, resource.Read)
 }
 
 // Limit returns the field limit.
-func (s SumRequest) Limit() resource.Quantity { return resource.Read(view.View(s).Value(2)) }
+func (x Kubernetes) Limit() resource.Quantity {
+	m := x.fields()
+	return resource.Read(m.Limit.Value(m.in))
+}
 
 // HasLimit reports whether there is a field limit.
-func (s SumRequest) HasLimit() bool { return view.View(s).Has(2) }
+func (x Kubernetes) HasLimit() bool { return x.fields().Limit.Has() }
+
+// Time returns the field time.
+func (x Kubernetes) Time() meta.Time {
+	m := x.fields()
+	return meta.ReadTime(m.Time.Value(m.in))
+}
+
+// HasTime reports whether there is a field time.
+func (x Kubernetes) HasTime() bool { return x.fields().Time.Has() }
+
+// MicroTime returns the field microTime.
+func (x Kubernetes) MicroTime() meta.Time {
+	m := x.fields()
+	return meta.ReadMicroTime(m.MicroTime.Value(m.in))
+}
+
+// HasMicroTime reports whether there is a field microTime.
+func (x Kubernetes) HasMicroTime() bool { return x.fields().MicroTime.Has() }
+
+// Duration returns the field duration.
+func (x Kubernetes) Duration() meta.Duration {
+	m := x.fields()
+	return meta.ReadDuration(m.Duration.Value(m.in))
+}
+
+// HasDuration reports whether there is a field duration.
+func (x Kubernetes) HasDuration() bool { return x.fields().Duration.Has() }
+
+// Port returns the field port.
+func (x Kubernetes) Port() intstr.IntOrString {
+	m := x.fields()
+	return intstr.Read(m.Port.Value(m.in))
+}
+
+// HasPort reports whether there is a field port.
+func (x Kubernetes) HasPort() bool { return x.fields().Port.Has() }
+
+// Object returns the field object.
+func (x Kubernetes) Object() []byte {
+	m := x.fields()
+	return meta.ReadRaw(m.Object.Value(m.in))
+}
+
+// HasObject reports whether there is a field object.
+func (x Kubernetes) HasObject() bool { return x.fields().Object.Has() }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *kubernetesFields) reset() {
+	*m = kubernetesFields{}
+}
+
+// kubernetesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields, views []Kubernetes) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Kubernetes{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Quantities.Add(from, i, count)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Limit.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Time.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.MicroTime.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Duration.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Port.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 7<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Object.Set(from, i)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
+
+// Part is a view of a Part.
+type Part struct{ m *partFields }
+
+// partFields are the fields of a Part.
+type partFields struct {
+	Name  service.Text
+	Shape Shape
+	Inner service.Messages[partInnerFields, PartInner]
+	Made  service.Found
+	in    []byte // The message, up to its end.
+}
+
+var partNoFields partFields
+
+func (x Part) fields() *partFields {
+	if x.m == nil {
+		return &partNoFields
+	}
+	return x.m
+}
+
+// PartFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func PartFromProto(raw []byte) Part {
+	items := make([]partFields, 1)
+	partRead(raw, 0, 0, items, nil)
+	return Part{&items[0]}
+}
+
+// Name is a field of an imported message.
+func (x Part) Name() string { return x.fields().Name.String() }
+
+// Shape returns the field shape.
+func (x Part) Shape() Shape { return x.fields().Shape }
+
+// Inner returns the field inner.
+func (x Part) Inner() PartInner {
+	m := x.fields()
+	if items, views := m.Inner.Begin(); items != nil {
+		partInnerRead(m.in, m.Inner.First(), 3<<3|2, items, views)
+	}
+	return m.Inner.View()
+}
+
+// HasInner reports whether there is a field inner.
+func (x Part) HasInner() bool { return x.fields().Inner.Has() }
+
+// Made returns the field made.
+func (x Part) Made() meta.Time {
+	m := x.fields()
+	return meta.ReadTimestamp(m.Made.Value(m.in))
+}
+
+// HasMade reports whether there is a field made.
+func (x Part) HasMade() bool { return x.fields().Made.Has() }
+
+// partRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func partRead(b []byte, i uint, key uint64, items []partFields, views []Part) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Part{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Name = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Shape = Shape(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Inner.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Made.Set(from, i)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
+
+// Empty is a view of an Empty.
+type Empty struct{ m *emptyFields }
+
+// emptyFields are the fields of an Empty.
+type emptyFields struct {
+}
+
+var emptyNoFields emptyFields
+
+func (x Empty) fields() *emptyFields {
+	if x.m == nil {
+		return &emptyNoFields
+	}
+	return x.m
+}
+
+// EmptyFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func EmptyFromProto(raw []byte) Empty {
+	items := make([]emptyFields, 1)
+	emptyRead(raw, 0, 0, items, nil)
+	return Empty{&items[0]}
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *emptyFields) reset() {
+	*m = emptyFields{}
+}
+
+// emptyRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func emptyRead(b []byte, i uint, key uint64, items []emptyFields, views []Empty) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Empty{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
+
+// PartInner is a view of a PartInner.
+type PartInner struct{ m *partInnerFields }
+
+// partInnerFields are the fields of a PartInner.
+type partInnerFields struct {
+	Parts service.Messages[partFields, Part]
+	in    []byte // The message, up to its end.
+}
+
+var partInnerNoFields partInnerFields
+
+func (x PartInner) fields() *partInnerFields {
+	if x.m == nil {
+		return &partInnerNoFields
+	}
+	return x.m
+}
+
+// PartInnerFromProto returns a view of the protobuf message in raw, which must
+// not be written to any more.
+func PartInnerFromProto(raw []byte) PartInner {
+	items := make([]partInnerFields, 1)
+	partInnerRead(raw, 0, 0, items, nil)
+	return PartInner{&items[0]}
+}
+
+// Parts returns the field parts.
+func (x PartInner) Parts() []Part {
+	m := x.fields()
+	if items, views := m.Parts.Begin(); items != nil {
+		partRead(m.in, m.Parts.First(), 1<<3|2, items, views)
+	}
+	return m.Parts.Views()
+}
+
+// partInnerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields, views []PartInner) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = PartInner{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Parts.Add(from, i, count)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}

@@ -2,9 +2,7 @@
 
 package guest
 
-import (
-	"github.com/kubewasm/kubewasm/guest/view"
-)
+import ()
 
 // Color is an enumeration.
 type Color int32
@@ -16,9 +14,11 @@ const (
 	ColorBlue    Color = 5
 )
 
-// ValuesOfColor is for generated code.
-var ValuesOfColor = []view.EnumValue{
-	{Name: "COLOR_UNKNOWN", Number: 0},
-	{Name: "COLOR_RED", Number: 1},
-	{Name: "COLOR_BLUE", Number: 5},
-}
+// Shape is an enumeration.
+type Shape int32
+
+// The values of Shape.
+const (
+	ShapeRound  Shape = 0
+	ShapeSquare Shape = 1
+)

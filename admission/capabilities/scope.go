@@ -1,0 +1,280 @@
+package capabilities
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Scope is what a policy may ask its host for. The zero value is nothing.
+type Scope struct {
+	// HostCapabilities are the operations of Kubewarden that the policy may call, by their
+	// names, such as "oci/v2/verify" and "kubernetes/get_resource"; "oci/v1/*" and "oci/*" are
+	// all below, and "*" is all. What the policy logs needs no grant. The three fields below
+	// say what it may ask about.
+	HostCapabilities []string `json:"hostCapabilities,omitempty"`
+	// ContextAwareResources are the kinds of objects that the policy may see: at least those
+	// that the metadata of its module name. For policies in Rego, they are what data has.
+	ContextAwareResources []Kind `json:"contextAwareResources,omitempty"`
+	// Repositories are those that the policy may ask about: "ghcr.io/acme/zone" for one,
+	// "ghcr.io/acme/*" for all below, "*" for all of all registries. The image "busybox" is in
+	// docker.io/library/busybox.
+	Repositories []string `json:"repositories,omitempty"`
+	// HostNames are those whose addresses the policy may ask for: "db.example.com" for one,
+	// "*.example.com" for all below, "*" for all.
+	HostNames []string `json:"hostNames,omitempty"`
+}
+
+// Kind is a kind of objects that a policy may see.
+type Kind struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Namespaces are those of which the policy may see objects; nil means all, and is the
+	// only value for a kind without namespaces. A policy that asks for others, or for all when
+	// it may see some, gets an error: part of a list would be taken for the whole.
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// GroupVersionKind returns the kind without its namespaces.
+func (k *Kind) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(k.APIVersion, k.Kind)
+}
+
+// The operations of Kubewarden's host, as crates/policy-evaluator of its controller's
+// repository has them.
+const (
+	Verify               = "oci/v1/verify"
+	VerifyV2             = "oci/v2/verify"
+	ManifestDigest       = "oci/v1/manifest_digest"
+	Manifest             = "oci/v1/oci_manifest"
+	ManifestConfig       = "oci/v1/oci_manifest_config"
+	LookupHost           = "net/v1/dns_lookup_host"
+	IsCertificateTrusted = "crypto/v1/is_certificate_trusted"
+	ListByNamespace      = "kubernetes/list_resources_by_namespace"
+	ListAll              = "kubernetes/list_resources_all"
+	GetResource          = "kubernetes/get_resource"
+	CanI                 = "kubernetes/can_i"
+)
+
+// operations are all that may be granted.
+var operations = []string{
+	Verify, VerifyV2, ManifestDigest, Manifest, ManifestConfig, LookupHost, IsCertificateTrusted,
+	ListByNamespace, ListAll, GetResource, CanI,
+}
+
+// MayCall returns a *[GrantError] unless an operation may be called.
+func (s *Scope) MayCall(operation string) error {
+	if slices.ContainsFunc(s.HostCapabilities, func(pattern string) bool { return below(pattern, operation) }) {
+		return nil
+	}
+	return refuse("the policy may not call %.200s: the hostCapabilities of its configuration do not have it", operation)
+}
+
+// below reports whether a name is the pattern, or below one that ends in *.
+func below(pattern, name string) bool {
+	prefix, isPrefix := strings.CutSuffix(pattern, "*")
+	return pattern == name || isPrefix && strings.HasPrefix(name, prefix)
+}
+
+var (
+	repositoryRE = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+$`)
+	registryRE   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
+	hostNameRE   = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*$`)
+)
+
+// isRegistry reports whether the first part of a name is a registry, as container runtimes
+// tell it from a repository of docker.io.
+func isRegistry(name string) bool {
+	return registryRE.MatchString(name) && (strings.ContainsAny(name, ".:") || name == "localhost")
+}
+
+// isRepository reports whether a name is a registry and a repository in it.
+func isRepository(name string) bool {
+	registry, _, _ := strings.Cut(name, "/")
+	return repositoryRE.MatchString(name) && isRegistry(registry)
+}
+
+// Check returns everything that is wrong with s, joined; nil if a policy can have it.
+func (s *Scope) Check() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for i, pattern := range s.HostCapabilities {
+		switch {
+		case slices.Contains(s.HostCapabilities[:i], pattern):
+			fail("hostCapabilities: %.80q is there twice", pattern)
+		case !slices.ContainsFunc(operations, func(o string) bool { return below(pattern, o) }) || strings.HasSuffix(pattern, "*") && pattern != "*" && !strings.HasSuffix(pattern, "/*"):
+			fail("hostCapabilities: %.80q is none of %s, nor such a name up to a slash and *", pattern, strings.Join(operations, ", "))
+		}
+	}
+	errs = append(errs, checkKinds(s.ContextAwareResources)...)
+	for i, pattern := range s.Repositories {
+		parent, isParent := strings.CutSuffix(pattern, "/*")
+		switch {
+		case slices.Contains(s.Repositories[:i], pattern):
+			fail("repositories: %.200q is there twice", pattern)
+		case pattern != "*" && !isRepository(parent) && (!isParent || !isRegistry(parent)):
+			fail("repositories: %.200q is no REGISTRY/REPOSITORY, no such name and /*, and not *", pattern)
+		}
+	}
+	for i, pattern := range s.HostNames {
+		switch {
+		case slices.Contains(s.HostNames[:i], pattern):
+			fail("hostNames: %.100q is there twice", pattern)
+		case pattern != "*" && !hostNameRE.MatchString(strings.TrimPrefix(pattern, "*.")):
+			fail("hostNames: %.100q is no lower-case host name, no *. and such a name, and not *", pattern)
+		}
+	}
+	// What is granted in one place and missing in the other would be refused call by call.
+	fits := func(namespace, field string, about int) {
+		any := slices.ContainsFunc(s.HostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, namespace+"/") })
+		alone := slices.ContainsFunc(s.HostCapabilities, func(p string) bool { return strings.HasPrefix(p, namespace+"/") })
+		switch {
+		case about != 0 && !any:
+			fail("%s need operations of %s in hostCapabilities", field, namespace)
+		case about == 0 && alone:
+			fail("hostCapabilities of %s need %s that the policy may ask about", namespace, field)
+		}
+	}
+	fits("oci", "repositories", len(s.Repositories))
+	fits("net", "hostNames", len(s.HostNames))
+	return errors.Join(errs...)
+}
+
+func checkKinds(kinds []Kind) (errs []error) {
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("contextAwareResources "+format, args...))
+	}
+	seen := map[string]bool{}
+	for _, k := range kinds {
+		if _, err := schema.ParseGroupVersion(k.APIVersion); err != nil || k.Kind == "" || k.APIVersion == "" {
+			fail("has apiVersion %q, kind %q", k.APIVersion, k.Kind)
+		}
+		name := k.APIVersion + " " + k.Kind
+		if seen[name] {
+			fail("has %.200s twice", name)
+		}
+		seen[name] = true
+		if k.Namespaces != nil && len(k.Namespaces) == 0 {
+			fail("has no namespaces of %.200s: leave them out for all", name)
+		}
+		for _, namespace := range k.Namespaces {
+			if problems := validation.ValidateNamespaceName(namespace, false); len(problems) != 0 {
+				fail("has namespace %.80q of %.200s: %s", namespace, name, problems[0])
+			}
+		}
+	}
+	return errs
+}
+
+// MaySee returns a *[GrantError] unless objects of a kind in a namespace
+// may be seen; if that is empty, those of all namespaces or without any.
+func (s *Scope) MaySee(kind schema.GroupVersionKind, namespace string) error {
+	for i := range s.ContextAwareResources {
+		k := &s.ContextAwareResources[i]
+		if k.GroupVersionKind() != kind {
+			continue
+		}
+		switch {
+		case k.Namespaces == nil || namespace != "" && slices.Contains(k.Namespaces, namespace):
+			return nil
+		case namespace == "":
+			return refuse("the policy may see %s %s of some namespaces, not of all: its contextAwareResources name them", k.APIVersion, k.Kind)
+		}
+		return refuse("the policy may not see %s %s of namespace %.80q: its contextAwareResources do not have that", k.APIVersion, k.Kind, namespace)
+	}
+	apiVersion, name := kind.ToAPIVersionAndKind()
+	return refuse("the policy may not see %.100s %.100s: its contextAwareResources do not have it", apiVersion, name)
+}
+
+// Image is the name of an artifact as policies write it.
+type Image struct {
+	// Repository has the registry in front.
+	Repository string
+	// Tag or Digest is there, or both.
+	Tag, Digest string
+}
+
+// String returns the whole name.
+func (i Image) String() string {
+	s := i.Repository
+	if i.Tag != "" {
+		s += ":" + i.Tag
+	}
+	if i.Digest != "" {
+		s += "@" + i.Digest
+	}
+	return s
+}
+
+var (
+	tagRE    = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}$`)
+	digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// maxImageBytes is how long the name of an image may be.
+const maxImageBytes = 1 << 10
+
+// ParseImage reads the name of an image as container runtimes do: without a registry it is
+// one of docker.io, and without a tag or digest the tag is latest.
+func ParseImage(text string) (Image, error) {
+	if len(text) > maxImageBytes {
+		return Image{}, fmt.Errorf("the image has %d bytes, more than %d", len(text), maxImageBytes)
+	}
+	name, digest, hasDigest := strings.Cut(text, "@")
+	i := Image{Repository: name, Digest: digest}
+	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
+		i.Repository, i.Tag = name[:colon], name[colon+1:]
+		if !tagRE.MatchString(i.Tag) {
+			return Image{}, fmt.Errorf("image %.200q: tag is %.80q", text, i.Tag)
+		}
+	}
+	if hasDigest && !digestRE.MatchString(digest) {
+		return Image{}, fmt.Errorf("image %.200q: digest is %.80q, want sha256: and 64 lower-case hexadecimal digits", text, digest)
+	}
+	if i.Tag == "" && digest == "" {
+		i.Tag = "latest"
+	}
+	registry, path, found := strings.Cut(i.Repository, "/")
+	if !found || !isRegistry(registry) {
+		registry, path = "docker.io", i.Repository
+	}
+	if registry == "index.docker.io" {
+		registry = "docker.io"
+	}
+	if registry == "docker.io" && !strings.Contains(path, "/") {
+		path = "library/" + path
+	}
+	if i.Repository = registry + "/" + path; !isRepository(i.Repository) {
+		return Image{}, fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]", text)
+	}
+	return i, nil
+}
+
+// MayAsk returns a *[GrantError] unless the policy may ask about an image.
+func (s *Scope) MayAsk(i Image) error {
+	if slices.ContainsFunc(s.Repositories, func(pattern string) bool { return below(pattern, i.Repository) }) {
+		return nil
+	}
+	return refuse("the policy may not ask about %s: the repositories of its configuration do not have it", i.Repository)
+}
+
+// HostName returns a host name as it is looked up. The error is a *[GrantError] if the policy may
+// not ask for it.
+func (s *Scope) HostName(name string) (string, error) {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if len(name) > 253 || !hostNameRE.MatchString(name) {
+		return "", fmt.Errorf("%.100q is no host name", name)
+	}
+	for _, pattern := range s.HostNames {
+		suffix, isSuffix := strings.CutPrefix(pattern, "*")
+		if pattern == name || isSuffix && strings.HasSuffix(name, suffix) {
+			return name, nil
+		}
+	}
+	return "", refuse("the policy may not look up %s: the hostNames of its configuration do not have it", name)
+}

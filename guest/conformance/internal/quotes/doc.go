@@ -1,0 +1,7 @@
+// Package quotes is the host side of the extension point that the guest service implements.
+package quotes
+
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -host . -o quotesguest quotes.proto
+
+// Schema returns the encoded FileDescriptorSet of the services.
+func Schema() []byte { return []byte(serviceSchema) }

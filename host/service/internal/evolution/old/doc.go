@@ -1,0 +1,4 @@
+// Package old is the old version of the extension point.
+package old
+
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -host . -o guest orders.proto

@@ -1,0 +1,60 @@
+;; A guest of the service kubewasm.test.v1.Test that calls the host as it is told: by the bytes of
+;; the request, or in services by its configuration. A call is 56 bytes: the number of the
+;; function, 0 for none, and six arguments, each 8 bytes. The response has the last result in the
+;; field f64.
+(module
+  (import "kubewasm" "config" (func $config (param i32 i32) (result i32)))
+  (import "kubewasm/service" "request" (func $request (param i32 i32) (result i32)))
+  (import "kubewasm/service" "response" (func $response (param i32 i32)))
+  (import "kubewasm/service" "answer" (func $answer (param i32 i32) (result i32)))
+  (import "kubewasm/service" "serve" (func $serve (param i32 i32)))
+  (import "kubewasm.test.v1.Host" "Ask" (func $ask (param i32 i32) (result i64)))
+  (import "k8s.io/api" "object" (func $object (param i64 i32 i32) (result i32)))
+  (import "k8s.io/api" "object_part" (func $part (param i64 i32 i64 i32 i32) (result i32)))
+  (import "k8s.io/api" "object_entry" (func $entry (param i64 i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 32)
+  (data (i32.const 64) "kubewasm.test.v1.Test\00")
+  (data (i32.const 96) "kubewasm.test.v1.Test")
+  (data (i32.const 128) "app")
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x1000000000000000))
+  ;; run makes the calls at $at.
+  (func $run (param $at i32) (result i64) (local $result i64)
+    (block $end
+      (loop $next
+        (block $done
+          (block $8 (block $7 (block $6 (block $5 (block $4 (block $3 (block $2 (block $1
+            (br_table $end $1 $2 $3 $4 $5 $6 $7 $8 $end (i32.load (local.get $at))))
+            (local.set $result (i64.extend_i32_u (call $request (i32.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)))))
+            (br $done))
+            (call $response (i32.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)))
+            (br $done))
+            (local.set $result (i64.extend_i32_u (call $answer (i32.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)))))
+            (br $done))
+            (call $serve (i32.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)))
+            (br $done))
+            (local.set $result (call $ask (i32.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at))))
+            (br $done))
+            (local.set $result (i64.extend_i32_u (call $object (i64.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)) (i32.load offset=24 (local.get $at)))))
+            (br $done))
+            (local.set $result (i64.extend_i32_u (call $part (i64.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)) (i64.load offset=24 (local.get $at)) (i32.load offset=32 (local.get $at)) (i32.load offset=40 (local.get $at)))))
+            (br $done))
+          (local.set $result (i64.extend_i32_u (call $entry (i64.load offset=8 (local.get $at)) (i32.load offset=16 (local.get $at)) (i32.load offset=24 (local.get $at)) (i32.load offset=32 (local.get $at)) (i32.load offset=40 (local.get $at)) (i32.load offset=48 (local.get $at))))))
+        (local.set $at (i32.add (local.get $at) (i32.const 56)))
+        (br $next)))
+    (local.get $result))
+  (func (export "services")
+    (if (call $config (i32.const 0x1000) (i32.const 0x1000))
+      (then (drop (call $run (i32.const 0x1000))))
+      (else (call $serve (i32.const 64) (i32.const 22)))))
+  (func (export "kubewasm.test.v1.Test/Echo") (result i32) (local $at i32) (local $result i64)
+    ;; The calls are field 2: a tag, the length as a varint, the bytes. Those before are cleared.
+    (memory.fill (i32.const 0x1000) (i32.const 0) (i32.const 0x2000))
+    (drop (call $request (i32.const 0x1000) (i32.const 0x1f00)))
+    (local.set $at (i32.const 0x1002))
+    (if (i32.ge_u (i32.load8_u (i32.const 0x1001)) (i32.const 0x80)) (then (local.set $at (i32.const 0x1003))))
+    (local.set $result (call $run (local.get $at)))
+    (i32.store8 (i32.const 0x800) (i32.const 0x59))
+    (i64.store (i32.const 0x801) (local.get $result))
+    (call $response (i32.const 0x800) (i32.const 9))
+    (i32.const 0))
+)
