@@ -4,7 +4,6 @@ package scalerguest
 
 import (
 	"github.com/kubewasm/kubewasm/guest/service"
-	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Scaler decides how many replicas a workload should have. The controller asks
@@ -26,15 +25,21 @@ func RegisterScaler[P Scaler](p P) {
 	scaler = p
 }
 
-var scalerReplicasResponse ReplicasResponse
+// The messages of Replicas, whose memory is used for each call.
+var (
+	scalerReplicasRequest  [1]replicasRequestFields
+	scalerReplicasResponse ReplicasResponse
+)
 
 var scalerReplicas = service.Method[Scaler]{
-	Name:    "kubewasm.examples.scaler.v1.Scaler/Replicas",
-	Request: &TypeOfReplicasRequest,
-	Call: func(p Scaler, request view.View, b []byte) ([]byte, error) {
+	Name: "kubewasm.examples.scaler.v1.Scaler/Replicas",
+	Call: func(p Scaler, request, b []byte) ([]byte, error) {
+		replicasRequestRead(request, 0, 0, scalerReplicasRequest[:], nil)
 		scalerReplicasResponse.reset()
-		err := p.Replicas(ReplicasRequest(request), &scalerReplicasResponse)
-		return scalerReplicasResponse.append(b), err
+		err := p.Replicas(ReplicasRequest{&scalerReplicasRequest[0]}, &scalerReplicasResponse)
+		b = scalerReplicasResponse.append(b)
+		scalerReplicasRequest[0].reset()
+		return b, err
 	},
 }
 
@@ -44,8 +49,11 @@ type Metrics struct{}
 // Query returns the values of a metric, as the API external.metrics.k8s.io has
 // them.
 func (Metrics) Query(req *QueryRequest) (QueryResponse, error) {
-	resp, err := service.Ask(hostMetricsQuery, req.append(nil), &TypeOfQueryResponse)
-	return QueryResponse(resp), err
+	resp, err := service.Ask(hostMetricsQuery, req.append(nil))
+	if err != nil {
+		return QueryResponse{}, err
+	}
+	return QueryResponseFromProto(resp), nil
 }
 
 // ReplicasResponse is a message that a plugin writes.

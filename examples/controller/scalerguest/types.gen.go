@@ -3,185 +3,605 @@
 package scalerguest
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // ReplicasRequest is a view of a ReplicasRequest.
-type ReplicasRequest view.View
+type ReplicasRequest struct{ m *replicasRequestFields }
 
-// TypeOfReplicasRequest is for generated code.
-var TypeOfReplicasRequest = view.Type{
-	Names: []string{1: "workload", 2: "pods", 3: "minReplicas", 4: "maxReplicas", 5: "time"},
+// replicasRequestFields are the fields of a ReplicasRequest.
+type replicasRequestFields struct {
+	Workload    service.Messages[workloadFields, Workload]
+	Pods        service.Messages[podFields, Pod]
+	MinReplicas int32
+	MaxReplicas int32
+	Time        service.Messages[timeFields, Time]
+	in          []byte // The message, up to its end.
+}
+
+var replicasRequestNoFields replicasRequestFields
+
+func (x ReplicasRequest) fields() *replicasRequestFields {
+	if x.m == nil {
+		return &replicasRequestNoFields
+	}
+	return x.m
 }
 
 // ReplicasRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ReplicasRequestFromProto(raw []byte) ReplicasRequest {
-	return ReplicasRequest(view.FromProto(raw, &TypeOfReplicasRequest))
-}
-
-// ReplicasRequestFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func ReplicasRequestFromJSON(raw []byte) ReplicasRequest {
-	return ReplicasRequest(view.FromJSON(raw, &TypeOfReplicasRequest))
+	items := make([]replicasRequestFields, 1)
+	replicasRequestRead(raw, 0, 0, items, nil)
+	return ReplicasRequest{&items[0]}
 }
 
 // Workload returns the field workload.
-func (r ReplicasRequest) Workload() Workload {
-	return Workload(view.View(r).Message(1, &TypeOfWorkload))
+func (x ReplicasRequest) Workload() Workload {
+	m := x.fields()
+	if items, views := m.Workload.Begin(); items != nil {
+		workloadRead(m.in, m.Workload.First(), 1<<3|2, items, views)
+	}
+	return m.Workload.View()
 }
 
 // HasWorkload reports whether there is a field workload.
-func (r ReplicasRequest) HasWorkload() bool { return view.View(r).Has(1) }
+func (x ReplicasRequest) HasWorkload() bool { return x.fields().Workload.Has() }
 
 // Pods returns the field pods. The Pods that the selector of the workload
 // selects, in the order of their names.
-func (r ReplicasRequest) Pods() []Pod { return view.List[Pod](view.View(r), 2, &TypeOfPod) }
+func (x ReplicasRequest) Pods() []Pod {
+	m := x.fields()
+	if items, views := m.Pods.Begin(); items != nil {
+		podRead(m.in, m.Pods.First(), 2<<3|2, items, views)
+	}
+	return m.Pods.Views()
+}
 
 // MinReplicas returns the field minReplicas. The bounds of the policy.
-func (r ReplicasRequest) MinReplicas() int32 { return int32(view.View(r).Int64(3)) }
+func (x ReplicasRequest) MinReplicas() int32 { return x.fields().MinReplicas }
 
 // MaxReplicas returns the field maxReplicas.
-func (r ReplicasRequest) MaxReplicas() int32 { return int32(view.View(r).Int64(4)) }
+func (x ReplicasRequest) MaxReplicas() int32 { return x.fields().MaxReplicas }
 
 // Time returns the field time.
-func (r ReplicasRequest) Time() Time { return Time(view.View(r).Message(5, &TypeOfTime)) }
+func (x ReplicasRequest) Time() Time {
+	m := x.fields()
+	if items, views := m.Time.Begin(); items != nil {
+		timeRead(m.in, m.Time.First(), 5<<3|2, items, views)
+	}
+	return m.Time.View()
+}
 
 // HasTime reports whether there is a field time.
-func (r ReplicasRequest) HasTime() bool { return view.View(r).Has(5) }
+func (x ReplicasRequest) HasTime() bool { return x.fields().Time.Has() }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *replicasRequestFields) reset() {
+	*m = replicasRequestFields{Workload: m.Workload.Reset(), Pods: m.Pods.Reset(), Time: m.Time.Reset()}
+}
+
+// replicasRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFields, views []ReplicasRequest) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = ReplicasRequest{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Workload.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				m.in = b
+				from, count := i, uint(0)
+				for i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+					n := uint64(b[i+1])
+					if i += 2; n >= 0x80 {
+						n, i = service.Rest(b, i, n)
+					}
+					if n > uint64(uint(len(b))-i) {
+						i = uint(len(b))
+						break
+					}
+					i += uint(n)
+					count++
+				}
+				m.Pods.Add(from, i, count)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.MinReplicas = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.MaxReplicas = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Time.Set(from, i)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Workload is what has the subresource scale.
-type Workload view.View
+type Workload struct{ m *workloadFields }
 
-// TypeOfWorkload is for generated code.
-var TypeOfWorkload = view.Type{
-	Names: []string{1: "apiVersion", 2: "kind", 3: "object", 4: "specReplicas", 5: "statusReplicas"},
+// workloadFields are the fields of a Workload.
+type workloadFields struct {
+	ApiVersion     service.Text
+	Kind           service.Text
+	Object         abi.Ref
+	SpecReplicas   int32
+	StatusReplicas int32
+}
+
+var workloadNoFields workloadFields
+
+func (x Workload) fields() *workloadFields {
+	if x.m == nil {
+		return &workloadNoFields
+	}
+	return x.m
 }
 
 // WorkloadFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func WorkloadFromProto(raw []byte) Workload { return Workload(view.FromProto(raw, &TypeOfWorkload)) }
-
-// WorkloadFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func WorkloadFromJSON(raw []byte) Workload { return Workload(view.FromJSON(raw, &TypeOfWorkload)) }
+func WorkloadFromProto(raw []byte) Workload {
+	items := make([]workloadFields, 1)
+	workloadRead(raw, 0, 0, items, nil)
+	return Workload{&items[0]}
+}
 
 // ApiVersion returns the field apiVersion.
-func (w Workload) ApiVersion() string { return view.View(w).Text(1) }
+func (x Workload) ApiVersion() string { return x.fields().ApiVersion.String() }
 
 // Kind returns the field kind.
-func (w Workload) Kind() string { return view.View(w).Text(2) }
+func (x Workload) Kind() string { return x.fields().Kind.String() }
 
 // Object returns the field object. The metadata of the workload, of any kind.
-func (w Workload) Object() meta.PartialObjectMetadata {
-	return meta.PartialObjectMetadata(view.View(w).Object(3, &meta.TypeOfPartialObjectMetadata, view.Parts))
+func (x Workload) Object() meta.PartialObjectMetadata {
+	return meta.PartialObjectMetadata(view.ByRef(x.fields().Object, &meta.TypeOfPartialObjectMetadata, view.Parts))
 }
 
 // HasObject reports whether there is a field object.
-func (w Workload) HasObject() bool { return view.View(w).Has(3) }
+func (x Workload) HasObject() bool { return x.fields().Object != 0 }
 
 // SpecReplicas returns the field specReplicas. How many replicas it should have
 // now, and how many there are.
-func (w Workload) SpecReplicas() int32 { return int32(view.View(w).Int64(4)) }
+func (x Workload) SpecReplicas() int32 { return x.fields().SpecReplicas }
 
 // StatusReplicas returns the field statusReplicas.
-func (w Workload) StatusReplicas() int32 { return int32(view.View(w).Int64(5)) }
+func (x Workload) StatusReplicas() int32 { return x.fields().StatusReplicas }
+
+// workloadRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func workloadRead(b []byte, i uint, key uint64, items []workloadFields, views []Workload) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Workload{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.ApiVersion = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Kind = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+				m.Object = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.SpecReplicas = int32(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.StatusReplicas = int32(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Pod is a view of a Pod.
-type Pod view.View
+type Pod struct{ m *podFields }
 
-// TypeOfPod is for generated code.
-var TypeOfPod = view.Type{
-	Names: []string{1: "pod", 2: "usage"},
+// podFields are the fields of a Pod.
+type podFields struct {
+	Pod   abi.Ref
+	Usage service.Messages[usageFields, Usage]
+	in    []byte // The message, up to its end.
+}
+
+var podNoFields podFields
+
+func (x Pod) fields() *podFields {
+	if x.m == nil {
+		return &podNoFields
+	}
+	return x.m
 }
 
 // PodFromProto returns a view of the protobuf message in raw, which must not be
 // written to any more.
-func PodFromProto(raw []byte) Pod { return Pod(view.FromProto(raw, &TypeOfPod)) }
-
-// PodFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func PodFromJSON(raw []byte) Pod { return Pod(view.FromJSON(raw, &TypeOfPod)) }
+func PodFromProto(raw []byte) Pod {
+	items := make([]podFields, 1)
+	podRead(raw, 0, 0, items, nil)
+	return Pod{&items[0]}
+}
 
 // Pod returns the field pod.
-func (p Pod) Pod() core.Pod { return core.Pod(view.View(p).Object(1, &core.TypeOfPod, view.Parts)) }
+func (x Pod) Pod() core.Pod { return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts)) }
 
 // HasPod reports whether there is a field pod.
-func (p Pod) HasPod() bool { return view.View(p).Has(1) }
+func (x Pod) HasPod() bool { return x.fields().Pod != 0 }
 
 // Usage returns the field usage. What the containers of the Pod use together.
-func (p Pod) Usage() Usage { return Usage(view.View(p).Message(2, &TypeOfUsage)) }
+func (x Pod) Usage() Usage {
+	m := x.fields()
+	if items, views := m.Usage.Begin(); items != nil {
+		usageRead(m.in, m.Usage.First(), 2<<3|2, items, views)
+	}
+	return m.Usage.View()
+}
 
 // HasUsage reports whether there is a field usage.
-func (p Pod) HasUsage() bool { return view.View(p).Has(2) }
+func (x Pod) HasUsage() bool { return x.fields().Usage.Has() }
+
+// podRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func podRead(b []byte, i uint, key uint64, items []podFields, views []Pod) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Pod{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
+				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+				i += 9
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Usage.Set(from, i)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Usage is a view of an Usage.
-type Usage view.View
+type Usage struct{ m *usageFields }
 
-// TypeOfUsage is for generated code.
-var TypeOfUsage = view.Type{
-	Names: []string{1: "cpuMillis", 2: "memoryBytes"},
+// usageFields are the fields of an Usage.
+type usageFields struct {
+	CpuMillis   int64
+	MemoryBytes int64
+}
+
+var usageNoFields usageFields
+
+func (x Usage) fields() *usageFields {
+	if x.m == nil {
+		return &usageNoFields
+	}
+	return x.m
 }
 
 // UsageFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func UsageFromProto(raw []byte) Usage { return Usage(view.FromProto(raw, &TypeOfUsage)) }
-
-// UsageFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func UsageFromJSON(raw []byte) Usage { return Usage(view.FromJSON(raw, &TypeOfUsage)) }
+func UsageFromProto(raw []byte) Usage {
+	items := make([]usageFields, 1)
+	usageRead(raw, 0, 0, items, nil)
+	return Usage{&items[0]}
+}
 
 // CpuMillis returns the field cpuMillis.
-func (u Usage) CpuMillis() int64 { return view.View(u).Int64(1) }
+func (x Usage) CpuMillis() int64 { return x.fields().CpuMillis }
 
 // MemoryBytes returns the field memoryBytes.
-func (u Usage) MemoryBytes() int64 { return view.View(u).Int64(2) }
+func (x Usage) MemoryBytes() int64 { return x.fields().MemoryBytes }
+
+// usageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func usageRead(b []byte, i uint, key uint64, items []usageFields, views []Usage) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Usage{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.CpuMillis = int64(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.MemoryBytes = int64(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // Time is when the controller asks: a guest has no clock.
-type Time view.View
+type Time struct{ m *timeFields }
 
-// TypeOfTime is for generated code.
-var TypeOfTime = view.Type{
-	Names: []string{1: "unixSeconds", 2: "utcOffsetSeconds"},
+// timeFields are the fields of a Time.
+type timeFields struct {
+	UnixSeconds      int64
+	UtcOffsetSeconds int32
+}
+
+var timeNoFields timeFields
+
+func (x Time) fields() *timeFields {
+	if x.m == nil {
+		return &timeNoFields
+	}
+	return x.m
 }
 
 // TimeFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func TimeFromProto(raw []byte) Time { return Time(view.FromProto(raw, &TypeOfTime)) }
-
-// TimeFromJSON returns a view of the JSON object in raw, which must not be
-// written to any more.
-func TimeFromJSON(raw []byte) Time { return Time(view.FromJSON(raw, &TypeOfTime)) }
+func TimeFromProto(raw []byte) Time {
+	items := make([]timeFields, 1)
+	timeRead(raw, 0, 0, items, nil)
+	return Time{&items[0]}
+}
 
 // UnixSeconds returns the field unixSeconds. Seconds since 1970-01-01 00:00
 // UTC.
-func (t Time) UnixSeconds() int64 { return view.View(t).Int64(1) }
+func (x Time) UnixSeconds() int64 { return x.fields().UnixSeconds }
 
 // UtcOffsetSeconds returns the field utcOffsetSeconds. How far the policy's
 // time zone is ahead of UTC at that moment.
-func (t Time) UtcOffsetSeconds() int32 { return int32(view.View(t).Int64(2)) }
+func (x Time) UtcOffsetSeconds() int32 { return x.fields().UtcOffsetSeconds }
+
+// timeRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func timeRead(b []byte, i uint, key uint64, items []timeFields, views []Time) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = Time{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.UnixSeconds = int64(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.UtcOffsetSeconds = int32(n)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
 
 // QueryResponse is a view of a QueryResponse.
-type QueryResponse view.View
+type QueryResponse struct{ m *queryResponseFields }
 
-// TypeOfQueryResponse is for generated code.
-var TypeOfQueryResponse = view.Type{
-	Names: []string{1: "values"},
+// queryResponseFields are the fields of a QueryResponse.
+type queryResponseFields struct {
+	Values service.List[float64]
+	in     []byte // The message, up to its end.
+}
+
+var queryResponseNoFields queryResponseFields
+
+func (x QueryResponse) fields() *queryResponseFields {
+	if x.m == nil {
+		return &queryResponseNoFields
+	}
+	return x.m
 }
 
 // QueryResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func QueryResponseFromProto(raw []byte) QueryResponse {
-	return QueryResponse(view.FromProto(raw, &TypeOfQueryResponse))
-}
-
-// QueryResponseFromJSON returns a view of the JSON object in raw, which must
-// not be written to any more.
-func QueryResponseFromJSON(raw []byte) QueryResponse {
-	return QueryResponse(view.FromJSON(raw, &TypeOfQueryResponse))
+	items := make([]queryResponseFields, 1)
+	queryResponseRead(raw, 0, 0, items, nil)
+	return QueryResponse{&items[0]}
 }
 
 // Values returns the field values. A value for each series that matched.
-func (q QueryResponse) Values() []float64 { return view.Floats[float64](view.View(q), 1, view.Fixed64) }
+func (x QueryResponse) Values() []float64 {
+	m := x.fields()
+	return m.Values.Numbers(m.in, 1, view.Fixed64, service.Float64)
+}
+
+// queryResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields, views []QueryResponse) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		if at < len(views) {
+			views[at] = QueryResponse{m}
+		}
+		b := whole[:end]
+		for i < uint(len(b)) {
+			start := i
+			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+				m.in = b
+				from := i
+				i = service.Skip(b, i)
+				m.Values.Add(from, i, 1)
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
