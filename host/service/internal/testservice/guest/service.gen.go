@@ -91,7 +91,7 @@ var (
 var testEcho = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testEchoRequest[:], nil)
+		messageRead(request, 0, 0, testEchoRequest[:])
 		testEchoResponse.reset()
 		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
 		b = testEchoResponse.append(b)
@@ -109,7 +109,7 @@ var (
 var testTrap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTrapRequest[:], nil)
+		messageRead(request, 0, 0, testTrapRequest[:])
 		testTrapResponse.reset()
 		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
 		b = testTrapResponse.append(b)
@@ -127,7 +127,7 @@ var (
 var testLoop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testLoopRequest[:], nil)
+		messageRead(request, 0, 0, testLoopRequest[:])
 		testLoopResponse.reset()
 		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
 		b = testLoopResponse.append(b)
@@ -145,7 +145,7 @@ var (
 var testFail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testFailRequest[:], nil)
+		messageRead(request, 0, 0, testFailRequest[:])
 		testFailResponse.reset()
 		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
 		b = testFailResponse.append(b)
@@ -163,7 +163,7 @@ var (
 var testSilent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSilentRequest[:], nil)
+		messageRead(request, 0, 0, testSilentRequest[:])
 		testSilentResponse.reset()
 		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
 		b = testSilentResponse.append(b)
@@ -181,7 +181,7 @@ var (
 var testOutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testOutOfBoundsRequest[:], nil)
+		messageRead(request, 0, 0, testOutOfBoundsRequest[:])
 		testOutOfBoundsResponse.reset()
 		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
 		b = testOutOfBoundsResponse.append(b)
@@ -199,7 +199,7 @@ var (
 var testMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testMalformedRequest[:])
 		testMalformedResponse.reset()
 		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
 		b = testMalformedResponse.append(b)
@@ -217,7 +217,7 @@ var (
 var testForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testForeignRefRequest[:])
 		testForeignRefResponse.reset()
 		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
 		b = testForeignRefResponse.append(b)
@@ -235,7 +235,7 @@ var (
 var testAskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testAskForeignRefRequest[:])
 		testAskForeignRefResponse.reset()
 		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
 		b = testAskForeignRefResponse.append(b)
@@ -253,7 +253,7 @@ var (
 var testAskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskPartRequest[:], nil)
+		messageRead(request, 0, 0, testAskPartRequest[:])
 		testAskPartResponse.reset()
 		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
 		b = testAskPartResponse.append(b)
@@ -271,7 +271,7 @@ var (
 var testAskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskEntryRequest[:], nil)
+		messageRead(request, 0, 0, testAskEntryRequest[:])
 		testAskEntryResponse.reset()
 		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
 		b = testAskEntryResponse.append(b)
@@ -289,7 +289,7 @@ var (
 var testServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testServeLateRequest[:], nil)
+		messageRead(request, 0, 0, testServeLateRequest[:])
 		testServeLateResponse.reset()
 		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
 		b = testServeLateResponse.append(b)
@@ -307,7 +307,7 @@ var (
 var testTooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTooLongRequest[:], nil)
+		messageRead(request, 0, 0, testTooLongRequest[:])
 		testTooLongResponse.reset()
 		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
 		b = testTooLongResponse.append(b)
@@ -325,7 +325,7 @@ var (
 var testSwollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSwollenRequest[:], nil)
+		messageRead(request, 0, 0, testSwollenRequest[:])
 		testSwollenResponse.reset()
 		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
 		b = testSwollenResponse.append(b)
@@ -343,7 +343,7 @@ var (
 var testAskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostRequest[:])
 		testAskHostResponse.reset()
 		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
 		b = testAskHostResponse.append(b)
@@ -361,7 +361,7 @@ var (
 var testAskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostMalformedRequest[:])
 		testAskHostMalformedResponse.reset()
 		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
 		b = testAskHostMalformedResponse.append(b)
@@ -379,7 +379,7 @@ var (
 var testName = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testNameRequest[:], nil)
+		messageRead(request, 0, 0, testNameRequest[:])
 		testNameResponse.reset()
 		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
 		b = testNameResponse.append(b)
@@ -397,7 +397,7 @@ var (
 var testMissing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMissingRequest[:], nil)
+		messageRead(request, 0, 0, testMissingRequest[:])
 		testMissingResponse.reset()
 		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
 		b = testMissingResponse.append(b)
@@ -444,7 +444,7 @@ var (
 var valuesSum = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Sum",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		sumRequestRead(request, 0, 0, valuesSumRequest[:], nil)
+		sumRequestRead(request, 0, 0, valuesSumRequest[:])
 		valuesSumResponse.reset()
 		err := p.Sum(SumRequest{&valuesSumRequest[0]}, &valuesSumResponse)
 		b = valuesSumResponse.append(b)

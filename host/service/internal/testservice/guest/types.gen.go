@@ -74,7 +74,7 @@ func (x Message) fields() *messageFields {
 // not be written to any more.
 func MessageFromProto(raw []byte) Message {
 	items := make([]messageFields, 1)
-	messageRead(raw, 0, 0, items, nil)
+	messageRead(raw, 0, 0, items)
 	return Message{&items[0]}
 }
 
@@ -129,8 +129,8 @@ func (x Message) Color() Color { return x.fields().Color }
 // Inner returns the field inner.
 func (x Message) Inner() Message {
 	m := x.fields()
-	if items, views := m.Inner.Begin(); items != nil {
-		messageRead(m.in, m.Inner.First(), 0x18a, items, views)
+	if items := m.Inner.Begin(); items != nil {
+		messageRead(m.in, m.Inner.First(), 0x18a, items)
 	}
 	return m.Inner.View()
 }
@@ -141,8 +141,8 @@ func (x Message) HasInner() bool { return x.fields().Inner.Has() }
 // List returns the field list.
 func (x Message) List() []Message {
 	m := x.fields()
-	if items, views := m.List.Begin(); items != nil {
-		messageRead(m.in, m.List.First(), 0x192, items, views)
+	if items := m.List.Begin(); items != nil {
+		messageRead(m.in, m.List.First(), 0x192, items)
 	}
 	return m.List.Views()
 }
@@ -228,8 +228,8 @@ func (x Message) HasFirst() bool { return x.fields().HasFirst }
 // Second returns the field second.
 func (x Message) Second() Small {
 	m := x.fields()
-	if items, views := m.Second.Begin(); items != nil {
-		smallRead(m.in, m.Second.First(), 0x282, items, views)
+	if items := m.Second.Begin(); items != nil {
+		smallRead(m.in, m.Second.First(), 0x282, items)
 	}
 	return m.Second.View()
 }
@@ -282,7 +282,7 @@ func (m *messageFields) reset() {
 }
 
 // messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Message) {
+func messageRead(b []byte, i uint, key uint64, items []messageFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -297,11 +297,8 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Message{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -420,135 +417,47 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.List.Add(from, i, count)
+				i = m.List.Add(b, i, 0x192)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Texts.Add(from, i, count)
+				i = m.Texts.Add(b, i, 0x19a)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Numbers.Add(from, i, 1)
+				i = m.Numbers.Add(b, i, 0x1a2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Zigzags.Add(from, i, 1)
+				i = m.Zigzags.Add(b, i, 0x1aa)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Doubles.Add(from, i, 1)
+				i = m.Doubles.Add(b, i, 0x1b2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Colors.Add(from, i, 1)
+				i = m.Colors.Add(b, i, 0x1ba)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Flags.Add(from, i, 1)
+				i = m.Flags.Add(b, i, 0x1c2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Blobs.Add(from, i, count)
+				i = m.Blobs.Add(b, i, 0x1ca)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Labels.Add(from, i, count)
+				i = m.Labels.Add(b, i, 0x1d2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Counts.Add(from, i, count)
+				i = m.Counts.Add(b, i, 0x1da)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Smalls.Add(from, i, count)
+				i = m.Smalls.Add(b, i, 0x1e2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
 				n := uint64(b[i+2])
@@ -607,11 +516,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 				m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
 				i += 10
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
+			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Nodes.Add(from, i, 1)
+				i = m.Nodes.Add(b, i, 0x2ca)
 			}
 			if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
 				m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
@@ -627,6 +534,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 					n, i = service.Rest(b, i, n)
 				}
 				m.Far = n
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -658,7 +568,7 @@ func (x Small) fields() *smallFields {
 // be written to any more.
 func SmallFromProto(raw []byte) Small {
 	items := make([]smallFields, 1)
-	smallRead(raw, 0, 0, items, nil)
+	smallRead(raw, 0, 0, items)
 	return Small{&items[0]}
 }
 
@@ -669,7 +579,7 @@ func (x Small) Name() string { return x.fields().Name.String() }
 func (x Small) N() int32 { return x.fields().N }
 
 // smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small) {
+func smallRead(b []byte, i uint, key uint64, items []smallFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -684,11 +594,8 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Small{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -707,6 +614,9 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 					n, i = service.Rest(b, i, n)
 				}
 				m.N = int32(service.Zigzag(n))
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -739,7 +649,7 @@ func (x SumRequest) fields() *sumRequestFields {
 // not be written to any more.
 func SumRequestFromProto(raw []byte) SumRequest {
 	items := make([]sumRequestFields, 1)
-	sumRequestRead(raw, 0, 0, items, nil)
+	sumRequestRead(raw, 0, 0, items)
 	return SumRequest{&items[0]}
 }
 
@@ -764,7 +674,7 @@ func (m *sumRequestFields) reset() {
 }
 
 // sumRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, views []SumRequest) {
+func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -779,28 +689,12 @@ func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, view
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = SumRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Quantities.Add(from, i, count)
+				i = m.Quantities.Add(b, i, 1<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
 				m.in = b
@@ -814,6 +708,9 @@ func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, view
 				}
 				i += uint(n)
 				m.Limit.Set(from, i)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
