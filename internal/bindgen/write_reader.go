@@ -232,6 +232,10 @@ func wholeKey(number uint32) string {
 func (w *writer) readFunction(m *Message) {
 	w.printf("\n// %s reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.\n", readerOf(m.Name))
 	w.printf("func %s(b []byte, i uint, key uint64, items []%s) {\n", readerOf(m.Name), fieldsType(m.Name))
+	if len(m.Fields) == 0 {
+		w.printf("}\n")
+		return
+	}
 	w.printf(`whole, end := b, uint(len(b))
 for at := range items {
 	if key != 0 {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/wire"
@@ -102,7 +104,7 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 		return b
 	}
 	first := unsafe.Pointer(unsafe.SliceData(elements))
-	if f.wire == lengthDelimited || f.wire == object {
+	if f.wire.delimited() || f.wire == object {
 		for i := range uintptr(len(elements)) {
 			b = e.value(b, f, f.tag, unsafe.Add(first, i*f.size), true)
 		}
@@ -172,6 +174,11 @@ func (e *encoder) value(b []byte, f *field, tag uint64, p unsafe.Pointer, keep b
 		return e.object(b, f, tag, *(*unsafe.Pointer)(p), keep)
 	case values:
 		return e.kubernetes(b, f, tag, p)
+	case times:
+		return e.time(b, f, tag, (*metav1.Time)(p).Time)
+	case durations:
+		d := (*metav1.Duration)(p).Duration
+		return appendPair(b, tag, int64(d/time.Second), int64(d%time.Second))
 	}
 	n := f.bits(p)
 	if n == 0 && !keep {
@@ -269,7 +276,7 @@ func (f *field) onWire() protowire.Type {
 		return protowire.Fixed32Type
 	case fixed64, object:
 		return protowire.Fixed64Type
-	case lengthDelimited:
+	case lengthDelimited, timestamp, duration:
 		return protowire.BytesType
 	}
 	return protowire.VarintType

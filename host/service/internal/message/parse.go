@@ -8,8 +8,11 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -87,7 +90,7 @@ func (d *decoder) field(c *wire.Cursor, m *Type, f *field, at unsafe.Pointer, de
 		}
 		at = *(*unsafe.Pointer)(at)
 	case list:
-		if c.Type() == protowire.BytesType && f.wire != lengthDelimited && f.wire != object {
+		if c.Type() == protowire.BytesType && !f.wire.delimited() && f.wire != object {
 			return d.packed(c.Bytes(), f, at)
 		}
 		if err := d.grow(f, at, 1); err != nil {
@@ -263,7 +266,16 @@ func (d *decoder) bytes(raw []byte, f *field, p unsafe.Pointer, depth int) error
 		if err := d.take(uintptr(len(raw)) * perByte); err != nil {
 			return err
 		}
+		if f.of == reflect.TypeFor[resource.Quantity]() {
+			if err := serviceschema.CheckQuantity(raw); err != nil {
+				return err
+			}
+		}
 		return reflect.NewAt(f.of, p).Interface().(value).Unmarshal(raw)
+	case times:
+		return parseTime(raw, (*metav1.Time)(p))
+	case durations:
+		return parseDuration(raw, (*metav1.Duration)(p))
 	}
 	return nil
 }
