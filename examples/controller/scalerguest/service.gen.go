@@ -34,7 +34,7 @@ var (
 var scalerReplicas = service.Method[Scaler]{
 	Name: "kubewasm.examples.scaler.v1.Scaler/Replicas",
 	Call: func(p Scaler, request, b []byte) ([]byte, error) {
-		replicasRequestRead(request, 0, 0, scalerReplicasRequest[:], nil)
+		replicasRequestRead(request, 0, 0, scalerReplicasRequest[:])
 		scalerReplicasResponse.reset()
 		err := p.Replicas(ReplicasRequest{&scalerReplicasRequest[0]}, &scalerReplicasResponse)
 		b = scalerReplicasResponse.append(b)

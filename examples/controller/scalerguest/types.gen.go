@@ -36,15 +36,15 @@ func (x ReplicasRequest) fields() *replicasRequestFields {
 // must not be written to any more.
 func ReplicasRequestFromProto(raw []byte) ReplicasRequest {
 	items := make([]replicasRequestFields, 1)
-	replicasRequestRead(raw, 0, 0, items, nil)
+	replicasRequestRead(raw, 0, 0, items)
 	return ReplicasRequest{&items[0]}
 }
 
 // Workload returns the field workload.
 func (x ReplicasRequest) Workload() Workload {
 	m := x.fields()
-	if items, views := m.Workload.Begin(); items != nil {
-		workloadRead(m.in, m.Workload.First(), 1<<3|2, items, views)
+	if items := m.Workload.Begin(); items != nil {
+		workloadRead(m.in, m.Workload.First(), 1<<3|2, items)
 	}
 	return m.Workload.View()
 }
@@ -56,8 +56,8 @@ func (x ReplicasRequest) HasWorkload() bool { return x.fields().Workload.Has() }
 // selects, in the order of their names.
 func (x ReplicasRequest) Pods() []Pod {
 	m := x.fields()
-	if items, views := m.Pods.Begin(); items != nil {
-		podRead(m.in, m.Pods.First(), 2<<3|2, items, views)
+	if items := m.Pods.Begin(); items != nil {
+		podRead(m.in, m.Pods.First(), 2<<3|2, items)
 	}
 	return m.Pods.Views()
 }
@@ -71,8 +71,8 @@ func (x ReplicasRequest) MaxReplicas() int32 { return x.fields().MaxReplicas }
 // Time returns the field time.
 func (x ReplicasRequest) Time() Time {
 	m := x.fields()
-	if items, views := m.Time.Begin(); items != nil {
-		timeRead(m.in, m.Time.First(), 5<<3|2, items, views)
+	if items := m.Time.Begin(); items != nil {
+		timeRead(m.in, m.Time.First(), 5<<3|2, items)
 	}
 	return m.Time.View()
 }
@@ -86,7 +86,7 @@ func (m *replicasRequestFields) reset() {
 }
 
 // replicasRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFields, views []ReplicasRequest) {
+func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -101,11 +101,8 @@ func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFi
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = ReplicasRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
@@ -122,20 +119,7 @@ func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFi
 			}
 			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Pods.Add(from, i, count)
+				i = m.Pods.Add(b, i, 2<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
 				n := uint64(b[i+1])
@@ -163,6 +147,9 @@ func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFi
 				}
 				i += uint(n)
 				m.Time.Set(from, i)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -197,7 +184,7 @@ func (x Workload) fields() *workloadFields {
 // not be written to any more.
 func WorkloadFromProto(raw []byte) Workload {
 	items := make([]workloadFields, 1)
-	workloadRead(raw, 0, 0, items, nil)
+	workloadRead(raw, 0, 0, items)
 	return Workload{&items[0]}
 }
 
@@ -223,7 +210,7 @@ func (x Workload) SpecReplicas() int32 { return x.fields().SpecReplicas }
 func (x Workload) StatusReplicas() int32 { return x.fields().StatusReplicas }
 
 // workloadRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func workloadRead(b []byte, i uint, key uint64, items []workloadFields, views []Workload) {
+func workloadRead(b []byte, i uint, key uint64, items []workloadFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -238,11 +225,8 @@ func workloadRead(b []byte, i uint, key uint64, items []workloadFields, views []
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Workload{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -284,6 +268,9 @@ func workloadRead(b []byte, i uint, key uint64, items []workloadFields, views []
 				}
 				m.StatusReplicas = int32(n)
 			}
+			if i >= uint(len(b)) {
+				break
+			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
 			}
@@ -315,7 +302,7 @@ func (x Pod) fields() *podFields {
 // written to any more.
 func PodFromProto(raw []byte) Pod {
 	items := make([]podFields, 1)
-	podRead(raw, 0, 0, items, nil)
+	podRead(raw, 0, 0, items)
 	return Pod{&items[0]}
 }
 
@@ -328,8 +315,8 @@ func (x Pod) HasPod() bool { return x.fields().Pod != 0 }
 // Usage returns the field usage. What the containers of the Pod use together.
 func (x Pod) Usage() Usage {
 	m := x.fields()
-	if items, views := m.Usage.Begin(); items != nil {
-		usageRead(m.in, m.Usage.First(), 2<<3|2, items, views)
+	if items := m.Usage.Begin(); items != nil {
+		usageRead(m.in, m.Usage.First(), 2<<3|2, items)
 	}
 	return m.Usage.View()
 }
@@ -338,7 +325,7 @@ func (x Pod) Usage() Usage {
 func (x Pod) HasUsage() bool { return x.fields().Usage.Has() }
 
 // podRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func podRead(b []byte, i uint, key uint64, items []podFields, views []Pod) {
+func podRead(b []byte, i uint, key uint64, items []podFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -353,11 +340,8 @@ func podRead(b []byte, i uint, key uint64, items []podFields, views []Pod) {
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Pod{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
 				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
@@ -375,6 +359,9 @@ func podRead(b []byte, i uint, key uint64, items []podFields, views []Pod) {
 				}
 				i += uint(n)
 				m.Usage.Set(from, i)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -406,7 +393,7 @@ func (x Usage) fields() *usageFields {
 // be written to any more.
 func UsageFromProto(raw []byte) Usage {
 	items := make([]usageFields, 1)
-	usageRead(raw, 0, 0, items, nil)
+	usageRead(raw, 0, 0, items)
 	return Usage{&items[0]}
 }
 
@@ -417,7 +404,7 @@ func (x Usage) CpuMillis() int64 { return x.fields().CpuMillis }
 func (x Usage) MemoryBytes() int64 { return x.fields().MemoryBytes }
 
 // usageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func usageRead(b []byte, i uint, key uint64, items []usageFields, views []Usage) {
+func usageRead(b []byte, i uint, key uint64, items []usageFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -432,11 +419,8 @@ func usageRead(b []byte, i uint, key uint64, items []usageFields, views []Usage)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Usage{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				n := uint64(b[i+1])
@@ -451,6 +435,9 @@ func usageRead(b []byte, i uint, key uint64, items []usageFields, views []Usage)
 					n, i = service.Rest(b, i, n)
 				}
 				m.MemoryBytes = int64(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -482,7 +469,7 @@ func (x Time) fields() *timeFields {
 // be written to any more.
 func TimeFromProto(raw []byte) Time {
 	items := make([]timeFields, 1)
-	timeRead(raw, 0, 0, items, nil)
+	timeRead(raw, 0, 0, items)
 	return Time{&items[0]}
 }
 
@@ -495,7 +482,7 @@ func (x Time) UnixSeconds() int64 { return x.fields().UnixSeconds }
 func (x Time) UtcOffsetSeconds() int32 { return x.fields().UtcOffsetSeconds }
 
 // timeRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func timeRead(b []byte, i uint, key uint64, items []timeFields, views []Time) {
+func timeRead(b []byte, i uint, key uint64, items []timeFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -510,11 +497,8 @@ func timeRead(b []byte, i uint, key uint64, items []timeFields, views []Time) {
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Time{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				n := uint64(b[i+1])
@@ -529,6 +513,9 @@ func timeRead(b []byte, i uint, key uint64, items []timeFields, views []Time) {
 					n, i = service.Rest(b, i, n)
 				}
 				m.UtcOffsetSeconds = int32(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -560,7 +547,7 @@ func (x QueryResponse) fields() *queryResponseFields {
 // must not be written to any more.
 func QueryResponseFromProto(raw []byte) QueryResponse {
 	items := make([]queryResponseFields, 1)
-	queryResponseRead(raw, 0, 0, items, nil)
+	queryResponseRead(raw, 0, 0, items)
 	return QueryResponse{&items[0]}
 }
 
@@ -571,7 +558,7 @@ func (x QueryResponse) Values() []float64 {
 }
 
 // queryResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields, views []QueryResponse) {
+func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -586,17 +573,15 @@ func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = QueryResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
-			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Values.Add(from, i, 1)
+				i = m.Values.Add(b, i, 1<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
