@@ -59,7 +59,7 @@ type options struct {
 	clients                                       []string
 	tokens                                        tokenOptions
 	memoryBytes                                   uint64
-	bodyBytes                                     int64
+	bodyBytes, cacheBytes                         int64
 	interval                                      time.Duration
 }
 
@@ -76,6 +76,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
+	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "the most `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
 	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
 		o.clients = strings.Split(names, ",")
@@ -114,7 +115,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, MemoryBytes: o.memoryBytes})
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, MemoryBytes: o.memoryBytes})
 	if err != nil {
 		return err
 	}

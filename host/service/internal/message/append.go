@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/wire"
@@ -87,7 +89,7 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 		return b
 	}
 	first, size := unsafe.Pointer(unsafe.SliceData(elements)), f.of.Size()
-	if f.wire == lengthDelimited || f.wire == object {
+	if f.wire.delimited() || f.wire == object {
 		for i := range uintptr(len(elements)) {
 			b = e.value(b, f, f.number, unsafe.Add(first, i*size), true)
 		}
@@ -160,6 +162,11 @@ func (e *encoder) value(b []byte, f *field, number uint32, p unsafe.Pointer, kee
 		return e.object(b, f, number, *(*unsafe.Pointer)(p), keep)
 	case values:
 		return e.kubernetes(b, f, number, p)
+	case times:
+		return e.time(b, f, number, (*metav1.Time)(p).Time)
+	case durations:
+		d := (*metav1.Duration)(p).Duration
+		return appendPair(b, number, int64(d/time.Second), int64(d%time.Second))
 	}
 	n := f.bits(p)
 	if n == 0 && !keep {
@@ -247,7 +254,7 @@ func (f *field) onWire() protowire.Type {
 		return protowire.Fixed32Type
 	case fixed64, object:
 		return protowire.Fixed64Type
-	case lengthDelimited:
+	case lengthDelimited, timestamp, duration:
 		return protowire.BytesType
 	}
 	return protowire.VarintType

@@ -8,8 +8,11 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
 var (
@@ -120,7 +123,7 @@ func (d *decoder) list(b []byte, typ protowire.Type, f *field, at unsafe.Pointer
 		slice.SetLen(n + 1)
 		return slice.Index(n).Addr().UnsafePointer(), nil
 	}
-	if typ == protowire.BytesType && f.wire != lengthDelimited && f.wire != object {
+	if typ == protowire.BytesType && !f.wire.delimited() && f.wire != object {
 		packed, n := protowire.ConsumeBytes(b)
 		if n < 0 {
 			return 0, protowire.ParseError(n)
@@ -274,7 +277,16 @@ func (d *decoder) bytes(raw []byte, f *field, p unsafe.Pointer, depth int) error
 		if err := d.take(uintptr(len(raw)) * perByte); err != nil {
 			return err
 		}
+		if f.of == reflect.TypeFor[resource.Quantity]() {
+			if err := serviceschema.CheckQuantity(raw); err != nil {
+				return err
+			}
+		}
 		return reflect.NewAt(f.of, p).Interface().(value).Unmarshal(raw)
+	case times:
+		return parseTime(raw, (*metav1.Time)(p))
+	case durations:
+		return parseDuration(raw, (*metav1.Duration)(p))
 	}
 	return nil
 }

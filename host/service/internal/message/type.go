@@ -2,8 +2,8 @@
 // writes, whose tags say how their fields travel.
 //
 // The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
-// "fixed32,3", "fixed64,4", "bytes,5" or, for an object of Kubernetes, "object,6". The tag
-// protobuf_val has the wire type of the values of a map, whose keys are strings.
+// "fixed32,3", "fixed64,4", "bytes,5"; "object,6" for an object of Kubernetes; "timestamp,7" and
+// "duration,8" for those messages of google.protobuf. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
 package message
 
 import (
@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
@@ -65,9 +67,11 @@ const (
 	fixed64
 	lengthDelimited
 	object
+	timestamp
+	duration
 )
 
-var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object}
+var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object, "timestamp": timestamp, "duration": duration}
 
 // kind is how a value lies in memory. A number of 32 bits is extended by its sign if it has
 // one.
@@ -85,7 +89,15 @@ const (
 	objectPointers
 	// values are other messages of Kubernetes.
 	values
+	// times and durations are those of package meta/v1.
+	times
+	durations
 )
+
+// delimited reports whether values of the type are bytes after their length.
+func (w wireType) delimited() bool {
+	return w == lengthDelimited || w == timestamp || w == duration
+}
 
 // value is what the generated code of Kubernetes gives its messages.
 type value interface {
@@ -194,6 +206,14 @@ func (f *field) setKind() {
 		return
 	case f.wire == object:
 		panic(fmt.Sprintf("service: field %s is a %v, which is no object of Kubernetes", f.name, t))
+	case f.wire == timestamp && t == reflect.TypeFor[metav1.Time]():
+		f.kind = times
+		return
+	case f.wire == duration && t == reflect.TypeFor[metav1.Duration]():
+		f.kind = durations
+		return
+	case f.wire == timestamp || f.wire == duration:
+		panic(fmt.Sprintf("service: field %s is a %v, which is no time", f.name, t))
 	case t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[value]()):
 		f.kind = values
 		return
