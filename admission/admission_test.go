@@ -369,7 +369,7 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 		change     func(*admission.PluginConfig)
 	}{
 		{"an unknown policy", `plugin "p": configuration: failurePolicy is "Panic", want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = "Panic" }},
-		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none`, func(c *admission.PluginConfig) {
+		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for policies of Kubewarden and in Rego, and the module is none`, func(c *admission.PluginConfig) {
 			c.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
 		}},
 		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field, did you mean "labels"?; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.GuestConfig = []byte(`{"labls":[],"labels":["a",1]}`) }},

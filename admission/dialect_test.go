@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -191,6 +192,11 @@ func (c cluster) List(_ context.Context, kind schema.GroupVersionKind, namespace
 		return nil, nil
 	}
 	return nil, errors.New("not this")
+}
+
+func (c cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	r, _ := meta.UnsafeGuessKindToResource(kind)
+	return r, nil
 }
 
 func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
@@ -483,7 +489,7 @@ func TestWhatAPolicyPrints(t *testing.T) {
 }
 
 // regoSource compiles a policy that a test has written down.
-func regoSource(t *testing.T, entrypoint, source string) string {
+func regoSource(t testing.TB, entrypoint, source string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.rego")
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
@@ -650,10 +656,10 @@ violation contains {"msg": msg} if {
 	tests := []struct {
 		name, entrypoint, source, settings, want string
 	}{
-		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, which this host does not fill"},
-		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, which this host does not fill"},
+		{"Gatekeeper's inventory", "p/violation", unique, `{"inventory":{}}`, "data.inventory, and contextAwareResources of its configuration name no kinds of them"},
+		{"the inventory as a whole", "p/violation", "package p\nviolation contains {\"msg\": \"no\"} if count(data.inventory) > 0\n", "", "data.inventory, and contextAwareResources"},
 		{"the inventory, in a function", "p/main", "package p\nmain contains \"no\" if f(input.request.name)\nf(name) if data.inventory.cluster.v1.Namespace[name]\n", "", "data.inventory, which this host does not fill"},
-		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, which this host does not fill"},
+		{"OPA's objects of Kubernetes", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", "", "data.kubernetes, and contextAwareResources"},
 		{"what the settings have", "p/main", "package p\nmain contains \"no\" if some ns in data.kubernetes.namespaces\n", `{"kubernetes":{"namespaces":[]}}`, ""},
 		{"other data", "p/main", "package p\nmain contains \"no\" if data.labels\n", "", ""},
 		{"the same names elsewhere", "kubernetes/inventory/main", `package kubernetes.inventory
@@ -690,7 +696,8 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 		{"none is", "wapc", both, nil, nil, "contextAwareResources of its configuration does not grant: v1 Namespace, apps/v1 Deployment"},
 		{"no cluster", "wapc", both, kinds, nil, "the host has no cluster to look at"},
 		{"a program", "wasi", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
-		{"Rego", "opa", both, nil, nil, "which this host does not fill for policies in Rego"},
+		{"Rego", "opa", both, kinds[:1], cluster{}, "contextAwareResources of its configuration does not grant: apps/v1 Deployment"},
+		{"Rego without a cluster", "opa", both, kinds, nil, "the host has no cluster to look at"},
 		{"nothing to look up", "wapc", `{"contextAwareResources":[]}`, nil, nil, ""},
 		{"two lists", "wapc", `{"contextAwareResources":[{"apiVersion":"v1","kind":"Namespace"}],"contextAwareResources":[]}`, nil, nil, `duplicate field "contextAwareResources"`},
 		{"no metadata at all", "wapc", `metadata`, nil, nil, "read the custom section io.kubewarden.metadata"},
@@ -701,7 +708,7 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 			section := append([]byte{byte(len(name))}, name+test.metadata...)
 			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, Scope: capabilities.Scope{ContextAwareResources: test.granted}}
-			if test.granted != nil {
+			if test.granted != nil && test.guest != "opa" {
 				cfg.HostCapabilities = []string{"kubernetes/get_resource"}
 			}
 			_, err := admission.Load(t.Context(), shared, cfg)

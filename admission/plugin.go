@@ -33,6 +33,10 @@ type Plugin struct {
 	dialect *policy.Dialect
 	// kept is what a guest of our own ABI may look up.
 	kept kept
+	// caller asks for a Kubewarden policy, and inventory has what a policy in Rego may look
+	// up; nil if it may not.
+	caller    *capabilities.Caller
+	inventory *inventory
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -82,6 +86,8 @@ type Cluster interface {
 	// List returns the objects that the selectors choose, in JSON, of all
 	// namespaces if namespace is empty.
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
+	// Resource returns the resource of a kind of objects, or why it is not known.
+	Resource(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
 	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
 	// empty, until the Objects are closed. It does not wait for them.
 	Keep(resource schema.GroupVersionResource, namespace string) Objects
@@ -121,8 +127,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects)}
-	dialects := dialectsFor(&cfg)
+	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
+	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
+	dialects := dialectsFor(&cfg, p.caller, p.inventory)
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
 		Imports:  p.hostFunctions(),
@@ -144,7 +151,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
-		p.kept.close()
+		p.forget()
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
@@ -162,6 +169,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		return nil, errors.Join(err, p.Close(ctx))
 	}
 	p.kept.wait(ctx)
+	if p.inventory != nil && guest.Dialect() == opa.Name {
+		p.inventory.wait(ctx)
+	}
 	return p, nil
 }
 
@@ -172,8 +182,12 @@ func (p *Plugin) checkDialect() error {
 	if n == kubewarden.Name || n == kubewarden.NameWASI {
 		return nil
 	}
-	if len(p.cfg.ContextAwareResources) != 0 {
-		return fmt.Errorf("plugin %q: configuration: contextAwareResources are for Kubewarden policies that ask for them, and the module is none", p.Name())
+	switch {
+	case len(p.cfg.ContextAwareResources) == 0:
+	case n != opa.Name:
+		return fmt.Errorf("plugin %q: configuration: contextAwareResources are for policies of Kubewarden and in Rego, and the module is none", p.Name())
+	case p.cfg.Cluster == nil:
+		return fmt.Errorf("plugin %q: configuration: contextAwareResources need a cluster to look at, which the server does not have", p.Name())
 	}
 	if len(p.cfg.HostCapabilities) != 0 {
 		return fmt.Errorf("plugin %q: configuration: hostCapabilities are for Kubewarden policies, and the module is none", p.Name())
@@ -183,12 +197,16 @@ func (p *Plugin) checkDialect() error {
 
 // dialectsFor returns the dialects that the modules of a plugin may be of. What
 // tells them apart is told in their order.
-func dialectsFor(cfg *PluginConfig) []*policy.Dialect {
+func dialectsFor(cfg *PluginConfig, caller *capabilities.Caller, objects *inventory) []*policy.Dialect {
 	name, logger := cfg.Name, cfg.Logger
-	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: cfg.Capabilities.Caller(name, cfg.Scope)}
+	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: caller}
+	rego := &opa.Config{Plugin: name, Logger: logger, Gatekeeper: cfg.Gatekeeper, Grants: cfg.Grants, CheckKinds: asks.CheckKinds}
+	if objects != nil {
+		rego.Inventory = objects
+	}
 	return []*policy.Dialect{
 		kubewarden.New(name, asks, logger),
-		opa.New(name, cfg.Gatekeeper, cfg.Grants, logger),
+		opa.New(rego),
 		stellar.New(name, logger),
 		kubewarden.NewWASI(asks),
 	}
@@ -210,7 +228,7 @@ func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
 // DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
 // take a module for; empty if it is a guest of package abi, or would be refused as one.
 func DialectOf(m *host.Module) string {
-	if d := dialectOf(dialectsFor(&PluginConfig{}), m); d != nil {
+	if d := dialectOf(dialectsFor(&PluginConfig{}, nil, nil), m); d != nil {
 		return d.Host.Name
 	}
 	return ""
@@ -240,8 +258,15 @@ func (p *Plugin) Converts() bool { return len(p.cfg.Converts) != 0 }
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
-	defer p.kept.close()
+	defer p.forget()
 	return p.guest.Close(ctx)
+}
+
+// forget ends the use of what others keep for the plugin.
+func (p *Plugin) forget() {
+	p.kept.close()
+	p.inventory.close()
+	p.caller.Close()
 }
 
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
@@ -278,6 +303,9 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 			v = panicked(p, r)
 		}
 	}()
+	if req.Raw != nil && (p.dialect == nil || !p.dialect.Raw) {
+		return failed(fmt.Errorf("plugin %q: takes no raw requests", p.Name()))
+	}
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
 		return failed(err)
@@ -292,9 +320,16 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 	case err != nil:
 		return failed(err)
 	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
-		return failed(fmt.Errorf("plugin %q: changes the object, which allowedToMutate does not allow", p.Name()))
+		return failed(&mutationError{p.Name()})
 	}
 	return v
+}
+
+// mutationError is the failure of a plugin that changes what it may not.
+type mutationError struct{ plugin string }
+
+func (e *mutationError) Error() string {
+	return fmt.Sprintf("plugin %q: changes the object, which allowedToMutate does not allow", e.plugin)
 }
 
 // foreign asks a guest of another ABI.

@@ -20,6 +20,14 @@
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
+// [NewCapabilities] collects what Kubewarden policies ask their host for:
+//
+//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by what came of them
+//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and misses that were shared
+//	kubewasm_admission_capability_cache_evictions_total                             answers that gave way to others
+//	kubewasm_admission_capability_cache_entries                                     answers that the cache holds
+//	kubewasm_admission_capability_cache_bytes                                       their memory
+//
 // webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
 // a guest or a client says. Calls of guests are counted by package hostmetrics.
 package admissionmetrics

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,8 @@ type Provider struct {
 	cache  cache
 	flying map[[sha256.Size]byte]*flight
 	calls  map[counted]uint64
+	// users counts the callers of a policy that are not closed.
+	users  map[string]int
 	shared uint64
 }
 
@@ -81,7 +84,7 @@ func NewProvider(cfg Config) (*Provider, error) {
 	orDefault(&cfg.Timeout, defaultTimeout)
 	return &Provider{
 		cfg: cfg, now: time.Now, cache: newCache(cfg.CacheBytes, cfg.CacheEntries),
-		flying: map[[sha256.Size]byte]*flight{}, calls: map[counted]uint64{},
+		flying: map[[sha256.Size]byte]*flight{}, calls: map[counted]uint64{}, users: map[string]int{},
 	}, nil
 }
 
@@ -132,23 +135,35 @@ func (p *Provider) Stats() Stats {
 	return s
 }
 
-// Forget drops the counts of a policy that is gone.
-func (p *Provider) Forget(policy string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.calls {
-		if c.policy == policy {
-			delete(p.calls, c)
-		}
-	}
-}
-
-// Caller returns the Provider as one policy may use it. A nil Provider answers nothing.
+// Caller returns the Provider as one policy may use it, which closes it in the end. A nil
+// Provider answers nothing.
 func (p *Provider) Caller(policy string, scope Scope) *Caller {
 	if p == nil {
 		p, _ = NewProvider(Config{}) // Has no mistake.
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.users[policy]++
 	return &Caller{provider: p, policy: policy, scope: scope, slots: make(chan struct{}, maxUnderWay)}
+}
+
+// Close ends the use of the Provider by a version of a policy. The counts of a policy go with
+// its last version.
+func (c *Caller) Close() {
+	c.once.Do(func() {
+		p := c.provider
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.users[c.policy]--; p.users[c.policy] > 0 {
+			return
+		}
+		delete(p.users, c.policy)
+		for counted := range p.calls {
+			if counted.policy == c.policy {
+				delete(p.calls, counted)
+			}
+		}
+	})
 }
 
 // Caller asks for one policy. It is safe for use by several goroutines.
@@ -158,6 +173,7 @@ type Caller struct {
 	scope    Scope
 	// slots has a value for each question that is under way.
 	slots chan struct{}
+	once  sync.Once
 }
 
 // Scope returns what the policy may ask for. It must not be changed.
@@ -253,6 +269,9 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 	}
 	return c.ask(ctx, LookupHost, name, shortTTL, func(ctx context.Context) ([]byte, error) {
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
+		if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+			return nil, fmt.Errorf("look up %s: %s", name, unknown.Err) // Without the name server's address.
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -27,8 +27,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -41,9 +45,10 @@ type Cluster struct {
 	mapper  meta.RESTMapper
 	reviews authorization.SubjectAccessReviewInterface
 
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]*kind
-	kept  map[scope]*resource
+	mu       sync.Mutex
+	mappings map[schema.GroupVersionKind]*mapping
+	kinds    map[schema.GroupVersionKind]*kind
+	kept     map[scope]*resource
 }
 
 // scope is what an informer watches: a resource in a namespace, or in all if that is
@@ -62,7 +67,64 @@ type kind struct {
 // New returns a Cluster whose informers run until ctx ends. reviews answer
 // can_i; nil answers none.
 func New(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
-	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, kinds: map[schema.GroupVersionKind]*kind{}, kept: map[scope]*resource{}}
+	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, kept: map[scope]*resource{}}
+}
+
+// mapping is the resource of a kind, or on the way to be: the API server may take long to
+// say it, and nothing but the callers that need it waits.
+type mapping struct {
+	done chan struct{}
+	*meta.RESTMapping
+	err error
+}
+
+// mapping returns the resource of a kind. One that is not known is looked for each time.
+func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	c.mu.Lock()
+	m := c.mappings[gvk]
+	if m == nil {
+		m = &mapping{done: make(chan struct{})}
+		c.mappings[gvk] = m
+		go func() {
+			defer close(m.done)
+			if m.RESTMapping, m.err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); m.err != nil {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				delete(c.mappings, gvk)
+			}
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-m.done:
+		return m.RESTMapping, m.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("look for the resource of %s: %w", gvk.Kind, ctx.Err())
+	}
+}
+
+// Resource returns the resource of a kind.
+func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	m, err := c.mapping(ctx, gvk)
+	if err != nil {
+		return schema.GroupVersionResource{}, err
+	}
+	return m.Resource, nil
+}
+
+// NewForConfig returns a Cluster of the API server that config is for. What policies may see is
+// for RBAC to say, and for their contextAwareResources.
+func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	return New(ctx, objects, mapper, client.AuthorizationV1().SubjectAccessReviews()), nil
 }
 
 // object is what is kept of an object.
@@ -94,7 +156,7 @@ const syncPoll = 10 * time.Millisecond
 // of returns the informer of a kind after it has synced. One that may not list,
 // or cannot, is an error at once: to wait would take all the time of the request.
 func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
-	k, err := c.start(gvk)
+	k, err := c.start(ctx, gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +185,17 @@ func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) err
 	return nil
 }
 
-func (c *Cluster) start(gvk schema.GroupVersionKind) (*kind, error) {
+func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
+	mapping, err := c.mapping(ctx, gvk)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k, ok := c.kinds[gvk]; ok {
 		return k, nil
 	}
 	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
 		return nil, err
 	}
 	r, err := c.use(scope{resource: mapping.Resource})
@@ -171,7 +233,7 @@ func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 
 // fetch returns an object as the API server has it.
 func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) ([]byte, error) {
-	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := c.mapping(ctx, gvk)
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func TestRunForeign(t *testing.T) {
 		"a request to a scheduler plugin":   {[]string{"-user", "alice", "-dry-run", "../../sched/testdata/peer/first.wasm"}, "-dry-run, -user is for admission plugins, and this is one of kind scheduler"},
 		"a program that is no policy":       {[]string{plain(t, "testdata/program", "exe")}, "read the answer about settings"},
 		"settings that a policy refuses":    {[]string{"-config", file(t, "c.json", `{"labels":[]}`), wapc}, "settings are not valid: labels is empty"},
-		"a lookup of what may look up none": {[]string{"-see", "v1/Namespace", stellar}, "contextAwareResources are for Kubewarden policies"},
+		"a lookup of what may look up none": {[]string{"-see", "v1/Namespace", stellar}, "contextAwareResources are for policies of Kubewarden and in Rego"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := kubewasm(t, append([]string{"run", "-f", objects("mode-none")}, test.args...)...)

@@ -119,7 +119,8 @@
 // A .proto file is named as another one would import it. It is looked for in the
 // directories of -I, and beside the Go package of that path: the file may be of any
 // module that the current one requires. Messages of other .proto files are read by the
-// views of other packages. Those of guest/api are known, and -import names the rest.
+// views of other packages. Those of guest/api are known, and -import names the rest. Those
+// that services have become types of the package of the services instead.
 //
 // Of a CustomResourceDefinition gen writes views of the objects' JSON, with a type for
 // each object that has properties, named after the fields on the way to it. Objects with

@@ -31,7 +31,8 @@ func generate(t *testing.T, args ...string) error {
 func TestGeneratedCodeIsUpToDate(t *testing.T) {
 	for _, doc := range []string{
 		"../../internal/bindgen/doc.go", "../../host/service/internal/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
-		"../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
+		"../../host/service/internal/evolution/old/doc.go", "../../host/service/internal/evolution/evolved/doc.go", "../../host/service/internal/evolution/broken/doc.go",
+		"../../host/service/internal/crontabs/doc.go", "../../guest/conformance/internal/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
 	} {
 		text, err := os.ReadFile(doc)
 		if err != nil {
@@ -138,6 +139,44 @@ func TestGenReportsAllMistakes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGenReportsMistakesInServices writes both sides of a service that imports another file.
+func TestGenReportsMistakesInServices(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":  "module example.com/a\n\ngo 1.26.0\n",
+		"b.proto": `syntax = "proto3"; package b; message M {} message Part { Wanted wanted = 1; } enum Wanted { NONE = 0; } message Other {}`,
+		"a.proto": `syntax = "proto3"; package a; import "b.proto"; import "google/protobuf/timestamp.proto"; import "google/protobuf/empty.proto";
+service S {
+  rpc A(M) returns (b.M);
+  rpc B(b.Part) returns (google.protobuf.Empty);
+  rpc C(google.protobuf.Timestamp) returns (M);
+  rpc D(stream M) returns (M);
+}
+message M { map<int32, string> numbers = 1; }`,
+		"good.proto": `syntax = "proto3"; package a; import "b.proto"; import "google/protobuf/empty.proto"; service S { rpc B(b.Part) returns (google.protobuf.Empty); }`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := generate(t, "-o", "guest", "a.proto")
+	for _, want := range []string{
+		"there are two types M in it and in the files that it imports", "a.S.C: a plugin is not called with google.protobuf.Timestamp alone",
+		"a.S.D: calls of guests do not stream", "a.M.numbers: maps have strings for keys, not int32",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := generate(t, "-o", "guest", "-host", "parts", "good.proto"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("parts/messages.gen.go")
+	if err != nil || !bytes.Contains(text, []byte("type Part struct")) || !bytes.Contains(text, []byte("type Empty struct")) || !bytes.Contains(text, []byte("type Wanted int32")) || bytes.Contains(text, []byte("Other")) {
+		t.Errorf("%v:\n%s", err, text)
 	}
 }
 

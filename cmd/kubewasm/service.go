@@ -286,8 +286,21 @@ func (c *methodCall) Value(of protoreflect.FullName, value []byte) ([]byte, erro
 	return made.Marshal()
 }
 
+// DecodeValue implements serviceschema.Objects.
+func (c *methodCall) DecodeValue(of protoreflect.FullName, b []byte) (any, error) {
+	v, ok := values[of]
+	if !ok {
+		return b, nil // In base64.
+	}
+	made := v()
+	return made, made.Unmarshal(b)
+}
+
 // marshaler is what the generated code of Kubernetes gives its messages.
-type marshaler interface{ Marshal() ([]byte, error) }
+type marshaler interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
 
 // values are the messages of Kubernetes that are no objects.
 var values = map[protoreflect.FullName]func() marshaler{
@@ -296,6 +309,7 @@ var values = map[protoreflect.FullName]func() marshaler{
 	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":          func() marshaler { return new(metav1.Time) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":     func() marshaler { return new(metav1.MicroTime) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":      func() marshaler { return new(metav1.Duration) },
+	"k8s.io.apimachinery.pkg.runtime.RawExtension":       func() marshaler { return new(runtime.RawExtension) },
 	"k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector": func() marshaler { return new(metav1.LabelSelector) },
 }
 

@@ -20,6 +20,8 @@ import (
 type config struct {
 	// CacheDir keeps compiled plugins, so that a restart takes milliseconds.
 	CacheDir string `json:"cacheDir"`
+	// CacheBytes bounds that directory. 0 means 1 GiB.
+	CacheBytes int64 `json:"cacheBytes"`
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool `json:"dryRun"`
 	// Follow swaps a plugin in whenever its file holds another.

@@ -46,7 +46,8 @@ func run() (int, error) {
 	if dir, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(dir, "kubewasm", "compiled")
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache})
+	// The chart has a volume of 512 MiB for it.
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache, CacheBytes: 384 << 20})
 	if err != nil {
 		return 1, err
 	}

@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -29,7 +30,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
@@ -56,7 +59,7 @@ type options struct {
 	clients                                       []string
 	tokens                                        tokenOptions
 	memoryBytes                                   uint64
-	bodyBytes                                     int64
+	bodyBytes, cacheBytes                         int64
 	interval                                      time.Duration
 }
 
@@ -73,6 +76,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
+	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "the most `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
 	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
 		o.clients = strings.Split(names, ",")
@@ -111,7 +115,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, MemoryBytes: o.memoryBytes})
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, MemoryBytes: o.memoryBytes})
 	if err != nil {
 		return err
 	}
@@ -131,10 +135,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
 
+	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver})
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(admissionmetrics.NewCapabilities(asked))
+
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
-		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
+		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
 	if err := connect(ctx, o.kube, &cfg); err != nil {
 		return err

@@ -138,6 +138,8 @@ type reader struct {
 	client *Client
 	ref    Reference
 	stores []store
+	// cache keeps what is read; nil keeps nothing.
+	cache *cache
 	// remembered answers by what the cache has, since the registry is away.
 	remembered bool
 	// answers are what the registry answered, kept once the artifact was accepted: an
@@ -150,7 +152,7 @@ func (c *Client) reader(ref Reference) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{client: c, ref: ref, stores: stores, answers: map[string]any{}}, nil
+	return &reader{client: c, ref: ref, stores: stores, cache: c.cache, answers: map[string]any{}}, nil
 }
 
 // recall returns the artifact as the cache remembers it, since the registry is away for a
@@ -195,7 +197,7 @@ func (r *reader) load(ctx context.Context, unless string) (*Artifact, error) {
 	}
 	if r.ref.Layout == "" && !r.remembered {
 		for key, answer := range r.answers {
-			r.client.stored(r.client.cache.remember(key, answer))
+			r.client.stored(r.cache.remember(key, answer))
 		}
 	}
 	return a, nil
@@ -207,7 +209,7 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 	isDigest := digestRE.MatchString(wanted)
 	if r.remembered || isDigest {
 		// What has a digest does not change.
-		if r.client.cache.recall(key, &desc) && checkDescriptor(desc, maxManifestBytes) == nil && (!isDigest || desc.Digest.String() == wanted) {
+		if r.cache.recall(key, &desc) && checkDescriptor(desc, maxManifestBytes) == nil && (!isDigest || desc.Digest.String() == wanted) {
 			return ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size, MediaType: desc.MediaType}, nil
 		}
 		if r.remembered {
@@ -237,7 +239,7 @@ func (r *reader) read(ctx context.Context, desc ocispec.Descriptor, maxBytes int
 		return nil, err
 	}
 	if r.ref.Layout == "" {
-		if data = r.client.cache.get(desc.Digest.String(), desc.Size); data != nil {
+		if data = r.cache.get(desc.Digest.String(), desc.Size); data != nil {
 			return data, nil
 		}
 		if r.remembered {
@@ -255,7 +257,7 @@ func (r *reader) read(ctx context.Context, desc ocispec.Descriptor, maxBytes int
 		}
 	})
 	if err == nil && r.ref.Layout == "" {
-		r.client.stored(r.client.cache.put(desc.Digest.String(), data))
+		r.client.stored(r.cache.put(desc.Digest.String(), data))
 	}
 	return data, err
 }
@@ -271,7 +273,7 @@ func (c *Client) stored(err error) {
 func (r *reader) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	key := "referrers " + r.ref.Name() + " " + subject.Digest.String()
 	if r.remembered {
-		r.client.cache.recall(key, &all)
+		r.cache.recall(key, &all)
 		return all[:min(len(all), maxReferrers)], nil
 	}
 	var errs []error

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -18,8 +19,12 @@ import (
 	"slices"
 )
 
-// minRSABits is the size of the smallest RSA key that is taken.
-const minRSABits = 2048
+// minRSABits and maxRSABits are the sizes of RSA keys that are taken. To verify one signature
+// of a key of two million bits takes half a minute.
+const (
+	minRSABits = 2048
+	maxRSABits = 8192
+)
 
 // publicKey is a key that signatures are verified by.
 type publicKey struct {
@@ -68,8 +73,8 @@ func newPublicKey(key crypto.PublicKey) (*publicKey, error) {
 		}
 	case ed25519.PublicKey:
 	case *rsa.PublicKey:
-		if key.N.BitLen() < minRSABits {
-			return nil, fmt.Errorf("key has %d bits, want at least %d", key.N.BitLen(), minRSABits)
+		if n := key.N.BitLen(); n < minRSABits || n > maxRSABits {
+			return nil, fmt.Errorf("key has %d bits, want %d to %d", n, minRSABits, maxRSABits)
 		}
 	default:
 		return nil, fmt.Errorf("key is a %T, want ECDSA, Ed25519 or RSA", key)
@@ -116,7 +121,8 @@ func hashOf(h crypto.Hash, message []byte) []byte {
 // signer is a Signer that was checked.
 type signer struct {
 	Signer
-	key *publicKey
+	key  *publicKey
+	cert *certificate
 }
 
 // check returns the signer with its key, or every mistake.
@@ -124,13 +130,13 @@ func (s *Signer) check(keyless bool) (signer, error) {
 	checked := signer{Signer: *s}
 	var errs []error
 	given := 0
-	for _, set := range []bool{s.Key != "", s.KeyFile != "", s.Identity != nil} {
+	for _, set := range []bool{s.Key != "", s.KeyFile != "", s.Identity != nil, s.Certificate != nil} {
 		if set {
 			given++
 		}
 	}
 	if given != 1 {
-		errs = append(errs, fmt.Errorf("it has %d of key, keyFile and identity, want one", given))
+		errs = append(errs, fmt.Errorf("it has %d of key, keyFile, identity and certificate, want one", given))
 	}
 	data := []byte(s.Key)
 	name := "key"
@@ -148,20 +154,30 @@ func (s *Signer) check(keyless bool) (signer, error) {
 		}
 	}
 	if id := s.Identity; id != nil {
-		name = id.Subject + id.SubjectRegexp
+		name = cmp.Or(id.Subject, id.SubjectRegexp, id.SourceRepository, id.SourceOwner)
 		if !keyless {
 			errs = append(errs, errors.New("identity: this program verifies signatures by keys only"))
 		}
 		if (id.Issuer == "") == (id.IssuerRegexp == "") {
 			errs = append(errs, errors.New("identity: want one of issuer and issuerRegexp"))
 		}
-		if (id.Subject == "") == (id.SubjectRegexp == "") {
-			errs = append(errs, errors.New("identity: want one of subject and subjectRegexp"))
+		bySource := id.SourceRepository != "" || id.SourceOwner != ""
+		if id.Subject != "" && id.SubjectRegexp != "" || id.Subject == "" && id.SubjectRegexp == "" && !bySource {
+			errs = append(errs, errors.New("identity: want one of subject and subjectRegexp, or sourceRepository or sourceOwner"))
 		}
 		for _, expression := range []string{id.IssuerRegexp, id.SubjectRegexp} {
 			if _, err := regexp.Compile(expression); err != nil {
 				errs = append(errs, fmt.Errorf("identity: %w", err))
 			}
+		}
+	}
+	if c := s.Certificate; c != nil {
+		var err error
+		if checked.cert, err = c.check(); err != nil {
+			errs = append(errs, err)
+		} else {
+			name = cmp.Or(checked.cert.leaf.Subject.CommonName, "certificate")
+			checked.key = checked.cert.key
 		}
 	}
 	if checked.Name == "" {
@@ -175,6 +191,9 @@ func (s *Signer) check(keyless bool) (signer, error) {
 func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signature, root []byte) error {
 	var reasons []error
 	for i := range signatures {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		claims, err := s.verify(ctx, keyless, &signatures[i], root)
 		if err == nil {
 			err = s.annotated(claims)
@@ -192,6 +211,11 @@ func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signa
 
 // verify returns what was signed with the digest.
 func (s *signer) verify(ctx context.Context, keyless Keyless, signature *Signature, root []byte) (map[string]any, error) {
+	if s.cert != nil {
+		if err := s.cert.verify(ctx, keyless, signature); err != nil {
+			return nil, err
+		}
+	}
 	if s.key != nil {
 		return signature.verify(s.key, root)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/blang/semver/v4"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -44,6 +45,8 @@ type Signer struct {
 	KeyFile string `json:"keyFile,omitempty"`
 	// Identity is the one that a certificate names, for signatures without a key.
 	Identity *Identity `json:"identity,omitempty"`
+	// Certificate is that of a key.
+	Certificate *Certificate `json:"certificate,omitempty"`
 	// Annotations are what must have been signed with the digest, see -a of cosign sign.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -55,6 +58,31 @@ type Identity struct {
 	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
 	Subject       string `json:"subject,omitempty"`
 	SubjectRegexp string `json:"subjectRegexp,omitempty"`
+	// SourceRepository and SourceOwner are the repository that a workflow ran for and its
+	// owner, such as "https://github.com/acme/zone" and "https://github.com/acme". The subject
+	// of a workflow that several repositories use is the workflow's own. One of them may
+	// stand instead of a subject.
+	SourceRepository string `json:"sourceRepository,omitempty"`
+	SourceOwner      string `json:"sourceOwner,omitempty"`
+}
+
+// Certificate is a certificate whose key signs, with what it is verified by.
+type Certificate struct {
+	// PEM is the certificate. Chain are the certificates that it is verified by, the
+	// intermediates first and the root last; without any it is trusted. All but the root are
+	// for signing code.
+	PEM   string   `json:"pem"`
+	Chain []string `json:"chain,omitempty"`
+	// Log wants each signature in a transparency log, whose time is that of the signature.
+	// The certificate must have been valid then; without Log it must be valid now.
+	Log bool `json:"log,omitempty"`
+}
+
+// Log is what a [Keyless] implements that knows transparency logs.
+type Log interface {
+	// SignedAt returns the time at which a trusted log has taken a signature, as the entry
+	// that lies beside it proves.
+	SignedAt(ctx context.Context, s *Signature) (time.Time, error)
 }
 
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
@@ -156,7 +184,7 @@ func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byt
 	if rule == nil || rule.Unsigned {
 		return nil, nil
 	}
-	if r.client.cache != nil && r.ref.Layout == "" && !r.remembered {
+	if r.cache != nil && r.ref.Layout == "" && !r.remembered {
 		// A signature that was verified once is asked for no more.
 		kept := *r
 		kept.remembered = true

@@ -302,7 +302,7 @@ func (r *crdReader) free(name string) string {
 }
 
 // raw is JSON without a view.
-var raw = value("", "[]byte", sdk+"meta", "ReadRaw")
+var raw = rawBytes("")
 
 // property sets the type of a field. name is that of the type, if it needs one of
 // its own.

@@ -77,9 +77,11 @@ type Type struct {
 	// that of the field; Name is the name in it. They are for messages,
 	// enumerations and values.
 	Package, Name string
-	// GoType and Read are those of a value: the type that the accessor returns and the
-	// function that reads it, with their packages.
-	GoType, Read Symbol
+	// GoType, Read and Append are those of a value: the type that the accessor returns and
+	// the functions that read and write it, with their packages. Append may be empty.
+	GoType, Read, Append Symbol
+	// Wire is the wire type in the tags of hosts, empty for that of the kind.
+	Wire string
 	// Host is the type that hosts in Go have for a message of Kubernetes.
 	Host Symbol
 	// Object is how guests read an object, see [view.ObjectKind].

@@ -13,6 +13,8 @@ import (
 
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
 // ProtoConfig is the source of views of messages.
@@ -54,26 +56,49 @@ var sdkPackages = map[string]string{
 
 // values are the messages that are not read as views.
 var values = map[protoreflect.FullName]Type{
-	"k8s.io.apimachinery.pkg.api.resource.Quantity":     value(sdk+"resource", "Quantity", sdk+"resource", "Read"),
-	"k8s.io.apimachinery.pkg.util.intstr.IntOrString":   value(sdk+"intstr", "IntOrString", sdk+"intstr", "Read"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":         value(sdk+"meta", "Time", sdk+"meta", "ReadTime"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":    value(sdk+"meta", "Time", sdk+"meta", "ReadMicroTime"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":     value(sdk+"meta", "Duration", sdk+"meta", "ReadDuration"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.GroupVersion": value(sdk+"meta", "GroupVersion", sdk+"meta", "ReadGroupVersion"),
-	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":     value("", "[]byte", sdk+"meta", "ReadRaw"),
-	"k8s.io.apimachinery.pkg.runtime.RawExtension":      value("", "[]byte", sdk+"meta", "ReadRaw"),
+	"k8s.io.apimachinery.pkg.api.resource.Quantity":     value(sdk+"resource", "Quantity", "Read", "Append"),
+	"k8s.io.apimachinery.pkg.util.intstr.IntOrString":   value(sdk+"intstr", "IntOrString", "Read", "Append"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":         value(sdk+"meta", "Time", "ReadTime", "AppendTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":    value(sdk+"meta", "Time", "ReadMicroTime", "AppendMicroTime"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":     value(sdk+"meta", "Duration", "ReadDuration", "AppendDuration"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.GroupVersion": value(sdk+"meta", "GroupVersion", "ReadGroupVersion", ""),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":     rawBytes(""),
+	"k8s.io.apimachinery.pkg.runtime.RawExtension":      rawBytes("AppendRaw"),
+	serviceschema.Timestamp:                             google("Time", "ReadTimestamp", "AppendTimestamp", "timestamp"),
+	serviceschema.Duration:                              google("Duration", "ReadSpan", "AppendSpan", "duration"),
 }
 
-func value(goPackage, goType, readPackage, read string) Type {
-	return Type{Kind: ValueKind, GoType: Symbol{goPackage, goType}, Read: Symbol{readPackage, read}}
+// value returns the type of a message that the functions read and write of a package read and
+// write.
+func value(in, goType, read, write string) Type {
+	t := Type{Kind: ValueKind, GoType: Symbol{in, goType}, Read: Symbol{in, read}}
+	if write != "" {
+		t.Append = Symbol{in, write}
+	}
+	return t
 }
 
-// strings is the type of a message that is a list of strings in Go and JSON.
-var listOfStrings = value("", "[]string", sdk+"meta", "ReadStrings")
+// rawBytes returns the type of a message that is bytes.
+func rawBytes(write string) Type {
+	t := value(sdk+"meta", "", "ReadRaw", write)
+	t.GoType = Symbol{"", "[]byte"}
+	return t
+}
+
+// google returns the type of a message of google.protobuf, which has the types of package meta
+// in hosts, too.
+func google(goType, read, write, wire string) Type {
+	t := value(sdk+"meta", goType, read, write)
+	t.Host, t.Wire = Symbol{"k8s.io/apimachinery/pkg/apis/meta/v1", goType}, wire
+	return t
+}
+
+// listOfStrings is the type of a message that is a list of strings in Go and JSON.
+var listOfStrings = Type{Kind: ValueKind, GoType: Symbol{"", "[]string"}, Read: Symbol{sdk + "meta", "ReadStrings"}}
 
 // Proto returns the package of views for a .proto file.
 func Proto(ctx context.Context, c ProtoConfig) (*Package, error) {
-	r := &protoReader{config: c, goSources: map[string]*goSource{}}
+	r := &protoReader{config: c, goSources: map[string]*goSource{}, others: map[protoreflect.FullName]bool{}, filesOfOthers: map[string]protoreflect.FileDescriptor{}}
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: r.open}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -92,6 +117,12 @@ type protoReader struct {
 	goSources map[string]*goSource
 	out       Package
 	errs      []error
+	// others are the messages and enumerations of other files that the services have, by
+	// their full names, and waiting those that are not read yet.
+	others  map[protoreflect.FullName]bool
+	waiting []protoreflect.Descriptor
+	// filesOfOthers are their files, by their paths.
+	filesOfOthers map[string]protoreflect.FileDescriptor
 }
 
 // open opens a .proto file.
@@ -141,6 +172,7 @@ func (r *protoReader) read() (*Package, error) {
 	}
 	r.messages(r.file.Messages())
 	r.enums(r.file.Enums())
+	r.readOthers()
 	r.services()
 	return &r.out, errors.Join(r.errs...)
 }
@@ -229,7 +261,7 @@ func (r *protoReader) fieldType(fd protoreflect.FieldDescriptor) (Type, error) {
 	case protoreflect.MessageKind:
 		return r.messageType(fd.Message())
 	case protoreflect.EnumKind:
-		pkg, err := r.packageOf(fd.Enum().ParentFile())
+		pkg, err := r.packageOf(fd.Enum())
 		return Type{Kind: EnumKind, Package: pkg, Name: goName(fd.Enum())}, err
 	}
 	kind, ok := kinds[fd.Kind()]
@@ -244,17 +276,19 @@ func (r *protoReader) messageType(m protoreflect.MessageDescriptor) (Type, error
 		return t, nil
 	}
 	if t, ok := values[m.FullName()]; ok {
-		t.Host = hostType(m)
+		if t.Host == (Symbol{}) {
+			t.Host = hostType(m)
+		}
 		return t, nil
 	}
 	if r.serves() && r.isObject(m) {
-		pkg, err := r.packageOf(m.ParentFile())
+		pkg, err := r.packageOf(m)
 		return Type{Kind: ObjectKind, Package: pkg, Name: goName(m), Host: hostType(m), Object: objectKind(m)}, err
 	}
 	if s := r.goSource(m.ParentFile()); s != nil && s.lists[string(m.Name())] {
 		return listOfStrings, nil
 	}
-	pkg, err := r.packageOf(m.ParentFile())
+	pkg, err := r.packageOf(m)
 	t := Type{Kind: MessageKind, Package: pkg, Name: goName(m)}
 	if pkg != "" {
 		t.Host = hostType(m)
@@ -262,10 +296,18 @@ func (r *protoReader) messageType(m protoreflect.MessageDescriptor) (Type, error
 	return t, err
 }
 
-// packageOf returns the import path of the views for a file, empty for the file
-// that is being read.
-func (r *protoReader) packageOf(file protoreflect.FileDescriptor) (string, error) {
+// packageOf returns the import path of the package that has the view of a message or an
+// enumeration, empty for the one that is being made.
+func (r *protoReader) packageOf(d protoreflect.Descriptor) (string, error) {
+	file := d.ParentFile()
 	if file.Path() == r.file.Path() {
+		return "", nil
+	}
+	if r.serves() && r.goSource(file) == nil {
+		if !r.others[d.FullName()] {
+			r.others[d.FullName()] = true
+			r.waiting = append(r.waiting, d)
+		}
 		return "", nil
 	}
 	dir := path.Dir(file.Path())
@@ -313,18 +355,21 @@ func exported(name string) string {
 
 func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 	for i := range list.Len() {
-		e := list.Get(i)
-		out := &Enum{Name: goName(e), Doc: doc(e)}
-		prefix := screaming(string(e.Name())) + "_"
-		for j := range e.Values().Len() {
-			v := e.Values().Get(j)
-			name := strings.TrimPrefix(string(v.Name()), prefix)
-			out.Values = append(out.Values, EnumValue{
-				Name: out.Name + exported(strings.ToLower(name)), JSONName: string(v.Name()), Doc: doc(v), Number: int32(v.Number()),
-			})
-		}
-		r.out.Enums = append(r.out.Enums, out)
+		r.enum(list.Get(i))
 	}
+}
+
+func (r *protoReader) enum(e protoreflect.EnumDescriptor) {
+	out := &Enum{Name: goName(e), Doc: doc(e)}
+	prefix := screaming(string(e.Name())) + "_"
+	for j := range e.Values().Len() {
+		v := e.Values().Get(j)
+		name := strings.TrimPrefix(string(v.Name()), prefix)
+		out.Values = append(out.Values, EnumValue{
+			Name: out.Name + exported(strings.ToLower(name)), JSONName: string(v.Name()), Doc: doc(v), Number: int32(v.Number()),
+		})
+	}
+	r.out.Enums = append(r.out.Enums, out)
 }
 
 // screaming returns FooBar as FOO_BAR.

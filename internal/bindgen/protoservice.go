@@ -2,7 +2,9 @@ package bindgen
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -25,6 +27,7 @@ func (r *protoReader) services() {
 	for _, m := range r.out.Messages {
 		byName[m.Name] = m
 	}
+	r.checkNames()
 	for i := range r.file.Services().Len() {
 		d := r.file.Services().Get(i)
 		s := &Service{Name: exported(string(d.Name())), FullName: string(d.FullName()), Doc: doc(d), Host: serviceschema.IsHost(d)}
@@ -47,8 +50,12 @@ func (r *protoReader) services() {
 			r.checkFields(m)
 		}
 	}
-	set := &descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(r.file)}}
-	set.File[0].SourceCodeInfo = nil
+	set := &descriptorpb.FileDescriptorSet{}
+	for _, file := range r.files() {
+		f := protodesc.ToFileDescriptorProto(file)
+		f.SourceCodeInfo = nil
+		set.File = append(set.File, f)
+	}
 	var err error
 	if r.out.Schema, err = (proto.MarshalOptions{Deterministic: true}).Marshal(set); err != nil {
 		r.errs = append(r.errs, fmt.Errorf("encode the schema: %w", err))
@@ -71,11 +78,68 @@ func (r *protoReader) method(d protoreflect.MethodDescriptor, messages map[strin
 	}
 	m := &Method{Name: exported(string(d.Name())), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
 	for _, of := range []protoreflect.MessageDescriptor{d.Input(), d.Output()} {
-		if of.ParentFile().Path() != r.file.Path() || messages[goName(of)] == nil {
-			r.mistake("%s: %s is not a message of this file", d.FullName(), of.FullName())
+		if messages[goName(of)] == nil || r.external(of) {
+			r.mistake("%s: a plugin is not called with %s alone: make it a field of a message", d.FullName(), of.FullName())
 		}
 	}
 	return m
+}
+
+// external reports whether a message has a type of another package: one of Kubernetes.
+func (r *protoReader) external(m protoreflect.MessageDescriptor) bool {
+	t, err := r.messageType(m)
+	return err != nil || t.Kind != MessageKind || t.Package != ""
+}
+
+// readOthers reads the messages of other files that those of this one have, and that methods
+// have. They become types of this package.
+func (r *protoReader) readOthers() {
+	for i := range r.file.Services().Len() {
+		methods := r.file.Services().Get(i).Methods()
+		for j := range methods.Len() {
+			r.external(methods.Get(j).Input())
+			r.external(methods.Get(j).Output())
+		}
+	}
+	for len(r.waiting) > 0 {
+		d := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		switch d := d.(type) {
+		case protoreflect.MessageDescriptor:
+			r.message(d)
+		case protoreflect.EnumDescriptor:
+			r.enum(d)
+		}
+		if _, ok := r.filesOfOthers[d.ParentFile().Path()]; !ok {
+			r.filesOfOthers[d.ParentFile().Path()] = d.ParentFile()
+		}
+	}
+}
+
+// files returns the file of the services, and those whose messages these have.
+func (r *protoReader) files() []protoreflect.FileDescriptor {
+	all := []protoreflect.FileDescriptor{r.file}
+	for _, name := range slices.Sorted(maps.Keys(r.filesOfOthers)) {
+		all = append(all, r.filesOfOthers[name])
+	}
+	return all
+}
+
+// checkNames reports types of several files that have one name.
+func (r *protoReader) checkNames() {
+	seen := map[string]bool{}
+	check := func(name string) {
+		if seen[name] {
+			r.mistake("%s: there are two types %s in it and in the files that it imports, which become one package", r.file.Path(), name)
+		}
+		seen[name] = true
+	}
+	for _, m := range r.out.Messages {
+		check(m.Name)
+	}
+	for _, e := range r.out.Enums {
+		check(e.Name)
+	}
 }
 
 // mark marks a message and its parts as read or written by guests.
@@ -102,8 +166,8 @@ func (r *protoReader) checkFields(m *Message) {
 		switch {
 		case f.Type.Kind == ObjectKind && f.Map:
 			r.mistake("%s.%s: there are no maps of objects: make it a list", m.Name, f.JSONName)
-		case m.Written && (f.Type.Kind == ValueKind || f.Type.Kind == MessageKind && f.Type.Package != ""):
-			r.mistake("%s.%s: guests write no messages of Kubernetes but objects that they were given", m.Name, f.JSONName)
+		case m.Written && (f.Type.Kind == ValueKind && f.Type.Append == (Symbol{}) || f.Type.Kind == MessageKind && f.Type.Package != ""):
+			r.mistake("%s.%s: of the messages of Kubernetes guests write objects that they were given, quantities, times, durations, IntOrString and RawExtension", m.Name, f.JSONName)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (w *writer) extensionPoint(s *Service) {
 			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
 		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name)
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
-		w.printf("\t\t%s(request, 0, 0, %s[:], nil)\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
+		w.printf("\t\t%s(request, 0, 0, %s[:])\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
 		w.printf("\t\terr := p.%s(%s{&%s[0]}, &%s)\n", m.Name, m.Request, request, response)
 		w.printf("\t\tb = %s.append(b)\n\t\t%s[0].reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
 	}
@@ -179,7 +179,7 @@ func (w *writer) builderType(f *Field) string {
 		return "map[string]" + t
 	case f.Repeated:
 		return "[]" + t
-	case f.pointer():
+	case f.pointer() && t != "[]byte":
 		return "*" + t
 	}
 	return t
@@ -217,8 +217,12 @@ func (w *writer) appendField(f *Field) {
 		w.appendValue(f.Type, f.Number, field, false)
 		w.printf("}\n")
 	case f.pointer():
+		value := "*" + field
+		if w.goType(f.Type) == "[]byte" {
+			value = field
+		}
 		w.printf("if %s != nil {\n", field)
-		w.appendValue(f.Type, f.Number, "*"+field, false)
+		w.appendValue(f.Type, f.Number, value, false)
 		w.printf("}\n")
 	default:
 		empty := field + " != 0"
@@ -277,6 +281,8 @@ func (w *writer) appendValue(t Type, number uint32, value string, within bool) {
 		add("AppendDouble", "")
 	case ObjectKind:
 		add("AppendObject", w.view("View"))
+	case ValueKind:
+		w.printf("b = %s(b, %d, %s)\n", w.symbol(t.Append), number, value)
 	case MessageKind:
 		at := "at"
 		if within {

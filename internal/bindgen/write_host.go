@@ -1,6 +1,7 @@
 package bindgen
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -166,10 +167,7 @@ var wires = map[Kind]string{
 
 // tags returns the tags of a field.
 func tags(f *Field) string {
-	wire := wires[f.Type.Kind]
-	if wire == "" {
-		wire = "varint"
-	}
+	wire := cmp.Or(f.Type.Wire, wires[f.Type.Kind], "varint")
 	value := ""
 	if f.Map {
 		value, wire = fmt.Sprintf(" protobuf_val:%q", wire), "bytes"

@@ -90,6 +90,11 @@ func (c *Cluster) Of(resource string) ([]*admission.Object, error) {
 	return list, nil
 }
 
+// Resource implements admission.Cluster.
+func (c *Cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return resourceOf(kind), nil
+}
+
 // Keep implements admission.Cluster.
 func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
 	list := c.objects[resource]

@@ -168,6 +168,13 @@ func IsObject(d protoreflect.MessageDescriptor) bool {
 
 const objectMeta = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
+// Timestamp and Duration are the messages of google.protobuf that have types of their own. Others
+// are like those of authors.
+const (
+	Timestamp protoreflect.FullName = "google.protobuf.Timestamp"
+	Duration  protoreflect.FullName = "google.protobuf.Duration"
+)
+
 // Compatible reports every way in which a guest disagrees with a host about a service that
 // both know: a field of one number that has two types, a field that has two numbers, a
 // method whose messages differ so. What only one of them has is no disagreement.

@@ -22,9 +22,10 @@ const kubernetes = `syntax = "proto2"; package k8s.io.api.core.v1; message Pod {
 // compile returns the schema of a .proto file.
 func compile(t testing.TB, text string) []byte {
 	t.Helper()
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{
-		"a.proto": `syntax = "proto3"; package p; import "k8s.proto"; ` + text, "k8s.proto": kubernetes,
-	})}}
+	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{
+		"a.proto":   `syntax = "proto3"; package p; import "k8s.proto"; import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto"; ` + text,
+		"k8s.proto": kubernetes,
+	})})}
 	files, err := compiler.Compile(t.Context(), "a.proto")
 	if err != nil {
 		t.Fatal(err)
@@ -127,19 +128,22 @@ func (o *objects) Object(ref abi.Ref) (any, error) {
 
 func (o *objects) Value(_ protoreflect.FullName, value []byte) ([]byte, error) { return value, nil }
 
+func (o *objects) DecodeValue(_ protoreflect.FullName, b []byte) (any, error) { return b, nil }
+
 const everyKind = `service S { rpc A(M) returns (M); }
 enum E { Z = 0; ONE = 1; }
 message M {
   string s = 1; bytes b = 2; bool t = 3; int32 i = 4; uint64 u = 5; sint32 z = 6; fixed32 f = 7; sfixed64 g = 8; float x = 9; double y = 10;
   E e = 11; M m = 12; repeated M ms = 13; repeated int32 is = 14; map<string, sint64> by = 15; k8s.io.api.core.v1.Pod pod_of = 16; repeated k8s.io.api.core.v1.Pod pods = 17;
-  repeated double ys = 18;
+  repeated double ys = 18; google.protobuf.Timestamp at = 19; repeated google.protobuf.Duration spans = 20;
 }`
 
 func TestMessagesInYAML(t *testing.T) {
 	d := service(t, everyKind).Methods().Get(0).Input()
 	in := `{"s":"ü","b":"AAE=","t":true,"i":-1,"u":"18446744073709551615","z":-2,"f":3,"g":-4,"x":1.5,"y":-0.25,"e":"ONE",
-		"m":{"ms":[{"s":"a"},{}],"is":[1,-1]},"by":{"k":-7},"podOf":{"kind":"Pod"},"pods":[{"n":1},{"n":2}],"ys":[0,"Infinity"]}`
-	want := `{"b":"AAE=","by":{"k":-7},"e":"ONE","f":3,"g":-4,"i":-1,"m":{"is":[1,-1],"ms":[{"s":"a"},{}]},"podOf":{"kind":"Pod"},"pods":[{"n":1},{"n":2}],"s":"ü","t":true,"u":18446744073709551615,"x":1.5,"y":-0.25,"ys":[0,"+Inf"],"z":-2}`
+		"m":{"ms":[{"s":"a"},{}],"is":[1,-1]},"by":{"k":-7},"podOf":{"kind":"Pod"},"pods":[{"n":1},{"n":2}],"ys":[0,"Infinity"],
+		"at":"2026-01-02T03:04:05.5+01:00","spans":["1.5s","-2h"]}`
+	want := `{"at":"2026-01-02T02:04:05.5Z","b":"AAE=","by":{"k":-7},"e":"ONE","f":3,"g":-4,"i":-1,"m":{"is":[1,-1],"ms":[{"s":"a"},{}]},"podOf":{"kind":"Pod"},"pods":[{"n":1},{"n":2}],"s":"ü","spans":["1.5s","-2h0m0s"],"t":true,"u":18446744073709551615,"x":1.5,"y":-0.25,"ys":[0,"+Inf"],"z":-2}`
 	o := &objects{}
 	b, err := serviceschema.Encode(d, []byte(in), o)
 	if err != nil {
@@ -156,10 +160,11 @@ func TestMessagesInYAML(t *testing.T) {
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	_, err = serviceschema.Encode(d, []byte(`{"s":1,"i":1.5,"m":[],"is":{},"by":[],"x":"a","e":"TWO","other":1,"pod_of":1,"podOf":2,"b":"?"}`), o)
+	_, err = serviceschema.Encode(d, []byte(`{"s":1,"i":1.5,"m":[],"is":{},"by":[],"x":"a","e":"TWO","other":1,"at":"noon","spans":[1],"pod_of":1,"podOf":2,"b":"?"}`), o)
 	for _, want := range []string{
 		"s: want string, not 1", "i: want int32, not 1.5", "m: want a message, not []", "is: want a list", "by: want a map",
 		`x: want float, not "a"`, `e: want enum, not "TWO"`, `there is no field "other" in p.M`, "is there twice", "b: want base64",
+		`at: parsing time "noon"`, "spans[0]: want a text, not 1",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -26,8 +26,10 @@ type Objects interface {
 	Ref(of protoreflect.FullName, object []byte) (abi.Ref, error)
 	// Object returns the object that a ref names, as a value for package json.
 	Object(ref abi.Ref) (any, error)
-	// Value encodes another message of Kubernetes, in JSON, to protobuf.
+	// Value encodes another message of Kubernetes, in JSON, to protobuf, and DecodeValue
+	// decodes one, as a value for package json.
 	Value(of protoreflect.FullName, value []byte) ([]byte, error)
+	DecodeValue(of protoreflect.FullName, b []byte) (any, error)
 }
 
 // Encode encodes a message in JSON. Fields have the names of the .proto file or those of JSON.
@@ -198,6 +200,13 @@ func (e *encoder) nested(b []byte, d protoreflect.MessageDescriptor, number prot
 		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)
 	}
 	name := d.FullName()
+	if name == Timestamp || name == Duration {
+		value, err := encodeTime(name, text)
+		if err != nil {
+			e.fail(path, "%w", err)
+		}
+		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), value)
+	}
 	if _, ok := ResourceOf(d); ok {
 		name = ""
 	}
@@ -339,8 +348,15 @@ func decodeValue(f protoreflect.FieldDescriptor, typ protowire.Type, raw []byte,
 	case protowire.BytesType:
 		b, _ := protowire.ConsumeBytes(raw)
 		switch {
+		case f.Message() != nil && (f.Message().FullName() == Timestamp || f.Message().FullName() == Duration):
+			return decodeTime(f.Message().FullName(), b)
 		case f.Message() != nil && opaque(f.Message()):
-			return b, nil // In base64.
+			if f.Message().FullName() == quantity {
+				if err := CheckQuantity(b); err != nil {
+					return nil, err
+				}
+			}
+			return objects.DecodeValue(f.Message().FullName(), b)
 		case f.Message() != nil:
 			return decode(f.Message(), b, objects, depth+1)
 		case f.Kind() == protoreflect.BytesKind:

@@ -68,10 +68,9 @@ func MetadataOf(m *host.Module) (Metadata, error) {
 	return metadata, nil
 }
 
-// CheckGrants returns why a policy cannot have what its metadata say that it looks up:
-// it would be told of an error, or find nothing, and decide by that. Operations that are not
-// granted are only logged: authors' tools name some that a policy never calls.
-func (c *Capabilities) CheckGrants(m *host.Module) error {
+// CheckKinds returns why a policy cannot have the objects that its metadata say that it looks
+// up: it would be told of an error, or find nothing, and decide by that.
+func (c *Capabilities) CheckKinds(m *host.Module) error {
 	metadata, err := MetadataOf(m)
 	if err != nil {
 		return err
@@ -91,6 +90,19 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 		return fmt.Errorf("the policy looks up objects that contextAwareResources of its configuration does not grant: %.1000s", strings.Join(missing, ", "))
 	case len(metadata.ContextAwareResources) != 0 && c.Cluster == nil:
 		return errors.New("the policy looks up objects of its contextAwareResources, and the host has no cluster to look at")
+	}
+	return nil
+}
+
+// CheckGrants is CheckKinds for a policy that calls its host. Operations that are not granted
+// are only logged: authors' tools name some that a policy never calls.
+func (c *Capabilities) CheckGrants(m *host.Module) error {
+	if err := c.CheckKinds(m); err != nil {
+		return err
+	}
+	metadata, err := MetadataOf(m)
+	if err != nil {
+		return err
 	}
 	scope := c.Caller.Scope()
 	refused := func(operation string) bool { return scope.MayCall(operation) != nil }
@@ -145,6 +157,7 @@ func New(plugin string, c *Capabilities, logger *slog.Logger) *policy.Dialect {
 			Start:   []string{"_initialize", "_start", "wapc_init"},
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -185,6 +198,7 @@ func NewWASI(c *Capabilities) *policy.Dialect {
 			Imports: programImports(c),
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -230,7 +244,7 @@ func orEmpty(settings []byte) []byte {
 
 // payload writes what a policy validates.
 func payload(req *policy.Request, settings []byte) []byte {
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("request", body)
 	o.Raw("settings", orEmpty(settings))

@@ -49,16 +49,36 @@ const (
 	contextEval
 	contextResult
 	jsonDump
+	valueAddPath
+	valueRemovePath
+	valueFree
+	blocksStash
+	blocksRestore
+	stashClear
 )
 
 // formatJSON asks opa_eval for its result in JSON.
 const formatJSON = 0
 
-// New returns the dialect. logger takes what policies print; nil drops it. grants are
-// those of the plugin's configuration, which some builtins need.
-// gatekeeper says that policies are written for Gatekeeper also if their
-// entrypoint is not called violation.
-func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *policy.Dialect {
+// Config is what the dialect has for a plugin.
+type Config struct {
+	// Plugin is the plugin's name, and Logger takes what it prints; nil drops it.
+	Plugin string
+	Logger *slog.Logger
+	// Gatekeeper says that policies are written for Gatekeeper also if their entrypoint is
+	// not called violation.
+	Gatekeeper bool
+	// Grants are those of the plugin's configuration, which some builtins need.
+	Grants []string
+	// Inventory has the objects that the policy finds in data; nil if it finds none.
+	Inventory Inventory
+	// CheckKinds returns why a policy cannot have the objects that its metadata name.
+	CheckKinds func(m *host.Module) error
+}
+
+// New returns the dialect for a plugin.
+func New(cfg *Config) *policy.Dialect {
+	plugin, logger := cfg.Plugin, cfg.Logger
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
@@ -100,32 +120,44 @@ func New(plugin string, gatekeeper bool, grants []string, logger *slog.Logger) *
 				contextEval:     {Name: "eval", Params: i32(1), Results: i32(1), Optional: true},
 				contextResult:   {Name: "opa_eval_ctx_get_result", Params: i32(1), Results: i32(1), Optional: true},
 				jsonDump:        {Name: "opa_json_dump", Params: i32(1), Results: i32(1), Optional: true},
+				valueAddPath:    {Name: "opa_value_add_path", Params: i32(3), Results: i32(1), Optional: true},
+				valueRemovePath: {Name: "opa_value_remove_path", Params: i32(2), Results: i32(1), Optional: true},
+				valueFree:       {Name: "opa_value_free", Params: i32(1), Optional: true},
+				blocksStash:     {Name: "opa_heap_blocks_stash", Optional: true},
+				blocksRestore:   {Name: "opa_heap_blocks_restore", Optional: true},
+				stashClear:      {Name: "opa_heap_stash_clear", Optional: true},
 			},
 			Imports:      imports,
 			Start:        []string{"_initialize"},
 			DefineMemory: true,
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if len(settings) != 0 && json.Value(settings).Kind() != json.KindObject {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
 			}
 			return inst.Do(ctx, "builtins", func() error {
-				p, err := rulesetOf(inst, gatekeeper, grants, settings)
+				r, err := cfg.rulesetOf(inst, settings)
 				if err != nil {
 					return err
 				}
-				return p.checkLookups(inst.Module(), settings)
+				return cfg.checkLookups(r, inst.Module(), settings)
 			})
 		},
 		Ask: func(ctx context.Context, inst host.DialectInstance, settings []byte, req *policy.Request) (v policy.Verdict, err error) {
-			err = inst.Do(ctx, "opa_eval", func() error {
-				p, err := rulesetOf(inst, gatekeeper, grants, settings)
-				if err == nil {
-					v, err = p.ask(inst, settings, req)
-				}
-				return err
-			})
+			if cfg.Inventory != nil {
+				err = cfg.fill(ctx, inst, settings)
+			}
+			if err == nil {
+				err = inst.Do(ctx, "opa_eval", func() error {
+					r, err := cfg.rulesetOf(inst, settings)
+					if err == nil {
+						v, err = r.ask(inst, settings, req)
+					}
+					return err
+				})
+			}
 			if err != nil {
 				if trap := (*host.TrapError)(nil); !errors.As(err, &trap) {
 					err = fmt.Errorf("plugin %q: %w", inst.Plugin().Name(), err)
@@ -142,8 +174,9 @@ type ruleset struct {
 	gatekeeper bool
 	// older reports whether the module has no opa_eval.
 	older bool
-	// data is the address of the settings, heap that after them.
+	// data is the address of the settings and the objects, heap that after them.
 	data, heap uint32
+	objects    objectData
 	builtins   map[uint32]builtin
 	// calling is set while the arguments of a builtin are read.
 	calling bool
@@ -152,9 +185,10 @@ type ruleset struct {
 	evaluation evaluation
 }
 
-// policyOf prepares an instance, once: it hands the settings over, as data, and
+// rulesetOf prepares an instance, once: it hands the settings over, as data, and
 // asks for the builtins.
-func rulesetOf(inst host.DialectInstance, gatekeeper bool, grants []string, settings []byte) (*ruleset, error) {
+func (cfg *Config) rulesetOf(inst host.DialectInstance, settings []byte) (*ruleset, error) {
+	gatekeeper, grants := cfg.Gatekeeper, cfg.Grants
 	c := policy.CallOf(inst.Instance)
 	if p, ok := c.Own.(*ruleset); ok {
 		return p, nil
@@ -207,6 +241,12 @@ func rulesetOf(inst host.DialectInstance, gatekeeper bool, grants []string, sett
 	if len(ungranted) != 0 {
 		return nil, fmt.Errorf("the policy needs builtins that grants of its configuration must allow: %.1000s", strings.Join(sorted(ungranted), "; "))
 	}
+	if cfg.Inventory != nil {
+		// fill makes the data.
+		p.heap = uint32(inst.Invoke(heapGet))
+		c.Own = p
+		return p, nil
+	}
 	data := settings
 	if len(data) == 0 || p.gatekeeper {
 		data = []byte("{}")
@@ -220,25 +260,41 @@ func rulesetOf(inst host.DialectInstance, gatekeeper bool, grants []string, sett
 	return p, nil
 }
 
-// checkLookups refuses a policy that looks objects of the cluster up in data, which has
-// none: it would find nothing, and decide by that.
-func (p *ruleset) checkLookups(m *host.Module, settings []byte) error {
-	if metadata, err := kubewarden.MetadataOf(m); err != nil {
+// checkLookups refuses a policy that looks objects of the cluster up in data which has none of
+// them: it would find nothing, and decide by that.
+func (cfg *Config) checkLookups(r *ruleset, m *host.Module, settings []byte) error {
+	if err := cfg.CheckKinds(m); err != nil {
 		return err
-	} else if len(metadata.ContextAwareResources) != 0 {
-		return errors.New("the policy looks up objects of its contextAwareResources, which this host does not fill for policies in Rego")
+	}
+	own := kubernetes
+	if r.gatekeeper {
+		own = inventory
 	}
 	names, _ := m.Inspected().([]string)
 	for _, name := range names {
-		given := false
-		for s := json.Object(settings); s.Next() && !p.gatekeeper; {
-			given = given || s.Key() == name
-		}
-		if !given {
-			return fmt.Errorf("the policy looks objects of the cluster up in data.%s, which this host does not fill", name)
+		switch {
+		case name == own && cfg.Inventory != nil:
+		case name == own && !r.gatekeeper && has(settings, name):
+		case name == own:
+			return fmt.Errorf("the policy looks objects of the cluster up in data.%s, and contextAwareResources of its configuration name no kinds of them", name)
+		case r.gatekeeper || !has(settings, name):
+			return fmt.Errorf("the policy looks objects of the cluster up in data.%s, which this host does not fill for it: want data.%s", name, own)
 		}
 	}
+	if cfg.Inventory != nil && !r.gatekeeper && has(settings, own) {
+		return fmt.Errorf("settings have %s, which the objects of contextAwareResources take", own)
+	}
 	return nil
+}
+
+// has reports whether settings have a name.
+func has(settings []byte, name string) bool {
+	for s := json.Object(settings); s.Next(); {
+		if s.Key() == name {
+			return true
+		}
+	}
+	return false
 }
 
 // olderExports are what a module has that has no opa_eval.
@@ -299,46 +355,49 @@ func lent(inst host.DialectInstance, ptr uint32) []byte {
 }
 
 // ask evaluates the first entrypoint.
-func (p *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
-	p.evaluation = evaluation{clock: p.clock}
-	input := p.input(settings, req)
-	if p.older {
-		return p.askInSteps(inst, req, input)
+func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
+	if req.Raw != nil && r.gatekeeper {
+		return policy.Verdict{}, errors.New("a policy for Gatekeeper takes no raw requests")
 	}
-	addr := p.heap
+	r.evaluation = evaluation{clock: r.clock}
+	input := r.input(settings, req)
+	if r.older {
+		return r.askInSteps(inst, req, input)
+	}
+	addr := r.heap
 	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
 		// Only the policy can make its memory grow.
-		inst.Invoke(heapSet, uint64(p.heap))
+		inst.Invoke(heapSet, uint64(r.heap))
 		addr = put(inst, input)
 	} else {
 		inst.Charge(len(input))
 		copy(inst.Memory()[addr:], input)
 	}
-	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
-	return p.verdict(req, answer(inst, result))
+	result := uint32(inst.Invoke(eval, 0, 0, uint64(r.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
+	return r.verdict(req, answer(inst, result))
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *ruleset) askInSteps(inst host.DialectInstance, req *policy.Request, input []byte) (policy.Verdict, error) {
-	inst.Invoke(heapSet, uint64(p.heap))
+func (r *ruleset) askInSteps(inst host.DialectInstance, req *policy.Request, input []byte) (policy.Verdict, error) {
+	inst.Invoke(heapSet, uint64(r.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
 		return policy.Verdict{}, errors.New("the policy does not take the request")
 	}
 	evaluation := inst.Invoke(contextNew)
 	inst.Invoke(contextSetInput, evaluation, value)
-	inst.Invoke(contextSetData, evaluation, uint64(p.data))
+	inst.Invoke(contextSetData, evaluation, uint64(r.data))
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
 		return policy.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
-	return p.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
+	return r.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
-func (p *ruleset) input(settings []byte, req *policy.Request) []byte {
-	if p.gatekeeper {
+func (r *ruleset) input(settings []byte, req *policy.Request) []byte {
+	if r.gatekeeper {
 		return gatekeeperInput(settings, req)
 	}
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	return req.Body("admission review", func() []byte {
 		o := policy.NewObject(make([]byte, 0, len(body)+80))
 		o.Text("apiVersion", "admission.k8s.io/v1")
@@ -370,7 +429,7 @@ func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 
 // verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
 // the caller's own.
-func (p *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
+func (r *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
 	var results []struct {
 		Result stdjson.RawMessage `json:"result"`
 	}
@@ -385,15 +444,15 @@ func (p *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, 
 	switch kind := result.Kind(); {
 	case len(results) > 1:
 		return policy.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
-	case kind == json.KindNone && p.gatekeeper:
+	case kind == json.KindNone && r.gatekeeper:
 		return policy.Verdict{Allowed: true}, nil // No violation.
 	case kind == json.KindNone:
 		return policy.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
 		return violations(result)
-	case p.gatekeeper && kind == json.KindObject:
+	case r.gatekeeper && kind == json.KindObject:
 		return violationKeys(result)
-	case p.gatekeeper:
+	case r.gatekeeper:
 		return policy.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
 	case kind == json.KindBool:
 		allowed, _ := result.Bool()

@@ -3,6 +3,7 @@ package intstr
 import (
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
@@ -54,4 +55,13 @@ func Read(v view.Value) IntOrString {
 	number, _ := v.Field(2)
 	_, text := v.Field(3)
 	return IntOrString{Type: Type(kind), IntVal: int32(number), StrVal: v.Text(text)}
+}
+
+// Append appends a field of type IntOrString. It is for generated code.
+func Append(b []byte, field uint32, i IntOrString) []byte {
+	b = wire.AppendBytes(b, field, "")
+	start := len(b)
+	b = wire.AppendVarint(b, 1, uint64(i.Type))
+	b = wire.AppendVarint(b, 2, uint64(int64(i.IntVal)))
+	return wire.EndMessage(wire.AppendBytes(b, 3, i.StrVal), start)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
@@ -485,6 +486,13 @@ func Read(v view.Value) Quantity {
 		return read(v.Raw)
 	}
 	return Quantity{}
+}
+
+// Append appends a field of type Quantity. It is for generated code.
+func Append(b []byte, field uint32, q Quantity) []byte {
+	b = wire.AppendBytes(b, field, "")
+	start := len(b)
+	return wire.EndMessage(wire.AppendBytes(b, 1, q.String()), start)
 }
 
 func read(text []byte) Quantity {

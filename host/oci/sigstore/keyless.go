@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
 	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/fulcio/certificate"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
@@ -25,9 +27,15 @@ import (
 )
 
 // Keyless verifies signatures by identities. It is safe for use by several goroutines.
-type Keyless struct{ verifier *verify.Verifier }
+type Keyless struct {
+	verifier *verify.Verifier
+	trusted  root.TrustedMaterial
+}
 
-var _ oci.Keyless = (*Keyless)(nil)
+var (
+	_ oci.Keyless = (*Keyless)(nil)
+	_ oci.Log     = (*Keyless)(nil)
+)
 
 // New returns a Keyless with the trusted root in a file, as cosign trusted-root create
 // writes it: that of the public Sigstore or of a private one.
@@ -57,31 +65,27 @@ func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use trusted root: %w", err)
 	}
-	return &Keyless{verifier}, nil
+	return &Keyless{verifier, trusted}, nil
 }
 
 // Verify implements [oci.Keyless].
 func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) error {
-	identity, err := verify.NewShortCertificateIdentity(id.Issuer, whole(id.IssuerRegexp), id.Subject, whole(id.SubjectRegexp))
+	identity, err := identityOf(id)
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
-	var b *bundle.Bundle
+	b, err := asBundle(s)
+	if err != nil {
+		return err
+	}
 	var artifact verify.ArtifactPolicyOption
 	if s.Bundle != nil {
-		b = &bundle.Bundle{}
-		if err := b.UnmarshalJSON(s.Bundle); err != nil {
-			return fmt.Errorf("read bundle: %w", err)
-		}
 		digest, err := hex.DecodeString(strings.TrimPrefix(s.Digest, "sha256:"))
 		if err != nil {
 			return fmt.Errorf("digest: %w", err)
 		}
 		artifact = verify.WithArtifactDigest("sha256", digest)
 	} else {
-		if b, err = tagged(s); err != nil {
-			return err
-		}
 		// What was signed is the text, whose digest the caller compares.
 		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
 	}
@@ -89,6 +93,51 @@ func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) e
 		return fmt.Errorf("verify by identity: %w", err)
 	}
 	return nil
+}
+
+// SignedAt implements [oci.Log].
+func (k *Keyless) SignedAt(_ context.Context, s *oci.Signature) (time.Time, error) {
+	b, err := asBundle(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	times, err := verify.VerifyTlogEntry(b, k.trusted, 1, true)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("verify the entry of the transparency log: %w", err)
+	}
+	if len(times) == 0 {
+		return time.Time{}, errors.New("the entry of the transparency log has no time")
+	}
+	return times[0].Time, nil
+}
+
+// asBundle returns a signature as a bundle.
+func asBundle(s *oci.Signature) (*bundle.Bundle, error) {
+	if s.Bundle == nil {
+		return tagged(s)
+	}
+	b := &bundle.Bundle{}
+	if err := b.UnmarshalJSON(s.Bundle); err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	return b, nil
+}
+
+// identityOf returns what a certificate must say.
+func identityOf(id oci.Identity) (verify.CertificateIdentity, error) {
+	subject := whole(id.SubjectRegexp)
+	if id.Subject == "" && subject == "" && id.SourceRepository+id.SourceOwner != "" {
+		subject = "^.+$"
+	}
+	names, err := verify.NewSANMatcher(id.Subject, subject)
+	if err != nil {
+		return verify.CertificateIdentity{}, err
+	}
+	issuer, err := verify.NewIssuerMatcher(id.Issuer, whole(id.IssuerRegexp))
+	if err != nil {
+		return verify.CertificateIdentity{}, err
+	}
+	return verify.NewCertificateIdentity(names, issuer, certificate.Extensions{SourceRepositoryURI: id.SourceRepository, SourceRepositoryOwnerURI: id.SourceOwner})
 }
 
 // whole returns an expression that matches what expression matches as a whole: a part would

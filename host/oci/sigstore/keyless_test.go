@@ -17,6 +17,7 @@ import (
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	protodsse "github.com/sigstore/protobuf-specs/gen/pb-go/dsse"
 	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
+	"github.com/sigstore/sigstore-go/pkg/fulcio/certificate"
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/testing/ca"
 	"github.com/sigstore/sigstore-go/pkg/tlog"
@@ -177,6 +178,8 @@ func TestBundles(t *testing.T) {
 		{"an expression that matches all of it", good, oci.Identity{IssuerRegexp: `https://issuer\..*`, SubjectRegexp: `https://github\.com/acme/.*`}, ""},
 		{"an expression that matches a part of it", good, oci.Identity{Issuer: issuer, SubjectRegexp: `https://github\.com/acme/zone`}, "verify by identity"},
 		{"another subject", good, oci.Identity{Issuer: issuer, Subject: subject + "2"}, "verify by identity"},
+		{"a source that the certificate does not name", good, oci.Identity{Issuer: issuer, SourceOwner: "https://github.com/acme"}, "SourceRepositoryOwnerURI"},
+		{"a source beside the subject", good, oci.Identity{Issuer: issuer, Subject: subject, SourceRepository: "https://github.com/acme/zone"}, "SourceRepositoryURI"},
 		{"another issuer", good, oci.Identity{Issuer: issuer + "/x", Subject: subject}, "verify by identity"},
 		{"another artifact", attest(ours, subject, issuer, statement(predicateSign, other), now), exact, "verify by identity"},
 		{"a statement that is no signature", attest(ours, subject, issuer, statement("https://slsa.dev/provenance/v1", digest), now), exact, "what was signed is a statement"},
@@ -286,11 +289,54 @@ func TestSignaturesUnderATag(t *testing.T) {
 		if err := keyless.Verify(t.Context(), &s, oci.Identity{Issuer: issuer, Subject: subject}); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
 		}
+		// The log has taken the signature, whatever was signed.
+		at, err := keyless.SignedAt(t.Context(), &s)
+		if wanted := tt.ok; (err == nil) != wanted || wanted && time.Since(at).Abs() > time.Hour {
+			t.Errorf("%s: signed at %s, %v", tt.name, at, err)
+		}
+	}
+	others, err := NewFromMaterial(private{newSigstore(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := others.SignedAt(t.Context(), &good); err == nil {
+		t.Errorf("a log of others has taken it at %s", at)
 	}
 }
 
 func TestNewReportsABrokenRoot(t *testing.T) {
 	if _, err := New(filepath.Join(t.TempDir(), "absent.json")); err == nil || !strings.HasPrefix(err.Error(), "read trusted root: ") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A workflow that many repositories use has its own subject, and the source of each.
+func TestIdentitiesBySource(t *testing.T) {
+	signed := certificate.Summary{
+		SubjectAlternativeName: "https://github.com/tools/release/.github/workflows/release.yml@refs/tags/v1",
+		Extensions: certificate.Extensions{
+			Issuer: issuer, SourceRepositoryURI: "https://github.com/acme/zone", SourceRepositoryOwnerURI: "https://github.com/acme",
+		},
+	}
+	for _, tt := range []struct {
+		name string
+		id   oci.Identity
+		ok   bool
+	}{
+		{"the owner", oci.Identity{Issuer: issuer, SourceOwner: "https://github.com/acme"}, true},
+		{"the repository", oci.Identity{Issuer: issuer, SourceRepository: "https://github.com/acme/zone"}, true},
+		{"the owner of the workflow", oci.Identity{Issuer: issuer, SourceOwner: "https://github.com/tools"}, false},
+		{"another repository", oci.Identity{Issuer: issuer, SourceRepository: "https://github.com/acme/zone2"}, false},
+		{"an owner whose name goes on", oci.Identity{Issuer: issuer, SourceOwner: "https://github.com/acm"}, false},
+		{"the repository and another subject", oci.Identity{Issuer: issuer, Subject: "x", SourceRepository: "https://github.com/acme/zone"}, false},
+		{"another issuer", oci.Identity{Issuer: "https://example.com", SourceOwner: "https://github.com/acme"}, false},
+	} {
+		identity, err := identityOf(tt.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := identity.Verify(signed); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }

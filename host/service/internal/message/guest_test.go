@@ -2,12 +2,23 @@ package message_test
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/service"
+	"github.com/kubewasm/kubewasm/host/service/internal/message"
+	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
 	"github.com/kubewasm/kubewasm/host/service/internal/testservice/guest"
 )
 
@@ -19,7 +30,26 @@ func (echo) Echo(req guest.Message, resp *guest.MessageValue) error {
 	return nil
 }
 
-func init() { guest.RegisterTest(echo{}) }
+// twice returns the messages of Kubernetes of the request, changed.
+type twice struct{}
+
+func (twice) Twice(req guest.Kubernetes, resp *guest.KubernetesValue) error {
+	limit, duration, object := req.Limit(), 2*req.Duration(), append([]byte(" "), req.Object()...)
+	limit.Add(req.Limit())
+	port := req.Port()
+	*resp = guest.KubernetesValue{
+		Quantities: append(req.Quantities(), req.Quantities()...), Limit: &limit, Time: pointer(req.HasTime(), req.Time()),
+		MicroTime: pointer(req.HasMicroTime(), req.MicroTime()), Duration: &duration, Port: &port, Object: object,
+	}
+	return nil
+}
+
+func (twice) Ping(guest.Empty, *guest.EmptyValue) error { return nil }
+
+func init() {
+	guest.RegisterTest(echo{})
+	guest.RegisterValues(twice{})
+}
 
 func pointer[T any](has bool, v T) *T {
 	if !has {
@@ -36,7 +66,9 @@ func copied(m guest.Message) guest.MessageValue {
 		Texts: m.Texts(), Numbers: m.Numbers(), Zigzags: m.Zigzags(), Doubles: m.Doubles(), Colors: m.Colors(), Flags: m.Flags(), Blobs: m.Blobs(),
 		Labels: map[string]string{}, Counts: map[string]int64{}, Smalls: map[string]guest.SmallValue{},
 		Maybe: pointer(m.HasMaybe(), m.Maybe()), MaybeText: pointer(m.HasMaybeText(), m.MaybeText()),
-		First: pointer(m.HasFirst(), m.First()), Third: pointer(m.HasThird(), m.Third()), Far: m.Far(),
+		At: pointer(m.HasAt(), m.At()), Times: m.Times(), Span: pointer(m.HasSpan(), m.Span()), Spans: map[string]meta.Duration{},
+		Shapes: m.Shapes(),
+		First:  pointer(m.HasFirst(), m.First()), Third: pointer(m.HasThird(), m.Third()), Far: m.Far(),
 		Second: pointer(m.HasSecond(), guest.SmallValue{Name: m.Second().Name(), N: m.Second().N()}),
 	}
 	if m.HasInner() {
@@ -52,8 +84,26 @@ func copied(m guest.Message) guest.MessageValue {
 	for key, value := range m.Counts().All {
 		v.Counts[key] = value
 	}
+	if m.HasPart() {
+		part := copiedPart(m.Part())
+		v.Part = &part
+	}
+	for key, value := range m.Spans().All {
+		v.Spans[key] = value
+	}
 	for key, value := range m.Smalls().All {
 		v.Smalls[key] = guest.SmallValue{Name: value.Name(), N: value.N()}
+	}
+	return v
+}
+
+func copiedPart(p guest.Part) guest.PartValue {
+	v := guest.PartValue{Name: p.Name(), Shape: p.Shape(), Made: pointer(p.HasMade(), p.Made())}
+	if p.HasInner() {
+		v.Inner = &guest.PartInnerValue{}
+		for _, e := range p.Inner().Parts() {
+			v.Inner.Parts = append(v.Inner.Parts, copiedPart(e))
+		}
 	}
 	return v
 }
@@ -78,6 +128,53 @@ func TestMessagesOfGuestsAreThoseOfProtobuf(t *testing.T) {
 		if same(t, d, want, response); t.Failed() {
 			t.FailNow()
 		}
+	}
+}
+
+// TestGuestsWriteMessagesOfKubernetes has the generated code of guests read messages of Kubernetes
+// that are no objects, and write others.
+func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
+	kind := message.Of(reflect.TypeFor[testservice.Kubernetes]())
+	call := func(req *testservice.Kubernetes) *testservice.Kubernetes {
+		b, err := kind.Append(nil, unsafe.Pointer(req), noObjects{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := service.Call(twice{}, "kubewasm.test.v1.Values/Twice", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp := new(testservice.Kubernetes)
+		if err := kind.Parse(response, unsafe.Pointer(resp), noObjects{}); err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	limit, double, zero := resource.MustParse("1.5Gi"), resource.MustParse("3Gi"), resource.MustParse("0")
+	for _, port := range []intstr.IntOrString{intstr.FromInt32(-80), intstr.FromString("http")} {
+		got := call(&testservice.Kubernetes{
+			Quantities: []resource.Quantity{resource.MustParse("100m")}, Limit: &limit, Time: &metav1.Time{Time: time.Unix(5, 0)},
+			MicroTime: &metav1.MicroTime{Time: time.Unix(-5, 3000)}, Duration: &metav1.Duration{Duration: -time.Minute}, Port: &port,
+			Object: &runtime.RawExtension{Raw: []byte(`{"kind":"Pod"}`)},
+		})
+		want := &testservice.Kubernetes{
+			Quantities: []resource.Quantity{resource.MustParse("100m"), resource.MustParse("100m")}, Limit: &double, Time: &metav1.Time{Time: time.Unix(5, 0)},
+			MicroTime: &metav1.MicroTime{Time: time.Unix(-5, 3000)}, Duration: &metav1.Duration{Duration: -2 * time.Minute}, Port: &port,
+			Object: &runtime.RawExtension{Raw: []byte(` {"kind":"Pod"}`)},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	got := call(&testservice.Kubernetes{Time: &metav1.Time{}, MicroTime: &metav1.MicroTime{}})
+	want := &testservice.Kubernetes{
+		Limit: &zero, Time: &metav1.Time{}, MicroTime: &metav1.MicroTime{}, Duration: &metav1.Duration{}, Port: &intstr.IntOrString{}, Object: &runtime.RawExtension{Raw: []byte(" ")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("of nothing (-want +got):\n%s", diff)
+	}
+	if response, err := service.Call(twice{}, "kubewasm.test.v1.Values/Ping", nil); err != nil || len(response) != 0 {
+		t.Errorf("Ping: %x, %v", response, err)
 	}
 }
 

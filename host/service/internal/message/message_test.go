@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,11 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
-
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
@@ -59,13 +66,18 @@ func descriptor(t testing.TB) protoreflect.MessageDescriptor {
 		t.Fatal(err)
 	}
 	file := set.File[0]
-	file.Dependency, file.Service, file.Options = nil, nil, nil
+	parts, err := protodesc.NewFile(set.File[len(set.File)-1], protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Dependency = []string{"google/protobuf/duration.proto", "google/protobuf/timestamp.proto", parts.Path()}
+	file.Service, file.Options = nil, nil
 	var messages []*descriptorpb.DescriptorProto
 	for _, m := range file.MessageType {
 		m.Options = nil
 		var fields []*descriptorpb.FieldDescriptorProto
 		for _, f := range m.Field {
-			if n := f.GetNumber(); m.GetName() == "SumRequest" || n >= 40 && n <= 43 {
+			if n := f.GetNumber(); m.GetName() == "Kubernetes" || n >= 40 && n <= 43 {
 				continue
 			}
 			fields = append(fields, f)
@@ -74,7 +86,13 @@ func descriptor(t testing.TB) protoreflect.MessageDescriptor {
 		messages = append(messages, m)
 	}
 	file.MessageType = messages
-	made, err := protodesc.NewFile(file, nil)
+	known := new(protoregistry.Files)
+	for _, f := range []protoreflect.FileDescriptor{parts, durationpb.File_google_protobuf_duration_proto, timestamppb.File_google_protobuf_timestamp_proto} {
+		if err := known.RegisterFile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := protodesc.NewFile(file, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +129,11 @@ func value(r *rand.Rand, f protoreflect.FieldDescriptor, empty func() protorefle
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		v := empty()
+		if fields := f.Message().Fields(); f.Message().FullName().Parent() == "google.protobuf" {
+			v.Message().Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(int64(n>>33)))
+			v.Message().Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(int32(n%1e9)))
+			return v
+		}
 		random(r, v.Message(), depth+1)
 		return v
 	case protoreflect.StringKind:
@@ -213,7 +236,15 @@ func FuzzParse(f *testing.F) {
 
 // bounded reports whether a message is refused for one of the bounds that SPEC has.
 func bounded(err error) bool {
-	return containsEnd(err.Error(), "it takes much more memory than bytes") || containsEnd(err.Error(), "messages are nested more than 100 deep")
+	for _, bound := range []string{
+		"it takes much more memory than bytes", "messages are nested more than 100 deep",
+		"it is no time from the year 1 to 9999", "it is no duration of less than 292 years",
+	} {
+		if containsEnd(err.Error(), bound) {
+			return true
+		}
+	}
+	return false
 }
 
 // same fails the test if b is not the message want.
@@ -241,7 +272,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 		"another wire type":          {[]byte{0x08, 1}, "field Text: it has wire type 0"},
 		"text that is not UTF-8":     {[]byte{0x0a, 1, 0xff}, "field Text: text is not UTF-8"},
 		"messages that nest deep":    {deep, "messages are nested more than 100 deep"},
-		"a number that does not end": {[]byte{0x20, 0x80}, "field I32: unexpected EOF"},
+		"a number that does not end": {[]byte{0x20, 0x80}, "read field 4: unexpected EOF"},
 		"a map of numbers":           {[]byte{0xd0, 1, 1}, "field Labels: it has wire type 0"},
 		"an object that is a message": {
 			protowire.AppendBytes(protowire.AppendTag(nil, 40, protowire.BytesType), nil), "field Pod: it has wire type 2",
@@ -264,18 +295,65 @@ func containsEnd(s, end string) bool { return len(s) >= len(end) && s[len(s)-len
 // TestMessagesOfKubernetesTravelAsTheyAre encodes quantities. Encoding changes none, which
 // others may read.
 func TestMessagesOfKubernetesTravelAsTheyAre(t *testing.T) {
-	limit := resource.MustParse("1.5Gi")
-	want := testservice.SumRequest{Quantities: []resource.Quantity{resource.MustParse("100m"), *resource.NewQuantity(5, resource.DecimalSI)}, Limit: &limit}
-	kind := message.Of(reflect.TypeFor[testservice.SumRequest]())
+	limit, target := resource.MustParse("1.5Gi"), intstr.FromString("http")
+	want := testservice.Kubernetes{
+		Quantities: []resource.Quantity{resource.MustParse("100m"), *resource.NewQuantity(5, resource.DecimalSI)}, Limit: &limit,
+		Time: &metav1.Time{Time: time.Unix(1, 0)}, MicroTime: &metav1.MicroTime{Time: time.Unix(2, 3000)},
+		Duration: &metav1.Duration{Duration: time.Hour}, Port: &target, Object: &runtime.RawExtension{Raw: []byte(`{"kind":"Pod"}`)},
+	}
+	kind := message.Of(reflect.TypeFor[testservice.Kubernetes]())
 	b, err := kind.Append(nil, unsafe.Pointer(&want), noObjects{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got testservice.SumRequest
+	var got testservice.Kubernetes
 	if err := kind.Parse(b, unsafe.Pointer(&got), noObjects{}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"1e-2147483647", "1E999", strings.Repeat("1", 65)} {
+		inner := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), text)
+		err := kind.Parse(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), inner), unsafe.Pointer(&got), noObjects{})
+		if err == nil || !strings.Contains(err.Error(), "field Limit: it is no quantity of at most 64 bytes") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// TestTimesOfProtobuf reads times and durations at their bounds, which package proto checks.
+func TestTimesOfProtobuf(t *testing.T) {
+	field := func(number protowire.Number, m proto.Message) []byte {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
+	}
+	for _, want := range []*timestamppb.Timestamp{
+		{}, {Seconds: -62135596800}, {Seconds: 253402300799, Nanos: 999999999}, {Seconds: -1, Nanos: 1}, {Seconds: 7},
+		{Seconds: -62135596801}, {Seconds: 253402300800}, {Nanos: -1}, {Nanos: 1000000000},
+	} {
+		m, err := parse(field(44, want))
+		if (err == nil) != want.IsValid() {
+			t.Errorf("%v: %v", want, err)
+		} else if err == nil && !m.At.Equal(&metav1.Time{Time: want.AsTime()}) {
+			t.Errorf("%v: %v", want, m.At)
+		}
+	}
+	for _, want := range []*durationpb.Duration{
+		{}, {Seconds: 1, Nanos: 5}, {Seconds: -1, Nanos: -5}, {Nanos: -5}, {Seconds: 1, Nanos: -5}, {Seconds: -1, Nanos: 5}, {Nanos: 1000000000}, {Nanos: -1000000000}, {Seconds: 1 << 40},
+	} {
+		m, err := parse(field(46, want))
+		if (err == nil) != (want.IsValid() && want.Seconds < 1<<40) {
+			t.Errorf("%v: %v", want, err)
+		} else if err == nil && m.Span.Duration != want.AsDuration() {
+			t.Errorf("%v: %v", want, m.Span)
+		}
+	}
+	early := testservice.Message{At: &metav1.Time{Time: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	if _, err := typ.Append(nil, unsafe.Pointer(&early), noObjects{}); err == nil || err.Error() != "field At: it is no time from the year 1 to 9999" {
+		t.Errorf("got %v", err)
 	}
 }

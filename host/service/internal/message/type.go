@@ -2,8 +2,8 @@
 // writes, whose tags say how their fields travel.
 //
 // The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
-// "fixed32,3", "fixed64,4", "bytes,5" or, for an object of Kubernetes, "object,6". The tag
-// protobuf_val has the wire type of the values of a map, whose keys are strings.
+// "fixed32,3", "fixed64,4", "bytes,5"; "object,6" for an object of Kubernetes; "timestamp,7" and
+// "duration,8" for those messages of google.protobuf. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
 package message
 
 import (
@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
@@ -30,15 +32,18 @@ type Type struct {
 type field struct {
 	name   string
 	number uint32
+	// tag is that of a value of its own.
+	tag    uint64
 	offset uintptr
 	// wire is the wire type of a value, kind how it lies in memory.
 	wire wireType
 	kind kind
 	// holds is what the field has of values.
 	holds holding
-	// of is the type of a value, whatever the field holds of it, and goes the type of the
-	// field.
+	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
+	// type of the field.
 	of, goes reflect.Type
+	size     uintptr
 	// message is that of a value that is one.
 	message *Type
 	// oneof are the places of the fields of which only one is set.
@@ -65,9 +70,11 @@ const (
 	fixed64
 	lengthDelimited
 	object
+	timestamp
+	duration
 )
 
-var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object}
+var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object, "timestamp": timestamp, "duration": duration}
 
 // kind is how a value lies in memory. A number of 32 bits is extended by its sign if it has
 // one.
@@ -85,7 +92,15 @@ const (
 	objectPointers
 	// values are other messages of Kubernetes.
 	values
+	// times and durations are those of package meta/v1.
+	times
+	durations
 )
+
+// delimited reports whether values of the type are bytes after their length.
+func (w wireType) delimited() bool {
+	return w == lengthDelimited || w == timestamp || w == duration
+}
 
 // value is what the generated code of Kubernetes gives its messages.
 type value interface {
@@ -180,7 +195,8 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	case of.Kind() == reflect.Pointer && made.wire != object:
 		made.holds, of = maybe, of.Elem()
 	}
-	made.of = of
+	made.of, made.size = of, of.Size()
+	made.tag = tagOf(made.number, made.onWire())
 	made.setKind()
 	return made, group
 }
@@ -194,6 +210,14 @@ func (f *field) setKind() {
 		return
 	case f.wire == object:
 		panic(fmt.Sprintf("service: field %s is a %v, which is no object of Kubernetes", f.name, t))
+	case f.wire == timestamp && t == reflect.TypeFor[metav1.Time]():
+		f.kind = times
+		return
+	case f.wire == duration && t == reflect.TypeFor[metav1.Duration]():
+		f.kind = durations
+		return
+	case f.wire == timestamp || f.wire == duration:
+		panic(fmt.Sprintf("service: field %s is a %v, which is no time", f.name, t))
 	case t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[value]()):
 		f.kind = values
 		return

@@ -6,7 +6,10 @@ import (
 	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Message has a field of each type.
@@ -48,6 +51,12 @@ type Message struct {
 	Nodes     []*corev1.Node             `json:"nodes,omitempty" protobuf:"object,41"`
 	ConfigMap *corev1.ConfigMap          `json:"configMap,omitempty" protobuf:"object,42"`
 	Crate     *unstructured.Unstructured `json:"crate,omitempty" protobuf:"object,43"`
+	At        *metav1.Time               `json:"at,omitempty" protobuf:"timestamp,44"`
+	Times     []metav1.Time              `json:"times,omitempty" protobuf:"timestamp,45"`
+	Span      *metav1.Duration           `json:"span,omitempty" protobuf:"duration,46"`
+	Spans     map[string]metav1.Duration `json:"spans,omitempty" protobuf:"bytes,47" protobuf_val:"duration"`
+	Part      *Part                      `json:"part,omitempty" protobuf:"bytes,48"`
+	Shapes    []Shape                    `json:"shapes,omitempty" protobuf:"varint,49"`
 	Far       uint64                     `json:"far,omitempty" protobuf:"varint,5000"`
 }
 
@@ -57,10 +66,33 @@ type Small struct {
 	N    int32  `json:"n,omitempty" protobuf:"zigzag,2"`
 }
 
-// SumRequest is a message.
-type SumRequest struct {
-	Quantities []resource.Quantity `json:"quantities,omitempty" protobuf:"bytes,1"`
-	Limit      *resource.Quantity  `json:"limit,omitempty" protobuf:"bytes,2"`
+// Kubernetes is a message.
+type Kubernetes struct {
+	Quantities []resource.Quantity   `json:"quantities,omitempty" protobuf:"bytes,1"`
+	Limit      *resource.Quantity    `json:"limit,omitempty" protobuf:"bytes,2"`
+	Time       *metav1.Time          `json:"time,omitempty" protobuf:"bytes,3"`
+	MicroTime  *metav1.MicroTime     `json:"microTime,omitempty" protobuf:"bytes,4"`
+	Duration   *metav1.Duration      `json:"duration,omitempty" protobuf:"bytes,5"`
+	Port       *intstr.IntOrString   `json:"port,omitempty" protobuf:"bytes,6"`
+	Object     *runtime.RawExtension `json:"object,omitempty" protobuf:"bytes,7"`
+}
+
+// Part is a message.
+type Part struct {
+	// Name is a field of an imported message.
+	Name  string       `json:"name,omitempty" protobuf:"bytes,1"`
+	Shape Shape        `json:"shape,omitempty" protobuf:"varint,2"`
+	Inner *PartInner   `json:"inner,omitempty" protobuf:"bytes,3"`
+	Made  *metav1.Time `json:"made,omitempty" protobuf:"timestamp,4"`
+}
+
+// Empty is a message.
+type Empty struct {
+}
+
+// PartInner is a message.
+type PartInner struct {
+	Parts []Part `json:"parts,omitempty" protobuf:"bytes,1"`
 }
 
 // Color is an enumeration.
@@ -87,3 +119,26 @@ func (c Color) MarshalJSON() ([]byte, error) { return colorNames.JSON(int32(c)),
 
 // UnmarshalJSON reads the name of a value, or its number.
 func (c *Color) UnmarshalJSON(text []byte) error { return colorNames.Read(text, (*int32)(c)) }
+
+// Shape is an enumeration.
+type Shape int32
+
+// The values of Shape.
+const (
+	ShapeRound  Shape = 0
+	ShapeSquare Shape = 1
+)
+
+var shapeNames = service.EnumNames{
+	0: "SHAPE_ROUND",
+	1: "SHAPE_SQUARE",
+}
+
+// String returns the name of the value.
+func (s Shape) String() string { return shapeNames.Name(int32(s)) }
+
+// MarshalJSON returns the name of the value, its number if it has none.
+func (s Shape) MarshalJSON() ([]byte, error) { return shapeNames.JSON(int32(s)), nil }
+
+// UnmarshalJSON reads the name of a value, or its number.
+func (s *Shape) UnmarshalJSON(text []byte) error { return shapeNames.Read(text, (*int32)(s)) }

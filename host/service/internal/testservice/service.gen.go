@@ -154,7 +154,7 @@ func hostService(host Host) []service.HostService {
 	}}}
 }
 
-// Values has what the host passes to guests only.
+// Values has messages of Kubernetes that are no objects.
 type Values struct{ *service.Plugin }
 
 // LoadValues loads a plugin. Plugins cannot call a service of the host that is
@@ -167,15 +167,21 @@ func LoadValues(ctx context.Context, rt *host.Runtime, cfg service.Config, host 
 	return &Values{p}, nil
 }
 
-// Sum calls the plugin.
-func (p *Values) Sum(ctx context.Context, req *SumRequest) (*Small, error) {
-	return service.Call[SumRequest, Small](ctx, p.Plugin, 0, req)
+// Twice returns what it is given, twice where that makes sense.
+func (p *Values) Twice(ctx context.Context, req *Kubernetes) (*Kubernetes, error) {
+	return service.Call[Kubernetes, Kubernetes](ctx, p.Plugin, 0, req)
+}
+
+// Ping has no content.
+func (p *Values) Ping(ctx context.Context, req *Empty) (*Empty, error) {
+	return service.Call[Empty, Empty](ctx, p.Plugin, 1, req)
 }
 
 var values = service.Definition{
 	Name:   "kubewasm.test.v1.Values",
 	Schema: serviceSchema,
 	Methods: []service.Method{
-		service.NewMethod[SumRequest, Small]("Sum"),
+		service.NewMethod[Kubernetes, Kubernetes]("Twice"),
+		service.NewMethod[Empty, Empty]("Ping"),
 	},
 }

@@ -6,6 +6,9 @@ import (
 	"math"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/intstr"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
@@ -91,7 +94,7 @@ var (
 var testEcho = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testEchoRequest[:], nil)
+		messageRead(request, 0, 0, testEchoRequest[:])
 		testEchoResponse.reset()
 		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
 		b = testEchoResponse.append(b)
@@ -109,7 +112,7 @@ var (
 var testTrap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTrapRequest[:], nil)
+		messageRead(request, 0, 0, testTrapRequest[:])
 		testTrapResponse.reset()
 		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
 		b = testTrapResponse.append(b)
@@ -127,7 +130,7 @@ var (
 var testLoop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testLoopRequest[:], nil)
+		messageRead(request, 0, 0, testLoopRequest[:])
 		testLoopResponse.reset()
 		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
 		b = testLoopResponse.append(b)
@@ -145,7 +148,7 @@ var (
 var testFail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testFailRequest[:], nil)
+		messageRead(request, 0, 0, testFailRequest[:])
 		testFailResponse.reset()
 		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
 		b = testFailResponse.append(b)
@@ -163,7 +166,7 @@ var (
 var testSilent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSilentRequest[:], nil)
+		messageRead(request, 0, 0, testSilentRequest[:])
 		testSilentResponse.reset()
 		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
 		b = testSilentResponse.append(b)
@@ -181,7 +184,7 @@ var (
 var testOutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testOutOfBoundsRequest[:], nil)
+		messageRead(request, 0, 0, testOutOfBoundsRequest[:])
 		testOutOfBoundsResponse.reset()
 		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
 		b = testOutOfBoundsResponse.append(b)
@@ -199,7 +202,7 @@ var (
 var testMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testMalformedRequest[:])
 		testMalformedResponse.reset()
 		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
 		b = testMalformedResponse.append(b)
@@ -217,7 +220,7 @@ var (
 var testForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testForeignRefRequest[:])
 		testForeignRefResponse.reset()
 		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
 		b = testForeignRefResponse.append(b)
@@ -235,7 +238,7 @@ var (
 var testAskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testAskForeignRefRequest[:])
 		testAskForeignRefResponse.reset()
 		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
 		b = testAskForeignRefResponse.append(b)
@@ -253,7 +256,7 @@ var (
 var testAskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskPartRequest[:], nil)
+		messageRead(request, 0, 0, testAskPartRequest[:])
 		testAskPartResponse.reset()
 		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
 		b = testAskPartResponse.append(b)
@@ -271,7 +274,7 @@ var (
 var testAskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskEntryRequest[:], nil)
+		messageRead(request, 0, 0, testAskEntryRequest[:])
 		testAskEntryResponse.reset()
 		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
 		b = testAskEntryResponse.append(b)
@@ -289,7 +292,7 @@ var (
 var testServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testServeLateRequest[:], nil)
+		messageRead(request, 0, 0, testServeLateRequest[:])
 		testServeLateResponse.reset()
 		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
 		b = testServeLateResponse.append(b)
@@ -307,7 +310,7 @@ var (
 var testTooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTooLongRequest[:], nil)
+		messageRead(request, 0, 0, testTooLongRequest[:])
 		testTooLongResponse.reset()
 		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
 		b = testTooLongResponse.append(b)
@@ -325,7 +328,7 @@ var (
 var testSwollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSwollenRequest[:], nil)
+		messageRead(request, 0, 0, testSwollenRequest[:])
 		testSwollenResponse.reset()
 		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
 		b = testSwollenResponse.append(b)
@@ -343,7 +346,7 @@ var (
 var testAskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostRequest[:])
 		testAskHostResponse.reset()
 		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
 		b = testAskHostResponse.append(b)
@@ -361,7 +364,7 @@ var (
 var testAskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostMalformedRequest[:])
 		testAskHostMalformedResponse.reset()
 		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
 		b = testAskHostMalformedResponse.append(b)
@@ -379,7 +382,7 @@ var (
 var testName = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testNameRequest[:], nil)
+		messageRead(request, 0, 0, testNameRequest[:])
 		testNameResponse.reset()
 		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
 		b = testNameResponse.append(b)
@@ -397,7 +400,7 @@ var (
 var testMissing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMissingRequest[:], nil)
+		messageRead(request, 0, 0, testMissingRequest[:])
 		testMissingResponse.reset()
 		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
 		b = testMissingResponse.append(b)
@@ -418,10 +421,13 @@ func (Host) Ask(req *MessageValue) (Message, error) {
 	return MessageFromProto(resp), nil
 }
 
-// Values has what the host passes to guests only.
+// Values has messages of Kubernetes that are no objects.
 type Values interface {
-	// Sum sets resp to the response to a request. On an error resp does not count.
-	Sum(req SumRequest, resp *SmallValue) error
+	// Twice returns what it is given, twice where that makes sense.
+	Twice(req Kubernetes, resp *KubernetesValue) error
+
+	// Ping has no content.
+	Ping(req Empty, resp *EmptyValue) error
 }
 
 var values Values
@@ -431,24 +437,42 @@ var values Values
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterValues[P Values](p P) {
-	service.Register(p, "kubewasm.test.v1.Values", &valuesSum)
+	service.Register(p, "kubewasm.test.v1.Values", &valuesTwice, &valuesPing)
 	values = p
 }
 
-// The messages of Sum, whose memory is used for each call.
+// The messages of Twice, whose memory is used for each call.
 var (
-	valuesSumRequest  [1]sumRequestFields
-	valuesSumResponse SmallValue
+	valuesTwiceRequest  [1]kubernetesFields
+	valuesTwiceResponse KubernetesValue
 )
 
-var valuesSum = service.Method[Values]{
-	Name: "kubewasm.test.v1.Values/Sum",
+var valuesTwice = service.Method[Values]{
+	Name: "kubewasm.test.v1.Values/Twice",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		sumRequestRead(request, 0, 0, valuesSumRequest[:], nil)
-		valuesSumResponse.reset()
-		err := p.Sum(SumRequest{&valuesSumRequest[0]}, &valuesSumResponse)
-		b = valuesSumResponse.append(b)
-		valuesSumRequest[0].reset()
+		kubernetesRead(request, 0, 0, valuesTwiceRequest[:])
+		valuesTwiceResponse.reset()
+		err := p.Twice(Kubernetes{&valuesTwiceRequest[0]}, &valuesTwiceResponse)
+		b = valuesTwiceResponse.append(b)
+		valuesTwiceRequest[0].reset()
+		return b, err
+	},
+}
+
+// The messages of Ping, whose memory is used for each call.
+var (
+	valuesPingRequest  [1]emptyFields
+	valuesPingResponse EmptyValue
+)
+
+var valuesPing = service.Method[Values]{
+	Name: "kubewasm.test.v1.Values/Ping",
+	Call: func(p Values, request, b []byte) ([]byte, error) {
+		emptyRead(request, 0, 0, valuesPingRequest[:])
+		valuesPingResponse.reset()
+		err := p.Ping(Empty{&valuesPingRequest[0]}, &valuesPingResponse)
+		b = valuesPingResponse.append(b)
+		valuesPingRequest[0].reset()
 		return b, err
 	},
 }
@@ -494,12 +518,18 @@ type MessageValue struct {
 	Nodes     []core.Node
 	ConfigMap core.ConfigMap
 	Crate     crontab.CronTab
+	At        *meta.Time
+	Times     []meta.Time
+	Span      *meta.Duration
+	Spans     map[string]meta.Duration
+	Part      *PartValue
+	Shapes    []Shape
 	Far       uint64
 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *MessageValue) reset() {
-	*m = MessageValue{List: m.List[:0], Texts: m.Texts[:0], Numbers: m.Numbers[:0], Zigzags: m.Zigzags[:0], Doubles: m.Doubles[:0], Colors: m.Colors[:0], Flags: m.Flags[:0], Blobs: m.Blobs[:0], Nodes: m.Nodes[:0]}
+	*m = MessageValue{List: m.List[:0], Texts: m.Texts[:0], Numbers: m.Numbers[:0], Zigzags: m.Zigzags[:0], Doubles: m.Doubles[:0], Colors: m.Colors[:0], Flags: m.Flags[:0], Blobs: m.Blobs[:0], Nodes: m.Nodes[:0], Times: m.Times[:0], Shapes: m.Shapes[:0]}
 }
 
 func (m *MessageValue) append(b []byte) []byte {
@@ -619,6 +649,27 @@ func (m *MessageValue) append(b []byte) []byte {
 	}
 	b = service.AppendObject(b, 42, view.View(m.ConfigMap))
 	b = service.AppendObject(b, 43, view.View(m.Crate))
+	if m.At != nil {
+		b = meta.AppendTimestamp(b, 44, *m.At)
+	}
+	for _, v := range m.Times {
+		b = meta.AppendTimestamp(b, 45, v)
+	}
+	if m.Span != nil {
+		b = meta.AppendSpan(b, 46, *m.Span)
+	}
+	for k, v := range m.Spans {
+		b, at = service.BeginMessage(b, 47)
+		b = service.AppendBytes(b, 1, k)
+		b = meta.AppendSpan(b, 2, v)
+		b = service.EndMessage(b, at)
+	}
+	if m.Part != nil {
+		b, at = service.BeginMessage(b, 48)
+		b = m.Part.append(b)
+		b = service.EndMessage(b, at)
+	}
+	b = service.AppendPacked(b, 49, m.Shapes)
 	if m.Far != 0 {
 		b = service.AppendVarint(b, 5000, uint64(m.Far))
 	}
@@ -642,6 +693,113 @@ func (m *SmallValue) append(b []byte) []byte {
 	}
 	if m.N != 0 {
 		b = service.AppendZigzag(b, 2, int64(m.N))
+	}
+	return b
+}
+
+// KubernetesValue is a message that a plugin writes.
+type KubernetesValue struct {
+	Quantities []resource.Quantity
+	Limit      *resource.Quantity
+	Time       *meta.Time
+	MicroTime  *meta.Time
+	Duration   *meta.Duration
+	Port       *intstr.IntOrString
+	Object     []byte
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *KubernetesValue) reset() {
+	*m = KubernetesValue{Quantities: m.Quantities[:0]}
+}
+
+func (m *KubernetesValue) append(b []byte) []byte {
+	for _, v := range m.Quantities {
+		b = resource.Append(b, 1, v)
+	}
+	if m.Limit != nil {
+		b = resource.Append(b, 2, *m.Limit)
+	}
+	if m.Time != nil {
+		b = meta.AppendTime(b, 3, *m.Time)
+	}
+	if m.MicroTime != nil {
+		b = meta.AppendMicroTime(b, 4, *m.MicroTime)
+	}
+	if m.Duration != nil {
+		b = meta.AppendDuration(b, 5, *m.Duration)
+	}
+	if m.Port != nil {
+		b = intstr.Append(b, 6, *m.Port)
+	}
+	if m.Object != nil {
+		b = meta.AppendRaw(b, 7, m.Object)
+	}
+	return b
+}
+
+// PartValue is a message that a plugin writes.
+type PartValue struct {
+	// Name is a field of an imported message.
+	Name  string
+	Shape Shape
+	Inner *PartInnerValue
+	Made  *meta.Time
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *PartValue) reset() {
+	*m = PartValue{}
+}
+
+func (m *PartValue) append(b []byte) []byte {
+	var at int
+	if len(m.Name) != 0 {
+		b = service.AppendBytes(b, 1, m.Name)
+	}
+	if m.Shape != 0 {
+		b = service.AppendVarint(b, 2, uint64(m.Shape))
+	}
+	if m.Inner != nil {
+		b, at = service.BeginMessage(b, 3)
+		b = m.Inner.append(b)
+		b = service.EndMessage(b, at)
+	}
+	if m.Made != nil {
+		b = meta.AppendTimestamp(b, 4, *m.Made)
+	}
+	return b
+}
+
+// EmptyValue is a message that a plugin writes.
+type EmptyValue struct {
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *EmptyValue) reset() {
+	*m = EmptyValue{}
+}
+
+func (m *EmptyValue) append(b []byte) []byte {
+	return b
+}
+
+// PartInnerValue is a message that a plugin writes.
+type PartInnerValue struct {
+	Parts []PartValue
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *PartInnerValue) reset() {
+	*m = PartInnerValue{Parts: m.Parts[:0]}
+}
+
+func (m *PartInnerValue) append(b []byte) []byte {
+	var at int
+	for i := range m.Parts {
+		b, at = service.BeginMessage(b, 1)
+		b = m.Parts[i].append(b)
+		b = service.EndMessage(b, at)
 	}
 	return b
 }

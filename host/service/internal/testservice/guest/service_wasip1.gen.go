@@ -65,5 +65,8 @@ func exportTestMissing() int32 { return service.Serve(&testMissing, test) }
 //go:wasmimport kubewasm.test.v1.Host Ask
 func hostHostAsk(ptr unsafe.Pointer, n uint32) uint64
 
-//go:wasmexport kubewasm.test.v1.Values/Sum
-func exportValuesSum() int32 { return service.Serve(&valuesSum, values) }
+//go:wasmexport kubewasm.test.v1.Values/Twice
+func exportValuesTwice() int32 { return service.Serve(&valuesTwice, values) }
+
+//go:wasmexport kubewasm.test.v1.Values/Ping
+func exportValuesPing() int32 { return service.Serve(&valuesPing, values) }

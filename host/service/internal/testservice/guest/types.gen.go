@@ -5,6 +5,8 @@ package guest
 import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/intstr"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -57,6 +59,12 @@ type messageFields struct {
 	Nodes        service.List[core.Node]
 	ConfigMap    abi.Ref
 	Crate        abi.Ref
+	At           service.Found
+	Times        service.List[meta.Time]
+	Span         service.Found
+	Spans        service.Entries[meta.Duration]
+	Part         service.Messages[partFields, Part]
+	Shapes       service.List[Shape]
 	Far          uint64
 	in           []byte // The message, up to its end.
 }
@@ -74,7 +82,7 @@ func (x Message) fields() *messageFields {
 // not be written to any more.
 func MessageFromProto(raw []byte) Message {
 	items := make([]messageFields, 1)
-	messageRead(raw, 0, 0, items, nil)
+	messageRead(raw, 0, 0, items)
 	return Message{&items[0]}
 }
 
@@ -129,8 +137,8 @@ func (x Message) Color() Color { return x.fields().Color }
 // Inner returns the field inner.
 func (x Message) Inner() Message {
 	m := x.fields()
-	if items, views := m.Inner.Begin(); items != nil {
-		messageRead(m.in, m.Inner.First(), 0x18a, items, views)
+	if items := m.Inner.Begin(); items != nil {
+		messageRead(m.in, m.Inner.First(), 0x18a, items)
 	}
 	return m.Inner.View()
 }
@@ -141,8 +149,8 @@ func (x Message) HasInner() bool { return x.fields().Inner.Has() }
 // List returns the field list.
 func (x Message) List() []Message {
 	m := x.fields()
-	if items, views := m.List.Begin(); items != nil {
-		messageRead(m.in, m.List.First(), 0x192, items, views)
+	if items := m.List.Begin(); items != nil {
+		messageRead(m.in, m.List.First(), 0x192, items)
 	}
 	return m.List.Views()
 }
@@ -228,8 +236,8 @@ func (x Message) HasFirst() bool { return x.fields().HasFirst }
 // Second returns the field second.
 func (x Message) Second() Small {
 	m := x.fields()
-	if items, views := m.Second.Begin(); items != nil {
-		smallRead(m.in, m.Second.First(), 0x282, items, views)
+	if items := m.Second.Begin(); items != nil {
+		smallRead(m.in, m.Second.First(), 0x282, items)
 	}
 	return m.Second.View()
 }
@@ -273,16 +281,64 @@ func (x Message) Crate() crontab.CronTab {
 // HasCrate reports whether there is a field crate.
 func (x Message) HasCrate() bool { return x.fields().Crate != 0 }
 
+// At returns the field at.
+func (x Message) At() meta.Time {
+	m := x.fields()
+	return meta.ReadTimestamp(m.At.Value(m.in))
+}
+
+// HasAt reports whether there is a field at.
+func (x Message) HasAt() bool { return x.fields().At.Has() }
+
+// Times returns the field times.
+func (x Message) Times() []meta.Time {
+	m := x.fields()
+	return m.Times.Values(m.in, 45, meta.ReadTimestamp)
+}
+
+// Span returns the field span.
+func (x Message) Span() meta.Duration {
+	m := x.fields()
+	return meta.ReadSpan(m.Span.Value(m.in))
+}
+
+// HasSpan reports whether there is a field span.
+func (x Message) HasSpan() bool { return x.fields().Span.Has() }
+
+// Spans returns the field spans.
+func (x Message) Spans() service.Map[meta.Duration] {
+	m := x.fields()
+	return m.Spans.Map(m.in, 47, meta.ReadSpan)
+}
+
+// Part returns the field part.
+func (x Message) Part() Part {
+	m := x.fields()
+	if items := m.Part.Begin(); items != nil {
+		partRead(m.in, m.Part.First(), 0x382, items)
+	}
+	return m.Part.View()
+}
+
+// HasPart reports whether there is a field part.
+func (x Message) HasPart() bool { return x.fields().Part.Has() }
+
+// Shapes returns the field shapes.
+func (x Message) Shapes() []Shape {
+	m := x.fields()
+	return m.Shapes.Numbers(m.in, 49, view.Varint, service.Int[Shape])
+}
+
 // Far returns the field far.
 func (x Message) Far() uint64 { return x.fields().Far }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *messageFields) reset() {
-	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset()}
+	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Spans: m.Spans.Reset(), Part: m.Part.Reset()}
 }
 
 // messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Message) {
+func messageRead(b []byte, i uint, key uint64, items []messageFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -297,11 +353,8 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Message{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -420,135 +473,47 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.List.Add(from, i, count)
+				i = m.List.Add(b, i, 0x192)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Texts.Add(from, i, count)
+				i = m.Texts.Add(b, i, 0x19a)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Numbers.Add(from, i, 1)
+				i = m.Numbers.Add(b, i, 0x1a2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Zigzags.Add(from, i, 1)
+				i = m.Zigzags.Add(b, i, 0x1aa)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Doubles.Add(from, i, 1)
+				i = m.Doubles.Add(b, i, 0x1b2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Colors.Add(from, i, 1)
+				i = m.Colors.Add(b, i, 0x1ba)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Flags.Add(from, i, 1)
+				i = m.Flags.Add(b, i, 0x1c2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Blobs.Add(from, i, count)
+				i = m.Blobs.Add(b, i, 0x1ca)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Labels.Add(from, i, count)
+				i = m.Labels.Add(b, i, 0x1d2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Counts.Add(from, i, count)
+				i = m.Counts.Add(b, i, 0x1da)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Smalls.Add(from, i, count)
+				i = m.Smalls.Add(b, i, 0x1e2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
 				n := uint64(b[i+2])
@@ -607,11 +572,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 				m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
 				i += 10
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
+			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Nodes.Add(from, i, 1)
+				i = m.Nodes.Add(b, i, 0x2ca)
 			}
 			if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
 				m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
@@ -621,12 +584,66 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 				m.Crate = abi.Ref(service.Fixed64(b[i+2:]))
 				i += 10
 			}
+			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.At.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
+				m.in = b
+				i = m.Times.Add(b, i, 0x2ea)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Span.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
+				m.in = b
+				i = m.Spans.Add(b, i, 0x2fa)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
+				m.in = b
+				from := i
+				n := uint64(b[i+2])
+				if i += 3; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Part.Set(from, i)
+			}
+			if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
+				m.in = b
+				i = m.Shapes.Add(b, i, 0x38a)
+			}
 			if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
 				n := uint64(b[i+3])
 				if i += 4; n >= 0x80 {
 					n, i = service.Rest(b, i, n)
 				}
 				m.Far = n
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -658,7 +675,7 @@ func (x Small) fields() *smallFields {
 // be written to any more.
 func SmallFromProto(raw []byte) Small {
 	items := make([]smallFields, 1)
-	smallRead(raw, 0, 0, items, nil)
+	smallRead(raw, 0, 0, items)
 	return Small{&items[0]}
 }
 
@@ -669,7 +686,7 @@ func (x Small) Name() string { return x.fields().Name.String() }
 func (x Small) N() int32 { return x.fields().N }
 
 // smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small) {
+func smallRead(b []byte, i uint, key uint64, items []smallFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -684,11 +701,8 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Small{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -708,6 +722,9 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 				}
 				m.N = int32(service.Zigzag(n))
 			}
+			if i >= uint(len(b)) {
+				break
+			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
 			}
@@ -716,55 +733,105 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 	}
 }
 
-// SumRequest is a view of a SumRequest.
-type SumRequest struct{ m *sumRequestFields }
+// Kubernetes is a view of a Kubernetes.
+type Kubernetes struct{ m *kubernetesFields }
 
-// sumRequestFields are the fields of a SumRequest.
-type sumRequestFields struct {
+// kubernetesFields are the fields of a Kubernetes.
+type kubernetesFields struct {
 	Quantities service.List[resource.Quantity]
 	Limit      service.Found
+	Time       service.Found
+	MicroTime  service.Found
+	Duration   service.Found
+	Port       service.Found
+	Object     service.Found
 	in         []byte // The message, up to its end.
 }
 
-var sumRequestNoFields sumRequestFields
+var kubernetesNoFields kubernetesFields
 
-func (x SumRequest) fields() *sumRequestFields {
+func (x Kubernetes) fields() *kubernetesFields {
 	if x.m == nil {
-		return &sumRequestNoFields
+		return &kubernetesNoFields
 	}
 	return x.m
 }
 
-// SumRequestFromProto returns a view of the protobuf message in raw, which must
+// KubernetesFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func SumRequestFromProto(raw []byte) SumRequest {
-	items := make([]sumRequestFields, 1)
-	sumRequestRead(raw, 0, 0, items, nil)
-	return SumRequest{&items[0]}
+func KubernetesFromProto(raw []byte) Kubernetes {
+	items := make([]kubernetesFields, 1)
+	kubernetesRead(raw, 0, 0, items)
+	return Kubernetes{&items[0]}
 }
 
 // Quantities returns the field quantities.
-func (x SumRequest) Quantities() []resource.Quantity {
+func (x Kubernetes) Quantities() []resource.Quantity {
 	m := x.fields()
 	return m.Quantities.Values(m.in, 1, resource.Read)
 }
 
 // Limit returns the field limit.
-func (x SumRequest) Limit() resource.Quantity {
+func (x Kubernetes) Limit() resource.Quantity {
 	m := x.fields()
 	return resource.Read(m.Limit.Value(m.in))
 }
 
 // HasLimit reports whether there is a field limit.
-func (x SumRequest) HasLimit() bool { return x.fields().Limit.Has() }
+func (x Kubernetes) HasLimit() bool { return x.fields().Limit.Has() }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *sumRequestFields) reset() {
-	*m = sumRequestFields{}
+// Time returns the field time.
+func (x Kubernetes) Time() meta.Time {
+	m := x.fields()
+	return meta.ReadTime(m.Time.Value(m.in))
 }
 
-// sumRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, views []SumRequest) {
+// HasTime reports whether there is a field time.
+func (x Kubernetes) HasTime() bool { return x.fields().Time.Has() }
+
+// MicroTime returns the field microTime.
+func (x Kubernetes) MicroTime() meta.Time {
+	m := x.fields()
+	return meta.ReadMicroTime(m.MicroTime.Value(m.in))
+}
+
+// HasMicroTime reports whether there is a field microTime.
+func (x Kubernetes) HasMicroTime() bool { return x.fields().MicroTime.Has() }
+
+// Duration returns the field duration.
+func (x Kubernetes) Duration() meta.Duration {
+	m := x.fields()
+	return meta.ReadDuration(m.Duration.Value(m.in))
+}
+
+// HasDuration reports whether there is a field duration.
+func (x Kubernetes) HasDuration() bool { return x.fields().Duration.Has() }
+
+// Port returns the field port.
+func (x Kubernetes) Port() intstr.IntOrString {
+	m := x.fields()
+	return intstr.Read(m.Port.Value(m.in))
+}
+
+// HasPort reports whether there is a field port.
+func (x Kubernetes) HasPort() bool { return x.fields().Port.Has() }
+
+// Object returns the field object.
+func (x Kubernetes) Object() []byte {
+	m := x.fields()
+	return meta.ReadRaw(m.Object.Value(m.in))
+}
+
+// HasObject reports whether there is a field object.
+func (x Kubernetes) HasObject() bool { return x.fields().Object.Has() }
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *kubernetesFields) reset() {
+	*m = kubernetesFields{}
+}
+
+// kubernetesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -779,28 +846,12 @@ func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, view
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = SumRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Quantities.Add(from, i, count)
+				i = m.Quantities.Add(b, i, 1<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
 				m.in = b
@@ -814,6 +865,306 @@ func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields, view
 				}
 				i += uint(n)
 				m.Limit.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Time.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.MicroTime.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Duration.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Port.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 7<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Object.Set(from, i)
+			}
+			if i >= uint(len(b)) {
+				break
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
+
+// Part is a view of a Part.
+type Part struct{ m *partFields }
+
+// partFields are the fields of a Part.
+type partFields struct {
+	Name  service.Text
+	Shape Shape
+	Inner service.Messages[partInnerFields, PartInner]
+	Made  service.Found
+	in    []byte // The message, up to its end.
+}
+
+var partNoFields partFields
+
+func (x Part) fields() *partFields {
+	if x.m == nil {
+		return &partNoFields
+	}
+	return x.m
+}
+
+// PartFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func PartFromProto(raw []byte) Part {
+	items := make([]partFields, 1)
+	partRead(raw, 0, 0, items)
+	return Part{&items[0]}
+}
+
+// Name is a field of an imported message.
+func (x Part) Name() string { return x.fields().Name.String() }
+
+// Shape returns the field shape.
+func (x Part) Shape() Shape { return x.fields().Shape }
+
+// Inner returns the field inner.
+func (x Part) Inner() PartInner {
+	m := x.fields()
+	if items := m.Inner.Begin(); items != nil {
+		partInnerRead(m.in, m.Inner.First(), 3<<3|2, items)
+	}
+	return m.Inner.View()
+}
+
+// HasInner reports whether there is a field inner.
+func (x Part) HasInner() bool { return x.fields().Inner.Has() }
+
+// Made returns the field made.
+func (x Part) Made() meta.Time {
+	m := x.fields()
+	return meta.ReadTimestamp(m.Made.Value(m.in))
+}
+
+// HasMade reports whether there is a field made.
+func (x Part) HasMade() bool { return x.fields().Made.Has() }
+
+// partRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func partRead(b []byte, i uint, key uint64, items []partFields) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		b := whole[:end]
+		for { // Once, if all fields are known and in order.
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				m.Name = service.TextOf(b[i : i+uint(n)])
+				i += uint(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				m.Shape = Shape(n)
+			}
+			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Inner.Set(from, i)
+			}
+			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+				m.in = b
+				from := i
+				n := uint64(b[i+1])
+				if i += 2; n >= 0x80 {
+					n, i = service.Rest(b, i, n)
+				}
+				if n > uint64(uint(len(b))-i) {
+					break
+				}
+				i += uint(n)
+				m.Made.Set(from, i)
+			}
+			if i >= uint(len(b)) {
+				break
+			}
+			if i == start {
+				i = service.Skip(b, i) // A field that is not known.
+			}
+		}
+		i = end
+	}
+}
+
+// Empty is a view of an Empty.
+type Empty struct{ m *emptyFields }
+
+// emptyFields are the fields of an Empty.
+type emptyFields struct {
+}
+
+var emptyNoFields emptyFields
+
+func (x Empty) fields() *emptyFields {
+	if x.m == nil {
+		return &emptyNoFields
+	}
+	return x.m
+}
+
+// EmptyFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func EmptyFromProto(raw []byte) Empty {
+	items := make([]emptyFields, 1)
+	emptyRead(raw, 0, 0, items)
+	return Empty{&items[0]}
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *emptyFields) reset() {
+	*m = emptyFields{}
+}
+
+// emptyRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func emptyRead(b []byte, i uint, key uint64, items []emptyFields) {
+}
+
+// PartInner is a view of a PartInner.
+type PartInner struct{ m *partInnerFields }
+
+// partInnerFields are the fields of a PartInner.
+type partInnerFields struct {
+	Parts service.Messages[partFields, Part]
+	in    []byte // The message, up to its end.
+}
+
+var partInnerNoFields partInnerFields
+
+func (x PartInner) fields() *partInnerFields {
+	if x.m == nil {
+		return &partInnerNoFields
+	}
+	return x.m
+}
+
+// PartInnerFromProto returns a view of the protobuf message in raw, which must
+// not be written to any more.
+func PartInnerFromProto(raw []byte) PartInner {
+	items := make([]partInnerFields, 1)
+	partInnerRead(raw, 0, 0, items)
+	return PartInner{&items[0]}
+}
+
+// Parts returns the field parts.
+func (x PartInner) Parts() []Part {
+	m := x.fields()
+	if items := m.Parts.Begin(); items != nil {
+		partRead(m.in, m.Parts.First(), 1<<3|2, items)
+	}
+	return m.Parts.Views()
+}
+
+// partInnerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
+func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields) {
+	whole, end := b, uint(len(b))
+	for at := range items {
+		if key != 0 {
+			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
+				end = i + 2 + uint(whole[i+1])
+				i += 2
+			} else {
+				i, end = service.Next(whole, i, key)
+			}
+			if end < i || end > uint(len(whole)) {
+				return
+			}
+		}
+		m := &items[at]
+		b := whole[:end]
+		for { // Once, if all fields are known and in order.
+			start := i
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+				m.in = b
+				i = m.Parts.Add(b, i, 1<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

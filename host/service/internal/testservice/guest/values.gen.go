@@ -13,3 +13,12 @@ const (
 	ColorRed     Color = 1
 	ColorBlue    Color = 5
 )
+
+// Shape is an enumeration.
+type Shape int32
+
+// The values of Shape.
+const (
+	ShapeRound  Shape = 0
+	ShapeSquare Shape = 1
+)

@@ -1,0 +1,50 @@
+package admissionmetrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/admission/capabilities"
+)
+
+// Capabilities reads what a provider has counted when it is asked for metrics. It is safe for
+// use by several goroutines.
+type Capabilities struct{ provider *capabilities.Provider }
+
+var _ prometheus.Collector = (*Capabilities)(nil)
+
+// NewCapabilities returns the collector of a provider, to be registered once.
+func NewCapabilities(provider *capabilities.Provider) *Capabilities { return &Capabilities{provider} }
+
+var (
+	callsDesc = prometheus.NewDesc("kubewasm_admission_capability_calls_total",
+		"Calls of host capabilities by policies, by what came of them.", []string{"policy", "operation", "result"}, nil)
+	lookupsDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_lookups_total",
+		"Looks into the cache of answers, and misses that waited for another's question.", []string{"result"}, nil)
+	evictionsDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_evictions_total",
+		"Answers that had to give way to others.", nil, nil)
+	entriesDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_entries",
+		"Answers that the cache holds.", nil, nil)
+	cacheBytesDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_bytes",
+		"Memory of the answers that the cache holds.", nil, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (c *Capabilities) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{callsDesc, lookupsDesc, evictionsDesc, entriesDesc, cacheBytesDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Capabilities) Collect(ch chan<- prometheus.Metric) {
+	s := c.provider.Stats()
+	for _, n := range s.Calls {
+		ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(n.Count), n.Policy, n.Operation, n.Result)
+	}
+	for result, n := range map[string]uint64{"hit": s.Hits, "miss": s.Misses, "shared": s.Shared} {
+		ch <- prometheus.MustNewConstMetric(lookupsDesc, prometheus.CounterValue, float64(n), result)
+	}
+	ch <- prometheus.MustNewConstMetric(evictionsDesc, prometheus.CounterValue, float64(s.Evictions))
+	ch <- prometheus.MustNewConstMetric(entriesDesc, prometheus.GaugeValue, float64(s.Entries))
+	ch <- prometheus.MustNewConstMetric(cacheBytesDesc, prometheus.GaugeValue, float64(s.Bytes))
+}

@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/internal/opa"
+)
+
+// inventory has the objects of the kinds that a policy in Rego finds in its data. It keeps
+// nothing before it is used.
+type inventory struct {
+	cluster Cluster
+
+	mu     sync.Mutex
+	kinds  []keptKind
+	closed bool
+}
+
+// keptKind is a kind of objects, of one namespace or, if that is empty, of all.
+type keptKind struct {
+	apiVersion, kind, namespace string
+	// resource and objects are there once the cluster knows the kind.
+	resource schema.GroupVersionResource
+	objects  Objects
+}
+
+// newInventory returns the inventory of some kinds, nil if there are none.
+func newInventory(cluster Cluster, kinds []capabilities.Kind) *inventory {
+	if cluster == nil || len(kinds) == 0 {
+		return nil
+	}
+	v := &inventory{cluster: cluster}
+	for _, k := range kinds {
+		namespaces := k.Namespaces
+		if namespaces == nil {
+			namespaces = []string{""}
+		}
+		for _, namespace := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
+			v.kinds = append(v.kinds, keptKind{apiVersion: k.APIVersion, kind: k.Kind, namespace: namespace})
+		}
+	}
+	return v
+}
+
+// keep begins to keep the objects of all kinds, and returns them. No other caller waits while
+// the cluster looks for a kind.
+func (v *inventory) keep(ctx context.Context) ([]keptKind, error) {
+	for {
+		v.mu.Lock()
+		i := slices.IndexFunc(v.kinds, func(k keptKind) bool { return k.objects == nil })
+		closed := v.closed
+		v.mu.Unlock()
+		switch {
+		case closed:
+			return nil, errors.New("the plugin is closed")
+		case i < 0:
+			return v.kinds, nil // They change no more.
+		}
+		k := &v.kinds[i]
+		resource, err := v.cluster.Resource(ctx, schema.FromAPIVersionAndKind(k.apiVersion, k.kind))
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", k.apiVersion, k.kind, err)
+		}
+		v.mu.Lock()
+		if k.objects == nil && !v.closed {
+			k.resource, k.objects = resource, v.cluster.Keep(resource, k.namespace)
+		}
+		v.mu.Unlock()
+	}
+}
+
+// Snapshot implements [opa.Inventory].
+func (v *inventory) Snapshot(ctx context.Context) ([]opa.Group, error) {
+	kinds, err := v.keep(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]opa.Group, len(kinds))
+	for i := range kinds {
+		k := &kinds[i]
+		list, err := k.objects.Snapshot()
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", k.apiVersion, k.kind, err)
+		}
+		groups[i] = opa.Group{APIVersion: k.apiVersion, Kind: k.kind, Resource: k.resource.Resource, Objects: snapshot(list)}
+	}
+	return groups, nil
+}
+
+// wait waits for the objects when the plugin is loaded, as kept does.
+func (v *inventory) wait(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	defer cancel()
+	kinds, err := v.keep(ctx)
+	if err != nil {
+		return // Each request says so.
+	}
+	for _, k := range kinds {
+		if ctx.Err() != nil {
+			return
+		}
+		_ = k.objects.Wait(ctx) // As above.
+	}
+}
+
+func (v *inventory) close() {
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	for _, k := range v.kinds {
+		if k.objects != nil {
+			k.objects.Close()
+		}
+	}
+}
+
+// snapshot implements [opa.Objects].
+type snapshot []*Object
+
+func (s snapshot) Len() int { return len(s) }
+
+func (s snapshot) At(i int) (ref any, namespace, name string, object []byte) {
+	o := s[i]
+	return o, o.Namespace, o.Name, o.JSON
+}
+
+// Same reports whether the lists are one: a Cluster changes no list that it has handed out.
+func (s snapshot) Same(other opa.Objects) bool {
+	o, ok := other.(snapshot)
+	return ok && len(s) == len(o) && (len(s) == 0 || &s[0] == &o[0])
+}

@@ -1,0 +1,167 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Resolve returns the digest of the manifest or index that a reference leads to, as in
+// "sha256:0123…". Like Manifest, Image and Verify, it asks the registry each time, and keeps
+// nothing on disk: what others ask about takes no place of modules. The error is that of the
+// last place that was asked.
+func (c *Client) Resolve(ctx context.Context, ref Reference) (digest string, err error) {
+	err = c.look(ctx, "resolve", ref, func(ctx context.Context, r *reader) error {
+		desc, err := r.resolve(ctx, ref.wanted())
+		digest = desc.Digest.String()
+		return err
+	})
+	return digest, err
+}
+
+// Manifest returns the manifest or index that a reference leads to, which is JSON of at most 4
+// MiB, and its digest. The bytes have that digest; nothing else vouches for them.
+func (c *Client) Manifest(ctx context.Context, ref Reference) (manifest []byte, digest string, err error) {
+	err = c.look(ctx, "read the manifest of", ref, func(ctx context.Context, r *reader) error {
+		var desc ocispec.Descriptor
+		desc, manifest, err = r.root(ctx)
+		digest = desc.Digest.String()
+		return err
+	})
+	return manifest, digest, err
+}
+
+// Image is the manifest of an image with its configuration.
+type Image struct {
+	// Digest is that of Manifest, as in "sha256:0123…".
+	Digest string
+	// Manifest and Config are JSON, of at most 4 MiB each.
+	Manifest, Config []byte
+}
+
+// Image returns the manifest that a reference leads to, with its configuration. Of an index it
+// is the one for Linux and the processor of this program, or else the only one.
+func (c *Client) Image(ctx context.Context, ref Reference) (image *Image, err error) {
+	err = c.look(ctx, "read the configuration of", ref, func(ctx context.Context, r *reader) error {
+		image, err = r.image(ctx)
+		return err
+	})
+	return image, err
+}
+
+// Verify returns the digest that a reference leads to, and the names of those who signed it, if
+// the signatures are those of trust, whose repositories and downgrades do not count. An artifact
+// that has other signatures or none is a [TrustError].
+func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest string, signedBy []string, err error) {
+	trust.Repositories, trust.RefuseDowngrades = []string{ref.Name()}, false
+	rules, err := rulesOf([]Trust{trust}, c.cfg.Keyless != nil)
+	if err == nil && trust.Unsigned {
+		err = errors.New("unsigned verifies nothing")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("verify %s: %w", ref, err)
+	}
+	err = c.look(ctx, "verify", ref, func(ctx context.Context, r *reader) error {
+		desc, root, err := r.root(ctx)
+		if err != nil {
+			return err
+		}
+		digest = desc.Digest.String()
+		signedBy, err = r.verifyBy(ctx, &rules[0], desc, root)
+		return err
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return digest, signedBy, nil
+}
+
+// look calls f with a reader that keeps nothing.
+func (c *Client) look(ctx context.Context, what string, ref Reference, f func(context.Context, *reader) error) error {
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	r, err := c.reader(ref)
+	if err == nil {
+		r.cache = nil
+		err = f(ctx, r)
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%s %s: %w", what, ref, err)
+}
+
+// root returns what the reference leads to, a manifest or an index.
+func (r *reader) root(ctx context.Context) (desc ocispec.Descriptor, data []byte, err error) {
+	if desc, err = r.resolve(ctx, r.ref.wanted()); err != nil {
+		return desc, nil, err
+	}
+	if data, err = r.read(ctx, desc, maxManifestBytes); err != nil {
+		return desc, nil, err
+	}
+	_, err = kindOf(data)
+	return desc, data, err
+}
+
+func (r *reader) image(ctx context.Context) (*Image, error) {
+	desc, data, err := r.root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if kind, err := kindOf(data); err == nil && kind == ocispec.MediaTypeImageIndex {
+		var index ocispec.Index
+		if err := json.Unmarshal(data, &index); err != nil {
+			return nil, fmt.Errorf("read index: %w", err)
+		}
+		if desc, err = forPlatform(index.Manifests); err != nil {
+			return nil, fmt.Errorf("index: %w", err)
+		}
+		if data, err = r.read(ctx, desc, maxManifestBytes); err != nil {
+			return nil, err
+		}
+		if kind, err := kindOf(data); err != nil {
+			return nil, err
+		} else if kind != ocispec.MediaTypeImageManifest {
+			return nil, errors.New("index: it leads to another index, want a manifest")
+		}
+	}
+	var manifest ocispec.Manifest
+	if err := json.Unmarshal(data, &manifest); err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	config, err := r.read(ctx, manifest.Config, maxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if !json.Valid(config) {
+		return nil, fmt.Errorf("configuration: its %d bytes are no JSON", len(config))
+	}
+	return &Image{Digest: desc.Digest.String(), Manifest: data, Config: config}, nil
+}
+
+// forPlatform returns the manifest of an index that is for Linux and this processor, or the
+// only one.
+func forPlatform(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
+	var others []ocispec.Descriptor
+	for _, desc := range manifests {
+		switch p := desc.Platform; {
+		case desc.Annotations["vnd.docker.reference.type"] != "":
+			// buildkit's attestations.
+		case p != nil && p.OS == "linux" && p.Architecture == runtime.GOARCH:
+			return desc, nil
+		default:
+			others = append(others, desc)
+		}
+	}
+	if len(others) == 1 {
+		return others[0], nil
+	}
+	return ocispec.Descriptor{}, fmt.Errorf("it has %d manifests, none for linux/%s", len(others), runtime.GOARCH)
+}

@@ -1,0 +1,4 @@
+// Package crontabs is the host side of a service with a custom resource.
+package crontabs
+
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -host . -o guest crontabs.proto

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
+	"github.com/kubewasm/kubewasm/host/service/internal/crontabs"
+)
+
+// TestCustomResourcesOfGoTypes passes a custom resource of a Go type to a plugin, which reads it by
+// a view that is generated from its CustomResourceDefinition.
+func TestCustomResourcesOfGoTypes(t *testing.T) {
+	servicetest.Each(t, &plugin{}, crontabs.LoadCronTabs, func(t *testing.T, p *servicetest.Plugin[*crontabs.CronTabs]) {
+		c := p.Configure(t, `schedule: "@daily"`)
+		req := servicetest.Read[crontabs.DueRequest](t, `
+first: {metadata: {name: a}, spec: {schedule: "@hourly", replicas: 1, containers: [{image: a:1}]}}
+others:
+- {metadata: {name: b}, spec: {schedule: "@daily", suspend: true, replicas: 1, containers: []}}
+- metadata: {name: c, labels: {team: shop}}
+  spec: {schedule: "@daily", replicas: 2, since: "2026-01-02T03:04:05Z", port: http, labels: {tenant: x}, containers: [{image: c:1}]}
+- {metadata: {name: d}, spec: {schedule: "@daily", replicas: 1, containers: []}}`)
+		check := func(image string, names ...string) {
+			t.Helper()
+			resp, err := c.Due(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, tab := range resp.Due {
+				got = append(got, tab.Name)
+			}
+			if diff := cmp.Diff(names, got); diff != "" || resp.Image != image {
+				t.Errorf("image is %s (-want +got):\n%s", resp.Image, diff)
+			}
+			if n := len(resp.Due); n > 0 && resp.Due[n-1] != req.Others[2] {
+				t.Error("the object is not that of the request")
+			}
+		}
+		check("c of shop runs c:1 on http since 2026-01-02T03:04:05Z for x", "c", "d")
+		check("c of shop runs c:1 on http since 2026-01-02T03:04:05Z for x", "c", "d")
+		// Another version of an object is another pointer.
+		changed := req.Others[1].DeepCopy()
+		changed.Spec.Containers[0].Image, changed.Labels["team"] = "c:2", "lab"
+		req.Others[1] = changed
+		check("c of lab runs c:2 on http since 2026-01-02T03:04:05Z for x", "c", "d")
+		changed = req.First.DeepCopy()
+		changed.Spec.Schedule = "@daily"
+		req.First = changed
+		check("a of  runs a:1 on 0 since  for ", "a", "c", "d")
+	})
+}
