@@ -114,8 +114,9 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
-			value := m[key]
-			b = e.entry(b, f, key, unsafe.Pointer(&value))
+			b = append(wire.AppendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
+			start := len(b)
+			b = wire.EndMessage(e.text(e.text(b, f, 1, key), f, 2, m[key]), start)
 		}
 		return b
 	}
