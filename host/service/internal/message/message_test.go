@@ -269,6 +269,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 		want string
 	}{
 		"a tag that does not end":    {[]byte{0xff}, "unexpected EOF"},
+		"a number of no field":       {protowire.AppendVarint(nil, 1<<32), "invalid field number"},
 		"another wire type":          {[]byte{0x08, 1}, "field Text: it has wire type 0"},
 		"text that is not UTF-8":     {[]byte{0x0a, 1, 0xff}, "field Text: text is not UTF-8"},
 		"messages that nest deep":    {deep, "messages are nested more than 100 deep"},

@@ -59,7 +59,7 @@ func (d *decoder) message(b []byte, m *Type, p unsafe.Pointer, depth int) error 
 		return errDeep
 	}
 	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
+		number, typ, n := consumeTag(b)
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
@@ -163,7 +163,7 @@ func (d *decoder) entry(b []byte, typ protowire.Type, f *field, at unsafe.Pointe
 	}
 	key, value := "", reflect.New(f.of)
 	for len(entry) > 0 {
-		number, typ, n := protowire.ConsumeTag(entry)
+		number, typ, n := consumeTag(entry)
 		if n < 0 {
 			return 0, protowire.ParseError(n)
 		}
@@ -205,6 +205,15 @@ func (d *decoder) entry(b []byte, typ protowire.Type, f *field, at unsafe.Pointe
 	}
 	m.SetMapIndex(reflect.ValueOf(key).Convert(f.goes.Key()), value.Elem())
 	return total, nil
+}
+
+// consumeTag reads a key. Package protowire takes numbers for which package proto has no field.
+func consumeTag(b []byte) (number protowire.Number, typ protowire.Type, n int) {
+	number, typ, n = protowire.ConsumeTag(b)
+	if n >= 0 && number > protowire.MaxValidNumber {
+		return 0, 0, -2 // That of an invalid number, see protowire.ParseError.
+	}
+	return number, typ, n
 }
 
 func wireError(typ protowire.Type) error { return fmt.Errorf("it has wire type %d", typ) }

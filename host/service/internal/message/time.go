@@ -42,7 +42,7 @@ func appendPair(b []byte, number uint32, first, second int64) []byte {
 // pair adds the fields 1 and 2 of a message to first and second: of several the last counts.
 func pair(raw []byte, first int64, second int32) (int64, int32, error) {
 	for len(raw) > 0 {
-		number, typ, n := protowire.ConsumeTag(raw)
+		number, typ, n := consumeTag(raw)
 		if n < 0 {
 			return 0, 0, protowire.ParseError(n)
 		}
