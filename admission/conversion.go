@@ -75,8 +75,9 @@ func asConverter(p Policy) converter {
 // An object that has the version already is returned as it is. All objects together may
 // become four times as long as they are, and 1 MiB longer.
 func (e *Engine) Convert(ctx context.Context, request *ConversionRequest) ([][]byte, error) {
-	s := e.acquire()
-	defer s.release()
+	version := e.current.Acquire()
+	defer version.Release()
+	s := version.Value
 	kind := request.GroupKind()
 	var found []converter
 	for _, p := range s.all {
@@ -99,8 +100,9 @@ func (e *Engine) Convert(ctx context.Context, request *ConversionRequest) ([][]b
 
 // Convert implements [Converter].
 func (o *onePolicy) Convert(ctx context.Context, request *ConversionRequest) ([][]byte, error) {
-	s := o.engine.acquire()
-	defer s.release()
+	version := o.engine.current.Acquire()
+	defer version.Release()
+	s := version.Value
 	known, converts, kind := false, false, request.GroupKind()
 	for _, p := range s.all {
 		if p.Name() != o.name {

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/admission/internal/swap"
 )
 
 // Validator decides whether a request is admitted.
@@ -29,31 +30,25 @@ type Mutator interface {
 // Engine asks policies. It is safe for use by several goroutines; how many ask
 // one plugin at a time is that plugin's Limits.Instances.
 type Engine struct {
-	current atomic.Pointer[policySet]
+	current swap.Value[*policySet]
 }
 
 // policySet are the policies of an engine at a time.
 type policySet struct {
 	// validators and mutators are in their order.
 	validators, mutators, all []Policy
-	// users are the requests that are being decided on.
-	users   atomic.Int64
-	retired atomic.Bool
-	once    sync.Once
-	// drained is closed when the set is retired and has no users.
-	drained chan struct{}
 }
 
 // NewEngine returns an Engine that asks the given policies, in the order of
 // PolicyRules.Order and then of the arguments; without any everything is allowed.
 func NewEngine(policies ...Policy) *Engine {
 	e := new(Engine)
-	e.current.Store(newPolicySet(policies))
+	e.current.Replace(newPolicySet(policies))
 	return e
 }
 
 func newPolicySet(policies []Policy) *policySet {
-	s := &policySet{all: slices.Clone(policies), drained: make(chan struct{})}
+	s := &policySet{all: slices.Clone(policies)}
 	slices.SortStableFunc(s.all, func(a, b Policy) int { return cmp.Compare(a.rules().Order, b.rules().Order) })
 	for _, p := range s.all {
 		if _, ok := p.(*disabled); ok {
@@ -69,35 +64,12 @@ func newPolicySet(policies []Policy) *policySet {
 	return s
 }
 
-// acquire returns the set that is in use, for a request. The caller releases it.
-func (e *Engine) acquire() *policySet {
-	for {
-		s := e.current.Load()
-		s.users.Add(1)
-		if e.current.Load() == s {
-			return s
-		}
-		s.release()
-	}
-}
-
-func (s *policySet) release() {
-	if s.users.Add(-1) == 0 && s.retired.Load() {
-		s.once.Do(func() { close(s.drained) })
-	}
-}
-
 // Replace makes policies those of the engine. Requests that begin after it see the
 // new ones, and each request sees the one set or the other. drained is closed when the
 // last request that sees the old set has been answered. Policies that are not in use any
 // more may be closed then, which Replace leaves to the caller.
 func (e *Engine) Replace(policies ...Policy) (drained <-chan struct{}) {
-	old := e.current.Swap(newPolicySet(policies))
-	old.retired.Store(true)
-	if old.users.Load() == 0 {
-		old.once.Do(func() { close(old.drained) })
-	}
-	return old.drained
+	return e.current.Replace(newPolicySet(policies))
 }
 
 // Policies returns the policies of the engine, in their order.
@@ -144,8 +116,9 @@ func (o *onePolicy) Mutate(ctx context.Context, request *admissionv1.AdmissionRe
 // ask asks the policies of the name that can be asked: beside a policy there may be one
 // that [Uncovered] returns.
 func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) bool, decide func([]Policy) *admissionv1.AdmissionResponse) *admissionv1.AdmissionResponse {
-	s := o.engine.acquire()
-	defer s.release()
+	version := o.engine.current.Acquire()
+	defer version.Release()
+	s := version.Value
 	known := false
 	var asked []Policy
 	for _, p := range s.all {
@@ -183,9 +156,9 @@ func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) 
 // A request that is allowed without a word costs one allocation, the answer:
 // TestAllowAllocatesTheAnswerOnly.
 func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	s := e.acquire()
-	defer s.release()
-	return validate(ctx, request, s.validators)
+	version := e.current.Acquire()
+	defer version.Release()
+	return validate(ctx, request, version.Value.validators)
 }
 
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {

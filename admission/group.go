@@ -41,7 +41,8 @@ type GroupConfig struct {
 	// Message is what the user reads of a denial. Required.
 	Message string
 	// PolicyRules say when the group is asked and what its verdict counts for. A
-	// member that fails is a failure of the group.
+	// member that fails is a failure of the group, and one that would change the object
+	// denies.
 	PolicyRules
 }
 
@@ -120,6 +121,10 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 		}
 		if answers[i] == nil {
 			v := g.members[i].decide(ctx, req, false)
+			if _, mutates := errors.AsType[*mutationError](v.failure); mutates {
+				// It allows another object than the one that was asked about.
+				v = verdict{Verdict: policy.Verdict{Message: "mutation is not allowed inside of policy group"}}
+			}
 			answers[i] = &v
 			failure = v.failure
 		}

@@ -203,23 +203,11 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 	if h.Converter != nil {
 		unsaid = MaxTimeout
 	}
-	timeout, err := timeoutOf(r, unsaid)
+	timeout, err := httpserve.Timeout(r, unsaid, MaxTimeout)
 	if err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}
 	return timeout, nil
-}
-
-// timeoutOf returns how long a request may take: timeout if it says nothing.
-func timeoutOf(r *http.Request, timeout time.Duration) (time.Duration, error) {
-	if text := r.URL.Query().Get("timeout"); text != "" {
-		var err error
-		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {
-			return 0, fmt.Errorf("timeout is %q, want a duration such as 10s", text)
-		}
-	}
-	timeout = min(timeout, MaxTimeout)
-	return timeout - min(max(timeout/10, 50*time.Millisecond), 500*time.Millisecond, timeout/2), nil
 }
 
 // decide asks the Validator or the Mutator and turns its faults into denials.

@@ -22,9 +22,9 @@ import (
 // the last policy left; it has none if nothing changed. A patch that does not
 // apply is a failure of its policy. The rest is as for [Engine.Validate].
 func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	s := e.acquire()
-	defer s.release()
-	return mutate(ctx, request, s.mutators)
+	version := e.current.Acquire()
+	defer version.Release()
+	return mutate(ctx, request, version.Value.mutators)
 }
 
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {

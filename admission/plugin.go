@@ -303,6 +303,9 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 			v = panicked(p, r)
 		}
 	}()
+	if req.Raw != nil && (p.dialect == nil || !p.dialect.Raw) {
+		return failed(fmt.Errorf("plugin %q: takes no raw requests", p.Name()))
+	}
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
 		return failed(err)
@@ -317,9 +320,16 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 	case err != nil:
 		return failed(err)
 	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
-		return failed(fmt.Errorf("plugin %q: changes the object, which allowedToMutate does not allow", p.Name()))
+		return failed(&mutationError{p.Name()})
 	}
 	return v
+}
+
+// mutationError is the failure of a plugin that changes what it may not.
+type mutationError struct{ plugin string }
+
+func (e *mutationError) Error() string {
+	return fmt.Sprintf("plugin %q: changes the object, which allowedToMutate does not allow", e.plugin)
 }
 
 // foreign asks a guest of another ABI.

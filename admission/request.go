@@ -52,7 +52,7 @@ func (r *pooledRequest) free() {
 	if cap(r.Envelope) > keepEnvelope {
 		return
 	}
-	r.AdmissionRequest = nil
+	r.AdmissionRequest, r.Raw = nil, nil
 	r.proto = protoCache{}
 	r.Forget()
 	requests.Put(r)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/settled"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -687,7 +688,7 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 // policies for longer is a file with fewer policies.
 func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	m.ExpectFile()
-	source := newSettled(path)
+	source := settled.New(path)
 	apply := func(ctx context.Context, data []byte) (refused, failed error) {
 		m.changing.Lock()
 		defer m.changing.Unlock()

@@ -100,27 +100,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultAddr         = ":8443"
-	defaultDrainDelay   = 5 * time.Second
-	defaultDrainTimeout = 30 * time.Second
-	defaultConnections  = 1024
-	// An API server sends some hundred bytes of headers, and a token perhaps.
-	maxHeaderBytes = 16 << 10
-	// quietDrain is how long a connection without a request is waited for when the
-	// server ends: what net/http gives one that has sent nothing yet.
-	quietDrain = 5 * time.Second
-)
+const defaultAddr = ":8443"
 
 // Server is a server of webhooks. It runs once.
 type Server struct {
 	cfg Config
 	// tokens is nil if tokens are not read.
 	tokens *verifier
-
-	listening, draining atomic.Bool
-	// started and answered count requests.
-	started, answered atomic.Int64
+	// server has the connections.
+	server httpserve.Server
 	// loaded is set after Config.Ready has returned nil once.
 	loaded atomic.Bool
 }
@@ -161,94 +149,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("webhook server: %w", err)
 	}
-	certificates, err := newCertificates(c.CertFile, c.KeyFile, c.ClientCAFile)
-	if err != nil {
-		return fmt.Errorf("webhook server: %w", err)
+	s.server.CertFile, s.server.KeyFile = c.CertFile, c.KeyFile
+	if c.ClientCAFile != "" {
+		s.server.ClientCAFiles = []string{c.ClientCAFile}
 	}
-	listener := c.Listener
-	if listener == nil {
-		if listener, err = net.Listen("tcp", cmp.Or(c.Addr, defaultAddr)); err != nil {
-			return fmt.Errorf("webhook server: %w", err)
-		}
-	}
-	server := &http.Server{
-		Handler:        s.counted(s.Handler()),
-		TLSConfig:      certificates.config(),
-		ConnState:      newConnections(cmp.Or(c.MaxConnections, defaultConnections)).changed,
-		MaxHeaderBytes: maxHeaderBytes,
-		// What a client can have the server hold without a request that is read: an
-		// API server speaks HTTP/1.1, so this is for others.
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 16, MaxReadFrameSize: 16 << 10,
-			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
-		},
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       admission.MaxTimeout + 10*time.Second,
-		WriteTimeout:      admission.MaxTimeout + 10*time.Second,
-		IdleTimeout:       5 * time.Minute,
-		ErrorLog:          errorLog(c.Logger),
-	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	go certificates.follow(watching, c.Logger)
-
-	served := make(chan error, 1)
-	s.listening.Store(true)
-	go func() { served <- server.ServeTLS(listener, "", "") }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("webhook server: %w", err)
-	case <-ctx.Done():
-	}
-	return s.drain(server)
-}
-
-// drain ends the server without an answer that is missing.
-func (s *Server) drain(server *http.Server) error {
-	s.draining.Store(true)
-	delay, timeout := s.cfg.DrainDelay, s.cfg.DrainTimeout
-	if delay == 0 {
-		delay = defaultDrainDelay
-	}
-	if timeout == 0 {
-		timeout = defaultDrainTimeout
-	}
-	// Requests go on arriving until everybody knows.
-	time.Sleep(delay)
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	shut := make(chan error, 1)
-	go func() { shut <- server.Shutdown(ctx) }()
-	look := time.NewTicker(quietDrain / 50)
-	defer look.Stop()
-	seen, since := s.started.Load(), time.Now()
-	for {
-		select {
-		case err := <-shut:
-			if err != nil {
-				return fmt.Errorf("webhook server: wait for requests: %w", errors.Join(err, server.Close()))
-			}
-			return nil
-		case now := <-look.C:
-			// A connection of HTTP/2 that was at its handshake when Shutdown began,
-			// and has no request then, is waited for to the end (golang/go#81153).
-			// answered is read first: a request that starts between the two counts.
-			if answered, started := s.answered.Load(), s.started.Load(); answered != started || started != seen {
-				seen, since = started, now
-			} else if now.Sub(since) >= quietDrain {
-				server.Close()
-			}
-		}
-	}
-}
-
-// counted counts the requests that h is at.
-func (s *Server) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.started.Add(1)
-		defer s.answered.Add(1)
-		h.ServeHTTP(w, r)
-	})
+	s.server.Name, s.server.Addr, s.server.Listener = "webhook server", cmp.Or(c.Addr, defaultAddr), c.Listener
+	s.server.MaxConnections, s.server.DrainDelay, s.server.DrainTimeout = c.MaxConnections, c.DrainDelay, c.DrainTimeout
+	s.server.WriteTimeout, s.server.Logger, s.server.Handler = admission.MaxTimeout+10*time.Second, c.Logger, s.Handler()
+	return s.server.Run(ctx)
 }
 
 // Handler returns what the server serves, for a server of one's own.
@@ -321,9 +229,9 @@ func ok(w http.ResponseWriter) {
 
 func (s *Server) ready() error {
 	switch {
-	case s.draining.Load():
+	case s.server.Draining():
 		return errors.New("the server is about to end")
-	case !s.listening.Load():
+	case !s.server.Listening():
 		return errors.New("the server does not listen yet")
 	}
 	return s.policiesReady()
@@ -343,12 +251,6 @@ func (s *Server) policiesReady() error {
 // a CA for them, and lets none through before the policies are there.
 func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 	var guarded http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() {
-			// Who asks again does so by a new connection, which comes out at
-			// another server: one that is left open would be cut in the end, and
-			// a request may be on its way then.
-			w.Header().Set("Connection", "close")
-		}
 		if webhook != "convert" && s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 			httpserve.DropBody(w)
 			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")

@@ -6,11 +6,8 @@ import (
 	"os"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubewasm/kubewasm/admission/clustercache"
@@ -53,13 +50,11 @@ func connect(ctx context.Context, kubeconfig string, cfg *manage.Config) error {
 		return object.Data, nil
 	})
 	cfg.Namespaces = namespaces(ctx, client)
-	objects, err := dynamic.NewForConfig(config)
+	cluster, err := clustercache.NewForConfig(ctx, config)
 	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
+		return err
 	}
-	// What policies may see is for RBAC to say, and for their contextAwareResources.
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
-	cfg.Cluster = clustercache.New(ctx, objects, mapper, client.AuthorizationV1().SubjectAccessReviews())
+	cfg.Cluster = cluster
 	return nil
 }
 

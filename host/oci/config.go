@@ -77,6 +77,8 @@ type Registry struct {
 	Mirrors []string `json:"mirrors,omitempty"`
 	// CAFile is a PEM file of certificates that are trusted besides those of the system.
 	CAFile string `json:"caFile,omitempty"`
+	// CA are such certificates themselves.
+	CA string `json:"ca,omitempty"`
 	// CertFile and KeyFile are PEM files of the certificate that the client shows.
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
@@ -152,18 +154,22 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 		e.mirrors = append(e.mirrors, mirror{name, prefix})
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if r.CAFile != "" || r.CA != "" {
+		var err error
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			config.RootCAs = x509.NewCertPool()
+		}
+	}
 	if r.CAFile != "" {
 		pem, err := os.ReadFile(r.CAFile)
 		if err != nil {
 			fail("caFile: %w", err)
-		} else {
-			if config.RootCAs, err = x509.SystemCertPool(); err != nil {
-				config.RootCAs = x509.NewCertPool()
-			}
-			if !config.RootCAs.AppendCertsFromPEM(pem) {
-				fail("caFile: %s has no certificate in PEM", r.CAFile)
-			}
+		} else if !config.RootCAs.AppendCertsFromPEM(pem) {
+			fail("caFile: %s has no certificate in PEM", r.CAFile)
 		}
+	}
+	if r.CA != "" && !config.RootCAs.AppendCertsFromPEM([]byte(r.CA)) {
+		fail("ca: it has no certificate in PEM")
 	}
 	switch {
 	case (r.CertFile == "") != (r.KeyFile == ""):
@@ -175,8 +181,8 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	if r.PlainHTTP && (r.CAFile != "" || r.CertFile != "") {
-		fail("plainHTTP excludes caFile and certFile")
+	if r.PlainHTTP && (r.CAFile != "" || r.CA != "" || r.CertFile != "") {
+		fail("plainHTTP excludes ca, caFile and certFile")
 	}
 	e.transport = newTransport(config)
 	return e, errs
@@ -194,6 +200,12 @@ func endpoints(registries []Registry) (map[string]*endpoint, error) {
 		e, mistakes := r.endpoint()
 		byHost[r.Host] = e
 		errs = append(errs, mistakes...)
+	}
+	// The names of one registry: the first stands in references, the second in requests.
+	for a, b := range map[string]string{"docker.io": "registry-1.docker.io", "registry-1.docker.io": "docker.io"} {
+		if byHost[b] == nil && byHost[a] != nil {
+			byHost[b] = byHost[a]
+		}
 	}
 	return byHost, errors.Join(errs...)
 }

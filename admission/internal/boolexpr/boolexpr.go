@@ -1,5 +1,5 @@
 // Package boolexpr is the language of groups of policies: calls of members,
-// joined by && and ||, negated by !, with parentheses, true and false.
+// joined by && and ||, compared by == and !=, negated by !, with parentheses, true and false.
 //
 //	signed() || (reviewed() && !experimental())
 //
@@ -36,19 +36,8 @@ const maxDepth = 200
 // be called: one that is not says that the expression is another than the one
 // that was meant.
 func Parse(text string, names []string) (*Expression, error) {
-	var errs []error
-	for _, name := range names {
-		if i := strings.IndexFunc(name, func(r rune) bool { return !isNameRune(r) }); name == "" || i >= 0 || isDigit(rune(name[0])) || name == "true" || name == "false" {
-			errs = append(errs, fmt.Errorf("member %q is no name of letters, digits and _", name))
-		}
-	}
-	p := parser{text: text, names: names, called: make([]bool, len(names))}
-	root := p.or(0)
-	if p.err == nil && p.peek() != "" {
-		p.fail("want && or ||")
-	}
-	errs = append(errs, p.err)
-	if p.err == nil {
+	p, root, errs := parse(text, names)
+	if len(errs) == 0 {
 		for i, called := range p.called {
 			if !called {
 				errs = append(errs, fmt.Errorf("member %s is not called", names[i]))
@@ -59,6 +48,35 @@ func Parse(text string, names []string) (*Expression, error) {
 		return nil, err
 	}
 	return &Expression{root, names}, nil
+}
+
+// Called returns those of names that an expression calls, in their order.
+func Called(text string, names []string) ([]string, error) {
+	p, _, errs := parse(text, names)
+	var called []string
+	for i, name := range names {
+		if p.called[i] {
+			called = append(called, name)
+		}
+	}
+	return called, errors.Join(errs...)
+}
+
+func parse(text string, names []string) (p *parser, root node, errs []error) {
+	for _, name := range names {
+		if i := strings.IndexFunc(name, func(r rune) bool { return !isNameRune(r) }); name == "" || i >= 0 || isDigit(rune(name[0])) || name == "true" || name == "false" {
+			errs = append(errs, fmt.Errorf("member %q is no name of letters, digits and _", name))
+		}
+	}
+	p = &parser{text: text, names: names, called: make([]bool, len(names))}
+	root = p.or(0)
+	if p.err == nil && p.peek() != "" {
+		p.fail("want &&, ||, == or !=")
+	}
+	if p.err != nil {
+		errs = append(errs, p.err)
+	}
+	return p, root, errs
 }
 
 type parser struct {
@@ -90,7 +108,7 @@ func isNameRune(r rune) bool {
 func (p *parser) peek() string {
 	p.pos = len(p.text) - len(strings.TrimLeft(p.text[p.pos:], " \t\r\n"))
 	rest := p.text[p.pos:]
-	for _, op := range []string{"&&", "||"} {
+	for _, op := range []string{"&&", "||", "==", "!="} {
 		if strings.HasPrefix(rest, op) {
 			return op
 		}
@@ -120,12 +138,29 @@ func (p *parser) or(depth int) node {
 }
 
 func (p *parser) and(depth int) node {
-	left := p.not(depth)
+	left := p.equal(depth)
 	for p.accept("&&") {
-		a, b := left, p.not(depth)
+		a, b := left, p.equal(depth)
 		left = func(m func(int) bool) bool { return a(m) && b(m) }
 	}
 	return left
+}
+
+func (p *parser) equal(depth int) node {
+	left := p.not(depth)
+	for {
+		a := left
+		switch {
+		case p.accept("=="):
+			b := p.not(depth)
+			left = func(m func(int) bool) bool { x, y := a(m), b(m); return x == y }
+		case p.accept("!="):
+			b := p.not(depth)
+			left = func(m func(int) bool) bool { x, y := a(m), b(m); return x != y }
+		default:
+			return left
+		}
+	}
 }
 
 func (p *parser) not(depth int) node {

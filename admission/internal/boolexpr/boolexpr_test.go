@@ -26,6 +26,9 @@ func TestEval(t *testing.T) {
 		{" a ( ) || ( ! b() && ! ( c() ) ) ", nil, true, []string{"a", "b", "c"}},
 		{"false || !!a()", []string{"a"}, true, []string{"a"}},
 		{"true || a()", nil, true, nil},
+		{"a() == b()", nil, true, []string{"a", "b"}},
+		{"a() != b() && !c()", []string{"b"}, true, []string{"a", "b", "c"}},
+		{"!a() == true != b()", nil, true, []string{"a", "b"}},
 	}
 	for _, test := range tests {
 		t.Run(test.text, func(t *testing.T) {
@@ -58,13 +61,13 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"", `at "the end": want a member, true, false, ! or (`},
 		{"a() &&", `at "the end": want a member, true, false, ! or (`},
-		{"a() b()", `at "b()": want && or ||`},
+		{"a() b()", `at "b()": want &&, ||, == or !=`},
 		{"(a()", `at "the end": want )`},
 		{"a", `at "the end": want a()`},
 		{"c()", `at "c()": there is no member of that name`},
 		{"a()", "member b is not called"},
-		{"a() & b()", `at "& b()": want && or ||`},
-		{"a() && b() // no", `at "// no": want && or ||`},
+		{"a() & b()", `at "& b()": want &&, ||, == or !=`},
+		{"a() && b() // no", `at "// no": want &&, ||, == or !=`},
 		{strings.Repeat("!", 300) + "a()", `at "` + strings.Repeat("!", 40) + `": nested too deeply`},
 	}
 	for _, test := range tests {
@@ -89,7 +92,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		both := e.Eval(func(int) bool { return true })
-		if none := e.Eval(func(int) bool { return false }); both == none && !strings.ContainsAny(text, "!tf|&") {
+		if none := e.Eval(func(int) bool { return false }); both == none && !strings.ContainsAny(text, "!tf|&=") {
 			t.Fatalf("%q does not depend on its members", text)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package httpserve reads the bodies of requests into bounded memory, and answers requests
-// that cannot be served.
+// Package httpserve serves webhooks: it has the server with its certificates and connections,
+// reads the bodies of requests into bounded memory, and answers requests that cannot be served.
 package httpserve
 
 import (

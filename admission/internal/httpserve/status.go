@@ -2,7 +2,9 @@ package httpserve
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -46,4 +48,19 @@ var Reasons = map[int32]metav1.StatusReason{
 	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
 	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
 	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
+}
+
+// Timeout returns how long a request may take, as the query of an API server says: unsaid if it
+// says nothing, and at most longest. A tenth is left for the way back, 50 ms at least and
+// 500 ms at most.
+func Timeout(r *http.Request, unsaid, longest time.Duration) (time.Duration, error) {
+	timeout := unsaid
+	if text := r.URL.Query().Get("timeout"); text != "" {
+		var err error
+		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {
+			return 0, fmt.Errorf("timeout is %q, want a duration such as 10s", text)
+		}
+	}
+	timeout = min(timeout, longest)
+	return timeout - min(max(timeout/10, 50*time.Millisecond), 500*time.Millisecond, timeout/2), nil
 }

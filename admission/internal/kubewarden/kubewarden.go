@@ -157,6 +157,7 @@ func New(plugin string, c *Capabilities, logger *slog.Logger) *policy.Dialect {
 			Start:   []string{"_initialize", "_start", "wapc_init"},
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -197,6 +198,7 @@ func NewWASI(c *Capabilities) *policy.Dialect {
 			Imports: programImports(c),
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if err := c.CheckGrants(inst.Module()); err != nil {
 				return err
@@ -242,7 +244,7 @@ func orEmpty(settings []byte) []byte {
 
 // payload writes what a policy validates.
 func payload(req *policy.Request, settings []byte) []byte {
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
 	o.Raw("request", body)
 	o.Raw("settings", orEmpty(settings))

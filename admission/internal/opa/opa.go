@@ -132,6 +132,7 @@ func New(cfg *Config) *policy.Dialect {
 			DefineMemory: true,
 		},
 		Mutating: true,
+		Raw:      true,
 		Check: func(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 			if len(settings) != 0 && json.Value(settings).Kind() != json.KindObject {
 				return fmt.Errorf("settings are %s, want object", json.Value(settings).Kind())
@@ -355,6 +356,9 @@ func lent(inst host.DialectInstance, ptr uint32) []byte {
 
 // ask evaluates the first entrypoint.
 func (p *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
+	if req.Raw != nil && p.gatekeeper {
+		return policy.Verdict{}, errors.New("a policy for Gatekeeper takes no raw requests")
+	}
 	p.evaluation = evaluation{clock: p.clock}
 	input := p.input(settings, req)
 	if p.older {
@@ -393,7 +397,7 @@ func (p *ruleset) input(settings []byte, req *policy.Request) []byte {
 	if p.gatekeeper {
 		return gatekeeperInput(settings, req)
 	}
-	body := req.Body("admission request", func() []byte { return policy.AppendRequest(nil, req.AdmissionRequest) })
+	body := req.JSON()
 	return req.Body("admission review", func() []byte {
 		o := policy.NewObject(make([]byte, 0, len(body)+80))
 		o.Text("apiVersion", "admission.k8s.io/v1")

@@ -21,6 +21,9 @@ type Request struct {
 	// Proto returns the object and the old object as protobuf, nil if they have
 	// none, or why they are not made.
 	Proto func() (object, oldObject []byte, err error)
+	// Raw is the request of a raw review, which is JSON of the client's choice, nil for that
+	// of an API server. AdmissionRequest has its uid then, and Raw for its object.
+	Raw []byte
 
 	mu     sync.Mutex
 	bodies []body
@@ -44,6 +47,15 @@ func (r *Request) Body(dialect string, encode func() []byte) []byte {
 	}
 	r.bodies = append(r.bodies, body{dialect, encode()})
 	return r.bodies[len(r.bodies)-1].bytes
+}
+
+// JSON returns what the dialects of Kubewarden call the request: the AdmissionRequest, or
+// what Raw is. It must not be changed.
+func (r *Request) JSON() []byte {
+	if r.Raw != nil {
+		return r.Raw
+	}
+	return r.Body("admission request", func() []byte { return AppendRequest(nil, r.AdmissionRequest) })
 }
 
 // Verdict is what a guest says about a request. It is read after the instance has gone to
@@ -76,6 +88,8 @@ type Dialect struct {
 	Ask func(ctx context.Context, inst host.DialectInstance, settings []byte, req *Request) (Verdict, error)
 	// Mutating reports whether guests of the dialect may change objects.
 	Mutating bool
+	// Raw reports whether guests of the dialect take requests that are no AdmissionRequest.
+	Raw bool
 }
 
 // Call is the state of an instance: the request that it is asked about, and copies of what

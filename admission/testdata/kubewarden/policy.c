@@ -91,6 +91,11 @@ EXPORT("__guest_call") int guest_call(int op_len, int payload_len) {
     return 0;
   } else if (has("mode-trap")) {
     __builtin_trap();
+  } else if (has("mode-loop")) {
+    for (volatile int forever = 1; forever;) {
+    }
+  } else if (has("mode-deny")) {
+    say("{\"accepted\":false,\"message\":\"not here\",\"warnings\":[\"look out\"],\"audit_annotations\":{\"rule\":\"7\"}}");
   } else if (has("mode-log")) {
     console_log("to the console", 14);
     host_call("kubewarden", 10, "tracing", 7, "log", 3, "{\"level\":\"warning\",\"message\":\"look\",\"extra\":5}", 46);

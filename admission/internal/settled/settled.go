@@ -1,4 +1,5 @@
-package manage
+// Package settled reads configuration files that may be written in place.
+package settled
 
 import (
 	"bytes"
@@ -9,9 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// settled is a file that is not read while it is being written: what it holds is
+// File is a file that is not read while it is being written: what it holds is
 // what two looks have seen, one after the other.
-type settled struct {
+type File struct {
 	host.Watcher
 	// last is what it held when it was last read.
 	last []byte
@@ -24,12 +25,13 @@ const (
 	settleLooks = 20
 )
 
-func newSettled(path string) *settled {
-	return &settled{Watcher: host.File(path).(host.Watcher)}
+// New returns the file at a path.
+func New(path string) *File {
+	return &File{Watcher: host.File(path).(host.Watcher)}
 }
 
 // Fetch implements host.Source. It is for one goroutine at a time.
-func (s *settled) Fetch(ctx context.Context) ([]byte, error) {
+func (s *File) Fetch(ctx context.Context) ([]byte, error) {
 	seen, err := s.Watcher.Fetch(ctx)
 	if err != nil || s.last != nil && bytes.Equal(seen, s.last) {
 		return seen, err

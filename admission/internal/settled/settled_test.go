@@ -1,4 +1,4 @@
-package manage
+package settled
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestFileCountsWhenItHasSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &settled{Watcher: &written{states: test.states}, last: []byte(first)}
+			s := &File{Watcher: &written{states: test.states}, last: []byte(first)}
 			got, err := s.Fetch(t.Context())
 			if string(got) != test.want || (err != nil) != (test.want == "") {
 				t.Errorf("got %q, %v", got, err)
@@ -52,7 +52,7 @@ func TestFileCountsWhenItHasSettled(t *testing.T) {
 		for range settleLooks + 1 {
 			states = append(states, states[len(states)-1]+"x")
 		}
-		s := &settled{Watcher: &written{states: states}}
+		s := &File{Watcher: &written{states: states}}
 		if got, err := s.Fetch(t.Context()); err == nil {
 			t.Errorf("got %q", got)
 		}

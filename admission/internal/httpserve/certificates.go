@@ -1,7 +1,8 @@
-package webhook
+package httpserve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,35 +19,39 @@ import (
 
 // certificates are the files of a server, as they were when they last were good.
 type certificates struct {
-	certFile, keyFile, caFile string
-	current                   atomic.Pointer[loaded]
+	certFile, keyFile string
+	caFiles           []string
+	clientAuth        tls.ClientAuthType
+	current           atomic.Pointer[loaded]
 }
 
 type loaded struct {
-	// pem is what the files held.
-	pem    [3][]byte
+	// pem is what the files held: certificate, key and those of CAs.
+	pem    [][]byte
 	config *tls.Config
 }
 
-func newCertificates(certFile, keyFile, caFile string) (*certificates, error) {
-	c := &certificates{certFile: certFile, keyFile: keyFile, caFile: caFile}
+func newCertificates(certFile, keyFile string, caFiles []string, clientAuth tls.ClientAuthType) (*certificates, error) {
+	// Probes have no certificate: by default the handler asks for one where it counts.
+	c := &certificates{certFile: certFile, keyFile: keyFile, caFiles: caFiles, clientAuth: cmp.Or(clientAuth, tls.VerifyClientCertIfGiven)}
 	return c, c.reload()
 }
+
+// files returns the names of all files.
+func (c *certificates) files() []string { return append([]string{c.certFile, c.keyFile}, c.caFiles...) }
 
 // reload reads the files. What they hold is in use afterwards, or nothing has
 // changed and the error says why.
 func (c *certificates) reload() error {
 	var next loaded
-	for i, file := range []string{c.certFile, c.keyFile, c.caFile} {
-		if file == "" {
-			continue
-		}
-		var err error
-		if next.pem[i], err = os.ReadFile(file); err != nil {
+	for _, file := range c.files() {
+		text, err := os.ReadFile(file)
+		if err != nil {
 			return err
 		}
+		next.pem = append(next.pem, text)
 	}
-	if old := c.current.Load(); old != nil && bytes.Equal(old.pem[0], next.pem[0]) && bytes.Equal(old.pem[1], next.pem[1]) && bytes.Equal(old.pem[2], next.pem[2]) {
+	if old := c.current.Load(); old != nil && slices.EqualFunc(old.pem, next.pem, bytes.Equal) {
 		return nil
 	}
 	pair, err := tls.X509KeyPair(next.pem[0], next.pem[1])
@@ -57,13 +63,14 @@ func (c *certificates) reload() error {
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
-	if c.caFile != "" {
+	if len(c.caFiles) != 0 {
 		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(next.pem[2]) {
-			return fmt.Errorf("client CA %s: no certificate in it", c.caFile)
+		for i, file := range c.caFiles {
+			if !pool.AppendCertsFromPEM(next.pem[2+i]) {
+				return fmt.Errorf("client CA %s: no certificate in it", file)
+			}
 		}
-		// Probes have no certificate: the handler asks for one where it counts.
-		next.config.ClientCAs, next.config.ClientAuth = pool, tls.VerifyClientCertIfGiven
+		next.config.ClientCAs, next.config.ClientAuth = pool, c.clientAuth
 	}
 	c.current.Store(&next)
 	return nil
@@ -97,8 +104,8 @@ func (c *certificates) follow(ctx context.Context, logger *slog.Logger) {
 		default:
 		}
 	}
-	for _, file := range []string{c.certFile, c.keyFile, c.caFile} {
-		if watcher, ok := host.File(file).(host.Watcher); ok && file != "" {
+	for _, file := range c.files() {
+		if watcher, ok := host.File(file).(host.Watcher); ok {
 			go func() {
 				if err := watcher.Watch(ctx, hint); err != nil && logger != nil && ctx.Err() == nil {
 					logger.Warn("watch certificate: it is looked at every 30 s", "file", file, "err", err)

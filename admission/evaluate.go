@@ -1,0 +1,105 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
+)
+
+// Evaluation is what one policy says about a request, for a server that makes an answer of
+// its own of it.
+type Evaluation struct {
+	Allowed bool
+	// Message is why the request is denied, and Code the HTTP code that the policy wants for
+	// the denial: empty and 0 if it does not say.
+	Message string
+	Code    int32
+	// Causes are the field errors of a policy. Of a group that denies they are the members
+	// that do, with spec.policies.NAME for their field.
+	Causes []metav1.StatusCause
+	// Warnings are within the limits that [Engine.Validate] names. AuditAnnotations have
+	// the keys of the policy, as far as those are qualified names.
+	Warnings         []string
+	AuditAnnotations map[string]string
+	// Patch is the JSON Patch that makes of the object what the policy wants; nil if it
+	// changes nothing.
+	Patch []byte
+	// Err is why there is no verdict. It is a failure, and not a denial: the fields before it
+	// say nothing then.
+	Err error
+}
+
+// Evaluate asks one policy about a request, whatever the mode and the failure policy of its
+// rules are. A policy that validates and mutates is asked to mutate if mutate is set. A
+// request that its rules do not match is allowed. Observers are not told.
+func Evaluate(ctx context.Context, p Policy, request *admissionv1.AdmissionRequest, mutate bool) Evaluation {
+	req := newRequest(request)
+	defer req.free()
+	return evaluate(ctx, p, &req.Request, mutate)
+}
+
+// EvaluateRaw is Evaluate for a request that is no AdmissionRequest but any JSON, which
+// policies of Kubewarden and of OPA take. A patch is for the request itself. Rules do not
+// count, since there is nothing that they could match.
+func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawMessage) Evaluation {
+	if !json.Valid(request) {
+		return Evaluation{Err: errors.New("decode raw request: it is no JSON")}
+	}
+	r := &admissionv1.AdmissionRequest{UID: uid}
+	r.Object.Raw = request
+	req := newRequest(r)
+	defer req.free()
+	req.Raw = request
+	return evaluate(ctx, p, &req.Request, true)
+}
+
+func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (e Evaluation) {
+	defer func() {
+		if r := recover(); r != nil {
+			e = Evaluation{Err: panicked(p, r).failure}
+		}
+	}()
+	if req.Raw == nil {
+		matches, err := p.matcher().matches(ctx, req.AdmissionRequest)
+		switch {
+		case err != nil:
+			return Evaluation{Err: fmt.Errorf("policy %q: match: %w", p.Name(), err)}
+		case !matches:
+			return Evaluation{Allowed: true}
+		}
+	}
+	v := p.decide(ctx, req, p.mutates() && (mutate || !p.validates()))
+	if v.failure != nil {
+		return Evaluation{Err: v.failure}
+	}
+	e = Evaluation{Allowed: v.Allowed, Message: v.Message, Code: int32(v.Code)}
+	if !v.Allowed {
+		e.Causes = fieldCauses(v.Result)
+		for _, c := range v.causes {
+			e.Causes = append(e.Causes, metav1.StatusCause{Message: c.message, Field: "spec.policies." + c.name})
+		}
+	}
+	if v.Result != nil {
+		var w warnings
+		for _, text := range v.Result.Warnings {
+			w.add(text)
+		}
+		e.Warnings = w.list()
+		var a annotations
+		a.add("", v.Result.AuditAnnotations)
+		e.AuditAnnotations = a
+	}
+	if v.Allowed && v.Mutates() {
+		if e.Patch, _, v.failure = changes(ctx, req.AdmissionRequest, &v.Verdict); v.failure != nil {
+			return Evaluation{Err: fmt.Errorf("policy %q: %w", p.Name(), v.failure)}
+		}
+	}
+	return e
+}

@@ -1,0 +1,205 @@
+package policyserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	kjson "github.com/kubewasm/kubewasm/internal/json"
+)
+
+// Observer is told what becomes of requests and policies.
+//
+// # Notes
+//
+//   - Evaluated runs on the goroutine of the request, and several at the same time: it must be
+//     quick and safe for that. It must not keep or change what e points to.
+type Observer interface {
+	Evaluated(ctx context.Context, e *Evaluated)
+	// Loaded is told of a policy that was loaded, or could not be.
+	Loaded(policy string, err error)
+	// Forget is told of a policy that is gone.
+	Forget(policy string)
+}
+
+// Evaluated is a request that was answered by a policy.
+type Evaluated struct {
+	// Policy is the id, Mode protect or monitor, and Origin the first part of the path:
+	// validate, audit or validate_raw.
+	Policy, Mode, Origin string
+	// Request is nil for a raw one.
+	Request *admissionv1.AdmissionRequest
+	// Accepted, Mutated and Code are of the verdict itself, before the mode and message of
+	// the policy count. Code is 0 if the verdict has none.
+	Accepted, Mutated bool
+	Code              int32
+	// Initialization is why the policy could not be asked: it was not loaded.
+	Initialization error
+	// Response is what is answered.
+	Response *admissionv1.AdmissionResponse
+	// Start is when the evaluation began, Duration how long it took with the wait for its
+	// turn.
+	Start    time.Time
+	Duration time.Duration
+}
+
+// The origins of requests, which are the first parts of the paths.
+const (
+	originValidate = "validate"
+	originAudit    = "audit"
+	originRaw      = "validate_raw"
+)
+
+// The texts of Kubewarden's server that users and alerts know.
+const (
+	notAllowedToMutate = "Request rejected by policy %s. The policy attempted to mutate the request, but it is currently configured to not allow mutations."
+	tookTooLong        = "Policy execution interrupted because it exceeded the allowed execution time"
+)
+
+// answer asks a policy about a request, or about raw if request is nil.
+func (s *Server) answer(ctx context.Context, p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
+	e := &Evaluated{Policy: p.id, Mode: p.declared.mode(), Origin: origin, Request: request, Accepted: true, Start: time.Now()}
+	switch {
+	case request != nil && request.Namespace != "" && request.Namespace == s.cfg.AcceptNamespace:
+		e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
+	case p.policy == nil:
+		e.Initialization, e.Accepted, e.Code = p.err, false, http.StatusInternalServerError
+		e.Response = rejection(uid, http.StatusInternalServerError, p.err.Error())
+		if p.declared.mode() == monitor && origin != originAudit {
+			// It must not be in the way of anything, least of all as long as it is broken.
+			s.log(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
+			e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{"policy " + p.id + " cannot be asked, and only monitors"}}
+		}
+	default:
+		v := s.ask(ctx, p, request, raw, uid)
+		e.Accepted, e.Mutated, e.Code = v.Allowed, v.Patch != nil, v.Code
+		e.Response = s.respond(p, origin, uid, request, v)
+	}
+	e.Duration = time.Since(e.Start)
+	if s.cfg.Observer != nil {
+		s.cfg.Observer.Evaluated(ctx, e)
+	}
+	return e.Response
+}
+
+// ask returns the verdict of a policy. One that fails denies, with what Kubewarden's server
+// says then.
+func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.AdmissionRequest, raw json.RawMessage, uid types.UID) admission.Evaluation {
+	if s.workers != nil {
+		select {
+		case s.workers <- struct{}{}:
+			defer func() { <-s.workers }()
+		case <-ctx.Done():
+			return s.failure(p, uid, fmt.Errorf("wait for a worker: %w", ctx.Err()))
+		}
+	}
+	var v admission.Evaluation
+	if request != nil {
+		v = admission.Evaluate(ctx, p.policy, request, p.declared.AllowedToMutate)
+	} else {
+		v = admission.EvaluateRaw(ctx, p.policy, uid, raw)
+	}
+	if v.Err != nil {
+		return s.failure(p, uid, v.Err)
+	}
+	return v
+}
+
+func (s *Server) failure(p *served, uid types.UID, err error) admission.Evaluation {
+	s.log(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
+	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + err.Error()}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
+		v.Message = tookTooLong
+	}
+	return v
+}
+
+// respond makes an answer of a verdict, by the mode and the message of the policy.
+func (s *Server) respond(p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, v admission.Evaluation) *admissionv1.AdmissionResponse {
+	r := &admissionv1.AdmissionResponse{UID: uid, Allowed: v.Allowed, Warnings: v.Warnings, AuditAnnotations: v.AuditAnnotations}
+	if v.Patch != nil {
+		patchType := admissionv1.PatchTypeJSONPatch
+		r.Patch, r.PatchType = v.Patch, &patchType
+	}
+	if !v.Allowed {
+		r.Result = status(v.Code, v.Message, v.Causes)
+	}
+	if origin == originAudit {
+		return r
+	}
+	d := &p.declared
+	if d.mode() == monitor {
+		s.monitored(p, request, r)
+		r.Allowed, r.Patch, r.PatchType, r.Result = true, nil, nil, nil
+		return r
+	}
+	if r.Patch != nil && !d.AllowedToMutate {
+		r.Allowed, r.Patch, r.PatchType = false, nil, nil
+		r.Result = status(0, fmt.Sprintf(notAllowedToMutate, p.id), nil)
+	}
+	if !r.Allowed && d.Message != "" && len(d.Policies) == 0 {
+		causes := append([]metav1.StatusCause{}, v.Causes...)
+		r.Result = status(r.Result.Code, d.Message, append(causes, metav1.StatusCause{Message: r.Result.Message}))
+	}
+	return r
+}
+
+// loggedPatchBytes is how much of a patch the log gets.
+const loggedPatchBytes = 16 << 10
+
+// monitored logs what a policy would have done.
+func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *admissionv1.AdmissionResponse) {
+	if r.Allowed && r.Patch == nil {
+		return
+	}
+	attrs := []any{"policy", p.id, "uid", r.UID, "allowed", r.Allowed, "mutated", r.Patch != nil}
+	if request != nil {
+		attrs = append(attrs, "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "operation", request.Operation)
+	}
+	if r.Result != nil {
+		attrs = append(attrs, "message", r.Result.Message, "code", r.Result.Code)
+	}
+	if r.Patch != nil {
+		attrs = append(attrs, "patch", string(r.Patch[:min(len(r.Patch), loggedPatchBytes)]))
+	}
+	s.log(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
+}
+
+func rejection(uid types.UID, code int32, message string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: uid, Result: status(code, message, nil)}
+}
+
+// status returns the status of a denial. Without a code there is none in it, and the API server
+// answers 400. Beyond 599 it would not answer at all.
+func status(code int32, message string, causes []metav1.StatusCause) *metav1.Status {
+	if code > 599 {
+		code = http.StatusBadRequest
+	}
+	s := &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: strings.ToValidUTF8(message, "\uFFFD")}
+	if len(causes) != 0 {
+		s.Details = &metav1.StatusDetails{Causes: causes}
+	}
+	return s
+}
+
+// rawUID returns the uid of a raw request, empty if it has none.
+func rawUID(request json.RawMessage) types.UID {
+	for m := kjson.Object(request); m.Next(); {
+		if m.Key() == "uid" {
+			uid, _ := m.Value().Text()
+			return types.UID(uid)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,217 @@
+package policyserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/internal/strict"
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
+)
+
+// File is what a policies.yml declares.
+type File struct {
+	// Policies are the policies and groups by their ids, which are the last part of their
+	// paths.
+	Policies map[string]Policy
+	// Warnings are fields that this server does not know. Kubewarden's ignores them, too: a
+	// newer controller may write one.
+	Warnings []string
+}
+
+// Policy is a policy, or a group if it has Policies.
+type Policy struct {
+	// NamespacedName is the resource that the policy comes from. The controller writes it
+	// for itself; a namespace makes the policy a namespaced one here.
+	NamespacedName struct{ Namespace, Name string } `json:"namespacedName"`
+	Member         `json:",inline"`
+	// PolicyMode is protect or monitor. Empty means protect.
+	PolicyMode string `json:"policyMode"`
+	// AllowedToMutate allows the policy to change objects.
+	AllowedToMutate bool `json:"allowedToMutate"`
+	// Message, if it is there, is what a user reads of a denial. A group needs it.
+	Message string `json:"message"`
+	// Policies are the members of a group by their names in Expression.
+	Policies   map[string]Member `json:"policies"`
+	Expression string            `json:"expression"`
+}
+
+// Member is what policies and members of groups have in common.
+type Member struct {
+	// Module is the URL of the module.
+	Module string `json:"module"`
+	// Settings are an object, which the policy gets as it is.
+	Settings json.RawMessage `json:"settings"`
+	// ContextAwareResources are the kinds of objects that the policy may look up.
+	ContextAwareResources []capabilities.Kind `json:"contextAwareResources"`
+	// TimeoutEvalSeconds is how long an evaluation may take; nil is Config.Timeout.
+	TimeoutEvalSeconds *int64 `json:"timeoutEvalSeconds"`
+	// HostCapabilities are what the policy may ask the host for. A file without the field, as
+	// Kubewarden's controller wrote it before it knew of them, grants lookups of
+	// ContextAwareResources and nothing else.
+	HostCapabilities []string `json:"hostCapabilities"`
+}
+
+// The modes of policies.
+const (
+	protect = "protect"
+	monitor = "monitor"
+)
+
+// maxFileBytes bounds what aliases make of a file. A ConfigMap has 1 MiB.
+const maxFileBytes = 64 << 20
+
+// ParseFile reads a policies.yml, in YAML or JSON. Errors are everything that is wrong with
+// the form of the file, joined. What is wrong with a module, its settings or an expression
+// belongs to one policy, and shows when that is loaded.
+func ParseFile(data []byte) (*File, error) {
+	if err := yamlsize.Check(data, maxFileBytes); err != nil {
+		return nil, fmt.Errorf("read policies: %w", err)
+	}
+	document, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("read policies: %w", err)
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(document, &raw); err != nil || raw == nil {
+		return nil, errors.New("read policies: it is no mapping of ids to policies; {} says that there are none")
+	}
+	f := &File{Policies: make(map[string]Policy, len(raw))}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(raw)) {
+		var p Policy
+		unknown, err := strict.Unmarshal(raw[id], &p)
+		for _, u := range unknown {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("policy %q: %v", id, u))
+		}
+		mistakes := []error{err}
+		if err == nil {
+			mistakes = p.check(id)
+		}
+		for _, mistake := range mistakes {
+			if mistake != nil {
+				errs = append(errs, fmt.Errorf("policy %.200q: %w", id, mistake))
+			}
+		}
+		f.Policies[id] = p
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("read policies: %w", err)
+	}
+	return f, nil
+}
+
+// check returns everything that is wrong with the form of a policy.
+func (p *Policy) check(id string) (errs []error) {
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if id == "" || strings.Contains(id, "/") {
+		fail("an id is not empty and has no /: it is a part of a path")
+	}
+	if p.PolicyMode != "" && p.PolicyMode != protect && p.PolicyMode != monitor {
+		fail("policyMode is %.80q, want %s or %s", p.PolicyMode, protect, monitor)
+	}
+	switch group := len(p.Policies) != 0; {
+	case group && p.Module != "":
+		fail("it has a module and policies: it is a policy, or a group")
+	case group:
+		if p.Expression == "" {
+			fail("expression is missing")
+		}
+		if p.Message == "" {
+			fail("message is missing, which a group has")
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Policies)) {
+			m := p.Policies[name]
+			if name == "" || strings.Contains(name, "/") {
+				fail("member %.80q: a name is not empty and has no /", name)
+			}
+			if m.Module == "" {
+				fail("member %s: module is missing", name)
+			}
+			for _, err := range m.check() {
+				fail("member %s: %w", name, err)
+			}
+		}
+	case p.Module == "":
+		fail("it has neither a module nor policies")
+	}
+	return append(errs, p.Member.check()...)
+}
+
+func (m *Member) check() (errs []error) {
+	if settings := bytes.TrimSpace(m.Settings); len(settings) != 0 && settings[0] != '{' && string(settings) != "null" {
+		errs = append(errs, errors.New("settings are no mapping"))
+	}
+	if m.TimeoutEvalSeconds != nil && *m.TimeoutEvalSeconds < 1 {
+		errs = append(errs, fmt.Errorf("timeoutEvalSeconds is %d, want at least 1", *m.TimeoutEvalSeconds))
+	}
+	for _, r := range m.ContextAwareResources {
+		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.APIVersion == "" || r.Kind == "" {
+			errs = append(errs, fmt.Errorf("contextAwareResources has apiVersion %.80q, kind %.80q", r.APIVersion, r.Kind))
+		}
+	}
+	return errs
+}
+
+// mode returns the mode of a policy.
+func (p *Policy) mode() string {
+	if p.PolicyMode == monitor {
+		return monitor
+	}
+	return protect
+}
+
+// namespaced reports whether the policy belongs to users of one namespace: an AdmissionPolicy
+// or an AdmissionPolicyGroup.
+func (p *Policy) namespaced(id string) bool {
+	return p.NamespacedName.Namespace != "" || strings.HasPrefix(id, "namespaced-")
+}
+
+// built returns the part of a policy that decides what is loaded for it, in JSON. The rest
+// counts when it answers, and a change of that loads nothing.
+func (p *Policy) built() string {
+	part := *p
+	part.NamespacedName.Name, part.PolicyMode, part.AllowedToMutate = "", "", false
+	if len(part.Policies) == 0 {
+		part.Message = ""
+	}
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // It came from JSON.
+	}
+	return string(text)
+}
+
+// members returns a policy as the only member of itself, with an empty name, or the members
+// of a group.
+func (p *Policy) members() map[string]Member {
+	if len(p.Policies) != 0 {
+		return p.Policies
+	}
+	return map[string]Member{"": p.Member}
+}
+
+// granted returns what policies.yml grants.
+func (m *Member) granted() []string {
+	if m.HostCapabilities == nil && len(m.ContextAwareResources) != 0 {
+		return []string{"kubernetes/*"}
+	}
+	return m.HostCapabilities
+}
+
+// timeout returns how long an evaluation may take, otherwise if the policy does not say.
+func (m *Member) timeout(otherwise time.Duration) time.Duration {
+	if m.TimeoutEvalSeconds != nil {
+		return time.Duration(min(*m.TimeoutEvalSeconds, int64(maxEvaluation/time.Second))) * time.Second
+	}
+	return otherwise
+}

@@ -1,0 +1,121 @@
+package policyserver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/strict"
+)
+
+// Guests says what policies may use of the server: what no policies.yml can say, since its
+// author is not the one who runs the server. It is a configuration file in YAML or JSON as
+// well. The zero value has the default limits and grants nothing.
+type Guests struct {
+	// Guest is for all policies.
+	Guest `json:",inline"`
+	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
+	// their hostCapabilities have it too. Default nothing.
+	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
+	// Policies are limits and grants for some policies by their ids, with which the members
+	// of a group are loaded, too. A limit that is not given is that for all; grants are added.
+	Policies map[string]Guest `json:"policies,omitempty"`
+}
+
+// Guest is what a policy may use.
+type Guest struct {
+	// Limits bound the instances of the policy and each evaluation. Limits.Timeout is
+	// ignored: it is that of policies.yml. The default of Limits.Fuel is enough for the
+	// whole timeout.
+	Limits host.Limits `json:"limits,omitzero"`
+	// Grants are those of [host.Config]: clock and random.
+	Grants []string `json:"grants,omitempty"`
+	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts
+	// and addresses, as in [capabilities.Scope]; nil is all.
+	Repositories []string `json:"repositories,omitempty"`
+	HostNames    []string `json:"hostNames,omitempty"`
+}
+
+// ReadGuests reads Guests. The error has every unknown field. An empty text is the zero value.
+func ReadGuests(text []byte) (Guests, error) {
+	var g Guests
+	if len(text) == 0 {
+		return g, nil
+	}
+	if err := strict.YAML(text, &g); err != nil {
+		return g, fmt.Errorf("read guests: %w", err)
+	}
+	return g, g.Check()
+}
+
+// Check returns everything that is wrong with the grants.
+func (g *Guests) Check() error {
+	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
+	for _, id := range slices.Sorted(maps.Keys(g.Policies)) {
+		errs = append(errs, checkGrants("guests: policy "+id, nil, g.Policies[id]))
+	}
+	return errors.Join(errs...)
+}
+
+func checkGrants(what string, hostCapabilities []string, guest Guest) error {
+	s := capabilities.Scope{HostCapabilities: append([]string{}, hostCapabilities...), Repositories: guest.Repositories, HostNames: guest.HostNames}
+	if len(hostCapabilities) == 0 {
+		// What they are about is checked alone.
+		s.HostCapabilities = []string{"*"}
+	} else {
+		s.Repositories, s.HostNames = append([]string{"*"}, s.Repositories...), append([]string{"*"}, s.HostNames...)
+		if !slices.ContainsFunc(hostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, "oci/") }) {
+			s.Repositories = nil
+		}
+		if !slices.ContainsFunc(hostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, "net/") }) {
+			s.HostNames = nil
+		}
+	}
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// ReadGuestsFile is ReadGuests of a file; none, an empty name, is the zero value.
+func ReadGuestsFile(file string) (Guests, error) {
+	if file == "" {
+		return Guests{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Guests{}, fmt.Errorf("read guests: %w", err)
+	}
+	return ReadGuests(text)
+}
+
+// maxEvaluation is how long an evaluation may take at most: no API server waits longer.
+const maxEvaluation = admission.MaxTimeout
+
+// of returns what a policy may use that may take timeout.
+func (g *Guests) of(id string, timeout time.Duration) Guest {
+	own, all := g.Policies[id], g.Guest
+	a, b := own.Limits, all.Limits
+	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...)}
+	guest.Limits = host.Limits{
+		MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes), Fuel: cmp.Or(a.Fuel, b.Fuel), StackBytes: cmp.Or(a.StackBytes, b.StackBytes),
+		BuildTimeout: cmp.Or(a.BuildTimeout, b.BuildTimeout), Compile: cmp.Or(a.Compile, b.Compile), Instances: cmp.Or(a.Instances, b.Instances),
+		HeldInstances: cmp.Or(a.HeldInstances, b.HeldInstances), OutputBytes: cmp.Or(a.OutputBytes, b.OutputBytes), ResultBytes: cmp.Or(a.ResultBytes, b.ResultBytes),
+		Timeout: timeout,
+	}
+	if guest.Limits.Fuel == 0 {
+		// About a second for each of the default.
+		seconds := max(1, math.Ceil(timeout.Seconds()))
+		guest.Limits.Fuel = int64(seconds) * host.DefaultLimits().Fuel
+	}
+	return guest
+}

@@ -1,0 +1,117 @@
+package policyserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+)
+
+// ServeConfig says how a server is reached. Zero fields have the defaults below.
+type ServeConfig struct {
+	// Addr is the address of the paths of the package comment. Listener, if it is set, is
+	// served in its place, and closed in the end.
+	Addr     string
+	Listener net.Listener
+	// CertFile and KeyFile are the certificate and its key in PEM, which are read again when
+	// they change. Without them there is no TLS.
+	CertFile, KeyFile string
+	// ClientCAFiles, if there are some, are bundles in PEM: every client must show a
+	// certificate that one of them has signed. They are read again, too.
+	ClientCAFiles []string
+	// Wrap returns what is served instead of Handler; nil is Handler itself.
+	Wrap func(http.Handler) http.Handler
+	// ProbeAddr is the address of /readiness and of Probes, which have no TLS: kubelet and
+	// Prometheus show no certificate. ProbeListener is as Listener. Without both, there are none.
+	ProbeAddr     string
+	ProbeListener net.Listener
+	// Probes serves everything but /readiness there; nil serves nothing.
+	Probes http.Handler
+	// MaxConnections is how many connections there are at a time, see package webhook. Default
+	// 1024.
+	MaxConnections int
+	// DrainDelay is how long the server goes on to serve when it is to end and /readiness has
+	// said so. Default 5 s.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests that run are waited for. Default 30 s.
+	DrainTimeout time.Duration
+}
+
+// Serve serves requests until ctx ends, and returns when everything is answered. The error is nil
+// then. /readiness answers 200 while Ready is nil and the server is not about to end.
+func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
+	var errs []error
+	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
+		errs = append(errs, errors.New("certFile and keyFile need one another"))
+	}
+	if len(cfg.ClientCAFiles) != 0 && cfg.CertFile == "" {
+		errs = append(errs, errors.New("clientCAFiles need certFile and keyFile"))
+	}
+	if cfg.Addr == "" && cfg.Listener == nil {
+		errs = append(errs, errors.New("addr is empty"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("policy server: %w", err)
+	}
+	handler := s.Handler()
+	if cfg.Wrap != nil {
+		handler = cfg.Wrap(handler)
+	}
+	api := &httpserve.Server{
+		Name: "policy server", Addr: cfg.Addr, Listener: cfg.Listener, Handler: handler,
+		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFiles: cfg.ClientCAFiles, ClientAuth: tls.RequireAndVerifyClientCert,
+		WriteTimeout: maxEvaluation + 10*time.Second, MaxConnections: cfg.MaxConnections,
+		DrainDelay: cfg.DrainDelay, DrainTimeout: cfg.DrainTimeout, Logger: s.cfg.Logger,
+	}
+	if cfg.ProbeAddr == "" && cfg.ProbeListener == nil {
+		return api.Run(ctx)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
+		err := s.Ready()
+		switch {
+		case api.Draining():
+			err = errors.New("the server is about to end")
+		case !api.Listening():
+			err = errors.New("the server does not listen yet")
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	if cfg.Probes != nil {
+		mux.Handle("/", cfg.Probes)
+	}
+	probes := &httpserve.Server{
+		Name: "policy server: probes", Addr: cfg.ProbeAddr, Listener: cfg.ProbeListener, Handler: mux,
+		WriteTimeout: maxEvaluation, MaxConnections: cfg.MaxConnections, DrainDelay: -1, DrainTimeout: time.Second, Logger: s.cfg.Logger,
+	}
+	// Probes are answered until the last request is: /readiness says that the server ends.
+	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	probed := make(chan error, 1)
+	go func() {
+		err := probes.Run(probing)
+		if err != nil && probing.Err() == nil {
+			s.log(slog.LevelError, "serve probes", "err", err)
+		}
+		end() // Without probes the server is taken for dead.
+		probed <- err
+	}()
+	err := api.Run(serving)
+	ended := probing.Err() == nil && ctx.Err() == nil
+	stop()
+	probesErr := <-probed
+	if !ended {
+		// Connections of clients that hold them open are no fault.
+		probesErr = nil
+	}
+	return errors.Join(err, probesErr)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kubewasm/kubewasm/admission/policyserver"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+)
+
+// telemetry counts and traces evaluations with the names and labels of Kubewarden's
+// policy-server. Collectors are configured by the variables OTEL_EXPORTER_OTLP_….
+type telemetry struct {
+	evaluations, initializationErrors metric.Int64Counter
+	latency                           metric.Int64Histogram
+	// tracer is nil if there are no spans.
+	tracer trace.Tracer
+	host   string
+	guests *hostmetrics.Collector
+	// shutdown sends what was not sent yet.
+	shutdown []func(context.Context) error
+}
+
+var _ policyserver.Observer = (*telemetry)(nil)
+
+// serviceName is the service of metrics and spans, unless OTEL_SERVICE_NAME is set.
+const serviceName = "kubewarden-policy-server"
+
+// newTelemetry returns a telemetry whose metrics registry has, and which sends them and spans
+// if the settings say so.
+func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry, guests *hostmetrics.Collector, hostname string) (*telemetry, error) {
+	t := &telemetry{guests: guests, host: hostname}
+	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", serviceName)), resource.Environment())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	local, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(local)}
+	if o.metrics {
+		exporter, err := otlpmetricgrpc.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: %w", err)
+		}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+	meter := provider.Meter("kubewarden")
+	var errs [3]error
+	t.evaluations, errs[0] = meter.Int64Counter("kubewarden_policy_evaluations_total", metric.WithDescription("Evaluations of policies."))
+	t.latency, errs[1] = meter.Int64Histogram("kubewarden_policy_evaluation_latency_milliseconds", metric.WithDescription("How long evaluations took, in milliseconds."))
+	t.initializationErrors, errs[2] = meter.Int64Counter("kubewarden_policy_initialization_errors_total", metric.WithDescription("Policies that could not be loaded, each time."))
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	if o.logFormat == "otlp" {
+		exporter, err := otlptracegrpc.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: %w", err)
+		}
+		provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(exporter))
+		t.shutdown = append(t.shutdown, provider.Shutdown)
+		t.tracer = provider.Tracer(serviceName)
+	}
+	return t, nil
+}
+
+// close sends what was not sent yet, until ctx ends.
+func (t *telemetry) close(ctx context.Context, logger *slog.Logger) {
+	for _, shutdown := range t.shutdown {
+		if err := shutdown(ctx); err != nil {
+			logger.Warn("send telemetry", "err", err)
+		}
+	}
+}
+
+// maxErrorLabel is how much of an error a label has.
+const maxErrorLabel = 256
+
+func errorLabel(err error) attribute.KeyValue {
+	text := err.Error()
+	return attribute.String("initialization_error", text[:min(len(text), maxErrorLabel)])
+}
+
+// Evaluated implements [policyserver.Observer].
+func (t *telemetry) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
+	if t.tracer != nil {
+		t.trace(ctx, e)
+	}
+	if e.Initialization != nil {
+		t.evaluations.Add(ctx, 1, metric.WithAttributes(attribute.String("policy_name", e.Policy), errorLabel(e.Initialization)))
+		return
+	}
+	labels := []attribute.KeyValue{
+		attribute.String("policy_name", e.Policy), attribute.String("policy_mode", e.Mode),
+		attribute.Bool("accepted", e.Accepted), attribute.Bool("mutated", e.Mutated),
+	}
+	if r := e.Request; r != nil {
+		kind := ""
+		if r.RequestKind != nil {
+			kind = r.RequestKind.Kind
+		}
+		labels = append(labels, attribute.String("resource_kind", kind), attribute.String("resource_request_operation", string(r.Operation)),
+			attribute.String("request_origin", e.Origin))
+		if r.Namespace != "" {
+			labels = append(labels, attribute.String("resource_namespace", r.Namespace))
+		}
+	}
+	if e.Code != 0 {
+		labels = append(labels, attribute.Int64("error_code", int64(e.Code)))
+	}
+	set := metric.WithAttributeSet(attribute.NewSet(labels...))
+	t.evaluations.Add(ctx, 1, set)
+	t.latency.Record(ctx, e.Duration.Milliseconds(), set)
+}
+
+// spanNames are the names of spans by the origins of requests.
+var spanNames = map[string]string{"validate": "validation", "audit": "audit", "validate_raw": "validation_raw"}
+
+// trace records an evaluation as a span.
+func (t *telemetry) trace(ctx context.Context, e *policyserver.Evaluated) {
+	attributes := []attribute.KeyValue{
+		attribute.String("host", t.host), attribute.String("policy_id", e.Policy), attribute.String("request_uid", string(e.Response.UID)),
+		attribute.Bool("allowed", e.Response.Allowed), attribute.Bool("mutated", e.Response.Patch != nil),
+	}
+	if r := e.Request; r != nil {
+		attributes = append(attributes, attribute.String("name", r.Name), attribute.String("namespace", r.Namespace), attribute.String("operation", string(r.Operation)),
+			attribute.String("subresource", r.SubResource), attribute.String("kind_group", r.Kind.Group), attribute.String("kind_version", r.Kind.Version),
+			attribute.String("kind", r.Kind.Kind), attribute.String("resource_group", r.Resource.Group), attribute.String("resource_version", r.Resource.Version),
+			attribute.String("resource", r.Resource.Resource))
+	}
+	if s := e.Response.Result; s != nil {
+		if s.Code != 0 {
+			attributes = append(attributes, attribute.Int64("response_code", int64(s.Code)))
+		}
+		attributes = append(attributes, attribute.String("response_message", s.Message))
+	}
+	_, span := t.tracer.Start(ctx, spanNames[e.Origin], trace.WithTimestamp(e.Start), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
+	span.End(trace.WithTimestamp(e.Start.Add(e.Duration)))
+}
+
+// Loaded implements [policyserver.Observer].
+func (t *telemetry) Loaded(policy string, err error) {
+	if err != nil {
+		t.initializationErrors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("policy_name", policy), errorLabel(err)))
+	}
+}
+
+// Forget implements [policyserver.Observer].
+func (t *telemetry) Forget(policy string) { t.guests.Forget(policy) }
+
+// wrap returns h with the spans of API servers, which send traceparent, as the parents.
+func wrap(h http.Handler) http.Handler {
+	var parent propagation.TraceContext
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(parent.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+	})
+}
