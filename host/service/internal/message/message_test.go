@@ -280,11 +280,11 @@ func TestWhatIsNoMessage(t *testing.T) {
 		want string
 	}{
 		"a tag that does not end":    {[]byte{0xff}, "unexpected EOF"},
-		"a number of no field":       {protowire.AppendVarint(nil, 1<<32), "invalid field number"},
+		"a number of no field":       {protowire.AppendVarint(nil, 1<<32), "field number is 536870912, more than 536870911"},
 		"another wire type":          {[]byte{0x08, 1}, "field Text: it has wire type 0"},
 		"text that is not UTF-8":     {[]byte{0x0a, 1, 0xff}, "field Text: text is not UTF-8"},
 		"messages that nest deep":    {deep, "messages are nested more than 100 deep"},
-		"a number that does not end": {[]byte{0x20, 0x80}, "field I32: unexpected EOF"},
+		"a number that does not end": {[]byte{0x20, 0x80}, "read field 4: unexpected EOF"},
 		"a map of numbers":           {[]byte{0xd0, 1, 1}, "field Labels: it has wire type 0"},
 		"an object that is a message": {
 			protowire.AppendBytes(protowire.AppendTag(nil, 40, protowire.BytesType), nil), "field Pod: it has wire type 2",

@@ -32,15 +32,18 @@ type Type struct {
 type field struct {
 	name   string
 	number uint32
+	// tag is that of a value of its own.
+	tag    uint64
 	offset uintptr
 	// wire is the wire type of a value, kind how it lies in memory.
 	wire wireType
 	kind kind
 	// holds is what the field has of values.
 	holds holding
-	// of is the type of a value, whatever the field holds of it, and goes the type of the
-	// field.
+	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
+	// type of the field.
 	of, goes reflect.Type
+	size     uintptr
 	// message is that of a value that is one.
 	message *Type
 	// oneof are the places of the fields of which only one is set.
@@ -209,7 +212,8 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	case of.Kind() == reflect.Pointer && made.wire != object:
 		made.holds, of = maybe, of.Elem()
 	}
-	made.of = of
+	made.of, made.size = of, of.Size()
+	made.tag = tagOf(made.number, made.onWire())
 	made.setKind()
 	return made, group
 }
