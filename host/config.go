@@ -31,8 +31,8 @@ type Config struct {
 	GuestConfig GuestConfig `json:"guestConfig,omitempty"`
 	// Args are the guest's arguments, the name first, as in os.Args. Empty means
 	// "guest.wasm" alone, the same for every plugin, so that those with the same module can
-	// begin from one state. They must not change while the plugin is open. A program of a
-	// [Dialect] gets those of [DialectInstance.Run] instead.
+	// begin from one state; guests of a [Dialect] find Name. They must not change while the
+	// plugin is open. A program of a Dialect gets those of [DialectInstance.Run] instead.
 	Args []string `json:"args,omitempty"`
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that the imports of the [Adapter] require.

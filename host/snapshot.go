@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -81,13 +82,14 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 
 // watch has the host functions of a version set own when the guest calls one that depends
 // on the plugin or has an effect. WASI's depend on its arguments and grants alone, and only
-// one has an effect: it prints.
+// one has an effect: it prints. The arguments that a dialect has without Config.Args are
+// the plugin's name.
 func (v *version) watch(own *bool) (end func()) {
-	imports := v.imports
+	imports, named := v.imports, v.dialect != nil && len(v.plugin.cfg.Args) == 0
 	v.imports = make([]*Import, len(imports))
 	for n, im := range imports {
 		v.imports[n] = im
-		if im.Module != wasiModule || im.Name == "fd_write" {
+		if im.Module != wasiModule || im.Name == "fd_write" || named && strings.HasPrefix(im.Name, "args_") {
 			watched := *im
 			watched.Func = func(inst *Instance, stack []uint64) {
 				*own = true

@@ -15,6 +15,9 @@ func (i *Instance) args() []string {
 	if args := i.plugin.cfg.Args; len(args) > 0 {
 		return args
 	}
+	if i.version.dialect != nil {
+		return []string{i.plugin.cfg.Name} // As hosts of other ABIs do.
+	}
 	return defaultArgs
 }
 
