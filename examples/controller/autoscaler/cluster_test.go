@@ -46,7 +46,7 @@ import (
 )
 
 // The logs of controller-runtime are of no use here: what counts is in the API.
-func init() { log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(io.Discard, nil))) }
+func init() { log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) }
 
 // moody returns the guest of testdata in a version, from 1 to 9.
 func moody(t testing.TB, version byte) []byte {
