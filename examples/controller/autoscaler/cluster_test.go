@@ -130,8 +130,9 @@ type setup struct {
 	metrics   autoscaler.Metrics
 	limits    host.Limits
 	clock     clock.PassiveClock
-	// scales wraps the client of the subresource; nil for none.
+	// scales wraps the client of the subresource, client the one with a cache; nil for none.
 	scales func(scale.ScalesGetter) scale.ScalesGetter
+	client func(client.Client) client.Client
 }
 
 // running is a controller.
@@ -170,6 +171,9 @@ func (w *world) run(t *testing.T, s setup) *running {
 		Sources: autoscaler.Sources{Directory: s.directory, ConfigMaps: autoscaler.ConfigMaps(mgr.GetAPIReader(), mgr.GetCache())},
 	})
 	r := autoscaler.NewReconciler(mgr, scales, plugins, s.metrics)
+	if s.client != nil {
+		r.Client = s.client(r.Client)
+	}
 	if s.clock != nil {
 		r.Clock = s.clock
 	}
