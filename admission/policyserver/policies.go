@@ -326,7 +326,7 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))
 	cfg := admission.PluginConfig{
 		Config: host.Config{
-			Name: name, Source: host.Bytes(module), Limits: guest.Limits, Grants: guest.Grants,
+			Name: name, Source: host.Bytes(module), Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset,
 			Observer: s.cfg.HostObserver, Logger: s.cfg.Logger,
 		},
 		// What a policy changes is dropped or refused when it answers.
