@@ -27,7 +27,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 # The packages in which goroutines meet.
 .PHONY: race
 race: ## Run the tests under the race detector, which needs a C compiler: 6 minutes.
-	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
+	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/diskcache ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
@@ -90,6 +90,7 @@ WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
 	go generate ./...
 	cd internal/newestapi && go generate .
+	cd examples/controller && go generate .
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@
@@ -98,7 +99,8 @@ generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of test
 cosign: ## Let cosign sign the fixtures of host/oci anew. It is built first, which takes 5 minutes.
 	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && \
 	  GOBIN=$$bin go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 && \
-	  COSIGN=$$bin/cosign go test -C host/oci/e2e -count 1 -run 'TestUpdateFixtures|TestCosign' -update .
+	  COSIGN=$$bin/cosign go test -C host/oci/e2e -count 1 -run 'TestUpdateFixtures|TestCosign' -update . && \
+	  COSIGN=$$bin/cosign go test -C host/oci/sigstore -count 1 -run TestSignatureByCosign -update .
 
 .PHONY: quickstart
 quickstart: ## Run README.md's first command.

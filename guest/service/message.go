@@ -46,6 +46,8 @@ func TextOf(b []byte) Text { return Text{unsafe.String(unsafe.SliceData(b), len(
 
 // Rest reads the rest of a varint of more than one byte, whose first byte is n. It returns the
 // index after it, which is len(b) if the varint does not end.
+//
+//go:noinline
 func Rest(b []byte, i uint, n uint64) (uint64, uint) {
 	n &= 0x7f
 	for shift := 7; i < uint(len(b)) && shift < 64; shift += 7 {
@@ -95,13 +97,37 @@ func Next(b []byte, i uint, key uint64) (start, end uint) {
 // value begins, with its key, and where the last one ends, with other fields in between.
 type Found struct{ first, end, count uint32 }
 
-// Add records count values at b[start:end], after those that were found before.
-func (f *Found) Add(start, end, count uint) {
-	if f.count == 0 {
-		f.first = uint32(start)
+// Add finds the values of a repeated field or a map at b[i] and directly after it, and returns
+// the index after them. The key is that of type Bytes, as for Next.
+func (f *Found) Add(b []byte, i uint, key uint64) uint {
+	from, count := i, uint32(0)
+	for i+1 < uint(len(b)) && uint64(b[i]) == key {
+		n := uint64(b[i+1])
+		if i += 2; n >= 0x80 {
+			n, i = Rest(b, i, n)
+		}
+		if n > uint64(uint(len(b))-i) {
+			i = uint(len(b))
+			break
+		}
+		i += uint(n)
+		count++
 	}
-	f.end = uint32(end)
-	f.count += uint32(count)
+	if count == 0 { // The key has several bytes, or the values are numbers.
+		for of := wire.Key(b[i:]); i < uint(len(b)); count++ {
+			k, _, end := wire.Field(b, int(i))
+			if k != of && count > 0 {
+				break
+			}
+			i = uint(end)
+		}
+	}
+	if f.count == 0 {
+		f.first = uint32(from)
+	}
+	f.end = uint32(i)
+	f.count += count
+	return i
 }
 
 // Set records a value of which the last one counts.
@@ -132,8 +158,8 @@ func (f *Found) View(b []byte, t *view.Type) view.View {
 	return view.FromProto(f.Value(b).Raw, t)
 }
 
-// Messages is a field of messages, or of one. M is the struct of the message, and V is what
-// plugins read it by.
+// Messages is a field of messages, or of one. M is the struct of the message, and V what plugins
+// read it by, a struct with a pointer to it.
 type Messages[M, V any] struct {
 	Found
 	made *messages[M, V]
@@ -142,16 +168,18 @@ type Messages[M, V any] struct {
 // messages are those that were read. Their memory is that of the request before.
 type messages[M, V any] struct {
 	items []M
-	views []V
+	// views are what the plugin got, which may have sorted them, and each of pristine has
+	// the address of the item at the same place.
+	views, pristine []V
 	// read is set until the next request.
 	read bool
 }
 
 // Begin returns memory for the messages that were found, or nil if they were read already or
 // there are none.
-func (l *Messages[M, V]) Begin() ([]M, []V) {
+func (l *Messages[M, V]) Begin() []M {
 	if l.count == 0 || l.made != nil && l.made.read {
-		return nil, nil
+		return nil
 	}
 	made := l.made
 	if made == nil {
@@ -160,10 +188,15 @@ func (l *Messages[M, V]) Begin() ([]M, []V) {
 	}
 	n := int(l.count)
 	if n > cap(made.items) {
-		made.items, made.views = make([]M, n), make([]V, n)
+		made.items, made.views, made.pristine = make([]M, n), make([]V, n), make([]V, n)
+		for i := range made.items {
+			// A V is a struct with a pointer to an M.
+			*(**M)(unsafe.Pointer(&made.pristine[i])) = &made.items[i]
+		}
 	}
 	made.items, made.views, made.read = made.items[:n], made.views[:n], true
-	return made.items, made.views
+	copy(made.views, made.pristine)
+	return made.items
 }
 
 // Views returns the messages, which were read.

@@ -1,11 +1,19 @@
 package oci
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 )
 
 func newCache(t *testing.T, limit int64) *cache {
@@ -111,4 +119,87 @@ func TestCacheHammer(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// TestCacheSurvivesKills kills processes while they write to a cache that this one uses, too.
+// What is there under its name is whole, within the bound, and what a killed process left
+// unfinished is removed in time.
+func TestCacheSurvivesKills(t *testing.T) {
+	const size, limit = 1 << 20, 6 << 20
+	blobOf := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2) }
+	if dir := os.Getenv("KUBEWASM_TEST_CACHE"); dir != "" {
+		c, err := openCache(dir, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; ; i++ {
+			data := blobOf(i)
+			if err := errors.Join(c.put(sum(data), data), c.remember("last", sum(data))); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println("written")
+		}
+	}
+	c := newCache(t, limit)
+	for round := range 8 {
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCacheSurvivesKills$")
+		child.Env = append(os.Environ(), "KUBEWASM_TEST_CACHE="+c.dir)
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 2+round && lines.Scan(); n++ {
+			data := blobOf(1000 + n)
+			if err := c.put(sum(data), data); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Wait(); err == nil {
+			t.Fatal("the process ended by itself")
+		}
+		entries, err := os.ReadDir(filepath.Join(c.dir, "blobs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			name := filepath.Join(c.dir, "blobs", entry.Name())
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(entry.Name(), "new-") && sum(data) != "sha256:"+entry.Name() {
+				t.Errorf("%s has %d other bytes", entry.Name(), len(data))
+			}
+		}
+		var last string
+		if !c.recall("last", &last) || !digestRE.MatchString(last) {
+			t.Errorf("the cache remembers %q", last)
+		}
+	}
+	unfinished := func() []string {
+		files, err := filepath.Glob(filepath.Join(c.dir, "*", "new-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	for _, name := range unfinished() {
+		old := time.Now().Add(-2 * diskcache.StaleTime)
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.trim(); err != nil || c.bytes > limit {
+		t.Errorf("the cache has %d bytes, want at most %d: %v", c.bytes, limit, err)
+	}
+	if left := unfinished(); len(left) != 0 {
+		t.Errorf("unfinished files are still there: %v", left)
+	}
 }

@@ -201,5 +201,11 @@ func endpoints(registries []Registry) (map[string]*endpoint, error) {
 		byHost[r.Host] = e
 		errs = append(errs, mistakes...)
 	}
+	// The names of one registry: the first stands in references, the second in requests.
+	for a, b := range map[string]string{"docker.io": "registry-1.docker.io", "registry-1.docker.io": "docker.io"} {
+		if byHost[b] == nil && byHost[a] != nil {
+			byHost[b] = byHost[a]
+		}
+	}
 	return byHost, errors.Join(errs...)
 }

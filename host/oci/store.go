@@ -125,6 +125,9 @@ func (r *repository) explain(err error) error {
 	if errors.Is(err, errdef.ErrNotFound) {
 		return fmt.Errorf("%s: %w", r, errdef.ErrNotFound)
 	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry)
+	}
 	return fmt.Errorf("%s: %w", r, withoutURL(err))
 }
 

@@ -143,7 +143,8 @@ func (t *transport) again(req *http.Request, resp *http.Response, err error, att
 	switch {
 	case err != nil:
 		var certificate *tls.CertificateVerificationError
-		if errors.As(err, &certificate) {
+		var header tls.RecordHeaderError // It does not speak TLS.
+		if errors.As(err, &certificate) || errors.As(err, &header) {
 			return 0, false
 		}
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:

@@ -137,7 +137,7 @@ func TestHostileGuests(t *testing.T) {
 		{"an endless loop", p.Loop, "out of fuel"},
 		{"an error", p.Fail, "kubewasm.test.v1.Test/Fail returned Error: no such da"},
 		{"a response outside of memory", p.OutOfBounds, "call kubewasm/service.response: bytes [2031616, 2162688) are out of bounds"},
-		{"a response that is no message", p.Malformed, "call kubewasm.test.v1.Test/Malformed: response: field Text: unexpected EOF"},
+		{"a response that is no message", p.Malformed, "call kubewasm.test.v1.Test/Malformed: response: malformed message: read field 1: unexpected EOF"},
 		{"a response with an object that it was not given", p.ForeignRef, "response: field Pod: ref 0x500000009: the guest was not given the object"},
 		{"a question about an object that it was not given", p.AskForeignRef, "call k8s.io/api.object: ref 0x500000009 names no object of the call"},
 		{"a question about a part of one", p.AskPart, "call k8s.io/api.object_part: ref 0x500000009 names no object of the call"},
@@ -145,7 +145,7 @@ func TestHostileGuests(t *testing.T) {
 		{"services that were not asked for", p.ServeLate, "call kubewasm/service.serve: it belongs to services, the guest is in kubewasm.test.v1.Test/ServeLate"},
 		{"a response that is too long", p.TooLong, "1572864 bytes are more than the limit of 1048576"},
 		{"a response that swells", p.Swollen, "response: field List: it takes much more memory than bytes"},
-		{"a question that is no message", p.AskHostMalformed, "call kubewasm.test.v1.Host.Ask: field Text: unexpected EOF"},
+		{"a question that is no message", p.AskHostMalformed, "call kubewasm.test.v1.Host.Ask: malformed message: read field 1: unexpected EOF"},
 		{"the error of the host", func(ctx context.Context, _ *testservice.Message) (*testservice.Message, error) {
 			return p.AskHost(ctx, &testservice.Message{Text: "error"})
 		}, "AskHost returned Error: the host does not know"},

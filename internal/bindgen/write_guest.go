@@ -115,7 +115,7 @@ func (w *writer) extensionPoint(s *Service) {
 			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
 		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name)
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
-		w.printf("\t\t%s(request, 0, 0, %s[:], nil)\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
+		w.printf("\t\t%s(request, 0, 0, %s[:])\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
 		w.printf("\t\terr := p.%s(%s{&%s[0]}, &%s)\n", m.Name, m.Request, request, response)
 		w.printf("\t\tb = %s.append(b)\n\t\t%s[0].reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
 	}

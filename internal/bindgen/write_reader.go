@@ -26,7 +26,7 @@ func (w *writer) reader(m *Message) {
 	w.printf("}\n\nvar %s %s\n\n", none, fields)
 	w.printf("func (x %s) fields() *%s {\n\tif x.m == nil {\n\t\treturn &%s\n\t}\n\treturn x.m\n}\n", m.Name, fields, none)
 	w.printf("\n%s", wrap(m.Name+"FromProto returns a view of the protobuf message in raw, which must not be written to any more."))
-	w.printf("func %[1]sFromProto(raw []byte) %[1]s {\n\titems := make([]%[2]s, 1)\n\t%[3]s(raw, 0, 0, items, nil)\n\treturn %[1]s{&items[0]}\n}\n", m.Name, fields, readerOf(m.Name))
+	w.printf("func %[1]sFromProto(raw []byte) %[1]s {\n\titems := make([]%[2]s, 1)\n\t%[3]s(raw, 0, 0, items)\n\treturn %[1]s{&items[0]}\n}\n", m.Name, fields, readerOf(m.Name))
 	for _, f := range m.Fields {
 		w.fieldAccessor(m, f)
 	}
@@ -39,7 +39,7 @@ func (w *writer) reader(m *Message) {
 		}
 		w.printf("}\n}\n")
 	}
-	w.readFunction(m, lazy)
+	w.readFunction(m)
 }
 
 func fieldsType(message string) string { return lower(message) + "Fields" }
@@ -105,8 +105,8 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 			result, view = "[]"+result, "Views"
 		}
 		w.printf("\n%sfunc (x %s) %s() %s {\n\tm := x.fields()\n", doc, m.Name, f.Name, result)
-		w.printf("\tif items, views := m.%s.Begin(); items != nil {\n", f.Name)
-		w.printf("\t\t%s(m.in, m.%s.First(), %s, items, views)\n\t}\n\treturn m.%s.%s()\n}\n", readerOf(t.Name), f.Name, wholeKey(f.Number), f.Name, view)
+		w.printf("\tif items := m.%s.Begin(); items != nil {\n", f.Name)
+		w.printf("\t\t%s(m.in, m.%s.First(), %s, items)\n\t}\n\treturn m.%s.%s()\n}\n", readerOf(t.Name), f.Name, wholeKey(f.Number), f.Name, view)
 	case f.lazy():
 		var expression string
 		if expression = w.lazyExpression(f); f.Map {
@@ -229,9 +229,13 @@ func wholeKey(number uint32) string {
 
 // readFunction writes the function that reads messages: one whose bytes are b[i:], or with a
 // key those in the field with that key.
-func (w *writer) readFunction(m *Message, lazy bool) {
+func (w *writer) readFunction(m *Message) {
 	w.printf("\n// %s reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.\n", readerOf(m.Name))
-	w.printf("func %s(b []byte, i uint, key uint64, items []%s, views []%s) {\n", readerOf(m.Name), fieldsType(m.Name), m.Name)
+	w.printf("func %s(b []byte, i uint, key uint64, items []%s) {\n", readerOf(m.Name), fieldsType(m.Name))
+	if len(m.Fields) == 0 {
+		w.printf("}\n")
+		return
+	}
 	w.printf(`whole, end := b, uint(len(b))
 for at := range items {
 	if key != 0 {
@@ -246,17 +250,17 @@ for at := range items {
 		}
 	}
 	m := &items[at]
-	if at < len(views) {
-		views[at] = %s{m}
-	}
 	b := whole[:end]
-	for i < uint(len(b)) {
+	for { // Once, if all fields are known and in order.
 		start := i
-`, w.name(guestPackage, "Next"), m.Name)
+`, w.name(guestPackage, "Next"))
 	for _, f := range m.Fields {
 		w.readField(f)
 	}
-	w.printf(`if i == start {
+	w.printf(`if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
 			i = %s(b, i) // A field that is not known.
 		}
 	}
@@ -293,22 +297,18 @@ func (w *writer) readField(f *Field) {
 		w.printf("n := uint64(b[i+%d])\nif i += %d; n >= 0x80 {\n\tn, i = %s(b, i, n)\n}\n", n, n+1, rest)
 	}
 	switch {
-	case f.lazy() && f.Repeated && f.numeric():
-		// Packed, or one each.
-		one, _ := keyed(f.Number, onWire(t.Kind), 0)
-		packed, _ := keyed(f.Number, onBytes, 0)
-		w.printf("for %s || %s {\n\tm.in = b\n\tfrom := i\n\ti = %s(b, i)\n\tm.%s.Add(from, i, 1)\n}\n", packed, one, w.name(guestPackage, "Skip"), f.Name)
+	case f.Map || f.Repeated:
+		condition, _ := keyed(f.Number, onBytes, 0)
+		if f.Repeated && f.numeric() { // Packed, or one each.
+			one, _ := keyed(f.Number, onWire(t.Kind), 0)
+			condition += " || " + one
+		}
+		w.printf("if %s {\n\tm.in = b\n\ti = m.%s.Add(b, i, %s)\n}\n", condition, f.Name, wholeKey(f.Number))
 	case f.lazy():
 		condition, n := keyed(f.Number, onBytes, 0)
-		if !f.Repeated && !f.Map {
-			w.printf("if %s {\n\tm.in = b\n\tfrom := i\n", condition)
-			length(n)
-			w.printf("if n > uint64(uint(len(b))-i) {\n\tbreak\n}\ni += uint(n)\nm.%s.Set(from, i)\n}\n", f.Name)
-			return
-		}
-		w.printf("if %s {\n\tm.in = b\n\tfrom, count := i, uint(0)\n\tfor %s {\n", condition, condition)
+		w.printf("if %s {\n\tm.in = b\n\tfrom := i\n", condition)
 		length(n)
-		w.printf("if n > uint64(uint(len(b))-i) {\n\ti = uint(len(b))\n\tbreak\n}\ni += uint(n)\ncount++\n}\nm.%s.Add(from, i, count)\n}\n", f.Name)
+		w.printf("if n > uint64(uint(len(b))-i) {\n\tbreak\n}\ni += uint(n)\nm.%s.Set(from, i)\n}\n", f.Name)
 	case t.Kind == String || t.Kind == Bytes:
 		condition, n := keyed(f.Number, onBytes, 0)
 		w.printf("if %s {\n", condition)

@@ -35,7 +35,7 @@ type Cursor struct {
 
 	err   error
 	typ   protowire.Type
-	value uint64 // Of a varint.
+	value uint64 // Of a number.
 	bytes []byte // Of a string or a message.
 	rest  []byte
 }
@@ -66,6 +66,12 @@ func (c *Cursor) Next() bool {
 		c.value, n = protowire.ConsumeVarint(c.rest)
 	case protowire.BytesType:
 		c.bytes, n = protowire.ConsumeBytes(c.rest)
+	case protowire.Fixed64Type:
+		c.value, n = protowire.ConsumeFixed64(c.rest)
+	case protowire.Fixed32Type:
+		var v uint32
+		v, n = protowire.ConsumeFixed32(c.rest)
+		c.value = uint64(v)
 	default:
 		n = protowire.ConsumeFieldValue(c.Number, c.typ, c.rest)
 	}
@@ -76,6 +82,15 @@ func (c *Cursor) Next() bool {
 	c.rest = c.rest[n:]
 	return true
 }
+
+// Type returns the wire type of the field.
+func (c *Cursor) Type() protowire.Type { return c.typ }
+
+// Value returns the number of a field that has one, of any wire type.
+func (c *Cursor) Value() uint64 { return c.value }
+
+// Bytes returns the bytes of a field that has any. They are not copied.
+func (c *Cursor) Bytes() []byte { return c.bytes }
 
 // Err returns what ended the walk, nil if it was the end of the message. It
 // wraps [ErrMalformed].

@@ -37,7 +37,7 @@ var (
 var pickerPick = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Pick",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		pickRequestRead(request, 0, 0, pickerPickRequest[:], nil)
+		pickRequestRead(request, 0, 0, pickerPickRequest[:])
 		pickerPickResponse.reset()
 		err := p.Pick(PickRequest{&pickerPickRequest[0]}, &pickerPickResponse)
 		b = pickerPickResponse.append(b)
@@ -55,7 +55,7 @@ var (
 var pickerServed = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Served",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		servedRequestRead(request, 0, 0, pickerServedRequest[:], nil)
+		servedRequestRead(request, 0, 0, pickerServedRequest[:])
 		pickerServedResponse.reset()
 		err := p.Served(ServedRequest{&pickerServedRequest[0]}, &pickerServedResponse)
 		b = pickerServedResponse.append(b)

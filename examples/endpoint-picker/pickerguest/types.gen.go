@@ -35,7 +35,7 @@ func (x PickRequest) fields() *pickRequestFields {
 // must not be written to any more.
 func PickRequestFromProto(raw []byte) PickRequest {
 	items := make([]pickRequestFields, 1)
-	pickRequestRead(raw, 0, 0, items, nil)
+	pickRequestRead(raw, 0, 0, items)
 	return PickRequest{&items[0]}
 }
 
@@ -62,8 +62,8 @@ func (x PickRequest) Headers() service.Map[string] {
 // Endpoints returns the field endpoints.
 func (x PickRequest) Endpoints() []Endpoint {
 	m := x.fields()
-	if items, views := m.Endpoints.Begin(); items != nil {
-		endpointRead(m.in, m.Endpoints.First(), 5<<3|2, items, views)
+	if items := m.Endpoints.Begin(); items != nil {
+		endpointRead(m.in, m.Endpoints.First(), 5<<3|2, items)
 	}
 	return m.Endpoints.Views()
 }
@@ -74,7 +74,7 @@ func (m *pickRequestFields) reset() {
 }
 
 // pickRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields, views []PickRequest) {
+func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -89,11 +89,8 @@ func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields, vi
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = PickRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -106,11 +103,9 @@ func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields, vi
 				m.Model = service.TextOf(b[i : i+uint(n)])
 				i += uint(n)
 			}
-			for i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.PrefixHashes.Add(from, i, 1)
+				i = m.PrefixHashes.Add(b, i, 2<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
 				n := uint64(b[i+1])
@@ -121,37 +116,14 @@ func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields, vi
 			}
 			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Headers.Add(from, i, count)
+				i = m.Headers.Add(b, i, 4<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Endpoints.Add(from, i, count)
+				i = m.Endpoints.Add(b, i, 5<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -189,7 +161,7 @@ func (x Endpoint) fields() *endpointFields {
 // not be written to any more.
 func EndpointFromProto(raw []byte) Endpoint {
 	items := make([]endpointFields, 1)
-	endpointRead(raw, 0, 0, items, nil)
+	endpointRead(raw, 0, 0, items)
 	return Endpoint{&items[0]}
 }
 
@@ -225,7 +197,7 @@ func (x Endpoint) ActiveModels() []string {
 func (x Endpoint) MaxActiveModels() int32 { return x.fields().MaxActiveModels }
 
 // endpointRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func endpointRead(b []byte, i uint, key uint64, items []endpointFields, views []Endpoint) {
+func endpointRead(b []byte, i uint, key uint64, items []endpointFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -240,11 +212,8 @@ func endpointRead(b []byte, i uint, key uint64, items []endpointFields, views []
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Endpoint{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -281,20 +250,7 @@ func endpointRead(b []byte, i uint, key uint64, items []endpointFields, views []
 			}
 			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.ActiveModels.Add(from, i, count)
+				i = m.ActiveModels.Add(b, i, 6<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
 				n := uint64(b[i+1])
@@ -302,6 +258,9 @@ func endpointRead(b []byte, i uint, key uint64, items []endpointFields, views []
 					n, i = service.Rest(b, i, n)
 				}
 				m.MaxActiveModels = int32(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -335,7 +294,7 @@ func (x ServedRequest) fields() *servedRequestFields {
 // must not be written to any more.
 func ServedRequestFromProto(raw []byte) ServedRequest {
 	items := make([]servedRequestFields, 1)
-	servedRequestRead(raw, 0, 0, items, nil)
+	servedRequestRead(raw, 0, 0, items)
 	return ServedRequest{&items[0]}
 }
 
@@ -357,7 +316,7 @@ func (m *servedRequestFields) reset() {
 }
 
 // servedRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields, views []ServedRequest) {
+func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -372,11 +331,8 @@ func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = ServedRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -400,11 +356,12 @@ func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields
 				m.Model = service.TextOf(b[i : i+uint(n)])
 				i += uint(n)
 			}
-			for i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
+			if i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.PrefixHashes.Add(from, i, 1)
+				i = m.PrefixHashes.Add(b, i, 3<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -436,7 +393,7 @@ func (x MatchResponse) fields() *matchResponseFields {
 // must not be written to any more.
 func MatchResponseFromProto(raw []byte) MatchResponse {
 	items := make([]matchResponseFields, 1)
-	matchResponseRead(raw, 0, 0, items, nil)
+	matchResponseRead(raw, 0, 0, items)
 	return MatchResponse{&items[0]}
 }
 
@@ -448,7 +405,7 @@ func (x MatchResponse) Blocks() service.Map[int32] {
 }
 
 // matchResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields, views []MatchResponse) {
+func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -463,28 +420,15 @@ func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = MatchResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Blocks.Add(from, i, count)
+				i = m.Blocks.Add(b, i, 1<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

@@ -23,10 +23,19 @@ var ErrNoEndpoint = errors.New("no endpoint is left")
 // Pick returns the endpoint with the highest sum of weighted scores, the first of several.
 // A plugin sees the endpoints that those before it have left.
 func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.Endpoint, error) {
-	left, total := req.Endpoints, make([]float64, len(req.Endpoints))
+	asked := *req
+	// left are the places in req of the endpoints that are left, total their sums.
+	left, total := make([]int, len(req.Endpoints)), make([]float64, len(req.Endpoints))
+	for i := range left {
+		left[i] = i
+	}
 	for _, p := range r.plugins {
-		asked := *req
-		asked.Endpoints = left
+		if len(left) < len(asked.Endpoints) {
+			asked.Endpoints = make([]picker.Endpoint, 0, len(left))
+			for _, place := range left {
+				asked.Endpoints = append(asked.Endpoints, req.Endpoints[place])
+			}
+		}
 		resp, err := p.Pick(ctx, &asked)
 		if err != nil {
 			return nil, err
@@ -37,17 +46,17 @@ func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.End
 		if len(resp.Scores) != len(left) {
 			return nil, fmt.Errorf("plugin %q: %d scores for %d endpoints", p.Name(), len(resp.Scores), len(left))
 		}
-		var kept []picker.Endpoint
-		var sums []float64
+		kept := 0
 		for i, score := range resp.Scores {
 			if score >= 0 {
-				kept, sums = append(kept, left[i]), append(sums, total[i]+p.Weight*score)
+				left[kept], total[kept] = left[i], total[i]+p.Weight*score
+				kept++
 			}
 		}
-		if len(kept) == 0 {
+		if kept == 0 {
 			return nil, fmt.Errorf("plugin %q: %w: %s", p.Name(), ErrNoEndpoint, resp.Reason)
 		}
-		left, total = kept, sums
+		left, total = left[:kept], total[:kept]
 	}
 	if len(left) == 0 {
 		return nil, ErrNoEndpoint
@@ -58,5 +67,5 @@ func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.End
 			best = i
 		}
 	}
-	return &left[best], nil
+	return &req.Endpoints[left[best]], nil
 }

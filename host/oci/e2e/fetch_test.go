@@ -182,6 +182,10 @@ func TestFetchWithTLS(t *testing.T) {
 	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the CA: %v", err)
 	}
+	without := newServer(t, ggcr(), false).ref(t, "zone:1")
+	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), without); err == nil || !strings.Contains(err.Error(), "it speaks plain http: want plainHTTP for "+without.Registry) {
+		t.Errorf("a registry without TLS: %v", err)
+	}
 	if n := len(s.came()); n > 20 {
 		t.Errorf("%d requests: a certificate is not tried again", n)
 	}
@@ -222,6 +226,51 @@ func TestFetchThroughAProxy(t *testing.T) {
 	}
 	if len(s.came()) == 0 {
 		t.Error("the proxy was not asked")
+	}
+}
+
+// TestDockerHub reaches a registry by the names of Docker Hub, which sends those without a
+// token to another host. It gives tokens to pull to all, and to push to those with a
+// password. Like TestFetchThroughAProxy, it runs itself in another process.
+func TestDockerHub(t *testing.T) {
+	if os.Getenv("HTTP_PROXY") == "" {
+		issuer := newTokens(t)
+		issuer.realm, issuer.anonymous = "http://auth.docker.io/token", true
+		registry := distribution(t, issuer.auth(t))
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Host {
+			case "registry-1.docker.io":
+				registry.ServeHTTP(w, r)
+			case "auth.docker.io":
+				issuer.serve(w, r)
+			default:
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		}))
+		defer proxy.Close()
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDockerHub$")
+		child.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	for name, registries := range map[string][]oci.Registry{
+		"docker.io":            {{Host: "docker.io", PlainHTTP: true}},
+		"registry-1.docker.io": {{Host: "registry-1.docker.io", PlainHTTP: true}},
+	} {
+		registries = append(registries, oci.Registry{Host: "auth.docker.io", PlainHTTP: true})
+		ref := oci.Reference{Registry: "docker.io", Repository: "acme/zone", Tag: "1"}
+		anonymous := newClient(t, oci.Config{Registries: registries})
+		if _, err := anonymous.Push(t.Context(), ref, module("1"), oci.PushOptions{}); err == nil || !strings.Contains(err.Error(), "answered 401") {
+			t.Errorf("%s: a push without a password: %v", name, err)
+		}
+		// docker login writes this name.
+		login := dockerConfig(t, "https://index.docker.io/v1/", "us", "secret")
+		push(t, newClient(t, oci.Config{Registries: registries, DockerConfig: login}), ref, module("1"), oci.PushOptions{})
+		if a := fetch(t, anonymous, ref); !bytes.Equal(a.Module, module("1")) {
+			t.Errorf("%s: another module", name)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +155,10 @@ func basicAuth(t *testing.T) configuration.Auth {
 type tokens struct {
 	*httptest.Server
 	key *ecdsa.PrivateKey
+	// realm is where the registry sends those without a token. Default: the server.
+	realm string
+	// anonymous says that tokens to pull need no credentials.
+	anonymous bool
 
 	mu     sync.Mutex
 	issued int
@@ -178,12 +184,14 @@ func (s *tokens) auth(t *testing.T) configuration.Auth {
 		t.Fatal(err)
 	}
 	return configuration.Auth{"token": configuration.Parameters{
-		"realm": s.URL + "/token", "issuer": "issuer", "service": "registry", "jwks": write(t, "jwks.json", keys),
+		"realm": cmp.Or(s.realm, s.URL+"/token"), "issuer": "issuer", "service": "registry", "jwks": write(t, "jwks.json", keys),
 	}}
 }
 
 func (s *tokens) serve(w http.ResponseWriter, r *http.Request) {
-	if user, password, _ := r.BasicAuth(); user != "us" || password != "secret" {
+	user, password, given := r.BasicAuth()
+	known := user == "us" && password == "secret"
+	if !known && (given || !s.anonymous) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -199,7 +207,8 @@ func (s *tokens) serve(w http.ResponseWriter, r *http.Request) {
 	for _, scope := range r.URL.Query()["scope"] {
 		for one := range strings.FieldsSeq(scope) {
 			if parts := strings.Split(one, ":"); len(parts) == 3 {
-				granted = append(granted, access{parts[0], parts[1], strings.Split(parts[2], ",")})
+				actions := slices.DeleteFunc(strings.Split(parts[2], ","), func(action string) bool { return !known && action != "pull" })
+				granted = append(granted, access{parts[0], parts[1], actions})
 			}
 		}
 	}

@@ -51,16 +51,31 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		}
 		switch f.holds {
+		case one:
+			switch f.kind {
+			case text:
+				if *(*string)(at) != "" {
+					b = e.text(b, f, f.tag, *(*string)(at))
+				}
+			case int32s, uint32s, int64s, flag:
+				switch n := f.bits(at); {
+				case n == 0:
+				case n < 0x80 && f.tag < 0x80 && f.wire == varint:
+					b = append(b, byte(f.tag), byte(n))
+				default:
+					b = f.appendNumber(appendTag(b, f.tag), n)
+				}
+			default:
+				b = e.value(b, f, f.tag, at, false)
+			}
 		case maybe:
 			if at = *(*unsafe.Pointer)(at); at != nil {
-				b = e.value(b, f, f.number, at, true)
+				b = e.value(b, f, f.tag, at, true)
 			}
 		case list:
 			b = e.list(b, f, at)
 		case entries:
 			b = e.entries(b, f, at)
-		default:
-			b = e.value(b, f, f.number, at, false)
 		}
 	}
 	return b
@@ -88,17 +103,16 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 	if len(elements) == 0 {
 		return b
 	}
-	first, size := unsafe.Pointer(unsafe.SliceData(elements)), f.of.Size()
+	first := unsafe.Pointer(unsafe.SliceData(elements))
 	if f.wire.delimited() || f.wire == object {
 		for i := range uintptr(len(elements)) {
-			b = e.value(b, f, f.number, unsafe.Add(first, i*size), true)
+			b = e.value(b, f, f.tag, unsafe.Add(first, i*f.size), true)
 		}
 		return b
 	}
-	b = append(wire.AppendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
-	start := len(b)
+	b, start := wire.BeginMessage(b, protowire.Number(f.number))
 	for i := range uintptr(len(elements)) {
-		b = f.appendNumber(b, f.bits(unsafe.Add(first, i*size)))
+		b = f.appendNumber(b, f.bits(unsafe.Add(first, i*f.size)))
 	}
 	return wire.EndMessage(b, start)
 }
@@ -114,8 +128,9 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
-			value := m[key]
-			b = e.entry(b, f, key, unsafe.Pointer(&value))
+			entry, start := wire.BeginMessage(b, protowire.Number(f.number))
+			entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
+			b = wire.EndMessage(e.text(entry, f, tagOf(2, protowire.BytesType), m[key]), start)
 		}
 		return b
 	}
@@ -134,48 +149,46 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 }
 
 func (e *encoder) entry(b []byte, f *field, key string, value unsafe.Pointer) []byte {
-	b = append(wire.AppendVarint(b, uint64(f.number)<<3|uint64(protowire.BytesType)), 0)
-	start := len(b)
-	b = e.text(b, f, 1, key)
-	return wire.EndMessage(e.value(b, f, 2, value, true), start)
+	b, start := wire.BeginMessage(b, protowire.Number(f.number))
+	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
+	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire()), value, true), start)
 }
 
-// value appends one value under a number. An empty one is left out unless it is kept.
-func (e *encoder) value(b []byte, f *field, number uint32, p unsafe.Pointer, keep bool) []byte {
+// value appends one value with a tag. An empty one is left out unless it is kept.
+func (e *encoder) value(b []byte, f *field, tag uint64, p unsafe.Pointer, keep bool) []byte {
 	switch f.kind {
 	case text:
 		if s := *(*string)(p); s != "" || keep {
-			b = e.text(b, f, number, s)
+			b = e.text(b, f, tag, s)
 		}
 		return b
 	case data:
 		if s := *(*[]byte)(p); len(s) != 0 || keep {
-			b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
-			b = append(wire.AppendVarint(b, uint64(len(s))), s...)
+			b = append(wire.AppendVarint(appendTag(b, tag), uint64(len(s))), s...)
 		}
 		return b
 	case messages:
-		b = append(wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType)), 0)
+		b = append(appendTag(b, tag), 0)
 		start := len(b)
 		return wire.EndMessage(e.message(b, f.message, p), start)
 	case objectPointers:
-		return e.object(b, f, number, *(*unsafe.Pointer)(p), keep)
+		return e.object(b, f, tag, *(*unsafe.Pointer)(p), keep)
 	case values:
-		return e.kubernetes(b, f, number, p)
+		return e.kubernetes(b, f, tag, p)
 	case times:
-		return e.time(b, f, number, (*metav1.Time)(p).Time)
+		return e.time(b, f, tag, (*metav1.Time)(p).Time)
 	case durations:
 		d := (*metav1.Duration)(p).Duration
-		return appendPair(b, number, int64(d/time.Second), int64(d%time.Second))
+		return appendPair(b, tag, int64(d/time.Second), int64(d%time.Second))
 	}
 	n := f.bits(p)
 	if n == 0 && !keep {
 		return b
 	}
-	return f.appendNumber(wire.AppendVarint(b, uint64(number)<<3|uint64(f.onWire())), n)
+	return f.appendNumber(appendTag(b, tag), n)
 }
 
-func (e *encoder) object(b []byte, f *field, number uint32, p unsafe.Pointer, keep bool) []byte {
+func (e *encoder) object(b []byte, f *field, tag uint64, p unsafe.Pointer, keep bool) []byte {
 	var ref abi.Ref
 	if p == nil {
 		if !keep {
@@ -188,12 +201,12 @@ func (e *encoder) object(b []byte, f *field, number uint32, p unsafe.Pointer, ke
 			return b
 		}
 	}
-	return protowire.AppendFixed64(wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.Fixed64Type)), uint64(ref))
+	return protowire.AppendFixed64(appendTag(b, tag), uint64(ref))
 }
 
 // kubernetes appends a message of Kubernetes that is no object. Its code may change what it
 // encodes: a quantity keeps its text. So it encodes a copy.
-func (e *encoder) kubernetes(b []byte, f *field, number uint32, p unsafe.Pointer) []byte {
+func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) []byte {
 	v := reflect.NewAt(f.of, p)
 	if deep := v.MethodByName("DeepCopy"); deep.IsValid() {
 		if v = deep.Call(nil)[0]; v.Kind() != reflect.Pointer {
@@ -207,26 +220,36 @@ func (e *encoder) kubernetes(b []byte, f *field, number uint32, p unsafe.Pointer
 		e.fail(f, err)
 		return b
 	}
-	b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
-	return append(wire.AppendVarint(b, uint64(len(encoded))), encoded...)
+	return append(wire.AppendVarint(appendTag(b, tag), uint64(len(encoded))), encoded...)
 }
 
-func (e *encoder) text(b []byte, f *field, number uint32, s string) []byte {
-	b = wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType))
+func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
 	if !validText(s) {
 		e.fail(f, errText)
 	}
-	return append(wire.AppendVarint(b, uint64(len(s))), s...)
+	if tag < 0x80 && len(s) < 0x80 { // As nearly all are.
+		b = append(b, byte(tag), byte(len(s)))
+	} else {
+		b = wire.AppendVarint(wire.AppendVarint(b, tag), uint64(len(s)))
+	}
+	return append(b, s...)
+}
+
+// tagOf returns the tag of a field.
+func tagOf(number uint32, typ protowire.Type) uint64 { return uint64(number)<<3 | uint64(typ) }
+
+func appendTag(b []byte, tag uint64) []byte {
+	if tag < 0x80 {
+		return append(b, byte(tag))
+	}
+	return wire.AppendVarint(b, tag)
 }
 
 // bits returns the number at p, as a varint has it.
 func (f *field) bits(p unsafe.Pointer) uint64 {
 	switch f.kind {
 	case flag:
-		if *(*bool)(p) {
-			return 1
-		}
-		return 0
+		return uint64(*(*byte)(p)) // 0 or 1.
 	case int32s:
 		return uint64(*(*int32)(p))
 	case uint32s:
@@ -238,7 +261,7 @@ func (f *field) bits(p unsafe.Pointer) uint64 {
 func (f *field) appendNumber(b []byte, n uint64) []byte {
 	switch f.wire {
 	case zigzag:
-		return wire.AppendVarint(b, protowire.EncodeZigZag(int64(n)))
+		n = protowire.EncodeZigZag(int64(n))
 	case fixed32:
 		return protowire.AppendFixed32(b, uint32(n))
 	case fixed64:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 var (
@@ -58,138 +59,145 @@ func (d *decoder) message(b []byte, m *Type, p unsafe.Pointer, depth int) error 
 	if depth > maxDepth {
 		return errDeep
 	}
-	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		i, ok := m.place(uint32(number))
+	c := wire.NewCursor(b)
+	for c.Next() {
+		i, ok := m.place(uint32(c.Number))
 		if !ok {
-			if n = protowire.ConsumeFieldValue(number, typ, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
 			continue
 		}
 		f := &m.fields[i]
-		n, err := d.field(b, typ, m, f, p, depth)
-		if err != nil {
+		if err := d.field(&c, m, f, unsafe.Add(p, f.offset), depth); err != nil {
 			return fmt.Errorf("field %s: %w", f.name, err)
 		}
-		b = b[n:]
 	}
-	return nil
+	return c.Err()
 }
 
-// field reads the value at the beginning of b into field f of the message at p and returns its
-// length.
-func (d *decoder) field(b []byte, typ protowire.Type, m *Type, f *field, p unsafe.Pointer, depth int) (int, error) {
-	at := unsafe.Add(p, f.offset)
+// field reads the value that c is at into the field f at at, of a message of type m.
+func (d *decoder) field(c *wire.Cursor, m *Type, f *field, at unsafe.Pointer, depth int) error {
 	for _, i := range f.oneof { // The last one counts.
 		if other := &m.fields[i]; other != f {
-			reflect.NewAt(other.goes, unsafe.Add(p, other.offset)).Elem().SetZero()
+			reflect.NewAt(other.goes, unsafe.Add(at, int(other.offset)-int(f.offset))).Elem().SetZero()
 		}
 	}
 	switch f.holds {
 	case maybe:
 		if *(*unsafe.Pointer)(at) == nil {
-			if err := d.take(f.of.Size()); err != nil {
-				return 0, err
+			if err := d.take(f.size); err != nil {
+				return err
 			}
 			*(*unsafe.Pointer)(at) = reflect.New(f.of).UnsafePointer()
 		}
-		return d.value(b, typ, f, *(*unsafe.Pointer)(at), depth)
+		at = *(*unsafe.Pointer)(at)
 	case list:
-		return d.list(b, typ, f, at, depth)
+		if c.Type() == protowire.BytesType && !f.wire.delimited() && f.wire != object {
+			return d.packed(c.Bytes(), f, at)
+		}
+		if err := d.grow(f, at, 1); err != nil {
+			return err
+		}
+		at = appended(f, at)
 	case entries:
-		return d.entry(b, typ, f, at, depth)
+		if c.Type() != protowire.BytesType {
+			return wireError(c.Type())
+		}
+		return d.entry(c.Bytes(), f, at, depth)
 	}
-	return d.value(b, typ, f, at, depth)
+	return d.value(c, f, at, depth)
 }
 
-// list reads an element, or several numbers in one field.
-func (d *decoder) list(b []byte, typ protowire.Type, f *field, at unsafe.Pointer, depth int) (int, error) {
-	slice := reflect.NewAt(f.goes, at).Elem()
-	add := func() (unsafe.Pointer, error) {
-		n := slice.Len()
-		if n == slice.Cap() {
-			grown := max(4, 2*n)
-			if err := d.take(uintptr(grown-n) * f.of.Size()); err != nil {
-				return nil, err
-			}
-			slice.Grow(grown - n)
-		}
-		slice.SetLen(n + 1)
-		return slice.Index(n).Addr().UnsafePointer(), nil
+// slice is the head of a slice, whatever its elements are.
+type slice struct {
+	data          unsafe.Pointer
+	length, limit int
+}
+
+// grow makes room for n more elements of the list at at.
+func (d *decoder) grow(f *field, at unsafe.Pointer, n int) error {
+	s := (*slice)(at)
+	if n <= s.limit-s.length {
+		return nil
 	}
-	if typ == protowire.BytesType && !f.wire.delimited() && f.wire != object {
-		packed, n := protowire.ConsumeBytes(b)
+	more := max(n, s.length, 4)
+	if n > 1 {
+		more = n // All that come in one field.
+	}
+	if err := d.take(uintptr(more) * f.size); err != nil {
+		return err
+	}
+	reflect.NewAt(f.goes, at).Elem().Grow(more)
+	return nil
+}
+
+// appended returns the address of another element of the list at at, which is empty and for
+// which there is room.
+func appended(f *field, at unsafe.Pointer) unsafe.Pointer {
+	s := (*slice)(at)
+	s.length++
+	return unsafe.Add(s.data, uintptr(s.length-1)*f.size)
+}
+
+// packed reads numbers that come in one field.
+func (d *decoder) packed(b []byte, f *field, at unsafe.Pointer) error {
+	n := 0
+	switch typ := f.onWire(); typ {
+	case protowire.Fixed64Type:
+		n = len(b) / 8
+	case protowire.Fixed32Type:
+		n = len(b) / 4
+	default:
+		for _, c := range b {
+			n += int(^c >> 7) // The last byte of each is below 0x80.
+		}
+	}
+	if err := d.grow(f, at, n); err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		var v uint64
+		n := 0
+		switch f.wire {
+		case fixed64:
+			v, n = protowire.ConsumeFixed64(b)
+		case fixed32:
+			var v32 uint32
+			v32, n = protowire.ConsumeFixed32(b)
+			v = uint64(v32)
+		default:
+			v, n = protowire.ConsumeVarint(b)
+		}
 		if n < 0 {
-			return 0, protowire.ParseError(n)
+			return protowire.ParseError(n)
 		}
-		for len(packed) > 0 {
-			p, err := add()
-			if err != nil {
-				return 0, err
-			}
-			size, err := d.value(packed, f.onWire(), f, p, depth)
-			if err != nil {
-				return 0, err
-			}
-			packed = packed[size:]
-		}
-		return n, nil
+		f.set(appended(f, at), v)
+		b = b[n:]
 	}
-	p, err := add()
-	if err != nil {
-		return 0, err
-	}
-	return d.value(b, typ, f, p, depth)
+	return nil
 }
 
 // entry reads an entry of a map.
-func (d *decoder) entry(b []byte, typ protowire.Type, f *field, at unsafe.Pointer, depth int) (int, error) {
-	if typ != protowire.BytesType {
-		return 0, wireError(typ)
-	}
-	entry, total := protowire.ConsumeBytes(b)
-	if total < 0 {
-		return 0, protowire.ParseError(total)
-	}
+func (d *decoder) entry(b []byte, f *field, at unsafe.Pointer, depth int) error {
 	const overhead = 64 // Of an entry in a map.
-	if err := d.take(f.of.Size() + overhead); err != nil {
-		return 0, err
+	if err := d.take(f.size + overhead); err != nil {
+		return err
 	}
 	key, value := "", reflect.New(f.of)
-	for len(entry) > 0 {
-		number, typ, n := protowire.ConsumeTag(entry)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		entry = entry[n:]
+	c := wire.NewCursor(b)
+	for c.Next() {
 		switch {
-		case number == 1 && typ == protowire.BytesType:
-			var k []byte
-			if k, n = protowire.ConsumeBytes(entry); n >= 0 {
-				if !utf8.Valid(k) {
-					return 0, errText
-				}
-				key = string(k)
+		case c.Number == 1 && c.Type() == protowire.BytesType:
+			if !utf8.Valid(c.Bytes()) {
+				return errText
 			}
-		case number == 2:
-			size, err := d.value(entry, typ, f, value.UnsafePointer(), depth)
-			if err != nil {
-				return 0, err
+			key = string(c.Bytes())
+		case c.Number == 2:
+			if err := d.value(&c, f, value.UnsafePointer(), depth); err != nil {
+				return err
 			}
-			n = size
-		default:
-			n = protowire.ConsumeFieldValue(number, typ, entry)
 		}
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		entry = entry[n:]
+	}
+	if err := c.Err(); err != nil {
+		return err
 	}
 	if f.goes == reflect.TypeFor[map[string]string]() {
 		m := (*map[string]string)(at)
@@ -197,52 +205,34 @@ func (d *decoder) entry(b []byte, typ protowire.Type, f *field, at unsafe.Pointe
 			*m = map[string]string{}
 		}
 		(*m)[key] = *(*string)(value.UnsafePointer())
-		return total, nil
+		return nil
 	}
 	m := reflect.NewAt(f.goes, at).Elem()
 	if m.IsNil() {
 		m.Set(reflect.MakeMap(f.goes))
 	}
 	m.SetMapIndex(reflect.ValueOf(key).Convert(f.goes.Key()), value.Elem())
-	return total, nil
+	return nil
 }
 
 func wireError(typ protowire.Type) error { return fmt.Errorf("it has wire type %d", typ) }
 
-// value reads one value at p and returns its length.
-func (d *decoder) value(b []byte, typ protowire.Type, f *field, p unsafe.Pointer, depth int) (int, error) {
-	if typ != f.onWire() {
-		return 0, wireError(typ)
+// value reads the value that c is at into p.
+func (d *decoder) value(c *wire.Cursor, f *field, p unsafe.Pointer, depth int) error {
+	switch typ := c.Type(); {
+	case typ != f.onWire():
+		return wireError(typ)
+	case typ == protowire.BytesType:
+		return d.bytes(c.Bytes(), f, p, depth)
+	case f.kind == objectPointers:
+		return d.object(abi.Ref(c.Value()), f, p)
 	}
-	switch typ {
-	case protowire.BytesType:
-		raw, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		return n, d.bytes(raw, f, p, depth)
-	case protowire.Fixed64Type:
-		v, n := protowire.ConsumeFixed64(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		if f.kind == objectPointers {
-			return n, d.object(abi.Ref(v), f, p)
-		}
-		*(*uint64)(p) = v
-		return n, nil
-	case protowire.Fixed32Type:
-		v, n := protowire.ConsumeFixed32(b)
-		if n < 0 {
-			return 0, protowire.ParseError(n)
-		}
-		*(*uint32)(p) = v
-		return n, nil
-	}
-	v, n := protowire.ConsumeVarint(b)
-	if n < 0 {
-		return 0, protowire.ParseError(n)
-	}
+	f.set(p, c.Value())
+	return nil
+}
+
+// set sets the number at p.
+func (f *field) set(p unsafe.Pointer, v uint64) {
 	if f.wire == zigzag {
 		if f.kind == int32s {
 			v &= 1<<32 - 1
@@ -257,7 +247,6 @@ func (d *decoder) value(b []byte, typ protowire.Type, f *field, p unsafe.Pointer
 	default:
 		*(*uint64)(p) = v
 	}
-	return n, nil
 }
 
 func (d *decoder) bytes(raw []byte, f *field, p unsafe.Pointer, depth int) error {

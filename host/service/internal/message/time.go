@@ -24,51 +24,36 @@ const (
 )
 
 // time appends a google.protobuf.Timestamp.
-func (e *encoder) time(b []byte, f *field, number uint32, t time.Time) []byte {
+func (e *encoder) time(b []byte, f *field, tag uint64, t time.Time) []byte {
 	seconds := t.Unix()
 	if seconds < firstSecond || seconds > lastSecond {
 		e.fail(f, errTime)
 	}
-	return appendPair(b, number, seconds, int64(t.Nanosecond()))
+	return appendPair(b, tag, seconds, int64(t.Nanosecond()))
 }
 
 // appendPair appends a message whose fields 1 and 2 are numbers, of which 0 is left out.
-func appendPair(b []byte, number uint32, first, second int64) []byte {
-	b = append(wire.AppendVarint(b, uint64(number)<<3|uint64(protowire.BytesType)), 0)
+func appendPair(b []byte, tag uint64, first, second int64) []byte {
+	b = append(appendTag(b, tag), 0)
 	start := len(b)
 	return wire.EndMessage(wire.AppendNumber(wire.AppendNumber(b, 1, first), 2, second), start)
 }
 
 // pair adds the fields 1 and 2 of a message to first and second: of several the last counts.
 func pair(raw []byte, first int64, second int32) (int64, int32, error) {
-	for len(raw) > 0 {
-		number, typ, n := protowire.ConsumeTag(raw)
-		if n < 0 {
-			return 0, 0, protowire.ParseError(n)
+	c := wire.NewCursor(raw)
+	for c.Next() {
+		switch {
+		case c.Number > 2:
+		case c.Type() != protowire.VarintType:
+			return 0, 0, fmt.Errorf("field %d: %w", c.Number, wireError(c.Type()))
+		case c.Number == 1:
+			first = int64(c.Value())
+		default:
+			second = int32(c.Value())
 		}
-		raw = raw[n:]
-		if number > 2 {
-			if n = protowire.ConsumeFieldValue(number, typ, raw); n < 0 {
-				return 0, 0, protowire.ParseError(n)
-			}
-			raw = raw[n:]
-			continue
-		}
-		if typ != protowire.VarintType {
-			return 0, 0, fmt.Errorf("field %d: %w", number, wireError(typ))
-		}
-		v, n := protowire.ConsumeVarint(raw)
-		if n < 0 {
-			return 0, 0, protowire.ParseError(n)
-		}
-		if number == 1 {
-			first = int64(v)
-		} else {
-			second = int32(v)
-		}
-		raw = raw[n:]
 	}
-	return first, second, nil
+	return first, second, c.Err()
 }
 
 // parseTime reads a google.protobuf.Timestamp.

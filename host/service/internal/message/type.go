@@ -32,15 +32,18 @@ type Type struct {
 type field struct {
 	name   string
 	number uint32
+	// tag is that of a value of its own.
+	tag    uint64
 	offset uintptr
 	// wire is the wire type of a value, kind how it lies in memory.
 	wire wireType
 	kind kind
 	// holds is what the field has of values.
 	holds holding
-	// of is the type of a value, whatever the field holds of it, and goes the type of the
-	// field.
+	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
+	// type of the field.
 	of, goes reflect.Type
+	size     uintptr
 	// message is that of a value that is one.
 	message *Type
 	// oneof are the places of the fields of which only one is set.
@@ -159,6 +162,23 @@ func of(t reflect.Type) *Type {
 	return m
 }
 
+// Objects adds the types of objects of Kubernetes that messages of the type have, and those in
+// them. m may be nil.
+func (m *Type) Objects(types map[reflect.Type]bool) { m.objects(types, map[*Type]bool{nil: true}) }
+
+func (m *Type) objects(types map[reflect.Type]bool, seen map[*Type]bool) {
+	if seen[m] {
+		return
+	}
+	seen[m] = true
+	for i := range m.fields {
+		if f := &m.fields[i]; f.kind == objectPointers {
+			types[f.of.Elem()] = true
+		}
+		m.fields[i].message.objects(types, seen)
+	}
+}
+
 // place returns the index of a field in m.fields.
 func (m *Type) place(number uint32) (int, bool) {
 	if number < uint32(len(m.index)) {
@@ -192,7 +212,8 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	case of.Kind() == reflect.Pointer && made.wire != object:
 		made.holds, of = maybe, of.Elem()
 	}
-	made.of = of
+	made.of, made.size = of, of.Size()
+	made.tag = tagOf(made.number, made.onWire())
 	made.setKind()
 	return made, group
 }

@@ -44,7 +44,7 @@ var (
 var quotesEcho = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Echo",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		valuesRead(request, 0, 0, quotesEchoRequest[:], nil)
+		valuesRead(request, 0, 0, quotesEchoRequest[:])
 		quotesEchoResponse.reset()
 		err := p.Echo(Values{&quotesEchoRequest[0]}, &quotesEchoResponse)
 		b = quotesEchoResponse.append(b)
@@ -62,7 +62,7 @@ var (
 var quotesPrice = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Price",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		priceRequestRead(request, 0, 0, quotesPriceRequest[:], nil)
+		priceRequestRead(request, 0, 0, quotesPriceRequest[:])
 		quotesPriceResponse.reset()
 		err := p.Price(PriceRequest{&quotesPriceRequest[0]}, &quotesPriceResponse)
 		b = quotesPriceResponse.append(b)
@@ -80,7 +80,7 @@ var (
 var quotesChoose = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Choose",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		chooseRequestRead(request, 0, 0, quotesChooseRequest[:], nil)
+		chooseRequestRead(request, 0, 0, quotesChooseRequest[:])
 		quotesChooseResponse.reset()
 		err := p.Choose(ChooseRequest{&quotesChooseRequest[0]}, &quotesChooseResponse)
 		b = quotesChooseResponse.append(b)

@@ -43,7 +43,7 @@ func (x Values) fields() *valuesFields {
 // be written to any more.
 func ValuesFromProto(raw []byte) Values {
 	items := make([]valuesFields, 1)
-	valuesRead(raw, 0, 0, items, nil)
+	valuesRead(raw, 0, 0, items)
 	return Values{&items[0]}
 }
 
@@ -86,8 +86,8 @@ func (x Values) Counts() service.Map[int64] {
 // Inner returns the field inner.
 func (x Values) Inner() Values {
 	m := x.fields()
-	if items, views := m.Inner.Begin(); items != nil {
-		valuesRead(m.in, m.Inner.First(), 11<<3|2, items, views)
+	if items := m.Inner.Begin(); items != nil {
+		valuesRead(m.in, m.Inner.First(), 11<<3|2, items)
 	}
 	return m.Inner.View()
 }
@@ -107,7 +107,7 @@ func (m *valuesFields) reset() {
 }
 
 // valuesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func valuesRead(b []byte, i uint, key uint64, items []valuesFields, views []Values) {
+func valuesRead(b []byte, i uint, key uint64, items []valuesFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -122,11 +122,8 @@ func valuesRead(b []byte, i uint, key uint64, items []valuesFields, views []Valu
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Values{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -186,28 +183,13 @@ func valuesRead(b []byte, i uint, key uint64, items []valuesFields, views []Valu
 				}
 				m.Level = Level(n)
 			}
-			for i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
+			if i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.List.Add(from, i, 1)
+				i = m.List.Add(b, i, 9<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 10<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 10<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Counts.Add(from, i, count)
+				i = m.Counts.Add(b, i, 10<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 11<<3|2 {
 				m.in = b
@@ -229,6 +211,9 @@ func valuesRead(b []byte, i uint, key uint64, items []valuesFields, views []Valu
 				}
 				m.Maybe = int32(n)
 				m.HasMaybe = true
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -261,7 +246,7 @@ func (x PriceRequest) fields() *priceRequestFields {
 // must not be written to any more.
 func PriceRequestFromProto(raw []byte) PriceRequest {
 	items := make([]priceRequestFields, 1)
-	priceRequestRead(raw, 0, 0, items, nil)
+	priceRequestRead(raw, 0, 0, items)
 	return PriceRequest{&items[0]}
 }
 
@@ -285,7 +270,7 @@ func (m *priceRequestFields) reset() {
 }
 
 // priceRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields, views []PriceRequest) {
+func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -300,11 +285,8 @@ func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields, 
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = PriceRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -327,6 +309,9 @@ func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields, 
 			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
 				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
 				i += 9
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -360,7 +345,7 @@ func (x ChooseRequest) fields() *chooseRequestFields {
 // must not be written to any more.
 func ChooseRequestFromProto(raw []byte) ChooseRequest {
 	items := make([]chooseRequestFields, 1)
-	chooseRequestRead(raw, 0, 0, items, nil)
+	chooseRequestRead(raw, 0, 0, items)
 	return ChooseRequest{&items[0]}
 }
 
@@ -387,7 +372,7 @@ func (m *chooseRequestFields) reset() {
 }
 
 // chooseRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields, views []ChooseRequest) {
+func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -402,17 +387,12 @@ func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = ChooseRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
-			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Pods.Add(from, i, 1)
+				i = m.Pods.Add(b, i, 1<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
 				n := uint64(b[i+1])
@@ -428,6 +408,9 @@ func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields
 			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
 				m.Texts = abi.Ref(service.Fixed64(b[i+1:]))
 				i += 9
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -459,7 +442,7 @@ func (x RateResponse) fields() *rateResponseFields {
 // must not be written to any more.
 func RateResponseFromProto(raw []byte) RateResponse {
 	items := make([]rateResponseFields, 1)
-	rateResponseRead(raw, 0, 0, items, nil)
+	rateResponseRead(raw, 0, 0, items)
 	return RateResponse{&items[0]}
 }
 
@@ -470,7 +453,7 @@ func (x RateResponse) Rate() int64 { return x.fields().Rate }
 func (x RateResponse) Pad() string { return x.fields().Pad.String() }
 
 // rateResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields, views []RateResponse) {
+func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -485,11 +468,8 @@ func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields, 
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = RateResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				n := uint64(b[i+1])
@@ -508,6 +488,9 @@ func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields, 
 				}
 				m.Pad = service.TextOf(b[i : i+uint(n)])
 				i += uint(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

@@ -35,7 +35,7 @@ var (
 var cronTabsDue = service.Method[CronTabs]{
 	Name: "kubewasm.crontabs.v1.CronTabs/Due",
 	Call: func(p CronTabs, request, b []byte) ([]byte, error) {
-		dueRequestRead(request, 0, 0, cronTabsDueRequest[:], nil)
+		dueRequestRead(request, 0, 0, cronTabsDueRequest[:])
 		cronTabsDueResponse.reset()
 		err := p.Due(DueRequest{&cronTabsDueRequest[0]}, &cronTabsDueResponse)
 		b = cronTabsDueResponse.append(b)

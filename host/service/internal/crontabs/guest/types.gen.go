@@ -32,7 +32,7 @@ func (x DueRequest) fields() *dueRequestFields {
 // not be written to any more.
 func DueRequestFromProto(raw []byte) DueRequest {
 	items := make([]dueRequestFields, 1)
-	dueRequestRead(raw, 0, 0, items, nil)
+	dueRequestRead(raw, 0, 0, items)
 	return DueRequest{&items[0]}
 }
 
@@ -56,7 +56,7 @@ func (m *dueRequestFields) reset() {
 }
 
 // dueRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields, views []DueRequest) {
+func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -71,21 +71,19 @@ func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields, view
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = DueRequest{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
 				m.First = abi.Ref(service.Fixed64(b[i+1:]))
 				i += 9
 			}
-			for i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+			if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Others.Add(from, i, 1)
+				i = m.Others.Add(b, i, 2<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

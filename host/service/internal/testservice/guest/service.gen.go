@@ -94,7 +94,7 @@ var (
 var testEcho = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testEchoRequest[:], nil)
+		messageRead(request, 0, 0, testEchoRequest[:])
 		testEchoResponse.reset()
 		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
 		b = testEchoResponse.append(b)
@@ -112,7 +112,7 @@ var (
 var testTrap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTrapRequest[:], nil)
+		messageRead(request, 0, 0, testTrapRequest[:])
 		testTrapResponse.reset()
 		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
 		b = testTrapResponse.append(b)
@@ -130,7 +130,7 @@ var (
 var testLoop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testLoopRequest[:], nil)
+		messageRead(request, 0, 0, testLoopRequest[:])
 		testLoopResponse.reset()
 		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
 		b = testLoopResponse.append(b)
@@ -148,7 +148,7 @@ var (
 var testFail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testFailRequest[:], nil)
+		messageRead(request, 0, 0, testFailRequest[:])
 		testFailResponse.reset()
 		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
 		b = testFailResponse.append(b)
@@ -166,7 +166,7 @@ var (
 var testSilent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSilentRequest[:], nil)
+		messageRead(request, 0, 0, testSilentRequest[:])
 		testSilentResponse.reset()
 		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
 		b = testSilentResponse.append(b)
@@ -184,7 +184,7 @@ var (
 var testOutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testOutOfBoundsRequest[:], nil)
+		messageRead(request, 0, 0, testOutOfBoundsRequest[:])
 		testOutOfBoundsResponse.reset()
 		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
 		b = testOutOfBoundsResponse.append(b)
@@ -202,7 +202,7 @@ var (
 var testMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testMalformedRequest[:])
 		testMalformedResponse.reset()
 		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
 		b = testMalformedResponse.append(b)
@@ -220,7 +220,7 @@ var (
 var testForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testForeignRefRequest[:])
 		testForeignRefResponse.reset()
 		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
 		b = testForeignRefResponse.append(b)
@@ -238,7 +238,7 @@ var (
 var testAskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskForeignRefRequest[:], nil)
+		messageRead(request, 0, 0, testAskForeignRefRequest[:])
 		testAskForeignRefResponse.reset()
 		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
 		b = testAskForeignRefResponse.append(b)
@@ -256,7 +256,7 @@ var (
 var testAskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskPartRequest[:], nil)
+		messageRead(request, 0, 0, testAskPartRequest[:])
 		testAskPartResponse.reset()
 		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
 		b = testAskPartResponse.append(b)
@@ -274,7 +274,7 @@ var (
 var testAskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskEntryRequest[:], nil)
+		messageRead(request, 0, 0, testAskEntryRequest[:])
 		testAskEntryResponse.reset()
 		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
 		b = testAskEntryResponse.append(b)
@@ -292,7 +292,7 @@ var (
 var testServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testServeLateRequest[:], nil)
+		messageRead(request, 0, 0, testServeLateRequest[:])
 		testServeLateResponse.reset()
 		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
 		b = testServeLateResponse.append(b)
@@ -310,7 +310,7 @@ var (
 var testTooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTooLongRequest[:], nil)
+		messageRead(request, 0, 0, testTooLongRequest[:])
 		testTooLongResponse.reset()
 		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
 		b = testTooLongResponse.append(b)
@@ -328,7 +328,7 @@ var (
 var testSwollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSwollenRequest[:], nil)
+		messageRead(request, 0, 0, testSwollenRequest[:])
 		testSwollenResponse.reset()
 		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
 		b = testSwollenResponse.append(b)
@@ -346,7 +346,7 @@ var (
 var testAskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostRequest[:])
 		testAskHostResponse.reset()
 		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
 		b = testAskHostResponse.append(b)
@@ -364,7 +364,7 @@ var (
 var testAskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostMalformedRequest[:], nil)
+		messageRead(request, 0, 0, testAskHostMalformedRequest[:])
 		testAskHostMalformedResponse.reset()
 		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
 		b = testAskHostMalformedResponse.append(b)
@@ -382,7 +382,7 @@ var (
 var testName = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testNameRequest[:], nil)
+		messageRead(request, 0, 0, testNameRequest[:])
 		testNameResponse.reset()
 		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
 		b = testNameResponse.append(b)
@@ -400,7 +400,7 @@ var (
 var testMissing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMissingRequest[:], nil)
+		messageRead(request, 0, 0, testMissingRequest[:])
 		testMissingResponse.reset()
 		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
 		b = testMissingResponse.append(b)
@@ -450,7 +450,7 @@ var (
 var valuesTwice = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Twice",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		kubernetesRead(request, 0, 0, valuesTwiceRequest[:], nil)
+		kubernetesRead(request, 0, 0, valuesTwiceRequest[:])
 		valuesTwiceResponse.reset()
 		err := p.Twice(Kubernetes{&valuesTwiceRequest[0]}, &valuesTwiceResponse)
 		b = valuesTwiceResponse.append(b)
@@ -468,7 +468,7 @@ var (
 var valuesPing = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Ping",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		emptyRead(request, 0, 0, valuesPingRequest[:], nil)
+		emptyRead(request, 0, 0, valuesPingRequest[:])
 		valuesPingResponse.reset()
 		err := p.Ping(Empty{&valuesPingRequest[0]}, &valuesPingResponse)
 		b = valuesPingResponse.append(b)

@@ -82,7 +82,7 @@ func (x Message) fields() *messageFields {
 // not be written to any more.
 func MessageFromProto(raw []byte) Message {
 	items := make([]messageFields, 1)
-	messageRead(raw, 0, 0, items, nil)
+	messageRead(raw, 0, 0, items)
 	return Message{&items[0]}
 }
 
@@ -137,8 +137,8 @@ func (x Message) Color() Color { return x.fields().Color }
 // Inner returns the field inner.
 func (x Message) Inner() Message {
 	m := x.fields()
-	if items, views := m.Inner.Begin(); items != nil {
-		messageRead(m.in, m.Inner.First(), 0x18a, items, views)
+	if items := m.Inner.Begin(); items != nil {
+		messageRead(m.in, m.Inner.First(), 0x18a, items)
 	}
 	return m.Inner.View()
 }
@@ -149,8 +149,8 @@ func (x Message) HasInner() bool { return x.fields().Inner.Has() }
 // List returns the field list.
 func (x Message) List() []Message {
 	m := x.fields()
-	if items, views := m.List.Begin(); items != nil {
-		messageRead(m.in, m.List.First(), 0x192, items, views)
+	if items := m.List.Begin(); items != nil {
+		messageRead(m.in, m.List.First(), 0x192, items)
 	}
 	return m.List.Views()
 }
@@ -236,8 +236,8 @@ func (x Message) HasFirst() bool { return x.fields().HasFirst }
 // Second returns the field second.
 func (x Message) Second() Small {
 	m := x.fields()
-	if items, views := m.Second.Begin(); items != nil {
-		smallRead(m.in, m.Second.First(), 0x282, items, views)
+	if items := m.Second.Begin(); items != nil {
+		smallRead(m.in, m.Second.First(), 0x282, items)
 	}
 	return m.Second.View()
 }
@@ -314,8 +314,8 @@ func (x Message) Spans() service.Map[meta.Duration] {
 // Part returns the field part.
 func (x Message) Part() Part {
 	m := x.fields()
-	if items, views := m.Part.Begin(); items != nil {
-		partRead(m.in, m.Part.First(), 0x382, items, views)
+	if items := m.Part.Begin(); items != nil {
+		partRead(m.in, m.Part.First(), 0x382, items)
 	}
 	return m.Part.View()
 }
@@ -338,7 +338,7 @@ func (m *messageFields) reset() {
 }
 
 // messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Message) {
+func messageRead(b []byte, i uint, key uint64, items []messageFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -353,11 +353,8 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Message{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -476,135 +473,47 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.List.Add(from, i, count)
+				i = m.List.Add(b, i, 0x192)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Texts.Add(from, i, count)
+				i = m.Texts.Add(b, i, 0x19a)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Numbers.Add(from, i, 1)
+				i = m.Numbers.Add(b, i, 0x1a2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Zigzags.Add(from, i, 1)
+				i = m.Zigzags.Add(b, i, 0x1aa)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Doubles.Add(from, i, 1)
+				i = m.Doubles.Add(b, i, 0x1b2)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Colors.Add(from, i, 1)
+				i = m.Colors.Add(b, i, 0x1ba)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
+			if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Flags.Add(from, i, 1)
+				i = m.Flags.Add(b, i, 0x1c2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Blobs.Add(from, i, count)
+				i = m.Blobs.Add(b, i, 0x1ca)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Labels.Add(from, i, count)
+				i = m.Labels.Add(b, i, 0x1d2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Counts.Add(from, i, count)
+				i = m.Counts.Add(b, i, 0x1da)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Smalls.Add(from, i, count)
+				i = m.Smalls.Add(b, i, 0x1e2)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
 				n := uint64(b[i+2])
@@ -663,11 +572,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 				m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
 				i += 10
 			}
-			for i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
+			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Nodes.Add(from, i, 1)
+				i = m.Nodes.Add(b, i, 0x2ca)
 			}
 			if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
 				m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
@@ -692,20 +599,7 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Times.Add(from, i, count)
+				i = m.Times.Add(b, i, 0x2ea)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
 				m.in = b
@@ -722,20 +616,7 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 			}
 			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
-					n := uint64(b[i+2])
-					if i += 3; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Spans.Add(from, i, count)
+				i = m.Spans.Add(b, i, 0x2fa)
 			}
 			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
 				m.in = b
@@ -750,11 +631,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 				i += uint(n)
 				m.Part.Set(from, i)
 			}
-			for i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
+			if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Shapes.Add(from, i, 1)
+				i = m.Shapes.Add(b, i, 0x38a)
 			}
 			if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
 				n := uint64(b[i+3])
@@ -762,6 +641,9 @@ func messageRead(b []byte, i uint, key uint64, items []messageFields, views []Me
 					n, i = service.Rest(b, i, n)
 				}
 				m.Far = n
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -793,7 +675,7 @@ func (x Small) fields() *smallFields {
 // be written to any more.
 func SmallFromProto(raw []byte) Small {
 	items := make([]smallFields, 1)
-	smallRead(raw, 0, 0, items, nil)
+	smallRead(raw, 0, 0, items)
 	return Small{&items[0]}
 }
 
@@ -804,7 +686,7 @@ func (x Small) Name() string { return x.fields().Name.String() }
 func (x Small) N() int32 { return x.fields().N }
 
 // smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small) {
+func smallRead(b []byte, i uint, key uint64, items []smallFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -819,11 +701,8 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Small{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -842,6 +721,9 @@ func smallRead(b []byte, i uint, key uint64, items []smallFields, views []Small)
 					n, i = service.Rest(b, i, n)
 				}
 				m.N = int32(service.Zigzag(n))
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -879,7 +761,7 @@ func (x Kubernetes) fields() *kubernetesFields {
 // not be written to any more.
 func KubernetesFromProto(raw []byte) Kubernetes {
 	items := make([]kubernetesFields, 1)
-	kubernetesRead(raw, 0, 0, items, nil)
+	kubernetesRead(raw, 0, 0, items)
 	return Kubernetes{&items[0]}
 }
 
@@ -949,7 +831,7 @@ func (m *kubernetesFields) reset() {
 }
 
 // kubernetesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields, views []Kubernetes) {
+func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -964,28 +846,12 @@ func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields, view
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Kubernetes{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Quantities.Add(from, i, count)
+				i = m.Quantities.Add(b, i, 1<<3|2)
 			}
 			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
 				m.in = b
@@ -1065,6 +931,9 @@ func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields, view
 				i += uint(n)
 				m.Object.Set(from, i)
 			}
+			if i >= uint(len(b)) {
+				break
+			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
 			}
@@ -1098,7 +967,7 @@ func (x Part) fields() *partFields {
 // be written to any more.
 func PartFromProto(raw []byte) Part {
 	items := make([]partFields, 1)
-	partRead(raw, 0, 0, items, nil)
+	partRead(raw, 0, 0, items)
 	return Part{&items[0]}
 }
 
@@ -1111,8 +980,8 @@ func (x Part) Shape() Shape { return x.fields().Shape }
 // Inner returns the field inner.
 func (x Part) Inner() PartInner {
 	m := x.fields()
-	if items, views := m.Inner.Begin(); items != nil {
-		partInnerRead(m.in, m.Inner.First(), 3<<3|2, items, views)
+	if items := m.Inner.Begin(); items != nil {
+		partInnerRead(m.in, m.Inner.First(), 3<<3|2, items)
 	}
 	return m.Inner.View()
 }
@@ -1130,7 +999,7 @@ func (x Part) Made() meta.Time {
 func (x Part) HasMade() bool { return x.fields().Made.Has() }
 
 // partRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func partRead(b []byte, i uint, key uint64, items []partFields, views []Part) {
+func partRead(b []byte, i uint, key uint64, items []partFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -1145,11 +1014,8 @@ func partRead(b []byte, i uint, key uint64, items []partFields, views []Part) {
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Part{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -1195,6 +1061,9 @@ func partRead(b []byte, i uint, key uint64, items []partFields, views []Part) {
 				i += uint(n)
 				m.Made.Set(from, i)
 			}
+			if i >= uint(len(b)) {
+				break
+			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
 			}
@@ -1223,7 +1092,7 @@ func (x Empty) fields() *emptyFields {
 // be written to any more.
 func EmptyFromProto(raw []byte) Empty {
 	items := make([]emptyFields, 1)
-	emptyRead(raw, 0, 0, items, nil)
+	emptyRead(raw, 0, 0, items)
 	return Empty{&items[0]}
 }
 
@@ -1233,33 +1102,7 @@ func (m *emptyFields) reset() {
 }
 
 // emptyRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func emptyRead(b []byte, i uint, key uint64, items []emptyFields, views []Empty) {
-	whole, end := b, uint(len(b))
-	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
-		}
-		m := &items[at]
-		if at < len(views) {
-			views[at] = Empty{m}
-		}
-		b := whole[:end]
-		for i < uint(len(b)) {
-			start := i
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
-		}
-		i = end
-	}
+func emptyRead(b []byte, i uint, key uint64, items []emptyFields) {
 }
 
 // PartInner is a view of a PartInner.
@@ -1284,21 +1127,21 @@ func (x PartInner) fields() *partInnerFields {
 // not be written to any more.
 func PartInnerFromProto(raw []byte) PartInner {
 	items := make([]partInnerFields, 1)
-	partInnerRead(raw, 0, 0, items, nil)
+	partInnerRead(raw, 0, 0, items)
 	return PartInner{&items[0]}
 }
 
 // Parts returns the field parts.
 func (x PartInner) Parts() []Part {
 	m := x.fields()
-	if items, views := m.Parts.Begin(); items != nil {
-		partRead(m.in, m.Parts.First(), 1<<3|2, items, views)
+	if items := m.Parts.Begin(); items != nil {
+		partRead(m.in, m.Parts.First(), 1<<3|2, items)
 	}
 	return m.Parts.Views()
 }
 
 // partInnerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields, views []PartInner) {
+func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -1313,28 +1156,15 @@ func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields, views 
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = PartInner{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Parts.Add(from, i, count)
+				i = m.Parts.Add(b, i, 1<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

@@ -34,7 +34,7 @@ var (
 var ordersCheck = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		orderRead(request, 0, 0, ordersCheckRequest[:], nil)
+		orderRead(request, 0, 0, ordersCheckRequest[:])
 		ordersCheckResponse.reset()
 		err := p.Check(Order{&ordersCheckRequest[0]}, &ordersCheckResponse)
 		b = ordersCheckResponse.append(b)

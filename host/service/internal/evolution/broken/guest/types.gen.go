@@ -33,7 +33,7 @@ func (x Order) fields() *orderFields {
 // be written to any more.
 func OrderFromProto(raw []byte) Order {
 	items := make([]orderFields, 1)
-	orderRead(raw, 0, 0, items, nil)
+	orderRead(raw, 0, 0, items)
 	return Order{&items[0]}
 }
 
@@ -61,7 +61,7 @@ func (m *orderFields) reset() {
 }
 
 // orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order) {
+func orderRead(b []byte, i uint, key uint64, items []orderFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -76,11 +76,8 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Order{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -110,6 +107,9 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 			if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
 				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
 				i += 9
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -141,7 +141,7 @@ func (x CountResponse) fields() *countResponseFields {
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
 	items := make([]countResponseFields, 1)
-	countResponseRead(raw, 0, 0, items, nil)
+	countResponseRead(raw, 0, 0, items)
 	return CountResponse{&items[0]}
 }
 
@@ -152,7 +152,7 @@ func (x CountResponse) Count() []int32 {
 }
 
 // countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields, views []CountResponse) {
+func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -167,17 +167,15 @@ func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = CountResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
-			for i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				m.in = b
-				from := i
-				i = service.Skip(b, i)
-				m.Count.Add(from, i, 1)
+				i = m.Count.Add(b, i, 1<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

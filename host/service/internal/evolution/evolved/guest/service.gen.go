@@ -37,7 +37,7 @@ var (
 var ordersCheck = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		orderRead(request, 0, 0, ordersCheckRequest[:], nil)
+		orderRead(request, 0, 0, ordersCheckRequest[:])
 		ordersCheckResponse.reset()
 		err := p.Check(Order{&ordersCheckRequest[0]}, &ordersCheckResponse)
 		b = ordersCheckResponse.append(b)
@@ -55,7 +55,7 @@ var (
 var ordersCancel = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Cancel",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		orderRead(request, 0, 0, ordersCancelRequest[:], nil)
+		orderRead(request, 0, 0, ordersCancelRequest[:])
 		ordersCancelResponse.reset()
 		err := p.Cancel(Order{&ordersCancelRequest[0]}, &ordersCancelResponse)
 		b = ordersCancelResponse.append(b)

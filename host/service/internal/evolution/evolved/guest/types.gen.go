@@ -36,7 +36,7 @@ func (x Order) fields() *orderFields {
 // be written to any more.
 func OrderFromProto(raw []byte) Order {
 	items := make([]orderFields, 1)
-	orderRead(raw, 0, 0, items, nil)
+	orderRead(raw, 0, 0, items)
 	return Order{&items[0]}
 }
 
@@ -60,8 +60,8 @@ func (x Order) HasPod() bool { return x.fields().Pod != 0 }
 // Customer returns the field customer. Added fields, one of an added message.
 func (x Order) Customer() Customer {
 	m := x.fields()
-	if items, views := m.Customer.Begin(); items != nil {
-		customerRead(m.in, m.Customer.First(), 5<<3|2, items, views)
+	if items := m.Customer.Begin(); items != nil {
+		customerRead(m.in, m.Customer.First(), 5<<3|2, items)
 	}
 	return m.Customer.View()
 }
@@ -81,7 +81,7 @@ func (m *orderFields) reset() {
 }
 
 // orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order) {
+func orderRead(b []byte, i uint, key uint64, items []orderFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -96,11 +96,8 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Order{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -146,20 +143,10 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 			}
 			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
 				m.in = b
-				from, count := i, uint(0)
-				for i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-					n := uint64(b[i+1])
-					if i += 2; n >= 0x80 {
-						n, i = service.Rest(b, i, n)
-					}
-					if n > uint64(uint(len(b))-i) {
-						i = uint(len(b))
-						break
-					}
-					i += uint(n)
-					count++
-				}
-				m.Tags.Add(from, i, count)
+				i = m.Tags.Add(b, i, 6<<3|2)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -190,7 +177,7 @@ func (x Customer) fields() *customerFields {
 // not be written to any more.
 func CustomerFromProto(raw []byte) Customer {
 	items := make([]customerFields, 1)
-	customerRead(raw, 0, 0, items, nil)
+	customerRead(raw, 0, 0, items)
 	return Customer{&items[0]}
 }
 
@@ -198,7 +185,7 @@ func CustomerFromProto(raw []byte) Customer {
 func (x Customer) Name() string { return x.fields().Name.String() }
 
 // customerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func customerRead(b []byte, i uint, key uint64, items []customerFields, views []Customer) {
+func customerRead(b []byte, i uint, key uint64, items []customerFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -213,11 +200,8 @@ func customerRead(b []byte, i uint, key uint64, items []customerFields, views []
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Customer{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -229,6 +213,9 @@ func customerRead(b []byte, i uint, key uint64, items []customerFields, views []
 				}
 				m.Name = service.TextOf(b[i : i+uint(n)])
 				i += uint(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
@@ -260,7 +247,7 @@ func (x CountResponse) fields() *countResponseFields {
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
 	items := make([]countResponseFields, 1)
-	countResponseRead(raw, 0, 0, items, nil)
+	countResponseRead(raw, 0, 0, items)
 	return CountResponse{&items[0]}
 }
 
@@ -271,7 +258,7 @@ func (x CountResponse) Count() int32 { return x.fields().Count }
 func (x CountResponse) Coming() int32 { return x.fields().Coming }
 
 // countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields, views []CountResponse) {
+func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -286,11 +273,8 @@ func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = CountResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				n := uint64(b[i+1])
@@ -305,6 +289,9 @@ func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields
 					n, i = service.Rest(b, i, n)
 				}
 				m.Coming = int32(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.

@@ -33,7 +33,7 @@ func (x Order) fields() *orderFields {
 // be written to any more.
 func OrderFromProto(raw []byte) Order {
 	items := make([]orderFields, 1)
-	orderRead(raw, 0, 0, items, nil)
+	orderRead(raw, 0, 0, items)
 	return Order{&items[0]}
 }
 
@@ -60,7 +60,7 @@ func (m *orderFields) reset() {
 }
 
 // orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order) {
+func orderRead(b []byte, i uint, key uint64, items []orderFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -75,11 +75,8 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = Order{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
 				n := uint64(b[i+1])
@@ -110,6 +107,9 @@ func orderRead(b []byte, i uint, key uint64, items []orderFields, views []Order)
 				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
 				i += 9
 			}
+			if i >= uint(len(b)) {
+				break
+			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
 			}
@@ -139,7 +139,7 @@ func (x CountResponse) fields() *countResponseFields {
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
 	items := make([]countResponseFields, 1)
-	countResponseRead(raw, 0, 0, items, nil)
+	countResponseRead(raw, 0, 0, items)
 	return CountResponse{&items[0]}
 }
 
@@ -147,7 +147,7 @@ func CountResponseFromProto(raw []byte) CountResponse {
 func (x CountResponse) Count() int32 { return x.fields().Count }
 
 // countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields, views []CountResponse) {
+func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
 	whole, end := b, uint(len(b))
 	for at := range items {
 		if key != 0 {
@@ -162,11 +162,8 @@ func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields
 			}
 		}
 		m := &items[at]
-		if at < len(views) {
-			views[at] = CountResponse{m}
-		}
 		b := whole[:end]
-		for i < uint(len(b)) {
+		for { // Once, if all fields are known and in order.
 			start := i
 			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
 				n := uint64(b[i+1])
@@ -174,6 +171,9 @@ func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields
 					n, i = service.Rest(b, i, n)
 				}
 				m.Count = int32(n)
+			}
+			if i >= uint(len(b)) {
+				break
 			}
 			if i == start {
 				i = service.Skip(b, i) // A field that is not known.
