@@ -90,6 +90,7 @@ WAT := $(shell find . -path '*/testdata/*.wat')
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
 	go generate ./...
 	cd internal/newestapi && go generate .
+	cd examples/controller && go generate .
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

@@ -489,7 +489,7 @@ func TestWhatAPolicyPrints(t *testing.T) {
 }
 
 // regoSource compiles a policy that a test has written down.
-func regoSource(t *testing.T, entrypoint, source string) string {
+func regoSource(t testing.TB, entrypoint, source string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.rego")
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {

@@ -44,16 +44,20 @@
 //	kubewarden-wasi  policies of Kubewarden that are programs
 //	opa              Rego that OPA has compiled, for OPA or for Gatekeeper
 //
-// What Kubewarden's policies may ask the host for is their log, whether a
-// certificate is trusted and, by PluginConfig.Cluster, objects of the kinds in
-// ContextAwareResources; registries and other networks are refused by name.
-// A policy whose metadata name other kinds is refused.
+// Kubewarden's policies may ask the host for what PluginConfig.Scope grants: objects of
+// the cluster and the rights of users, artifacts in registries and their signatures,
+// addresses of host names, and whether certificates are trusted. Package capabilities
+// has the grants and the answers. A policy whose metadata name other kinds of objects is
+// refused.
 //
 // Policies in Rego have the builtins of OPA 1.22 that need no network and no parser of
 // another language; one that needs another is refused. time.now_ns and what is random
-// need the grants host.GrantClock and host.GrantRandom. Objects are not looked up in
-// Rego: a policy that reads data.inventory, or data.kubernetes without having it in its
-// settings, is refused.
+// need the grants host.GrantClock and host.GrantRandom. Objects of the kinds in
+// ContextAwareResources are in data: for Gatekeeper in
+// data.inventory.namespace[namespace][apiVersion][kind][name] and
+// data.inventory.cluster[apiVersion][kind][name], for OPA in
+// data.kubernetes[resource][namespace][name] and data.kubernetes[resource][name]. A
+// policy that reads them and is granted none is refused.
 //
 // Verdicts are read as strictly as in the hosts that the guests were written for. What
 // is an error there is a failure, for which PolicyRules.FailurePolicy decides.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 )
 
 // hostileRego are expressions of policies that ask a builtin for more than the host
@@ -116,6 +117,47 @@ func TestHostileModulesOfOPA(t *testing.T) {
 				if n := len(log.String()); n > 1<<20 {
 					t.Errorf("the log has %d bytes", n)
 				}
+			}
+		})
+	}
+}
+
+// A module may have the exports by which data is changed, and lie about them. What it does is
+// its own failure, also at the second request.
+func TestHostileData(t *testing.T) {
+	for _, test := range []struct{ name, lie, want string }{
+		{"memory that is not there", "0", "out of bounds"},
+		{"objects that it does not take", "1", "the policy does not take the object kubernetes/pods/a/"},
+		{"data that it does not change", "2", "the policy does not change its data at kubernetes/pods/a/"},
+		{"a change without end", "3", "out of fuel"},
+		{"a heap at the end of all memory", "4", "are out of bounds of the guest's memory"},
+		{"a heap below its beginning", "5", "read the policy's decision"},
+		{"a removal that traps", "6", "opa_data trapped: wasm error: unreachable"},
+		{"a stash that gives up", "7", "the policy gave up"},
+		{"no lie", "8", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pods := &objects{}
+			cfg := config(t, "hostile", "testdata/hostile/data.wasm")
+			cfg.GuestConfig = []byte(`{"n":"` + test.lie + `"}`)
+			cfg.Cluster, cfg.ContextAwareResources = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
+			cfg.Limits.Instances, cfg.Limits.Fuel = 1, 50_000_000
+			e := admission.NewEngine(load(t, cfg))
+			one, two := &admission.Object{Namespace: "a", Name: "p", JSON: []byte(`{}`)}, &admission.Object{Namespace: "a", Name: "q", JSON: []byte(`{}`)}
+			failed := false
+			for _, list := range [][]*admission.Object{{one}, {one}, {one, two}, {two}, nil, {one}} {
+				pods.set(nil, list...)
+				got := e.Validate(t.Context(), requestOf(`{}`))
+				if got.Allowed {
+					continue
+				}
+				failed = true
+				if test.want == "" || !strings.Contains(got.Result.Message, test.want) || len(got.Result.Message) > 20_000 {
+					t.Errorf("answer is %.300v\nwant %s", got.Result, test.want)
+				}
+			}
+			if failed != (test.want != "") {
+				t.Errorf("failed is %t", failed)
 			}
 		})
 	}

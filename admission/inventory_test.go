@@ -291,3 +291,69 @@ violation contains {"msg": sprintf("%d", [count(data.inventory.namespace.a["v1"]
 		compare(t, denied(403, "Forbidden", "2000"), e.Validate(t.Context(), requestOf(`{}`)))
 	}
 }
+
+// deny fails unless the policy of BenchmarkInventory has found what it looks for.
+func deny(b *testing.B, got *admissionv1.AdmissionResponse) {
+	if got.Allowed || got.Result.Code != 403 {
+		b.Fatalf("answer is %+v", got.Result)
+	}
+}
+
+// BenchmarkInventory asks a policy that looks into data of 1,000 Pods of 4 KB: as they are, after
+// one of them has changed, and with all of them parsed again, as a request does whose data come
+// with it.
+func BenchmarkInventory(b *testing.B) {
+	pod, err := os.ReadFile("testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	const source = `package p
+violation contains {"msg": "there is one of that name"} if data.inventory.namespace[input.review.namespace]["v1"].Pod[input.review.object.metadata.labels.wants]
+`
+	policy := func(b *testing.B, pods *objects) *admission.Engine {
+		cfg := config(b, "p", regoSource(b, "p/violation", source))
+		cfg.Cluster, cfg.ContextAwareResources = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
+		cfg.Limits.Instances = 1
+		return admission.NewEngine(load(b, cfg))
+	}
+	var list []*admission.Object
+	for i := range 1000 {
+		list = append(list, &admission.Object{Namespace: "shop", Name: fmt.Sprintf("p%04d", i), JSON: pod})
+	}
+	request := requestOf(`{"metadata":{"labels":{"wants":"p0500"}}}`)
+	for _, bench := range []struct {
+		name   string
+		change func(i int, list []*admission.Object) []*admission.Object
+	}{
+		{"unchanged", func(_ int, list []*admission.Object) []*admission.Object { return list }},
+		{"one has changed", func(i int, list []*admission.Object) []*admission.Object {
+			list = slices.Clone(list)
+			o := *list[i%len(list)]
+			list[i%len(list)] = &o
+			return list
+		}},
+		{"all have changed", func(_ int, list []*admission.Object) []*admission.Object {
+			list = slices.Clone(list)
+			for i := range list {
+				o := *list[i]
+				list[i] = &o
+			}
+			return list
+		}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			pods, list := &objects{}, list
+			pods.set(nil, list...)
+			e := policy(b, pods)
+			deny(b, e.Validate(b.Context(), request))
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				list = bench.change(i, list)
+				pods.set(nil, list...)
+				deny(b, e.Validate(b.Context(), request))
+				i++
+			}
+		})
+	}
+}

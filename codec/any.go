@@ -1,7 +1,10 @@
 package codec
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -41,4 +44,48 @@ func EncoderOf(t reflect.Type) (e *Encoder[Any], ok bool) {
 		}
 	}()
 	return newEncoder[Any]((*tree)(nil).ofObject(t).encoder(t)), true
+}
+
+// KindOf returns the first word of the paths to fields of objects of a type: its name in lower
+// case.
+func KindOf(t reflect.Type) string { return strings.ToLower(t.Name()) }
+
+// FieldsOf returns the Encoder of the fields of objects of a type that paths name, as in
+// [ParseFieldSet], beside the object's name, namespace and UID. The paths of other kinds do not
+// count. If there is none, all fields travel, and the Encoder is nil for a type that is no type
+// of [EncoderOf]. The error names every path that does not exist.
+func FieldsOf(t reflect.Type, paths []string) (*Encoder[Any], error) {
+	whole, byParts := EncoderOf(t)
+	tr := &tree{}
+	var errs []error
+	named := false
+	for _, path := range paths {
+		if kind, _, _ := strings.Cut(path, "."); kind != KindOf(t) {
+			continue
+		}
+		before, entry, err := cutEntry(path)
+		_, rest, _ := strings.Cut(before, ".")
+		var names []string
+		if rest != "" {
+			names = strings.Split(rest, ".")
+		}
+		named = true
+		switch {
+		case err != nil:
+		case !byParts:
+			err = fmt.Errorf("a %s is read as a whole", t.Name())
+		default:
+			err = tr.add(t, names, entry)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("field path %q: %w", path, err))
+		}
+	}
+	if !named || len(errs) != 0 {
+		return whole, errors.Join(errs...)
+	}
+	for _, path := range identity {
+		_ = tr.add(t, path, "") // Every kind has them.
+	}
+	return newEncoder[Any](tr.ofObject(t).encoder(t)), nil
 }

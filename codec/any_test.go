@@ -3,7 +3,9 @@ package codec_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,6 +58,43 @@ func TestTypesThatAreNotReadByParts(t *testing.T) {
 	} {
 		if _, ok := codec.EncoderOf(typ); ok {
 			t.Errorf("%v has an encoder of parts", typ)
+		}
+	}
+}
+
+// TestFieldsOfAnyType encodes the fields of a Deployment that paths name.
+func TestFieldsOfAnyType(t *testing.T) {
+	replicas := int32(3)
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web", "tier": "a"}},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Paused: true},
+		Status:     appsv1.DeploymentStatus{Replicas: 2},
+	}
+	e, err := codec.FieldsOf(reflect.TypeFor[appsv1.Deployment](), []string{"deployment.spec.replicas", "deployment.metadata.labels[tier]", "pod.spec"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &appsv1.Deployment{}
+	if err := got.Unmarshal(e.Append(nil, (*codec.Any)(unsafe.Pointer(d)))); err != nil {
+		t.Fatal(err)
+	}
+	want := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"tier": "a"}},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if e, err := codec.FieldsOf(reflect.TypeFor[corev1.ConfigMap](), []string{"pod.spec"}); e != nil || err != nil {
+		t.Errorf("a ConfigMap: got %v, %v", e, err)
+	}
+	for path, want := range map[string]string{
+		"deployment.spec.replica":           `field path "deployment.spec.replica": DeploymentSpec has no field "replica"; did you mean "replicas"?`,
+		"deployment.spec.replicas[a]":       `so "[a]" must be left out`,
+		"deployment.metadata.managedFields": "managedFields never travel",
+	} {
+		if _, err := codec.FieldsOf(reflect.TypeFor[appsv1.Deployment](), []string{path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

@@ -51,6 +51,10 @@ type FollowOptions struct {
 	// or watched. Errors have no other effect. It is called by the goroutine of
 	// Follow; nil drops the errors.
 	Failed func(error)
+	// Checked is called after each check in which the source could be read, with the
+	// SHA-256 of the module that it has: also of one that was applied or refused before. It
+	// is called by the goroutine of Follow; nil drops the checks.
+	Checked func(sha256 string)
 }
 
 // DefaultFollowInterval is the default of FollowOptions.Interval.
@@ -78,7 +82,7 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 	if opts.Interval == 0 {
 		opts.Interval = DefaultFollowInterval
 	}
-	f := follower{source: source, apply: apply, applied: opts.Applied, failed: opts.Failed, hints: make(chan struct{}, 1)}
+	f := follower{source: source, apply: apply, applied: opts.Applied, failed: opts.Failed, checked: opts.Checked, hints: make(chan struct{}, 1)}
 	f.follow(ctx, opts.Interval)
 	return nil
 }
@@ -102,6 +106,8 @@ type follower struct {
 	source Source
 	apply  func(ctx context.Context, module []byte, sha256 string) error
 	failed func(error)
+	// checked is called with the digest of each module that was read.
+	checked func(sha256 string)
 	// hints has one value while a change has not been checked.
 	hints chan struct{}
 	// applied and refused are the digests of the last module that apply took and
@@ -110,6 +116,8 @@ type follower struct {
 	// revision is that of the last module that apply took or refused; empty if the
 	// source has none.
 	revision string
+	// last is the digest of the module that was read last.
+	last string
 }
 
 func (f *follower) follow(ctx context.Context, interval time.Duration) {
@@ -164,13 +172,16 @@ func (f *follower) look(ctx context.Context) {
 		f.report(ctx, fmt.Errorf("fetch module of %s: %w", f.source, err))
 		return
 	}
-	if module == nil && revision != "" {
-		return
+	if module != nil || revision == "" {
+		f.last = digestOf(module)
 	}
-	digest := digestOf(module)
 	if ctx.Err() != nil {
 		return
 	}
+	if f.checked != nil {
+		defer f.checked(f.last)
+	}
+	digest := f.last
 	f.revision = revision
 	if digest == f.applied || digest == f.refused {
 		return

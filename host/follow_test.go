@@ -511,3 +511,37 @@ func TestFollowFetchesARevisionOnce(t *testing.T) {
 		f.end(t, cancel)
 	})
 }
+
+// TestFollowTellsWhatItHasRead holds that each check is told, also of a module that was
+// applied or refused before and of one that was not fetched again.
+func TestFollowTellsWhatItHasRead(t *testing.T) {
+	for name, source := range map[string]interface {
+		host.Source
+		set(string)
+	}{"a plain source": &memory{content: "one"}, "a source with revisions": &conditional{memory{content: "one"}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var read []string
+				f := follow(ctx, source, host.FollowOptions{Checked: func(sha256 string) { read = append(read, sha256) }})
+				for _, content := range []string{"one", "one", "bad", "bad", "error: gone", "bad", "one"} {
+					synctest.Wait()
+					source.set(content)
+					time.Sleep(host.DefaultFollowInterval)
+				}
+				synctest.Wait()
+				var want []string
+				for _, content := range []string{"one", "one", "one", "bad", "bad", "bad", "one"} {
+					want = append(want, digest([]byte(content)))
+				}
+				if diff := cmp.Diff(want, read); diff != "" {
+					t.Errorf("read (-want +got):\n%s", diff)
+				}
+				f.mu.Lock()
+				f.events = nil
+				f.mu.Unlock()
+				f.end(t, cancel)
+			})
+		})
+	}
+}

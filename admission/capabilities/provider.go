@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -268,6 +269,9 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 	}
 	return c.ask(ctx, LookupHost, name, shortTTL, func(ctx context.Context) ([]byte, error) {
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
+		if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+			return nil, fmt.Errorf("look up %s: %s", name, unknown.Err) // Without the name server's address.
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -341,7 +341,7 @@ plugins:
 - {name: A, source: {file: x}}
 - {name: b, mode: Hope, failurePolicy: Pray}
 - {name: b, source: {file: x, https: y}}
-- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
+- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], hostCapabilities: [oci], repositories: [busybox], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
 groups:
 - {name: g}
 `))
@@ -355,7 +355,10 @@ groups:
 		`plugin "c": source https needs sha256`,
 		`plugin "c": objects: "pods" is not version/resource or group/version/resource`,
 		`objects[1].namespaces is empty: leave it out for all`,
-		`plugin "c": contextAwareResources has apiVersion "", kind "Pod"`,
+		`plugin "c": hostCapabilities: "oci" is none of oci/v1/verify, oci/v2/verify, oci/v1/manifest_digest, oci/v1/oci_manifest, oci/v1/oci_manifest_config, net/v1/dns_lookup_host, crypto/v1/is_certificate_trusted, kubernetes/list_resources_by_namespace, kubernetes/list_resources_all, kubernetes/get_resource, kubernetes/can_i, nor such a name up to a slash and *`,
+		`contextAwareResources has apiVersion "", kind "Pod"`,
+		`repositories: "busybox" is no REGISTRY/REPOSITORY, no such name and /*, and not *`,
+		`repositories need operations of oci in hostCapabilities`,
 		`group "g": has no members`,
 	}
 	if err == nil {

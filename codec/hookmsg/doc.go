@@ -5,5 +5,7 @@
 // plain structs, and the codec is written by hand on
 // google.golang.org/protobuf/encoding/protowire: a request is encoded without
 // an allocation, and equal requests are equal bytes. A test compares it with
-// hook.proto, field by field.
+// hook.proto, field by field. The code that kubewasm gen writes for services
+// takes three times as long: it has neither the fields that a plugin reads nor
+// the order of the keys of the request before.
 package hookmsg

@@ -151,6 +151,66 @@ func served(t testing.TB, p *testservice.Test) {
 	}
 }
 
+// TestPluginsReadWhatTheyAreGranted reads an entry of labels and one of annotations, and counts the
+// bytes of a spec.
+func TestPluginsReadWhatTheyAreGranted(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"app": "annotated"}},
+		Spec:       corev1.PodSpec{NodeName: "n1", SchedulerName: "s"},
+	}
+	const none = math.MaxUint32
+	for name, test := range map[string]struct {
+		reads                     []string
+		label, annotation, fields uint64
+	}{
+		"everything":       {nil, 4, 9, 8},
+		"another kind":     {[]string{"node.metadata.labels"}, 4, 9, 8},
+		"labels":           {[]string{"pod.metadata.labels"}, 4, none, 0},
+		"one annotation":   {[]string{"pod.metadata.annotations[app]", "pod.spec.nodeName"}, none, 9, 4},
+		"another entry":    {[]string{"pod.metadata.labels[tier]"}, none, none, 0},
+		"the name, always": {[]string{"pod.metadata.name"}, none, none, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := callsConfig(t, nil)
+			cfg.Reads = test.reads
+			p, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, err := p.Ref(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, call := range []struct {
+				call hostCall
+				want uint64
+			}{
+				{hostCall{entry, uint64(ref), 11, 128, 3, room, 100}, test.label},
+				{hostCall{entry, uint64(ref), 12, 128, 3, room, 100}, test.annotation},
+				{hostCall{part, uint64(ref), 2, 1<<10 | 1<<19, room, 100}, test.fields},
+				{hostCall{part, uint64(ref), 1, 1 << 1, room, 100}, 5},
+			} {
+				got, err := p.Echo(t.Context(), &testservice.Message{Data: program(call.call), Pod: pod})
+				if err != nil || got.F64 != call.want {
+					t.Errorf("%v: got %v, %v, want %d", call.call, got, err, call.want)
+				}
+			}
+		})
+	}
+	cfg := callsConfig(t, nil)
+	cfg.FailurePolicy, cfg.Reads = host.KeepLast, []string{"pod.metadata.lables", "pdo.spec", "configmap.data", "pod.metadata.labels[a"}
+	_, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{})
+	for _, want := range []string{
+		`failurePolicy is "KeepLast"`, `field path "pod.metadata.lables": ObjectMeta has no field "lables"; did you mean "labels"?`,
+		`field path "pdo.spec": the service has no objects of the kind "pdo", only configmap, node, pod, unstructured`,
+		`field path "configmap.data": a ConfigMap is read as a whole`, `field path "pod.metadata.labels[a": the key of an entry stands between two brackets`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // TestHostileServices has a guest call the host while it is asked for its services.
 func TestHostileServices(t *testing.T) {
 	serves := hostCall{serve, 64, 22}

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service/internal/message"
 	"github.com/kubewasm/kubewasm/internal/nativeservice"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
@@ -30,6 +32,11 @@ type Config struct {
 	// [host.Fail] the error, with [host.Ignore] an empty response. The errors of the
 	// caller's context are returned in any case.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Reads are the fields that the plugin gets of the objects in messages, beside their
+	// names, namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
+	// pod.metadata.annotations[example.com/zone]. All others read as empty. Of a kind that
+	// no path begins with it gets every field.
+	Reads []string `json:"reads,omitempty"`
 }
 
 // defaultResultBytes is the default length of the longest response.
@@ -52,6 +59,7 @@ type Plugin struct {
 	native *native
 
 	store *objects.Store
+	reads []string
 	mu    sync.RWMutex
 	kinds map[reflect.Type]*objects.Kind
 }
@@ -63,9 +71,9 @@ type Plugin struct {
 func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, definition: d, policy: cfg.FailurePolicy, logger: cfg.Logger,
-		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{},
+		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{}, reads: cfg.Reads,
 	}
-	if err := cfg.FailurePolicy.Check(); err != nil {
+	if err := errors.Join(cfg.FailurePolicy.Check(), checkReads(cfg.Reads, d, hosts)); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
 	var err error
@@ -105,10 +113,47 @@ func (p *Plugin) kind(t reflect.Type) *objects.Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if k = p.kinds[t]; k == nil {
-		k = p.store.Kind(t)
+		fields, _ := codec.FieldsOf(t, p.reads) // Load has checked the paths.
+		k = p.store.Kind(t, fields)
 		p.kinds[t] = k
 	}
 	return k
+}
+
+// checkReads reports every path that leads to no field of the objects in the messages of services.
+func checkReads(paths []string, d *Definition, hosts []HostService) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	types := map[reflect.Type]bool{}
+	add := func(messages ...*message.Type) {
+		for _, m := range messages {
+			m.Objects(types)
+		}
+	}
+	for _, m := range d.Methods {
+		add(m.request, m.response)
+	}
+	for _, h := range hosts {
+		for _, m := range h.Methods {
+			add(m.request, m.response)
+		}
+	}
+	var errs []error
+	var kinds []string
+	for t := range types {
+		kinds = append(kinds, codec.KindOf(t))
+		if _, err := codec.FieldsOf(t, paths); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.Sort(kinds)
+	for _, path := range paths {
+		if kind, _, _ := strings.Cut(path, "."); !slices.Contains(kinds, kind) {
+			errs = append(errs, fmt.Errorf("field path %q: the service has no objects of the kind %q, only %s", path, kind, strings.Join(kinds, ", ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Ref returns the ref of an object, for [Plugin.CallBytes]. It is valid until another version

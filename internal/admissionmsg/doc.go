@@ -4,6 +4,7 @@
 //
 // abi/admission.proto is their definition, for guests in any language. The codec is
 // written by hand on google.golang.org/protobuf/encoding/protowire: a request is
-// encoded from the Kubernetes type without an allocation. A test compares it
-// with admission.proto, and with the decoder of Kubernetes.
+// encoded from the Kubernetes type without an allocation, so there is no struct
+// that kubewasm gen could write. A test compares it with admission.proto, and
+// with the decoder of Kubernetes.
 package admissionmsg

@@ -47,15 +47,15 @@ func IsObject(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[object]())
 }
 
-// Kind returns the objects of a type, for which IsObject holds. It is called once for a type.
-func (s *Store) Kind(t reflect.Type) *Kind {
+// Kind returns the objects of a type, for which IsObject holds, with the fields that the guest
+// gets. fields is nil if it gets them as a whole. Kind is called once for a type.
+func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &Kind{store: s, typ: t, named: map[podKey]*whole{}}
-	var e *codec.Encoder[codec.Any]
-	if e, k.byParts = codec.EncoderOf(t); k.byParts {
+	if k.byParts = fields != nil; k.byParts {
 		k.parts.reads.store = s
-		k.parts.declare(e)
+		k.parts.declare(fields)
 	}
 	s.kinds = append(s.kinds, k)
 	return k

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -28,9 +29,9 @@ func refOf(t testing.TB, k *objects.Kind, p unsafe.Pointer) *objects.Object {
 
 func TestVersionsOfObjectsOfAnyType(t *testing.T) {
 	store := objects.NewStore()
-	deployments := store.Kind(reflect.TypeFor[appsv1.Deployment]())
-	maps := store.Kind(reflect.TypeFor[corev1.ConfigMap]())
-	crates := store.Kind(reflect.TypeFor[unstructured.Unstructured]())
+	deployments := kindOf[appsv1.Deployment](store)
+	maps := kindOf[corev1.ConfigMap](store)
+	crates := kindOf[unstructured.Unstructured](store)
 	meta := metav1.ObjectMeta{Name: "x", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}
 
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
@@ -85,7 +86,7 @@ func TestVersionsOfObjectsOfAnyType(t *testing.T) {
 // several goroutines. Run it with -race.
 func TestObjectsOfAnyTypeAreForgotten(t *testing.T) {
 	store := objects.NewStore()
-	maps, pods := store.Kind(reflect.TypeFor[corev1.ConfigMap]()), store.Kind(reflect.TypeFor[corev1.Pod]())
+	maps, pods := kindOf[corev1.ConfigMap](store), kindOf[corev1.Pod](store)
 	var mu sync.Mutex
 	most := uint32(0)
 	var wg sync.WaitGroup
@@ -114,4 +115,10 @@ func TestObjectsOfAnyTypeAreForgotten(t *testing.T) {
 	if most > 4000 {
 		t.Errorf("%d slots for some hundred objects at a time", most+1)
 	}
+}
+
+// kindOf returns the objects of a type with all of their fields.
+func kindOf[T any](store *objects.Store) *objects.Kind {
+	fields, _ := codec.EncoderOf(reflect.TypeFor[T]())
+	return store.Kind(reflect.TypeFor[T](), fields)
 }

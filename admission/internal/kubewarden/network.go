@@ -94,10 +94,12 @@ func (c *Capabilities) manifestConfig(b *budget, payload []byte) ([]byte, error)
 	})
 }
 
-// The limits of a question about signatures.
+// The limits of a question about signatures, and what a signer takes to be looked for among
+// those of an artifact, in nanoseconds.
 const (
 	maxSignaturesBytes = 1 << 20
 	maxSigners         = 32
+	signerWork         = 1_000_000
 )
 
 // verifyQuestion is what v2/verify asks. Its type says which of the fields count; v1/verify
@@ -150,6 +152,7 @@ func (c *Capabilities) verify(b *budget, payload []byte, second bool) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
+	b.work(signerWork * (1 + len(wanted.Keys) + len(wanted.Identities)))
 	ctx, cancel, err := b.leave()
 	if err != nil {
 		return nil, err

@@ -355,46 +355,46 @@ func lent(inst host.DialectInstance, ptr uint32) []byte {
 }
 
 // ask evaluates the first entrypoint.
-func (p *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
-	if req.Raw != nil && p.gatekeeper {
+func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
+	if req.Raw != nil && r.gatekeeper {
 		return policy.Verdict{}, errors.New("a policy for Gatekeeper takes no raw requests")
 	}
-	p.evaluation = evaluation{clock: p.clock}
-	input := p.input(settings, req)
-	if p.older {
-		return p.askInSteps(inst, req, input)
+	r.evaluation = evaluation{clock: r.clock}
+	input := r.input(settings, req)
+	if r.older {
+		return r.askInSteps(inst, req, input)
 	}
-	addr := p.heap
+	addr := r.heap
 	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
 		// Only the policy can make its memory grow.
-		inst.Invoke(heapSet, uint64(p.heap))
+		inst.Invoke(heapSet, uint64(r.heap))
 		addr = put(inst, input)
 	} else {
 		inst.Charge(len(input))
 		copy(inst.Memory()[addr:], input)
 	}
-	result := uint32(inst.Invoke(eval, 0, 0, uint64(p.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
-	return p.verdict(req, answer(inst, result))
+	result := uint32(inst.Invoke(eval, 0, 0, uint64(r.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
+	return r.verdict(req, answer(inst, result))
 }
 
 // askInSteps is ask for a module without opa_eval.
-func (p *ruleset) askInSteps(inst host.DialectInstance, req *policy.Request, input []byte) (policy.Verdict, error) {
-	inst.Invoke(heapSet, uint64(p.heap))
+func (r *ruleset) askInSteps(inst host.DialectInstance, req *policy.Request, input []byte) (policy.Verdict, error) {
+	inst.Invoke(heapSet, uint64(r.heap))
 	value := inst.Invoke(jsonParse, uint64(put(inst, input)), uint64(len(input)))
 	if value == 0 {
 		return policy.Verdict{}, errors.New("the policy does not take the request")
 	}
 	evaluation := inst.Invoke(contextNew)
 	inst.Invoke(contextSetInput, evaluation, value)
-	inst.Invoke(contextSetData, evaluation, uint64(p.data))
+	inst.Invoke(contextSetData, evaluation, uint64(r.data))
 	if code := inst.Invoke(contextEval, evaluation); code != 0 {
 		return policy.Verdict{}, fmt.Errorf("eval returned %d", int32(uint32(code)))
 	}
-	return p.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
+	return r.verdict(req, answer(inst, uint32(inst.Invoke(jsonDump, inst.Invoke(contextResult, evaluation)))))
 }
 
-func (p *ruleset) input(settings []byte, req *policy.Request) []byte {
-	if p.gatekeeper {
+func (r *ruleset) input(settings []byte, req *policy.Request) []byte {
+	if r.gatekeeper {
 		return gatekeeperInput(settings, req)
 	}
 	body := req.JSON()
@@ -429,7 +429,7 @@ func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 
 // verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
 // the caller's own.
-func (p *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
+func (r *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
 	var results []struct {
 		Result stdjson.RawMessage `json:"result"`
 	}
@@ -444,15 +444,15 @@ func (p *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, 
 	switch kind := result.Kind(); {
 	case len(results) > 1:
 		return policy.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
-	case kind == json.KindNone && p.gatekeeper:
+	case kind == json.KindNone && r.gatekeeper:
 		return policy.Verdict{Allowed: true}, nil // No violation.
 	case kind == json.KindNone:
 		return policy.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
 		return violations(result)
-	case p.gatekeeper && kind == json.KindObject:
+	case r.gatekeeper && kind == json.KindObject:
 		return violationKeys(result)
-	case p.gatekeeper:
+	case r.gatekeeper:
 		return policy.Verdict{}, fmt.Errorf("the policy's decision is %s, want violations", kind)
 	case kind == json.KindBool:
 		allowed, _ := result.Bool()

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
@@ -29,7 +30,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	description := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "([^"]*)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 	text, known := read(t, "docs/operating.md"), map[string]bool{}
-	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), hookmetrics.New(new(cgroup.State))} {
+	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), admissionmetrics.NewCapabilities(new(capabilities.Provider)), hookmetrics.New(new(cgroup.State))} {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)
@@ -56,7 +57,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 // plugin's configuration and for each limit.
 func TestOperatingListsEverySetting(t *testing.T) {
 	text := read(t, "docs/operating.md")
-	for _, of := range []reflect.Type{reflect.TypeFor[host.Config](), reflect.TypeFor[host.Limits]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[host.Config](), reflect.TypeFor[host.Limits](), reflect.TypeFor[capabilities.Scope]()} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "-" && !strings.Contains(text, "\n| `"+name+"` | ") {

@@ -150,8 +150,9 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
-			value := m[key]
-			b = e.entry(b, f, key, unsafe.Pointer(&value))
+			entry, start := wire.BeginMessage(b, protowire.Number(f.number))
+			entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
+			b = wire.EndMessage(e.text(entry, f, tagOf(2, protowire.BytesType), m[key]), start)
 		}
 		return b
 	}

@@ -184,6 +184,23 @@ func of(t reflect.Type) *Type {
 	return m
 }
 
+// Objects adds the types of objects of Kubernetes that messages of the type have, and those in
+// them. m may be nil.
+func (m *Type) Objects(types map[reflect.Type]bool) { m.objects(types, map[*Type]bool{nil: true}) }
+
+func (m *Type) objects(types map[reflect.Type]bool, seen map[*Type]bool) {
+	if seen[m] {
+		return
+	}
+	seen[m] = true
+	for i := range m.fields {
+		if f := &m.fields[i]; f.kind == objectPointers {
+			types[f.of.Elem()] = true
+		}
+		m.fields[i].message.objects(types, seen)
+	}
+}
+
 // place returns the index of a field in m.fields.
 func (m *Type) place(number uint32) (int, bool) {
 	if number < uint32(len(m.index)) {

@@ -1,0 +1,18 @@
+package autoscaler
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "scalepolicy_decisions_total",
+		Help: "Questions to guests by result: ok, failed for those without a valid answer, no_module.",
+	}, []string{"result"})
+	scalesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "scalepolicy_scales_total",
+		Help: "Writes of the subresource scale by result: ok, conflict, error.",
+	}, []string{"result"})
+)
+
+// Collectors returns the metrics of the controllers of this process. What guests do is in
+// those of package host/hostmetrics.
+func Collectors() []prometheus.Collector { return []prometheus.Collector{decisionsTotal, scalesTotal} }

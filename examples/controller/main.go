@@ -1,0 +1,130 @@
+// Command controller scales workloads by ScalePolicies, whose guests are WebAssembly. The
+// README beside it says how it is built, installed and used.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+	_ "time/tzdata" // Policies name time zones.
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kubewasm/kubewasm/examples/controller/autoscaler"
+	"github.com/kubewasm/kubewasm/examples/controller/clustermetrics"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+)
+
+// options are the flags.
+type options struct {
+	modules, registries, cacheDir string
+	metricsAddress, probeAddress  string
+	leaderElection                bool
+	workers                       int
+	limits                        host.Limits
+}
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.modules, "modules", "", "the directory of the modules that policies may name as files; none if empty")
+	flag.StringVar(&o.registries, "registries", "", "the file that says how registries are reached, and whose artifacts are trusted; policies name none if empty")
+	flag.StringVar(&o.cacheDir, "cache-dir", "", "a private directory for compiled modules")
+	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "where metrics are served; 0 serves none")
+	flag.StringVar(&o.probeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
+	flag.BoolVar(&o.leaderElection, "leader-elect", false, "let one of several controllers work")
+	flag.IntVar(&o.workers, "workers", 4, "how many policies are looked at at the same time")
+	flag.Uint64Var(&o.limits.MemoryBytes, "guest-memory", 64<<20, "the most memory of an instance of a guest, in bytes")
+	flag.Int64Var(&o.limits.Fuel, "guest-fuel", 500_000_000, "the most instructions of a call of a guest")
+	flag.DurationVar(&o.limits.Timeout, "guest-timeout", 5*time.Second, "the longest time of a call of a guest")
+	flag.Parse()
+	o.limits.Instances = o.workers
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	if err := run(ctrl.SetupSignalHandler(), o, logger); err != nil {
+		fmt.Fprintln(os.Stderr, "controller:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the controller until ctx ends.
+func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	// A policy takes three requests in each of its intervals.
+	config.QPS, config.Burst = 100, 200
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
+	sources := autoscaler.Sources{Directory: o.modules}
+	if o.registries != "" {
+		registries, err := oci.ReadConfig(o.registries)
+		if err != nil {
+			return err
+		}
+		registries.Logger = logger
+		if sources.Registries, err = oci.New(registries); err != nil {
+			return err
+		}
+		sources.Trust = registries.Trust
+		metrics.Registry.MustRegister(ocimetrics.New(sources.Registries))
+	}
+	measured, err := clustermetrics.New(config)
+	if err != nil {
+		return err
+	}
+	guests := hostmetrics.New(rt)
+	metrics.Registry.MustRegister(guests)
+	metrics.Registry.MustRegister(autoscaler.Collectors()...)
+	mgr, err := manager.New(config, o.manager())
+	if err != nil {
+		return err
+	}
+	scales, err := autoscaler.NewScales(mgr)
+	if err != nil {
+		return err
+	}
+	sources.ConfigMaps = autoscaler.ConfigMaps(mgr.GetAPIReader(), mgr.GetCache())
+	plugins := autoscaler.NewPlugins(autoscaler.PluginsConfig{
+		Runtime: rt, Sources: sources, Metrics: measured, Limits: o.limits, Observer: guests, Logger: logger,
+	})
+	defer plugins.Close()
+	r := autoscaler.NewReconciler(mgr, scales, plugins, measured)
+	if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.workers}); err != nil {
+		return err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// manager returns the options of the manager.
+func (o options) manager() manager.Options {
+	return manager.Options{
+		Scheme:                 autoscaler.NewScheme(),
+		Metrics:                metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress: o.probeAddress,
+		LeaderElection:         o.leaderElection, LeaderElectionID: "scalepolicy-controller.autoscaling.kubewasm.dev",
+		LeaderElectionReleaseOnCancel: true,
+		// The names of managed fields are of no use to guests.
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	}
+}

@@ -1,0 +1,7 @@
+// Package scaler is the host side of the extension point of this controller, generated from
+// scaler.proto.
+package scaler
+
+// Schema returns the schema of the extension point, for modules that kubewasm build does not
+// make: they carry it in the custom section kubewasm_schema.
+func Schema() []byte { return []byte(serviceSchema) }
