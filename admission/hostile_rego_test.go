@@ -131,7 +131,7 @@ func TestHostileData(t *testing.T) {
 		{"data that it does not change", "2", "the policy does not change its data at kubernetes/pods/a/"},
 		{"a change without end", "3", "out of fuel"},
 		{"a heap at the end of all memory", "4", "are out of bounds of the guest's memory"},
-		{"a heap below its beginning", "5", "read the policy's decision"},
+		{"a heap below its beginning", "5", "the policy"},
 		{"a removal that traps", "6", "opa_data trapped: wasm error: unreachable"},
 		{"a stash that gives up", "7", "the policy gave up"},
 		{"no lie", "8", ""},
@@ -143,7 +143,9 @@ func TestHostileData(t *testing.T) {
 			cfg.Cluster, cfg.ContextAwareResources = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
 			cfg.Limits.Instances, cfg.Limits.Fuel = 1, 50_000_000
 			e := admission.NewEngine(load(t, cfg))
-			one, two := &admission.Object{Namespace: "a", Name: "p", JSON: []byte(`{}`)}, &admission.Object{Namespace: "a", Name: "q", JSON: []byte(`{}`)}
+			// More than the memory that it has given for the settings.
+			large := []byte(`{"x":"` + strings.Repeat("x", 10_000) + `"}`)
+			one, two := &admission.Object{Namespace: "a", Name: "p", JSON: large}, &admission.Object{Namespace: "a", Name: "q", JSON: []byte(`{}`)}
 			failed := false
 			for _, list := range [][]*admission.Object{{one}, {one}, {one, two}, {two}, nil, {one}} {
 				pods.set(nil, list...)

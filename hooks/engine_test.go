@@ -472,7 +472,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(b)}, DecisionGrants: grants()}
+		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(b), Args: []string{name}}, DecisionGrants: grants()}
 	}
 	// Both have one module, which is compiled once.
 	declares, configured := declaring(module, "declares", "pod_annotations[declares]", "container"), declaring(module, "configured", "pod_annotations[declares]", "container")
@@ -694,7 +694,7 @@ func TestEngineFollow(t *testing.T) {
 	sum := sha256.Sum256(modules[scripted])
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{
 		{Config: host.Config{Name: "p", Source: host.File(file)}},
-		{Config: host.Config{Name: "pinned", Source: host.File(file), SHA256: hex.EncodeToString(sum[:])}},
+		{Config: host.Config{Name: "pinned", Source: host.File(file), Args: []string{"pinned"}, SHA256: hex.EncodeToString(sum[:])}},
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed, ended := make(chan error, 10), make(chan error)

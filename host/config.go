@@ -29,9 +29,10 @@ type Config struct {
 	// GuestConfig is the guest's own configuration, which it reads with
 	// kubewasm.config.
 	GuestConfig GuestConfig `json:"guestConfig,omitempty"`
-	// Args are the guest's arguments, the name first, as in os.Args. Empty means Name
-	// alone. They must not change while the plugin is open. A program of a [Dialect] gets
-	// those of [DialectInstance.Run] instead.
+	// Args are the guest's arguments, the name first, as in os.Args. Empty means
+	// "guest.wasm" alone, the same for every plugin, so that those with the same module can
+	// begin from one state. They must not change while the plugin is open. A program of a
+	// [Dialect] gets those of [DialectInstance.Run] instead.
 	Args []string `json:"args,omitempty"`
 	// Grants name what the guest may use beyond its arguments: [GrantClock],
 	// [GrantRandom], and those that the imports of the [Adapter] require.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -121,9 +120,9 @@ const maxImportErrors = 50
 
 // check reports every import of the module that the table does not have, has
 // with another signature, or has with a grant that grants does not include.
-func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants []string) []error {
+func (t importTable) check(plugin string, c *compiled, grants []string) []error {
 	var errs []error
-	for _, fn := range compiled.ImportedFunctions() {
+	for _, fn := range c.imports {
 		if len(errs) == maxImportErrors {
 			return append(errs, fmt.Errorf("plugin %q: more imports like these", plugin))
 		}
@@ -143,43 +142,33 @@ func (t importTable) check(plugin string, compiled wazero.CompiledModule, grants
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want, Grant: im.Grant})
 		}
 	}
-	for _, mem := range compiled.ImportedMemories() {
+	for _, mem := range c.module.ImportedMemories() {
 		module, name, _ := mem.Import()
 		errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: "memory"})
 	}
 	return errs
 }
 
-// instantiate makes the host modules of the table in rt.
-func (t importTable) instantiate(ctx context.Context, rt wazero.Runtime) error {
-	builders := map[string]wazero.HostModuleBuilder{}
-	for key, im := range t {
-		b, ok := builders[key[0]]
-		if !ok {
-			b = rt.NewHostModuleBuilder(key[0])
-			builders[key[0]] = b
-		}
-		b.NewFunctionBuilder().
-			WithGoModuleFunction(hostFunction(im), im.Params, im.Results).
-			WithName(im.Name).
-			Export(im.Name)
+// of returns the functions that a module imports, in the order of compiled.hosted.
+func (t importTable) of(c *compiled) []*Import {
+	list := make([]*Import, len(c.hosted))
+	for n, fn := range c.hosted {
+		module, name, _ := fn.Import()
+		list[n] = t[[2]string{module, name}]
 	}
-	for name, b := range builders {
-		if _, err := b.Instantiate(ctx); err != nil {
-			return fmt.Errorf("instantiate host module %q: %w", name, err)
-		}
-	}
-	return nil
+	return list
 }
 
-// hostFunction adapts an Import to wazero. The instance travels as the context
-// itself: a context.Value would cost a walk for each host call.
-func hostFunction(im *Import) api.GoModuleFunc {
+// hostFunction returns the function that wazero calls for an import, which is that of the
+// plugin whose instance calls it. The instance travels as the context itself: a
+// context.Value would cost a walk for each host call.
+func hostFunction(index int) api.GoModuleFunc {
 	return func(ctx context.Context, module api.Module, stack []uint64) {
 		inst := ctx.(*callContext).inst
 		if inst.module == nil {
 			inst.meet(module)
 		}
+		im := inst.version.imports[index]
 		inst.hostCall = im
 		inst.pay(hostCallFuel)
 		im.Func(inst, stack)

@@ -25,15 +25,15 @@ func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 // one. Every failure must occur here: wazero panics when an allocator returns
 // nothing.
 func (v *version) newMemory() (*snapmem.Memory, error) {
-	least, most := uint64(v.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
-	if m := v.info.Memory; m.HasMax {
+	least, most := uint64(v.compiled.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
+	if m := v.compiled.info.Memory; m.HasMax {
 		most = min(most, uint64(m.Max)*pageSize)
 	}
 	var mem *snapmem.Memory
 	var err error
 	// A start section runs in each instance, and must find the same memory as in
 	// the first.
-	if s := v.snapshot; s != nil && !v.info.Starts {
+	if s := v.snapshot; s != nil && !v.compiled.info.Starts {
 		mem, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
 	} else {
 		mem, err = v.plugin.runtime.memory.New(least, most)

@@ -216,8 +216,7 @@ func (p *Plugin) retire(v *version) {
 	p.mu.Unlock()
 	go func() {
 		<-v.pool.drained
-		// The error has no receiver: the last call succeeded.
-		_ = v.free(context.Background())
+		v.free()
 		p.forget(v)
 	}()
 }
@@ -243,15 +242,12 @@ func (p *Plugin) Close(ctx context.Context) error {
 	open := slices.Clone(p.retired)
 	p.mu.Unlock()
 
-	var errs []error
 	for _, v := range open {
-		if err := v.close(ctx); err != nil && ctx.Err() != nil {
+		if err := v.close(ctx); err != nil {
 			return fmt.Errorf("plugin %q: close: wait for calls: %w", p.cfg.Name, err)
-		} else if err != nil {
-			errs = append(errs, err)
 		}
 		p.forget(v)
 	}
 	p.runtime.remove(p)
-	return errors.Join(errs...)
+	return nil
 }

@@ -26,13 +26,14 @@ type Runtime struct {
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
-	// building counts the versions that are being built, also those whose
-	// callers have stopped waiting.
+	// building counts the versions that are being built, and the compilations, also
+	// those for which no version waits any more.
 	building sync.WaitGroup
 
-	mu      sync.Mutex
-	plugins map[*Plugin]struct{}
-	closed  bool
+	mu       sync.Mutex
+	plugins  map[*Plugin]struct{}
+	compiled map[compiledKey]*compiled
+	closed   bool
 }
 
 // RuntimeConfig configures a Runtime. The zero value works.
@@ -48,11 +49,11 @@ type RuntimeConfig struct {
 	// about 15 MB. 0 means 1 GiB.
 	CacheBytes int64
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
-	// snapshots, one for each plugin, may have together. A guest that grows beyond it
-	// gets -1 from memory.grow, an instance that does not fit is an [ErrMemory] unless
-	// the plugin has others to wait for. The length that guests see counts, although
-	// instances share most of it. This memory is not in Go's heap, and GOMEMLIMIT does
-	// not include it.
+	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
+	// an instance that does not fit is an [ErrMemory] unless the plugin has others to wait
+	// for. The length that guests see counts, although instances share most of it; a
+	// snapshot counts what it does not share with those of other plugins. This memory is
+	// not in Go's heap, and GOMEMLIMIT does not include it.
 	//
 	// 0 means half of the memory of the machine or of the process's cgroup, so
 	// that no plugin can have the process killed for its memory. Where that is
@@ -83,6 +84,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	}
 	rt := &Runtime{
 		plugins:   map[*Plugin]struct{}{},
+		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 		engine:    wazero.NewRuntimeConfig(),

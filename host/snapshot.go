@@ -1,10 +1,13 @@
 package host
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -20,30 +23,132 @@ type snapshot struct {
 	clock int64
 }
 
-// takeSnapshot takes the state of inst for v, so that inst and later instances go
-// back to it. There is none if nothing is to be reset, or if the guest's state is
-// more than its memory and its numeric globals: it changes tables, drops
-// segments, or has globals with references.
-//
-// After an error inst must not be used any more.
-func (v *version) takeSnapshot(inst *Instance) error {
-	if v.plugin.cfg.Reset == ResetNever || v.info.MutatesTables || v.info.DropsSegments || len(v.info.OpaqueGlobals) != 0 {
+// started is the state of an instance that was started and knows nothing of its plugin yet.
+// The versions that share a module begin from it.
+type started struct {
+	*snapshot
+	// by are the functions that started it, args its arguments, and functions those that
+	// it then says to have.
+	by, args  []string
+	functions abi.Mask
+}
+
+// restorable reports whether instances can go back to a snapshot. They cannot if nothing is
+// to be reset, or if the guest's state is more than its memory and its numeric globals: it
+// changes tables, drops segments, or has globals with references.
+func (v *version) restorable() bool {
+	info := v.compiled.info
+	return v.plugin.cfg.Reset != ResetNever && !info.MutatesTables && !info.DropsSegments && len(info.OpaqueGlobals) == 0
+}
+
+// first makes the first instance of a version, and the snapshot from which it and the
+// others begin. The start is left out if another version of the module has done it.
+func (v *version) first(ctx context.Context) (*Instance, error) {
+	if !v.restorable() {
+		return v.instantiate(ctx)
+	}
+	grants := v.plugin.cfg.Grants
+	own := slices.Contains(grants, GrantClock) || slices.Contains(grants, GrantRandom)
+	if s := v.compiled.started.Load(); !own && s != nil && slices.Equal(s.by, v.startFunctions()) && slices.Equal(s.args, v.plugin.cfg.Args) {
+		if err := v.accept(s.functions); err != nil {
+			return nil, err
+		}
+		v.base, v.snapshot = s.snapshot, s.snapshot
+	}
+	end := v.watch(&own)
+	inst, err := v.newInstance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.base == nil {
+		if err = v.start(ctx, inst); err == nil && !own {
+			err = v.offer(inst)
+		}
+	}
+	end()
+	if err == nil {
+		err = v.configure(ctx, inst)
+	}
+	if err == nil {
+		err = v.takeSnapshot(inst)
+	}
+	if err != nil {
+		v.discard(inst)
+		return nil, err
+	}
+	return inst, nil
+}
+
+// watch has the host functions of a version set own when the guest calls one that depends
+// on the plugin or has an effect. WASI's depend on its arguments and grants alone, and only
+// one has an effect: it prints.
+func (v *version) watch(own *bool) (end func()) {
+	imports := v.imports
+	v.imports = make([]*Import, len(imports))
+	for n, im := range imports {
+		v.imports[n] = im
+		if im.Module != wasiModule || im.Name == "fd_write" {
+			watched := *im
+			watched.Func = func(inst *Instance, stack []uint64) {
+				*own = true
+				im.Func(inst, stack)
+			}
+			v.imports[n] = &watched
+		}
+	}
+	return func() { v.imports = imports }
+}
+
+// offer makes the state of inst, which was started, the one from which the versions of the
+// module begin.
+func (v *version) offer(inst *Instance) error {
+	base, err := v.newSnapshot(inst)
+	if err != nil {
+		return err
+	}
+	s := &started{base, v.startFunctions(), v.plugin.cfg.Args, v.functions}
+	if !v.compiled.started.CompareAndSwap(nil, s) {
+		base.image.Close() // Another version was faster, or starts it otherwise.
 		return nil
 	}
-	memory, _ := inst.memory.Read(0, inst.memory.Size())
-	image, err := v.plugin.runtime.memory.NewImage(memory)
-	if err != nil {
-		return fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	v.base = base
+	return nil
+}
+
+// takeSnapshot takes the state of inst for v, so that inst and later instances go back to
+// it. After an error inst must not be used any more.
+func (v *version) takeSnapshot(inst *Instance) error {
+	v.snapshot = v.base
+	if v.base == nil || v.configurable() {
+		own, err := v.newSnapshot(inst)
+		if err != nil {
+			return err
+		}
+		v.snapshot = own
 	}
-	v.snapshot = &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.info.Globals))}
-	inst.bindGlobals()
-	for i, g := range inst.globals {
-		v.snapshot.globals[i] = g.Get()
-	}
-	if err := inst.linear.Adopt(image); err != nil {
+	if err := inst.linear.Adopt(v.snapshot.image); err != nil {
 		return fmt.Errorf("plugin %q: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
 	return nil
+}
+
+// newSnapshot copies the state of inst. The copy shares what is as in the base.
+func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
+	var base *snapmem.Image
+	if v.base != nil {
+		base = v.base.image
+	}
+	memory, _ := inst.memory.Read(0, inst.memory.Size())
+	image, err := v.plugin.runtime.memory.NewImage(memory, base)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	}
+	s := &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.compiled.info.Globals))}
+	inst.bindGlobals()
+	for i, g := range inst.globals {
+		s.globals[i] = g.Get()
+	}
+	return s, nil
 }
 
 // restore brings inst, new or used, to the state of the snapshot and reports
@@ -70,8 +175,8 @@ func (v *version) restore(inst *Instance) bool {
 
 // bindGlobals finds the globals that a snapshot contains.
 func (i *Instance) bindGlobals() {
-	i.globals = make([]api.MutableGlobal, len(i.version.info.Globals))
-	for n, g := range i.version.info.Globals {
+	i.globals = make([]api.MutableGlobal, len(i.version.compiled.info.Globals))
+	for n, g := range i.version.compiled.info.Globals {
 		i.globals[n] = i.module.ExportedGlobal(g.Name).(api.MutableGlobal)
 	}
 }

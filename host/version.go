@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,16 +26,10 @@ type version struct {
 	limits Limits
 	// digest is the SHA-256 of the module, in hexadecimal.
 	digest string
-	// wasm is a wazero runtime of its own: plugins do not trust each other, and
-	// a memory limit belongs to a runtime.
-	wasm     wazero.Runtime
-	compiled wazero.CompiledModule
-	// exported are its exports, which wazero collects anew for each call.
-	exported map[string]api.FunctionDefinition
-	// compiling is closed when a compilation whose caller stopped waiting has
-	// ended; nil if there is none. compiled belongs to it until then.
-	compiling chan struct{}
-	info      *wasmbin.Info
+	// compiled is the module itself, which other versions may share; imports are the
+	// functions that it imports, in the order of compiled.hosted.
+	compiled  *compiled
+	imports   []*Import
 	about     *Module
 	functions abi.Mask
 	// dialect is that of the guest, nil for our own ABI; exports are the functions of
@@ -45,9 +38,10 @@ type version struct {
 	exports uint64
 	handles handles
 	// snapshot is the initial state of new instances and of those that trapped;
-	// nil if the guest has state that a snapshot does not capture.
-	snapshot *snapshot
-	pool     *pool
+	// nil if the guest has state that a snapshot does not capture. base is that of the
+	// module before its configuration; nil if it is not shared.
+	snapshot, base *snapshot
+	pool           *pool
 
 	// pins is the number of pins on the version, replaced is set once another
 	// version serves new calls. Plugin.mu guards both.
@@ -55,7 +49,6 @@ type version struct {
 	replaced bool
 
 	freeOnce sync.Once
-	freeErr  error
 }
 
 // fetch returns a module and its digest, which is want unless that is empty. The
@@ -119,123 +112,27 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 		v.limits.Compile = cmp.Or(v.limits.Compile, defaultCompile)
 	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
-	v.wasm = wazero.NewRuntimeWithConfig(ctx, p.runtime.engine.
-		WithCompilationCache(p.runtime.cache).
-		WithMemoryLimitPages(uint32(v.limits.MemoryBytes/pageSize)))
+	defer p.runtime.building.Done()
 	if err := v.load(ctx, module); err != nil {
-		return nil, errors.Join(err, v.abandon())
+		v.free()
+		return nil, err
 	}
-	p.runtime.building.Done()
 	return v, nil
-}
-
-// abandon frees a version that could not be built, when its compilation has
-// ended.
-func (v *version) abandon() error {
-	if v.compiling == nil {
-		defer v.plugin.runtime.building.Done()
-		return v.free(context.Background())
-	}
-	go func() {
-		defer v.plugin.runtime.building.Done()
-		<-v.compiling
-		_ = v.free(context.Background()) // The caller has stopped waiting.
-	}()
-	return nil
-}
-
-// compile rewrites and compiles a module, for as long as Limits.BuildTimeout and
-// ctx allow, the wait for other compilations included. wazero looks at its context
-// between two functions, so the compilation may outlast the wait for it by the
-// function that is being compiled.
-func (v *version) compile(ctx context.Context, module []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
-	defer cancel()
-	slots := v.plugin.runtime.compiling
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("compile: wait for other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
-	}
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		defer func() { <-slots }()
-		// wazero checks the module that it reads, but a panic in it must not
-		// end the process.
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("compiler panicked: %v", r)
-			}
-		}()
-		if module, v.info, err = v.rewrite(module); err != nil || ctx.Err() != nil {
-			return
-		}
-		v.compiled, err = v.compileModule(ctx, module)
-		err = shorten(err)
-	}()
-	select {
-	case <-done:
-		if err == nil && v.compiled == nil {
-			err = ctx.Err()
-		}
-		return err
-	case <-ctx.Done():
-		v.compiling = done
-		return fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
-	}
-}
-
-// compileModule compiles a rewritten module, or takes its machine code from the cache.
-func (v *version) compileModule(ctx context.Context, module []byte) (wazero.CompiledModule, error) {
-	code := v.plugin.runtime.code
-	if code.dir == "" {
-		return v.wasm.CompileModule(ctx, module)
-	}
-	files := code.files(module)
-	code.check(files)
-	compiled, err := v.wasm.CompileModule(ctx, module)
-	if err != nil && ctx.Err() == nil {
-		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
-		// code in memory. It stays there until the runtime is closed.
-		compiled, err = v.wasm.CompileModule(ctx, module)
-	}
-	if err == nil {
-		code.keep(files)
-	}
-	return compiled, err
-}
-
-// rewrite makes a module ready for wazero under the limits of the version.
-func (v *version) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
-	out, info, err := v.plugin.runtime.rewritten.rewrite(module, v.digest, wasmbin.Options{
-		Meter:            true,
-		Fuel:             fuelSlice,
-		LimitComplexity:  true,
-		CompileTime:      v.limits.Compile,
-		CheckElements:    true,
-		StackBytes:       int32(v.limits.StackBytes),
-		MaxMemoryPages:   uint32(v.limits.MemoryBytes / pageSize),
-		MaxTableElements: maxTableElements,
-		ExpandRemainders: runtime.GOARCH == "arm64",
-		DefineMemory:     v.dialect != nil && v.dialect.DefineMemory,
-	})
-	if errors.Is(err, wasmbin.ErrTooSlow) {
-		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
-	}
-	return out, info, err
 }
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte) (err error) {
-	// As in compile, a panic of wazero ends here.
+	var inst *Instance
+	// As in compiled.build, a panic of wazero ends here.
 	defer func() {
 		if r := recover(); r != nil {
+			if inst != nil {
+				v.discard(inst)
+			}
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
-	if err := v.compile(ctx, module); err != nil {
+	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
 	var imports importTable
@@ -249,25 +146,18 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if len(errs) != 0 {
 		return errors.Join(errs...)
 	}
-	if err := imports.instantiate(ctx, v.wasm); err != nil {
+	if err := v.compiled.link(); err != nil {
 		return err
 	}
-	if err := instantiateMeter(ctx, v.wasm); err != nil {
+	v.imports = imports.of(v.compiled)
+	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
-	inst, err := v.instantiate(ctx)
-	if err != nil {
-		return err
-	}
-	for name := range v.exported {
+	for name := range v.compiled.exports {
 		var ok bool
 		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
 			break
 		}
-	}
-	if err := v.takeSnapshot(inst); err != nil {
-		v.discard(inst)
-		return err
 	}
 	if probe := v.plugin.adapter.Probe; probe != nil {
 		if err := probe(ctx, inst); err != nil {
@@ -296,7 +186,7 @@ func (v *version) checkModule() []error {
 	case v.dialect.Command:
 		errs = v.checkExport(errs, commandStart, nil, nil)
 	}
-	if _, ok := v.compiled.ExportedMemories()[abi.Memory]; !ok {
+	if _, ok := v.compiled.module.ExportedMemories()[abi.Memory]; !ok {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
 	}
 	for _, name := range v.startFunctions() {
@@ -319,10 +209,7 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 // checkExport appends the errors of an exported function to errs.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
 	want, got := abi.FormatSignature(params, results), ""
-	if v.exported == nil {
-		v.exported = v.compiled.ExportedFunctions()
-	}
-	if def, ok := v.exported[name]; ok {
+	if def, ok := v.compiled.exports[name]; ok {
 		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
 	}
 	if got == want {
@@ -334,6 +221,22 @@ func (v *version) checkExport(errs []error, name string, params, results []abi.V
 // instantiate makes an instance that is ready to be called: started, with its
 // functions resolved, and configured.
 func (v *version) instantiate(ctx context.Context) (*Instance, error) {
+	inst, err := v.newInstance(ctx)
+	if err != nil || v.snapshot != nil {
+		return inst, err
+	}
+	if err = v.start(ctx, inst); err == nil {
+		err = v.configure(ctx, inst)
+	}
+	if err != nil {
+		v.discard(inst)
+		return nil, err
+	}
+	return inst, nil
+}
+
+// newInstance makes an instance, in the state of the snapshot if there is one.
+func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
 	if v.plugin.adapter.NewState != nil {
@@ -353,7 +256,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	module, err := v.wasm.InstantiateModule(&inst.ctx, v.compiled, config)
+	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, config)
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
@@ -368,7 +271,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	inst.meter.bind(module)
 	if v.snapshot != nil {
 		inst.bindGlobals()
-		if v.info.Starts {
+		if v.compiled.info.Starts {
 			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
 				v.discard(inst)
 				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
@@ -381,28 +284,34 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 		v.resolve(inst)
 		return inst, nil
 	}
-	if err := v.prepare(ctx, inst); err != nil {
-		v.discard(inst)
-		return nil, err
-	}
 	return inst, nil
 }
 
-// prepare starts a new instance and resolves its functions.
-func (v *version) prepare(ctx context.Context, inst *Instance) error {
+// start starts a new instance and resolves its functions.
+func (v *version) start(ctx context.Context, inst *Instance) error {
 	if err := inst.start(ctx); err != nil {
 		return err
 	}
-	if v.dialect != nil {
-		v.resolve(inst)
-		return nil
-	}
-	mask, err := v.ask(ctx, inst)
-	if err != nil {
-		return err
+	if v.dialect == nil {
+		marker := inst.module.ExportedFunction(abi.Marker)
+		result, err := inst.run(ctx, &marker, abi.Marker)
+		if err == nil {
+			err = v.accept(abi.Mask(result))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	v.resolve(inst)
-	if !mask.Has(abi.Configure) {
+	return nil
+}
+
+// configurable reports whether instances are configured after their start.
+func (v *version) configurable() bool { return v.dialect == nil && v.functions.Has(abi.Configure) }
+
+// configure has a started instance read its configuration.
+func (v *version) configure(ctx context.Context, inst *Instance) error {
+	if !v.configurable() {
 		return nil
 	}
 	result, err := inst.Call(ctx, abi.Configure)
@@ -410,7 +319,7 @@ func (v *version) prepare(ctx context.Context, inst *Instance) error {
 		return err
 	}
 	if code := abi.Code(int32(uint32(result))); code != abi.Success {
-		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: mask}
+		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: v.functions}
 	}
 	return nil
 }
@@ -451,31 +360,29 @@ func (v *version) implements() string {
 	return v.dialect.Name + ": " + strings.Join(names, ", ")
 }
 
-// ask calls the marker. The answer of the first instance holds for all.
-func (v *version) ask(ctx context.Context, inst *Instance) (abi.Mask, error) {
-	marker := inst.module.ExportedFunction(abi.Marker)
-	result, err := inst.run(ctx, &marker, abi.Marker)
-	if err != nil {
-		return 0, err
+// accept checks the functions that the marker of an instance returns, none for a guest of
+// a dialect. Those of the first instance hold for all.
+func (v *version) accept(mask abi.Mask) error {
+	if v.dialect != nil {
+		return nil
 	}
-	mask := abi.Mask(result)
 	if v.functions != 0 {
 		if mask != v.functions {
-			return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("an instance implements %s, an earlier one %s", mask, v.functions)}
+			return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("an instance implements %s, an earlier one %s", mask, v.functions)}
 		}
-		return mask, nil
+		return nil
 	}
 	if unknown := mask.Unknown(); unknown != 0 {
-		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
 	}
 	if mask.Of(v.plugin.adapter.Kind) == 0 {
-		return 0, &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}
 	}
 	if errs := v.checkFunctions(mask); len(errs) != 0 {
-		return 0, errors.Join(errs...)
+		return errors.Join(errs...)
 	}
 	v.functions = mask
-	return mask, nil
+	return nil
 }
 
 // discard frees an instance that does not run.
@@ -490,25 +397,23 @@ func (v *version) close(ctx context.Context) error {
 	v.pool.close()
 	select {
 	case <-v.pool.drained:
-		return v.free(context.WithoutCancel(ctx))
+		v.free()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// free closes what load made. Closing the runtime does not free the code that
-// the shared cache holds.
-func (v *version) free(ctx context.Context) error {
+// free gives back what the version has. Its instances are gone.
+func (v *version) free() {
 	v.freeOnce.Do(func() {
-		v.freeErr = v.wasm.Close(ctx)
-		if v.compiled != nil {
-			v.freeErr = errors.Join(v.freeErr, v.compiled.Close(ctx))
+		if v.snapshot != nil && v.snapshot != v.base {
+			v.snapshot.image.Close() // After the memories of the instances, which begin from it.
 		}
-		if v.snapshot != nil {
-			v.snapshot.image.Close() // After the runtime's memories, which begin from it.
+		if v.compiled != nil {
+			v.plugin.runtime.release(v.compiled)
 		}
 	})
-	return v.freeErr
 }
 
 // maxTableElements is how many elements the tables of a guest may have, 8 bytes

@@ -5,6 +5,9 @@ import "encoding/binary"
 // A program has arguments, standard input and standard output. A guest that is
 // no program has only Config.Args.
 
+// defaultArgs are for Go code that looks at os.Args[0], which must find it.
+var defaultArgs = []string{"guest.wasm"}
+
 func (i *Instance) args() []string {
 	if i.program.running {
 		return i.program.args
@@ -12,7 +15,7 @@ func (i *Instance) args() []string {
 	if args := i.plugin.cfg.Args; len(args) > 0 {
 		return args
 	}
-	return []string{i.plugin.cfg.Name} // Go code that looks at os.Args[0] must find it.
+	return defaultArgs
 }
 
 // argsSizesGet is args_sizes_get (argc_ptr, size_ptr).

@@ -271,7 +271,7 @@ func TestWASIAnswersAsWazeroDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Our fake clock goes by nanoseconds.
-	reference := wazero.NewModuleConfig().WithName("").WithArgs("wasi").WithWalltime(func() (int64, int32) { return 0, 0 }, 1)
+	reference := wazero.NewModuleConfig().WithName("").WithArgs("guest.wasm").WithWalltime(func() (int64, int32) { return 0, 0 }, 1)
 	cfg := wasiConfig(guest)
 	cfg.Reset = host.ResetPerCall
 	p := load(t, cfg)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -293,6 +294,28 @@ func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, er
 	return b, err
 }
 
+// result is what build returned for an entry.
+type result struct {
+	built built
+	err   error
+}
+
+// buildAll builds entries, several at a time, and returns their results in order.
+func (m *Manager) buildAll(ctx context.Context, entries []*entry) []result {
+	results := make([]result, len(entries))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for n, e := range entries {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			results[n].built, results[n].err = m.build(ctx, e, nil)
+		})
+	}
+	wg.Wait()
+	return results
+}
+
 func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err error) {
 	b.fetched = map[string]string{}
 	members := map[string]*admission.Plugin{}
@@ -467,15 +490,29 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 	var errs []error
 	var gone []admission.Policy
 	declared := map[string]bool{}
+	var changed []*entry
 	declare := func(next *entry) {
 		declared[next.name] = true
 		m.mu.RLock()
 		e := m.entries[next.name]
 		m.mu.RUnlock()
-		if e != nil && e.err == nil && equalSpecs(e.plugin, next.plugin) && equalSpecs(e.group, next.group) {
-			return
+		if e == nil || e.err != nil || !equalSpecs(e.plugin, next.plugin) || !equalSpecs(e.group, next.group) {
+			changed = append(changed, next)
 		}
-		b, err := m.build(ctx, next, nil)
+	}
+	for i := range f.Plugins {
+		s := &f.Plugins[i]
+		declare(&entry{name: s.Name, origin: fromFile, plugin: s, disabled: !enabled(s.Enabled)})
+	}
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		declare(&entry{name: g.Name, origin: fromFile, group: g, disabled: !enabled(g.Enabled)})
+	}
+	for n, result := range m.buildAll(ctx, changed) {
+		next, b, err := changed[n], result.built, result.err
+		m.mu.RLock()
+		e := m.entries[next.name]
+		m.mu.RUnlock()
 		if e != nil {
 			e.stopFollowing()
 			if err == nil || e.standIn {
@@ -497,14 +534,6 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 		}
 		m.follow(ctx, e, next, b, err)
-	}
-	for i := range f.Plugins {
-		s := &f.Plugins[i]
-		declare(&entry{name: s.Name, origin: fromFile, plugin: s, disabled: !enabled(s.Enabled)})
-	}
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		declare(&entry{name: g.Name, origin: fromFile, group: g, disabled: !enabled(g.Enabled)})
 	}
 	m.mu.Lock()
 	for name, e := range m.entries {

@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|oci]
+//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|oci|density]
 //
 // It prints a row for each measurement and exits with 0 whenever it could
 // measure: a figure that falls short of its target is a finding, no failure.
@@ -34,12 +34,19 @@ var groups = []struct {
 	{"hooks", benchHooks},
 	{"service", benchService},
 	{"oci", benchOCI},
+	{"density", benchDensity},
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	var err error
+	if text := os.Getenv(densityVariable); text != "" {
+		err = runDensity(ctx, text)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout)
+	}
+	if err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}

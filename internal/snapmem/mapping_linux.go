@@ -1,6 +1,7 @@
 package snapmem
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -16,14 +17,19 @@ import (
 // pages that are kept use memory in the meantime.
 const keepPages = 256
 
-// imageFile is a file in memory that is sealed against changes.
+// imageFile is a file in memory that is sealed against changes. It has the part of an
+// image that is the image's own; pages of zeros take no memory.
 type imageFile struct {
-	fd     int
-	mapped bool
+	fd   int
+	size int // 0 if there is no file
+	own  span
+	// base has the rest, nil if there is none.
+	base *Image
 }
 
-// create makes the file of memory and maps it for reading.
-func (f *imageFile) create(memory []byte, mapped *[]byte) bool {
+// create makes the file of the part own of memory and maps the image for reading. The rest
+// is that of base.
+func (f *imageFile) create(memory []byte, own span, base *Image, mapped *[]byte) bool {
 	if len(memory) == 0 || len(memory)%os.Getpagesize() != 0 {
 		return false
 	}
@@ -34,39 +40,84 @@ func (f *imageFile) create(memory []byte, mapped *[]byte) bool {
 	if err != nil {
 		return false
 	}
-	for rest, at := memory, int64(0); len(rest) != 0; {
-		n, err := unix.Pwrite(fd, rest, at)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			unix.Close(fd)
+	made := imageFile{fd: fd, size: len(memory), own: own, base: base}
+	if !made.fill(memory, mapped) {
+		unix.Close(fd)
+		return false
+	}
+	*f = made
+	return true
+}
+
+// fill writes the file, seals it and maps the image.
+func (f *imageFile) fill(memory []byte, mapped *[]byte) bool {
+	if unix.Ftruncate(f.fd, int64(len(memory))) != nil {
+		return false
+	}
+	for at, size := f.own.start, os.Getpagesize(); at < f.own.end; at += size {
+		piece := memory[at:min(at+size, f.own.end)]
+		if !zero(piece) && !writeAt(f.fd, piece, int64(at)) {
 			return false
 		}
-		rest, at = rest[n:], at+int64(n)
 	}
 	// Nothing changes the pages under the instances, and no access to them
 	// finds the file shorter than it was, which would be a SIGBUS.
 	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		unix.Close(fd)
+	if _, err := unix.FcntlInt(uintptr(f.fd), unix.F_ADD_SEALS, seals); err != nil {
 		return false
 	}
-	p, err := unix.MmapPtr(fd, 0, nil, uintptr(len(memory)), unix.PROT_READ, unix.MAP_SHARED)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(len(memory)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
-		unix.Close(fd)
 		return false
 	}
-	*f, *mapped = imageFile{fd: fd, mapped: true}, unsafe.Slice((*byte)(p), len(memory))
+	if f.mapTo(p, unix.PROT_READ, unix.MAP_SHARED) != nil {
+		_ = unix.MunmapPtr(p, uintptr(len(memory)))
+		return false
+	}
+	*mapped = unsafe.Slice((*byte)(p), len(memory))
 	return true
 }
 
+func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
+
+func writeAt(fd int, b []byte, at int64) bool {
+	for len(b) != 0 {
+		n, err := unix.Pwrite(fd, b, at)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return true
+}
+
+// mapTo maps the image at an address that is reserved for it. After an error some of it
+// may be mapped.
+func (f *imageFile) mapTo(at unsafe.Pointer, prot, flags int) error {
+	if f.base != nil {
+		if err := f.base.file.mapTo(at, prot, flags); err != nil {
+			return err
+		}
+	}
+	if f.own.start == f.own.end {
+		return nil
+	}
+	_, err := unix.MmapPtr(f.fd, int64(f.own.start), unsafe.Add(at, f.own.start), uintptr(f.own.end-f.own.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	return err
+}
+
+// mapped reports whether there is a file.
+func (f *imageFile) mapped() bool { return f.size != 0 }
+
 func (f *imageFile) close(mapped *[]byte) {
-	if f.mapped {
+	if f.mapped() {
 		// Both fail only for addresses that are not mapped.
 		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(*mapped)), uintptr(len(*mapped)))
 		_ = unix.Close(f.fd)
-		f.mapped = false
+		*f = imageFile{}
 	}
 	*mapped = nil
 }
@@ -112,16 +163,14 @@ func (m *mapping) load(image *Image) error {
 	if size > uint64(len(m.bytes)) {
 		return fmt.Errorf("an image of %d bytes, in a memory of at most %d", size, len(m.bytes))
 	}
-	if !image.file.mapped {
+	if !image.file.mapped() {
 		if m.resize(size) == nil {
 			return unix.ENOMEM
 		}
 		copyPieces(m.bytes, image.Bytes())
 		return nil
 	}
-	_, err := unix.MmapPtr(image.file.fd, 0, unsafe.Pointer(unsafe.SliceData(m.bytes)), uintptr(size),
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
-	if err != nil {
+	if err := image.file.mapTo(unsafe.Pointer(unsafe.SliceData(m.bytes)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE); err != nil {
 		return err
 	}
 	m.open, m.shared = max(m.open, size), true
@@ -198,7 +247,7 @@ var openPagemap = sync.OnceValue(func() int {
 func tellsWritten(pagemap int) bool {
 	size := os.Getpagesize()
 	var image Image
-	if !image.file.create(make([]byte, 3*size), &image.bytes) {
+	if !image.file.create(make([]byte, 3*size), span{0, 3 * size}, nil, &image.bytes) {
 		return false
 	}
 	defer image.Close()

@@ -26,7 +26,7 @@ func TestMapsOnLinux(t *testing.T) {
 
 // TestImageIsSealed holds that the file of an image cannot be changed.
 func TestImageIsSealed(t *testing.T) {
-	image, _ := (&Allocator{Budget: NewBudget(0)}).NewImage(make([]byte, page))
+	image, _ := (&Allocator{Budget: NewBudget(0)}).NewImage(make([]byte, page), nil)
 	defer image.Close()
 	if _, err := unix.Pwrite(image.file.fd, []byte{1}, 0); err != unix.EPERM {
 		t.Errorf("write: got %v", err)

@@ -8,5 +8,6 @@ func newMapping(uint64) backing { return nil }
 // imageFile is empty: on this system, images cannot be mapped.
 type imageFile struct{}
 
-func (imageFile) create([]byte, *[]byte) bool { return false }
-func (imageFile) close(bytes *[]byte)         { *bytes = nil }
+func (imageFile) create([]byte, span, *Image, *[]byte) bool { return false }
+func (imageFile) mapped() bool                              { return false }
+func (imageFile) close(bytes *[]byte)                       { *bytes = nil }

@@ -55,7 +55,7 @@ func started(t testing.TB, a *Allocator, min, max uint64) (*instance, *Image) {
 	for n := 0; n < len(i.bytes); n += 4096 {
 		i.bytes[n] = byte(n>>12) | 1
 	}
-	image, err := a.NewImage(i.bytes)
+	image, err := a.NewImage(i.bytes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestResetOfAFixedMemory(t *testing.T) {
 // image could not be put into a file.
 func TestAnImageThatIsNotMapped(t *testing.T) {
 	each(t, 0, func(t *testing.T, a *Allocator) {
-		image, err := (&Allocator{Budget: a.Budget, Plain: true}).NewImage(bytes.Repeat([]byte("image..."), page/8))
+		image, err := (&Allocator{Budget: a.Budget, Plain: true}).NewImage(bytes.Repeat([]byte("image..."), page/8), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,4 +408,66 @@ func TestCopiesAndClearsInPieces(t *testing.T) {
 			t.Errorf("clearPieces of %d bytes differs from clear", n)
 		}
 	}
+}
+
+// An image shares with its base what is the same there, and memories that begin as it are
+// the same as those of an image without a base.
+func TestImageFromABase(t *testing.T) {
+	each(t, 0, func(t *testing.T, a *Allocator) {
+		memory := make([]byte, 8*page)
+		alter(memory[page:3*page], 1)
+		base, err := a.NewImage(memory, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		for name, change := range map[string]func([]byte) []byte{
+			"nothing":        func(b []byte) []byte { return b },
+			"the first byte": func(b []byte) []byte { b[0]++; return b },
+			"the last byte":  func(b []byte) []byte { b[len(b)-1]++; return b },
+			"two parts": func(b []byte) []byte {
+				b[2*page]++
+				b[5*page]++
+				return b
+			},
+			"back to zeros": func(b []byte) []byte { clear(b[page : 2*page]); return b },
+			"all":           func(b []byte) []byte { alter(b, 2); return b },
+			"longer":        func(b []byte) []byte { return append(b, make([]byte, page)...) },
+			"longer, and other": func(b []byte) []byte {
+				b = append(b, make([]byte, 2*page)...)
+				b[len(b)-page]++
+				return b
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				want, before := change(bytes.Clone(memory)), a.Budget.Used()
+				image, err := a.NewImage(want, base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(image.Bytes(), want) {
+					t.Error("the image is not the memory")
+				}
+				mem, err := a.NewFrom(image, uint64(len(want)), 16*page)
+				if err != nil {
+					t.Fatal(err)
+				}
+				i := newInstance(mem, uint64(len(want)), 16*page)
+				for range 2 {
+					if !mem.Reset(i) || !bytes.Equal(i.bytes, want) {
+						t.Error("the memory is not the image")
+					}
+					alter(i.bytes, 3)
+				}
+				mem.Free()
+				image.Close()
+				if got := a.Budget.Used(); got != before {
+					t.Errorf("%d bytes are counted afterwards, want %d", got, before)
+				}
+			})
+		}
+		if !bytes.Equal(base.Bytes(), memory) {
+			t.Error("the base has changed")
+		}
+	})
 }

@@ -1,5 +1,5 @@
 // Command scripted is a guest for tests: it does what the pod's annotation with
-// the plugin's own name says, line by line; about a QoS class, what its
+// the plugin's name says, line by line; about a QoS class, what its
 // configuration says of the class or of a directory that its cgroup lies in.
 package main
 
@@ -28,11 +28,15 @@ type scripted struct {
 }
 
 func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
-	// The host gives a module its plugin's name as its first argument. What is
-	// for one level only has that in front.
-	script, ok := req.PodAnnotations().Lookup(os.Args[0] + "/" + req.Level().String())
+	// The first argument is the plugin's name if it is not p. What is for one level only
+	// has that in front.
+	name := "p"
+	if os.Args[0] != "guest.wasm" {
+		name = os.Args[0]
+	}
+	script, ok := req.PodAnnotations().Lookup(name + "/" + req.Level().String())
 	if !ok {
-		script = req.PodAnnotations().Get(os.Args[0])
+		script = req.PodAnnotations().Get(name)
 	}
 	if req.Level() == hooks.LevelQOS && script == "" {
 		script = s.QOS[req.QOSClass().String()]

@@ -103,8 +103,8 @@ func Run(t testing.TB, binary, address string, args ...string) *Process {
 }
 
 // RunScheduler runs a kube-scheduler binary against the cluster. Profiles is the
-// part of its KubeSchedulerConfiguration from profiles on, in YAML.
-func (c *Cluster) RunScheduler(t testing.TB, binary, profiles string) *Process {
+// part of its KubeSchedulerConfiguration from profiles on, in YAML. Flags are further ones.
+func (c *Cluster) RunScheduler(t testing.TB, binary, profiles string, flags ...string) *Process {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
 	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
@@ -120,9 +120,11 @@ clientConnection: {kubeconfig: %s, qps: 500, burst: 1000}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Run(t, binary, address, "--config="+config, "--bind-address=127.0.0.1", "--secure-port="+port,
-		"--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig,
-		"--authentication-skip-lookup=true", "--v=2")
+	return Run(t, binary, address, append([]string{
+		"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--authentication-kubeconfig=" + c.Kubeconfig, "--authorization-kubeconfig=" + c.Kubeconfig,
+		"--authentication-skip-lookup=true", "--v=2",
+	}, flags...)...)
 }
 
 // FreeAddress returns an address on loopback that nothing listens on.

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+import "errors"
+
+func resident() (uint64, error) {
+	return 0, errors.New("resident memory is measured on Linux only")
+}
