@@ -34,6 +34,7 @@ type options struct {
 	modules, registries, cacheDir string
 	metricsAddress, probeAddress  string
 	leaderElection                bool
+	leaseNamespace                string
 	workers                       int
 	limits                        host.Limits
 }
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "where metrics are served; 0 serves none")
 	flag.StringVar(&o.probeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
 	flag.BoolVar(&o.leaderElection, "leader-elect", false, "let one of several controllers work")
+	flag.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "the namespace of the lease; that of the Pod if empty")
 	flag.IntVar(&o.workers, "workers", 4, "how many policies are looked at at the same time")
 	flag.Uint64Var(&o.limits.MemoryBytes, "guest-memory", 64<<20, "the most memory of an instance of a guest, in bytes")
 	flag.Int64Var(&o.limits.Fuel, "guest-fuel", 500_000_000, "the most instructions of a call of a guest")
@@ -123,7 +125,7 @@ func (o options) manager() manager.Options {
 		Metrics:                metricsserver.Options{BindAddress: o.metricsAddress},
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElection, LeaderElectionID: "scalepolicy-controller.autoscaling.kubewasm.dev",
-		LeaderElectionReleaseOnCancel: true,
+		LeaderElectionNamespace: o.leaseNamespace, LeaderElectionReleaseOnCancel: true,
 		// The names of managed fields are of no use to guests.
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	}

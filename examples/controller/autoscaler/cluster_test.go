@@ -46,7 +46,7 @@ import (
 )
 
 // The logs of controller-runtime are of no use here: what counts is in the API.
-func init() { log.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(io.Discard, nil))) }
+func init() { log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) }
 
 // moody returns the guest of testdata in a version, from 1 to 9.
 func moody(t testing.TB, version byte) []byte {
@@ -130,8 +130,9 @@ type setup struct {
 	metrics   autoscaler.Metrics
 	limits    host.Limits
 	clock     clock.PassiveClock
-	// scales wraps the client of the subresource; nil for none.
+	// scales wraps the client of the subresource, client the one with a cache; nil for none.
 	scales func(scale.ScalesGetter) scale.ScalesGetter
+	client func(client.Client) client.Client
 }
 
 // running is a controller.
@@ -170,6 +171,9 @@ func (w *world) run(t *testing.T, s setup) *running {
 		Sources: autoscaler.Sources{Directory: s.directory, ConfigMaps: autoscaler.ConfigMaps(mgr.GetAPIReader(), mgr.GetCache())},
 	})
 	r := autoscaler.NewReconciler(mgr, scales, plugins, s.metrics)
+	if s.client != nil {
+		r.Client = s.client(r.Client)
+	}
 	if s.clock != nil {
 		r.Clock = s.clock
 	}
