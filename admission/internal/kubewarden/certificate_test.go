@@ -137,6 +137,11 @@ func FuzzAnswersToHostileQuestions(f *testing.F) {
 	f.Add("crypto", "v1/is_certificate_trusted", []byte(`{"cert":{"encoding":"Der","data":[48]},"cert_chain":[]}`))
 	f.Add("kubernetes", "can_i", []byte(`{"subject_access_review":{"resource_attributes":{}}}`))
 	f.Add("kubernetes", "list_resources_all", []byte(`{"api_version":"/","kind":"","label_selector":"("}`))
+	f.Add("oci", "v1/verify", []byte(`{"SigstorePubKeyVerify":{"image":"a","pub_keys":["k"],"annotations":{"a":"b"}}}`))
+	f.Add("oci", "v2/verify", []byte(`{"type":"SigstoreKeylessPrefixVerify","image":"a@sha256:0","keyless_prefix":[{"issuer":"i","url_prefix":"https://a"}]}`))
+	f.Add("oci", "v2/verify", []byte(`{"type":"SigstoreCertificateVerify","image":"a","certificate":[1],"certificate_chain":[[256]]}`))
+	f.Add("oci", "v1/oci_manifest_config", []byte(`"a:b"`))
+	f.Add("net", "v1/dns_lookup_host", []byte(`"a..b"`))
 	f.Add("tracing", "log", []byte(`{"level":1,"message":null}`))
 	f.Fuzz(func(t *testing.T, namespace, operation string, payload []byte) {
 		c := granting(objects{1, `{"kind":"Secret"}`})

@@ -33,7 +33,7 @@ func unlimited(t *testing.T) *budget {
 // granting returns capabilities of a policy that may call everything, and see Secrets.
 func granting(cluster Cluster) *Capabilities {
 	return &Capabilities{Cluster: cluster, Caller: (*capabilities.Provider)(nil).Caller("p", capabilities.Scope{
-		HostCapabilities: []string{"*"}, ContextAwareResources: []capabilities.Kind{{APIVersion: "v1", Kind: "Secret"}},
+		HostCapabilities: []string{"*"}, Repositories: []string{"*"}, HostNames: []string{"*"}, ContextAwareResources: []capabilities.Kind{{APIVersion: "v1", Kind: "Secret"}},
 	})}
 }
 
