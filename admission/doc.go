@@ -25,7 +25,8 @@
 //
 // Package webhook is a whole server with TLS, package manage keeps the policies of
 // an engine by a configuration file and a management API, and package
-// admissionmetrics counts verdicts. Package clustercache lets policies look at
+// admissionmetrics counts verdicts. Package policyserver answers the webhooks of
+// Kubewarden's controller. Package clustercache lets policies look at
 // objects in informers: a guest of our own ABI at those that PluginConfig.Objects name.
 // They cost no call of the API server, and a verdict is never remembered: the same request
 // is decided anew by the objects as they are then. A plugin that asks about objects that

@@ -39,6 +39,9 @@ type Guest struct {
 	Limits host.Limits `json:"limits,omitzero"`
 	// Grants are those of [host.Config]: clock and random.
 	Grants []string `json:"grants,omitempty"`
+	// Reset is when an instance is reset. Default [host.ResetPerCall]: no evaluation sees what
+	// an earlier one left in memory, as in Kubewarden's server.
+	Reset host.ResetPolicy `json:"reset,omitempty"`
 	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts
 	// and addresses, as in [capabilities.Scope]; nil is all.
 	Repositories []string `json:"repositories,omitempty"`
@@ -105,7 +108,7 @@ const maxEvaluation = admission.MaxTimeout
 func (g *Guests) of(id string, timeout time.Duration) Guest {
 	own, all := g.Policies[id], g.Guest
 	a, b := own.Limits, all.Limits
-	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...)}
+	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall)}
 	guest.Limits = host.Limits{
 		MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes), Fuel: cmp.Or(a.Fuel, b.Fuel), StackBytes: cmp.Or(a.StackBytes, b.StackBytes),
 		BuildTimeout: cmp.Or(a.BuildTimeout, b.BuildTimeout), Compile: cmp.Or(a.Compile, b.Compile), Instances: cmp.Or(a.Instances, b.Instances),

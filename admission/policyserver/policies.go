@@ -324,9 +324,12 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 		scope.HostCapabilities, scope.Repositories, scope.HostNames = nil, nil, nil
 	}
 	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))
+	// The plugin keeps its source, and must not keep the module with it.
+	once := &handover{url: m.Module, module: module}
+	defer once.drop()
 	cfg := admission.PluginConfig{
 		Config: host.Config{
-			Name: name, Source: host.Bytes(module), Limits: guest.Limits, Grants: guest.Grants,
+			Name: name, Source: once, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset,
 			Observer: s.cfg.HostObserver, Logger: s.cfg.Logger,
 		},
 		// What a policy changes is dropped or refused when it answers.
@@ -337,6 +340,32 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	}
 	cfg.Scope, cfg.Cluster, cfg.Capabilities = scope, s.cfg.Cluster, s.cfg.Capabilities
 	return admission.Load(ctx, s.cfg.Runtime, cfg)
+}
+
+// handover is the source of a module that is loaded once.
+type handover struct {
+	url    string
+	mu     sync.Mutex
+	module []byte
+}
+
+// String implements [host.Source].
+func (h *handover) String() string { return h.url }
+
+// Fetch implements [host.Source].
+func (h *handover) Fetch(context.Context) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.module == nil {
+		return nil, errors.New("the module was loaded before")
+	}
+	return h.module, nil
+}
+
+func (h *handover) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.module = nil
 }
 
 // asks reports whether guests of a dialect have a use for host capabilities.

@@ -774,6 +774,31 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Policies of all dialects are asked again and again, with a memory that is reset.
+func TestEvaluationsBeginAnew(t *testing.T) {
+	for dialect, verdict := range map[string]string{"wapc": `{"accepted":true}`, "wasi": `{"accepted":true,"valid":true}`, "opa": `[{"result":{"response":{"allowed":true}}}]`} {
+		t.Run(dialect, func(t *testing.T) {
+			s := newServer(t, nil)
+			module, err := os.ReadFile("../testdata/verdict/" + dialect + ".wasm")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.modules.put("registry://it", bytes.Replace(module, bytes.Repeat([]byte("@"), 600), []byte(verdict+strings.Repeat(" ", 600-len(verdict))), 1))
+			if err := s.apply(`{"p": {"module": "registry://it", "hostCapabilities": ["*"]}}`); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if got := s.review("/validate/p"); !got.Allowed {
+					t.Fatalf("answer is %+v", got.Result)
+				}
+				if _, text := s.send(http.MethodPost, "/validate_raw/p", "application/json", `{"request":{"uid":"r"}}`); !strings.Contains(text, `"allowed":true`) {
+					t.Fatalf("raw answer is %s", text)
+				}
+			}
+		})
+	}
+}
+
 func TestWorkersBoundEvaluations(t *testing.T) {
 	s := newServer(t, func(c *policyserver.Config) { c.Workers = 1 })
 	if err := s.apply(`{"loop": {"module": "registry://policy", "settings": {"is": "mode-loop"}, "timeoutEvalSeconds": 30}, "good": {"module": "registry://policy"}}`); err != nil {

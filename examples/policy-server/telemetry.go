@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
@@ -32,6 +34,8 @@ type telemetry struct {
 	tracer trace.Tracer
 	host   string
 	guests *hostmetrics.Collector
+	// free gives memory back some time after the last policy was loaded.
+	free *time.Timer
 	// shutdown sends what was not sent yet.
 	shutdown []func(context.Context) error
 }
@@ -44,7 +48,7 @@ const serviceName = "kubewarden-policy-server"
 // newTelemetry returns a telemetry whose metrics registry has, and which sends them and spans
 // if the settings say so.
 func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry, guests *hostmetrics.Collector, hostname string) (*telemetry, error) {
-	t := &telemetry{guests: guests, host: hostname}
+	t := &telemetry{guests: guests, host: hostname, free: time.AfterFunc(freeDelay, debug.FreeOSMemory)}
 	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", serviceName)), resource.Environment())
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -85,6 +89,7 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 
 // close sends what was not sent yet, until ctx ends.
 func (t *telemetry) close(ctx context.Context, logger *slog.Logger) {
+	t.free.Stop()
 	for _, shutdown := range t.shutdown {
 		if err := shutdown(ctx); err != nil {
 			logger.Warn("send telemetry", "err", err)
@@ -157,8 +162,13 @@ func (t *telemetry) trace(ctx context.Context, e *policyserver.Evaluated) {
 	span.End(trace.WithTimestamp(e.Start.Add(e.Duration)))
 }
 
+// freeDelay is how long nothing is loaded before the memory goes back that loading took: as much
+// as all policies need afterwards.
+const freeDelay = 2 * time.Second
+
 // Loaded implements [policyserver.Observer].
 func (t *telemetry) Loaded(policy string, err error) {
+	t.free.Reset(freeDelay)
 	if err != nil {
 		t.initializationErrors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("policy_name", policy), errorLabel(err)))
 	}

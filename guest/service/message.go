@@ -12,9 +12,9 @@ import (
 )
 
 // The types and functions of this file and the next ones read messages. They are for generated
-// code: a struct for each message, which a function fills in one pass over the bytes. The
-// function is one loop over locals without calls, in the order in which fields are encoded,
-// since a call costs a guest in Go as much as two fields. Numbers and strings are read at once;
+// code: a struct for each message, and a function that fills it in one pass over the bytes, in
+// the order in which fields are encoded. Loops and rare cases are in functions of their own,
+// since they make a large function slow in a guest in Go. Numbers and strings are read at once;
 // of everything else the pass records where it lies, and it is read when it is asked for.
 
 // given is what plugins were given of the request that is served.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -18,16 +19,27 @@ type Method[P any] struct {
 
 	// response is the memory of the call before.
 	response []byte
+	// keeps is set if the plugin was given a part of the bytes of an earlier request. Each
+	// request has memory of its own then.
+	keeps bool
 }
 
-// run runs the method on an encoded request. The response is valid until the next run.
-func (m *Method[P]) run(p P, request []byte) ([]byte, error) {
-	response, err := m.Call(p, request, m.response[:0])
+// run runs the method on an encoded request. The response is valid until the next run. kept
+// reports whether the plugin may have kept a part of the request.
+func (m *Method[P]) run(p P, request []byte) (response []byte, kept bool, err error) {
+	if m.keeps {
+		request = slices.Clone(request)
+	}
+	response, err = m.Call(p, request, m.response[:0])
+	if given.bytes {
+		given.bytes, kept = false, !m.keeps
+		m.keeps = true // Plugins read the same fields of each request.
+	}
 	if err != nil {
-		return nil, err
+		return nil, kept, err
 	}
 	m.response = response
-	return response, nil
+	return response, kept, nil
 }
 
 // Register makes p the plugin of this module for the extension point with the full name. If p
@@ -66,7 +78,8 @@ func (m *Method[P]) native(p any, request []byte) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("the plugin does not implement " + m.Name)
 	}
-	return m.run(of, request)
+	response, _, err := m.run(of, request)
+	return response, err
 }
 
 // Ask calls a method of a host service by its host function, with an encoded request, and

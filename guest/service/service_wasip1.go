@@ -38,13 +38,13 @@ var buffer abi.Buffer
 // Serve is the export of a method: it calls p with the host's request. It is for generated
 // code.
 func Serve[P any](m *Method[P], p P) int32 {
-	if given.bytes {
-		buffer, given.bytes = abi.Buffer{}, false // The plugin may have kept a part of the last request.
-	}
 	request := buffer.Fill(func(buf []byte) uint32 {
 		return hostRequest(unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 	})
-	response, err := m.run(p, request)
+	response, kept, err := m.run(p, request)
+	if kept {
+		buffer = abi.Buffer{}
+	}
 	plugin.Yield()
 	if err != nil {
 		hostcall.StatusReason(err.Error())

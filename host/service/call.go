@@ -119,6 +119,9 @@ type call struct {
 	objects []passed
 	// places are the indexes in objects by ref, if there are many.
 	places map[abi.Ref]int
+	// typ and kind are those of the object that was passed last.
+	typ  reflect.Type
+	kind *objects.Kind
 	// services are those that the guest implements.
 	services []string
 }
@@ -155,7 +158,10 @@ func (c *call) end() {
 
 // Ref implements message.Refs.
 func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
-	o, err := c.plugin.kind(t).Object(of)
+	if c.typ != t {
+		c.typ, c.kind = t, c.plugin.kind(t)
+	}
+	o, err := c.kind.Object(of)
 	if err != nil {
 		return 0, err
 	}

@@ -36,9 +36,13 @@ func benchGuest(b *bench) error {
 	if err != nil {
 		return err
 	}
-	inC, err := buildFilterInC(b)
+	filter, err := buildInC(b, "filter.c")
 	if err != nil {
 		return err
+	}
+	var inC host.Source
+	if filter != nil {
+		inC = host.Bytes(filter)
 	}
 	decoder, err := buildPlain(b.ctx, "guests/decode")
 	if err != nil {
@@ -204,9 +208,9 @@ func buildPlain(ctx context.Context, name string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// buildFilterInC compiles the guest in C, or returns nothing where there is no
+// buildInC compiles a guest in C of the directory guests, or returns nothing where there is no
 // compiler.
-func buildFilterInC(b *bench) (host.Source, error) {
+func buildInC(b *bench, name string) ([]byte, error) {
 	if _, err := exec.LookPath("clang"); err != nil {
 		return nil, nil
 	}
@@ -215,14 +219,13 @@ func buildFilterInC(b *bench) (host.Source, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "filter.wasm")
+	file := filepath.Join(dir, "guest.wasm")
 	out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O3", "-fno-builtin", "-nostdlib", "-Wl,--no-entry",
-		"-I", source("../../guest/conformance/c"), "-o", file, source("guests/filter.c")).CombinedOutput()
+		"-I", source("../../guest/conformance/c"), "-o", file, source("guests/"+name)).CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("build the guest in C: %w: %s", err, out)
+		return nil, fmt.Errorf("build the guest %s: %w: %s", name, err, out)
 	}
-	module, err := os.ReadFile(file)
-	return host.Bytes(module), err
+	return os.ReadFile(file)
 }
 
 // nativeFilter does what the filter guest does.

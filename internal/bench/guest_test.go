@@ -25,9 +25,13 @@ func TestFilterGuestsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inC, err := buildFilterInC(b)
+	filter, err := buildInC(b, "filter.c")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var inC host.Source
+	if filter != nil {
+		inC = host.Bytes(filter)
 	}
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {

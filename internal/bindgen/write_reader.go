@@ -236,24 +236,32 @@ func (w *writer) readFunction(m *Message) {
 		w.printf("}\n")
 		return
 	}
-	w.printf(`whole, end := b, uint(len(b))
+	w.printf(`if key == 0 {
+	items[0].read(b[i:])
+	return
+}
 for at := range items {
-	if key != 0 {
-		if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-			end = i + 2 + uint(whole[i+1])
-			i += 2
-		} else {
-			i, end = %s(whole, i, key)
-		}
-		if end < i || end > uint(len(whole)) {
-			return
-		}
+	var end uint
+	if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+		end = i + 2 + uint(b[i+1])
+		i += 2
+	} else {
+		i, end = %s(b, i, key)
 	}
-	m := &items[at]
-	b := whole[:end]
+	if end < i || end > uint(len(b)) {
+		return
+	}
+	items[at].read(b[i:end])
+	i = end
+}
+}
+
+// read reads one message.
+func (m *%s) read(b []byte) {
+	i := uint(0)
 	for { // Once, if all fields are known and in order.
 		start := i
-`, w.name(guestPackage, "Next"))
+`, w.name(guestPackage, "Next"), fieldsType(m.Name))
 	for _, f := range m.Fields {
 		w.readField(f)
 	}
@@ -264,8 +272,6 @@ for at := range items {
 			i = %s(b, i) // A field that is not known.
 		}
 	}
-	i = end
-}
 }
 `, w.name(guestPackage, "Skip"))
 }

@@ -75,61 +75,67 @@ func (m *pickRequestFields) reset() {
 
 // pickRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Model = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *pickRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
-				m.in = b
-				i = m.PrefixHashes.Add(b, i, 2<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Criticality = Criticality(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-				m.in = b
-				i = m.Headers.Add(b, i, 4<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-				m.in = b
-				i = m.Endpoints.Add(b, i, 5<<3|2)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Model = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+			m.in = b
+			i = m.PrefixHashes.Add(b, i, 2<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Criticality = Criticality(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+			m.in = b
+			i = m.Headers.Add(b, i, 4<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+			m.in = b
+			i = m.Endpoints.Add(b, i, 5<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -198,75 +204,81 @@ func (x Endpoint) MaxActiveModels() int32 { return x.fields().MaxActiveModels }
 
 // endpointRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func endpointRead(b []byte, i uint, key uint64, items []endpointFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Name = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *endpointFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+8 < uint(len(b)) && b[i] == 2<<3|1 {
-				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.WaitingQueueSize = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.RunningQueueSize = int32(n)
-			}
-			if i+8 < uint(len(b)) && b[i] == 5<<3|1 {
-				m.KvCacheUsage = service.Double(b[i+1:])
-				i += 9
-			}
-			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-				m.in = b
-				i = m.ActiveModels.Add(b, i, 6<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.MaxActiveModels = int32(n)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Name = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+8 < uint(len(b)) && b[i] == 2<<3|1 {
+			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.WaitingQueueSize = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.RunningQueueSize = int32(n)
+		}
+		if i+8 < uint(len(b)) && b[i] == 5<<3|1 {
+			m.KvCacheUsage = service.Double(b[i+1:])
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+			m.in = b
+			i = m.ActiveModels.Add(b, i, 6<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.MaxActiveModels = int32(n)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -317,57 +329,63 @@ func (m *servedRequestFields) reset() {
 
 // servedRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Endpoint = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *servedRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Model = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
-				m.in = b
-				i = m.PrefixHashes.Add(b, i, 3<<3|2)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Endpoint = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.Model = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
+			m.in = b
+			i = m.PrefixHashes.Add(b, i, 3<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -406,34 +424,40 @@ func (x MatchResponse) Blocks() service.Map[int32] {
 
 // matchResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				m.in = b
-				i = m.Blocks.Add(b, i, 1<<3|2)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *matchResponseFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			m.in = b
+			i = m.Blocks.Add(b, i, 1<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }

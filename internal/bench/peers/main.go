@@ -1,6 +1,7 @@
 // Command peers measures kubewasm and its peers in one run and in turns. It makes a
 // call that does nothing through kubewasm's host and through the other plugin
-// systems on wazero, and decides on a container through kubewasm's hooks and NRI.
+// systems on wazero, adds five numbers of a message through kubewasm's services, Extism and
+// go-plugin with gRPC, and decides on a container through kubewasm's hooks and NRI.
 //
 //	cd internal/bench/peers && go run .
 //
@@ -52,6 +53,10 @@ type peer struct {
 func run(ctx context.Context, out io.Writer) error {
 	err := compare(ctx, out, "NO-OP CALL", 2000, loadKubewasm, loadExtism, loadGoPlugin)
 	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if err := compare(ctx, out, "SUM OF 5 SCALARS", 2000, loadServiceInC, loadServiceInGo, loadExtismSum, loadGRPC); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -47,38 +48,51 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 	for i := range m.fields {
 		f := &m.fields[i]
 		at := unsafe.Add(p, f.offset)
-		if f.oneof != nil && !e.alone(m, f, p) {
+		var n uint64
+		switch f.frequent {
+		case textField:
+			if s := *(*string)(at); s != "" {
+				b = e.text(b, f, f.tag, s)
+			}
+			continue
+		case doubleField:
+			if n = *(*uint64)(at); n != 0 {
+				b = binary.LittleEndian.AppendUint64(append(b, byte(f.tag)), n)
+			}
+			continue
+		case numberField32:
+			n = uint64(*(*int32)(at))
+		case numberField64:
+			n = *(*uint64)(at)
+		default:
+			b = e.field(b, m, f, p)
 			continue
 		}
-		switch f.holds {
-		case one:
-			switch f.kind {
-			case text:
-				if *(*string)(at) != "" {
-					b = e.text(b, f, f.tag, *(*string)(at))
-				}
-			case int32s, uint32s, int64s, flag:
-				switch n := f.bits(at); {
-				case n == 0:
-				case n < 0x80 && f.tag < 0x80 && f.wire == varint:
-					b = append(b, byte(f.tag), byte(n))
-				default:
-					b = f.appendNumber(appendTag(b, f.tag), n)
-				}
-			default:
-				b = e.value(b, f, f.tag, at, false)
-			}
-		case maybe:
-			if at = *(*unsafe.Pointer)(at); at != nil {
-				b = e.value(b, f, f.tag, at, true)
-			}
-		case list:
-			b = e.list(b, f, at)
-		case entries:
-			b = e.entries(b, f, at)
+		if n != 0 {
+			b = wire.AppendVarint(append(b, byte(f.tag)), n)
 		}
 	}
 	return b
+}
+
+// field appends a field of the message at p.
+func (e *encoder) field(b []byte, m *Type, f *field, p unsafe.Pointer) []byte {
+	at := unsafe.Add(p, f.offset)
+	if f.oneof != nil && !e.alone(m, f, p) {
+		return b
+	}
+	switch f.holds {
+	case maybe:
+		if at = *(*unsafe.Pointer)(at); at == nil {
+			return b
+		}
+		return e.value(b, f, f.tag, at, true)
+	case list:
+		return e.list(b, f, at)
+	case entries:
+		return e.entries(b, f, at)
+	}
+	return e.value(b, f, f.tag, at, false)
 }
 
 // alone reports whether no field of the oneof before f is set.
@@ -104,6 +118,14 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 		return b
 	}
 	first := unsafe.Pointer(unsafe.SliceData(elements))
+	if f.kind == messages {
+		for i := range uintptr(len(elements)) {
+			b = append(appendTag(b, f.tag), 0)
+			start := len(b)
+			b = wire.EndMessage(e.message(b, f.message, unsafe.Add(first, i*f.size)), start)
+		}
+		return b
+	}
 	if f.wire.delimited() || f.wire == object {
 		for i := range uintptr(len(elements)) {
 			b = e.value(b, f, f.tag, unsafe.Add(first, i*f.size), true)

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -202,4 +203,70 @@ func FuzzGuest(f *testing.F) {
 			t.Errorf("the host does not read the response: %v", err)
 		}
 	})
+}
+
+// TestGuestsReadFieldsInAnyOrder has guests read messages whose fields are not in the order in
+// which hosts write them, with fields that they do not know in between.
+func TestGuestsReadFieldsInAnyOrder(t *testing.T) {
+	d, r := descriptor(t), rand.New(rand.NewPCG(22, 10))
+	for range 1000 {
+		want := dynamicpb.NewMessage(d)
+		random(r, want, 0)
+		b, err := proto.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := service.Call(echo{}, echoMethod, shuffled(r, b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same(t, d, want, response); t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// shuffled returns the message with its fields in another order. The values of a field keep
+// theirs.
+func shuffled(r *rand.Rand, b []byte) (out []byte) {
+	fields := map[protowire.Number][][]byte{}
+	var order []protowire.Number
+	for len(b) > 0 {
+		number, _, n := protowire.ConsumeField(b)
+		fields[number], order, b = append(fields[number], b[:n]), append(order, number), b[n:]
+	}
+	r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, number := range order {
+		out = append(out, fields[number][0]...)
+		fields[number] = fields[number][1:]
+		switch r.IntN(8) {
+		case 0:
+			out = protowire.AppendVarint(protowire.AppendTag(out, 100, protowire.VarintType), r.Uint64())
+		case 1:
+			out = protowire.AppendString(protowire.AppendTag(out, 3000, protowire.BytesType), "unknown")
+		case 2:
+			out = protowire.AppendFixed32(protowire.AppendTag(out, 101, protowire.Fixed32Type), 7)
+		}
+	}
+	return out
+}
+
+// TestGuestsReadWhatIsNoMessage has guests read all parts of messages that end too early, or in
+// which a byte is another.
+func TestGuestsReadWhatIsNoMessage(t *testing.T) {
+	d, r := descriptor(t), rand.New(rand.NewPCG(22, 11))
+	for range 20 {
+		m := dynamicpb.NewMessage(d)
+		random(r, m, 0)
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range min(len(b), 600) {
+			copied(guest.MessageFromProto(b[:i:i]))
+			wrong := append([]byte(nil), b...)
+			wrong[i] ^= byte(1 + r.IntN(255))
+			copied(guest.MessageFromProto(wrong))
+		}
+	}
 }

@@ -28,13 +28,16 @@ type Type struct {
 	index [64]uint8
 }
 
-// field is a field of a message.
+// field is a field of a message. What an encoder needs of each field, set or not, comes first.
 type field struct {
-	name   string
-	number uint32
-	// tag is that of a value of its own.
+	// frequent is set for the fields that nearly all messages have and Append encodes by
+	// itself.
+	frequent frequent
+	// tag is that of a value of its own, offset where the field lies in the struct.
 	tag    uint64
 	offset uintptr
+	name   string
+	number uint32
 	// wire is the wire type of a value, kind how it lies in memory.
 	wire wireType
 	kind kind
@@ -49,6 +52,17 @@ type field struct {
 	// oneof are the places of the fields of which only one is set.
 	oneof []uint8
 }
+
+// frequent is a field of one value, whose tag has one byte.
+type frequent uint8
+
+const (
+	otherField frequent = iota
+	textField
+	numberField32 // A varint, extended by its sign.
+	numberField64
+	doubleField
+)
 
 type holding uint8
 
@@ -96,6 +110,14 @@ const (
 	times
 	durations
 )
+
+// frequentOf are the frequent fields, by wire type and kind.
+var frequentOf = map[[2]uint8]frequent{
+	{uint8(lengthDelimited), uint8(text)}: textField,
+	{uint8(varint), uint8(int32s)}:        numberField32,
+	{uint8(varint), uint8(int64s)}:        numberField64,
+	{uint8(fixed64), uint8(int64s)}:       doubleField,
+}
 
 // delimited reports whether values of the type are bytes after their length.
 func (w wireType) delimited() bool {
@@ -156,7 +178,7 @@ func of(t reflect.Type) *Type {
 			places = append(places, uint8(i))
 		}
 		for _, i := range places {
-			m.fields[i].oneof = places
+			m.fields[i].oneof, m.fields[i].frequent = places, otherField
 		}
 	}
 	return m
@@ -215,6 +237,9 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	made.of, made.size = of, of.Size()
 	made.tag = tagOf(made.number, made.onWire())
 	made.setKind()
+	if made.holds == one && made.tag < 0x80 {
+		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]
+	}
 	return made, group
 }
 

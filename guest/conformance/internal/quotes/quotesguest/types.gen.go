@@ -108,118 +108,124 @@ func (m *valuesFields) reset() {
 
 // valuesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func valuesRead(b []byte, i uint, key uint64, items []valuesFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Text = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *valuesFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Data = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Flag = n != 0
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Number = int64(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Zigzag = int32(service.Zigzag(n))
-			}
-			if i+4 < uint(len(b)) && b[i] == 6<<3|5 {
-				m.Fixed = service.Fixed32(b[i+1:])
-				i += 5
-			}
-			if i+8 < uint(len(b)) && b[i] == 7<<3|1 {
-				m.Real = service.Double(b[i+1:])
-				i += 9
-			}
-			if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Level = Level(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
-				m.in = b
-				i = m.List.Add(b, i, 9<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 10<<3|2 {
-				m.in = b
-				i = m.Counts.Add(b, i, 10<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 11<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Inner.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 12<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Maybe = int32(n)
-				m.HasMaybe = true
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Text = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.Data = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Flag = n != 0
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Number = int64(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Zigzag = int32(service.Zigzag(n))
+		}
+		if i+4 < uint(len(b)) && b[i] == 6<<3|5 {
+			m.Fixed = service.Fixed32(b[i+1:])
+			i += 5
+		}
+		if i+8 < uint(len(b)) && b[i] == 7<<3|1 {
+			m.Real = service.Double(b[i+1:])
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Level = Level(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
+			m.in = b
+			i = m.List.Add(b, i, 9<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 10<<3|2 {
+			m.in = b
+			i = m.Counts.Add(b, i, 10<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 11<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Inner.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 12<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Maybe = int32(n)
+			m.HasMaybe = true
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -271,53 +277,59 @@ func (m *priceRequestFields) reset() {
 
 // priceRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Currency = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *priceRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Amount = int32(n)
-			}
-			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Currency = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Amount = int32(n)
+		}
+		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -373,50 +385,56 @@ func (m *chooseRequestFields) reset() {
 
 // chooseRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
-				m.in = b
-				i = m.Pods.Add(b, i, 1<<3|2)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *chooseRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+			m.in = b
+			i = m.Pods.Add(b, i, 1<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Node = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-			}
-			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-				m.Texts = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Node = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+			m.Texts = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -454,48 +472,54 @@ func (x RateResponse) Pad() string { return x.fields().Pad.String() }
 
 // rateResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Rate = int64(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *rateResponseFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Pad = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+			m.Rate = int64(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Pad = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }

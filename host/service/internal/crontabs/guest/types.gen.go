@@ -57,38 +57,44 @@ func (m *dueRequestFields) reset() {
 
 // dueRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
-				m.First = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
-				m.in = b
-				i = m.Others.Add(b, i, 2<<3|2)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *dueRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
+			m.First = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
+			m.in = b
+			i = m.Others.Add(b, i, 2<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }

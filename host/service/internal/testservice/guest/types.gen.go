@@ -339,317 +339,323 @@ func (m *messageFields) reset() {
 
 // messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func messageRead(b []byte, i uint, key uint64, items []messageFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Text = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *messageFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Data = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Flag = n != 0
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.I32 = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.I64 = int64(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 6<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.U32 = uint32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.U64 = n
-			}
-			if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.S32 = int32(service.Zigzag(n))
-			}
-			if i+1 < uint(len(b)) && b[i] == 9<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.S64 = service.Zigzag(n)
-			}
-			if i+4 < uint(len(b)) && b[i] == 10<<3|5 {
-				m.F32 = service.Fixed32(b[i+1:])
-				i += 5
-			}
-			if i+8 < uint(len(b)) && b[i] == 11<<3|1 {
-				m.F64 = service.Fixed64(b[i+1:])
-				i += 9
-			}
-			if i+4 < uint(len(b)) && b[i] == 12<<3|5 {
-				m.Sf32 = int32(service.Fixed32(b[i+1:]))
-				i += 5
-			}
-			if i+8 < uint(len(b)) && b[i] == 13<<3|1 {
-				m.Sf64 = int64(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i+4 < uint(len(b)) && b[i] == 14<<3|5 {
-				m.Single = service.Float(b[i+1:])
-				i += 5
-			}
-			if i+8 < uint(len(b)) && b[i] == 15<<3|1 {
-				m.Wide = service.Double(b[i+1:])
-				i += 9
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x80 && b[i+1] == 0x1 {
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Color = Color(n)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x1 {
-				m.in = b
-				from := i
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Inner.Set(from, i)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.List.Add(b, i, 0x192)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Texts.Add(b, i, 0x19a)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Numbers.Add(b, i, 0x1a2)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Zigzags.Add(b, i, 0x1aa)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Doubles.Add(b, i, 0x1b2)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Colors.Add(b, i, 0x1ba)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Flags.Add(b, i, 0x1c2)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Blobs.Add(b, i, 0x1ca)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Labels.Add(b, i, 0x1d2)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Counts.Add(b, i, 0x1da)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
-				m.in = b
-				i = m.Smalls.Add(b, i, 0x1e2)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Maybe = int32(n)
-				m.HasMaybe = true
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x1 {
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.MaybeText = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-				m.HasMaybeText = true
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x1 {
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.First = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-				m.HasFirst = true
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Second.Set(from, i)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x2 {
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Third = int64(n)
-				m.HasThird = true
-			}
-			if i+9 < uint(len(b)) && b[i] == 0xc1 && b[i+1] == 0x2 {
-				m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
-				i += 10
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
-				m.in = b
-				i = m.Nodes.Add(b, i, 0x2ca)
-			}
-			if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
-				m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
-				i += 10
-			}
-			if i+9 < uint(len(b)) && b[i] == 0xd9 && b[i+1] == 0x2 {
-				m.Crate = abi.Ref(service.Fixed64(b[i+2:]))
-				i += 10
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.At.Set(from, i)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
-				m.in = b
-				i = m.Times.Add(b, i, 0x2ea)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Span.Set(from, i)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
-				m.in = b
-				i = m.Spans.Add(b, i, 0x2fa)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
-				m.in = b
-				from := i
-				n := uint64(b[i+2])
-				if i += 3; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Part.Set(from, i)
-			}
-			if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
-				m.in = b
-				i = m.Shapes.Add(b, i, 0x38a)
-			}
-			if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
-				n := uint64(b[i+3])
-				if i += 4; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Far = n
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Text = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.Data = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Flag = n != 0
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.I32 = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.I64 = int64(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 6<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.U32 = uint32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.U64 = n
+		}
+		if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.S32 = int32(service.Zigzag(n))
+		}
+		if i+1 < uint(len(b)) && b[i] == 9<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.S64 = service.Zigzag(n)
+		}
+		if i+4 < uint(len(b)) && b[i] == 10<<3|5 {
+			m.F32 = service.Fixed32(b[i+1:])
+			i += 5
+		}
+		if i+8 < uint(len(b)) && b[i] == 11<<3|1 {
+			m.F64 = service.Fixed64(b[i+1:])
+			i += 9
+		}
+		if i+4 < uint(len(b)) && b[i] == 12<<3|5 {
+			m.Sf32 = int32(service.Fixed32(b[i+1:]))
+			i += 5
+		}
+		if i+8 < uint(len(b)) && b[i] == 13<<3|1 {
+			m.Sf64 = int64(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i+4 < uint(len(b)) && b[i] == 14<<3|5 {
+			m.Single = service.Float(b[i+1:])
+			i += 5
+		}
+		if i+8 < uint(len(b)) && b[i] == 15<<3|1 {
+			m.Wide = service.Double(b[i+1:])
+			i += 9
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x80 && b[i+1] == 0x1 {
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Color = Color(n)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x1 {
+			m.in = b
+			from := i
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Inner.Set(from, i)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.List.Add(b, i, 0x192)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Texts.Add(b, i, 0x19a)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Numbers.Add(b, i, 0x1a2)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Zigzags.Add(b, i, 0x1aa)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Doubles.Add(b, i, 0x1b2)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Colors.Add(b, i, 0x1ba)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Flags.Add(b, i, 0x1c2)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Blobs.Add(b, i, 0x1ca)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Labels.Add(b, i, 0x1d2)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Counts.Add(b, i, 0x1da)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
+			m.in = b
+			i = m.Smalls.Add(b, i, 0x1e2)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Maybe = int32(n)
+			m.HasMaybe = true
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x1 {
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.MaybeText = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+			m.HasMaybeText = true
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x1 {
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.First = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+			m.HasFirst = true
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Second.Set(from, i)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x2 {
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Third = int64(n)
+			m.HasThird = true
+		}
+		if i+9 < uint(len(b)) && b[i] == 0xc1 && b[i+1] == 0x2 {
+			m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
+			i += 10
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
+			m.in = b
+			i = m.Nodes.Add(b, i, 0x2ca)
+		}
+		if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
+			m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
+			i += 10
+		}
+		if i+9 < uint(len(b)) && b[i] == 0xd9 && b[i+1] == 0x2 {
+			m.Crate = abi.Ref(service.Fixed64(b[i+2:]))
+			i += 10
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.At.Set(from, i)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
+			m.in = b
+			i = m.Times.Add(b, i, 0x2ea)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Span.Set(from, i)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
+			m.in = b
+			i = m.Spans.Add(b, i, 0x2fa)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
+			m.in = b
+			from := i
+			n := uint64(b[i+2])
+			if i += 3; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Part.Set(from, i)
+		}
+		if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
+			m.in = b
+			i = m.Shapes.Add(b, i, 0x38a)
+		}
+		if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
+			n := uint64(b[i+3])
+			if i += 4; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Far = n
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -687,49 +693,55 @@ func (x Small) N() int32 { return x.fields().N }
 
 // smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func smallRead(b []byte, i uint, key uint64, items []smallFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Name = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *smallFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.N = int32(service.Zigzag(n))
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Name = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.N = int32(service.Zigzag(n))
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -832,113 +844,119 @@ func (m *kubernetesFields) reset() {
 
 // kubernetesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				m.in = b
-				i = m.Quantities.Add(b, i, 1<<3|2)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *kubernetesFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			m.in = b
+			i = m.Quantities.Add(b, i, 1<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Limit.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Time.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.MicroTime.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Duration.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Port.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 7<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Object.Set(from, i)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			i += uint(n)
+			m.Limit.Set(from, i)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Time.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.MicroTime.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Duration.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Port.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 7<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Object.Set(from, i)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -1000,75 +1018,81 @@ func (x Part) HasMade() bool { return x.fields().Made.Has() }
 
 // partRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func partRead(b []byte, i uint, key uint64, items []partFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Name = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *partFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Shape = Shape(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Inner.Set(from, i)
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Made.Set(from, i)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Name = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Shape = Shape(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Inner.Set(from, i)
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Made.Set(from, i)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -1142,34 +1166,40 @@ func (x PartInner) Parts() []Part {
 
 // partInnerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				m.in = b
-				i = m.Parts.Add(b, i, 1<<3|2)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *partInnerFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			m.in = b
+			i = m.Parts.Add(b, i, 1<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }

@@ -62,60 +62,66 @@ func (m *orderFields) reset() {
 
 // orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func orderRead(b []byte, i uint, key uint64, items []orderFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Item = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *orderFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Amount = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.Priority = Priority(n)
-			}
-			if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
-				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.Item = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Amount = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.Priority = Priority(n)
+		}
+		if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
+			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -153,34 +159,40 @@ func (x CountResponse) Count() []int32 {
 
 // countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-				m.in = b
-				i = m.Count.Add(b, i, 1<<3|2)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *countResponseFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+			m.in = b
+			i = m.Count.Add(b, i, 1<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }

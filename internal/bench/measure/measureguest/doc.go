@@ -1,0 +1,2 @@
+// Package measureguest is what plugins of package measure use.
+package measureguest
