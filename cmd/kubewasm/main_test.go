@@ -302,10 +302,10 @@ func TestRun(t *testing.T) {
 	t.Run("a hook that needs grants", func(t *testing.T) {
 		script := "env GOGC 50\nmount /models /var/lib/models\ndevice /dev/nvidia0 c 195:0"
 		code, out, stderr := kubewasm(t, "run", built(t, "../../hooks/testdata/scripted"), "-f", file(t, "cluster.yaml", fmt.Sprintf(`
-{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {%[1]s/Container: %[2]q}}, spec: {containers: [{name: a}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {p/Container: %q}}, spec: {containers: [{name: a}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {%[1]s: "annotation cdi.k8s.io/ x"}}}
-`, "scripted", script)))
+{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {p: "annotation cdi.k8s.io/ x"}}}
+`, script)))
 		if code != 2 {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
@@ -464,7 +464,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 			[]string{`CREATE of Pod default/web: plugin "validator": read its output: allowed is missing` + "\n"},
 		},
 		"a hook": {
-			[]string{"-f", file(t, "hook.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {scripted: panic no}}, spec: {containers: [{name: a}]}}"), "../../hooks/testdata/scripted"},
+			[]string{"-f", file(t, "hook.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {p: panic no}}, spec: {containers: [{name: a}]}}"), "../../hooks/testdata/scripted"},
 			[]string{"Pod default/a failed ", "Pod default/a container a failed "},
 			[]string{`decide PreRunPodSandbox of pod default/a: plugin "scripted": hook trapped: `, "panic: no\n", `decide PreCreateContainer of container default/a/a: `, "\n\tat main.", "hooks/testdata/scripted/main.go:"},
 		},
@@ -523,7 +523,7 @@ func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 		return out
 	}
 	fake := run()
-	const rest = `, 0 variables, arguments ["world"], open /etc/hostname: Bad file number, dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused, ls: `
+	const rest = `, 0 variables, arguments ["guest.wasm"], open /etc/hostname: Bad file number, dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused, ls: `
 	if !strings.Contains(fake, "year 2022, slept true, random ") || !strings.Contains(fake, rest) {
 		t.Errorf("without grants it has: %s", fake)
 	}
