@@ -46,6 +46,13 @@ func (m *memory) Fetch(context.Context) ([]byte, error) {
 	return []byte(m.content), nil
 }
 
+// fetched returns the number of fetches.
+func (m *memory) fetched() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fetches
+}
+
 func (m *memory) String() string { return "memory" }
 
 // watched is a memory that can be watched.
@@ -149,8 +156,8 @@ func TestFollowPolls(t *testing.T) {
 			}
 			f.check(t, step.want...)
 		}
-		if source.fetches != len(steps) {
-			t.Errorf("%d fetches, want %d", source.fetches, len(steps))
+		if source.fetched() != len(steps) {
+			t.Errorf("%d fetches, want %d", source.fetched(), len(steps))
 		}
 		f.end(t, cancel)
 	})
@@ -501,10 +508,10 @@ func TestFollowFetchesARevisionOnce(t *testing.T) {
 			{"v3", []string{"applied v3"}, 1},
 		} {
 			source.set(step.content)
-			before := source.fetches
+			before := source.fetched()
 			time.Sleep(time.Minute)
 			f.check(t, step.want...)
-			if got := source.fetches - before; got != step.fetches {
+			if got := source.fetched() - before; got != step.fetches {
 				t.Errorf("%q was fetched %d times, want %d", step.content, got, step.fetches)
 			}
 		}
