@@ -245,7 +245,7 @@ func TestContainerd(t *testing.T) {
 		n.check(path, rest)
 	})
 	t.Run("a guest that fails", func(t *testing.T) {
-		for script, want := range map[string]string{"error it is Monday": "it is Monday", "loop": "deadline", "panic x": "trap"} {
+		for script, want := range map[string]string{"error it is Monday": "it is Monday", "loop": "hook trapped: ", "panic x": "trap"} {
 			sandbox, config := n.sandbox("bad", n.Pod(hookmsg.QOSBurstable, "bad"), map[string]string{"p/Container": script})
 			if _, err := n.create("nginx", sandbox, config, asked()); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got error %v, want one with %s", script, err, want)
