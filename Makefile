@@ -12,7 +12,7 @@ help: ## Print this list.
 all: lint test ## Run what a change needs before it is pushed: lint and test.
 
 .PHONY: check
-check: ## Run all that .ci/run runs. It takes 15 minutes on two cores and installs Debian packages.
+check: ## Run all that .ci/run runs. It takes 50 minutes on two cores and installs Debian packages.
 	.ci/run
 
 .PHONY: test
