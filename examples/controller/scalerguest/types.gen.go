@@ -87,75 +87,81 @@ func (m *replicasRequestFields) reset() {
 
 // replicasRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Workload.Set(from, i)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *replicasRequestFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				m.in = b
-				i = m.Pods.Add(b, i, 2<<3|2)
-			}
-			if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.MinReplicas = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.MaxReplicas = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Time.Set(from, i)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			i += uint(n)
+			m.Workload.Set(from, i)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			m.in = b
+			i = m.Pods.Add(b, i, 2<<3|2)
+		}
+		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.MinReplicas = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.MaxReplicas = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			i += uint(n)
+			m.Time.Set(from, i)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -211,71 +217,77 @@ func (x Workload) StatusReplicas() int32 { return x.fields().StatusReplicas }
 
 // workloadRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func workloadRead(b []byte, i uint, key uint64, items []workloadFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.ApiVersion = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *workloadFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				m.Kind = service.TextOf(b[i : i+uint(n)])
-				i += uint(n)
-			}
-			if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-				m.Object = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
-			}
-			if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.SpecReplicas = int32(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.StatusReplicas = int32(n)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			m.ApiVersion = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
 		}
-		i = end
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			if n > uint64(uint(len(b))-i) {
+				break
+			}
+			m.Kind = service.TextOf(b[i : i+uint(n)])
+			i += uint(n)
+		}
+		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
+			m.Object = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.SpecReplicas = int32(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.StatusReplicas = int32(n)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -326,48 +338,54 @@ func (x Pod) HasUsage() bool { return x.fields().Usage.Has() }
 
 // podRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func podRead(b []byte, i uint, key uint64, items []podFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
-				m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-				i += 9
+		if end < i || end > uint(len(b)) {
+			return
+		}
+		items[at].read(b[i:end])
+		i = end
+	}
+}
+
+// read reads one message.
+func (m *podFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
+			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
+			i += 9
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
+			m.in = b
+			from := i
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
 			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-				m.in = b
-				from := i
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				if n > uint64(uint(len(b))-i) {
-					break
-				}
-				i += uint(n)
-				m.Usage.Set(from, i)
-			}
-			if i >= uint(len(b)) {
+			if n > uint64(uint(len(b))-i) {
 				break
 			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+			i += uint(n)
+			m.Usage.Set(from, i)
 		}
-		i = end
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -405,45 +423,51 @@ func (x Usage) MemoryBytes() int64 { return x.fields().MemoryBytes }
 
 // usageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func usageRead(b []byte, i uint, key uint64, items []usageFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.CpuMillis = int64(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.MemoryBytes = int64(n)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *usageFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.CpuMillis = int64(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.MemoryBytes = int64(n)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -483,45 +507,51 @@ func (x Time) UtcOffsetSeconds() int32 { return x.fields().UtcOffsetSeconds }
 
 // timeRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func timeRead(b []byte, i uint, key uint64, items []timeFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.UnixSeconds = int64(n)
-			}
-			if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-				n := uint64(b[i+1])
-				if i += 2; n >= 0x80 {
-					n, i = service.Rest(b, i, n)
-				}
-				m.UtcOffsetSeconds = int32(n)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *timeFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.UnixSeconds = int64(n)
+		}
+		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
+			n := uint64(b[i+1])
+			if i += 2; n >= 0x80 {
+				n, i = service.Rest(b, i, n)
+			}
+			m.UtcOffsetSeconds = int32(n)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
 
@@ -559,34 +589,40 @@ func (x QueryResponse) Values() []float64 {
 
 // queryResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
 func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields) {
-	whole, end := b, uint(len(b))
+	if key == 0 {
+		items[0].read(b[i:])
+		return
+	}
 	for at := range items {
-		if key != 0 {
-			if i+1 < uint(len(whole)) && uint64(whole[i]) == key && whole[i+1] < 0x80 {
-				end = i + 2 + uint(whole[i+1])
-				i += 2
-			} else {
-				i, end = service.Next(whole, i, key)
-			}
-			if end < i || end > uint(len(whole)) {
-				return
-			}
+		var end uint
+		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
+			end = i + 2 + uint(b[i+1])
+			i += 2
+		} else {
+			i, end = service.Next(b, i, key)
 		}
-		m := &items[at]
-		b := whole[:end]
-		for { // Once, if all fields are known and in order.
-			start := i
-			if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
-				m.in = b
-				i = m.Values.Add(b, i, 1<<3|2)
-			}
-			if i >= uint(len(b)) {
-				break
-			}
-			if i == start {
-				i = service.Skip(b, i) // A field that is not known.
-			}
+		if end < i || end > uint(len(b)) {
+			return
 		}
+		items[at].read(b[i:end])
 		i = end
+	}
+}
+
+// read reads one message.
+func (m *queryResponseFields) read(b []byte) {
+	i := uint(0)
+	for { // Once, if all fields are known and in order.
+		start := i
+		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
+			m.in = b
+			i = m.Values.Add(b, i, 1<<3|2)
+		}
+		if i >= uint(len(b)) {
+			break
+		}
+		if i == start {
+			i = service.Skip(b, i) // A field that is not known.
+		}
 	}
 }
