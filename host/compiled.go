@@ -65,12 +65,9 @@ type compiledKey struct {
 func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*compiled, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
-	c, err := rt.share(compiledKey{
+	c := rt.share(compiledKey{
 		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
 	}, module)
-	if err != nil {
-		return nil, err
-	}
 	select {
 	case <-c.ready:
 		if c.err != nil {
@@ -89,19 +86,19 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*com
 
 // share returns the compiled module with a key, which may not be ready yet, and counts
 // one more user of it.
-func (rt *Runtime) share(key compiledKey, module []byte) (*compiled, error) {
+func (rt *Runtime) share(key compiledKey, module []byte) *compiled {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if c := rt.compiled[key]; c != nil {
 		c.users++
-		return c, nil
+		return c
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, users: 1}
 	rt.compiled[key] = c
 	rt.building.Add(1) // The version that asks is counted already, so the Runtime is not closed.
 	go c.build(ctx, module)
-	return c, nil
+	return c
 }
 
 // release ends the use of a compiled module by a version. The last one frees it.

@@ -43,7 +43,8 @@ func (v *version) restorable() bool {
 }
 
 // first makes the first instance of a version, and the snapshot from which it and the
-// others begin. The start is left out if another version of the module has done it.
+// others begin. The start is left out if another version of the module has done it. It is
+// not shared if the guest met the limit of the memory of all plugins.
 func (v *version) first(ctx context.Context) (*Instance, error) {
 	if !v.restorable() {
 		return v.instantiate(ctx)
@@ -62,7 +63,7 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 		return nil, err
 	}
 	if v.base == nil {
-		if err = v.start(ctx, inst); err == nil && !own {
+		if err = v.start(ctx, inst); err == nil && !own && !inst.linear.Refused() {
 			err = v.offer(inst)
 		}
 	}

@@ -38,6 +38,8 @@ type Memory struct {
 	// shown is the result of the next Reallocate, set while Reset causes it.
 	shown []byte
 	freed bool
+	// refused is set once the memory could not grow for want of budget or memory.
+	refused bool
 	// guard is Allocator.Guard; hidden is set between Hide and Show.
 	guard, hidden bool
 }
@@ -133,16 +135,22 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	}
 	more := size - m.charged
 	if !m.budget.take(more) {
+		m.refused = true
 		return nil
 	}
 	b := m.backing.resize(size)
 	if b == nil {
 		m.budget.give(more)
+		m.refused = true
 		return nil
 	}
 	m.charged = size
 	return b
 }
+
+// Refused reports whether the memory could not grow at some time, because the budget or the
+// system had no more. Its guest has seen that, and another would not.
+func (m *Memory) Refused() bool { return m.refused }
 
 // Adopt makes image the state that Reset restores. The memory stays the same if
 // the image was taken of it; otherwise it must be Reset next. After an error it

@@ -471,3 +471,21 @@ func TestImageFromABase(t *testing.T) {
 		}
 	})
 }
+
+// A memory tells that it could not grow, which a guest may have noticed.
+func TestRefusedGrowthIsTold(t *testing.T) {
+	each(t, 3*page, func(t *testing.T, a *Allocator) {
+		mem, err := a.New(page, 8*page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Free()
+		i := newInstance(mem, page, 8*page)
+		if _, ok := i.Grow(2); !ok || mem.Refused() {
+			t.Errorf("growth within the budget: %v, refused: %v", ok, mem.Refused())
+		}
+		if _, ok := i.Grow(1); ok || !mem.Refused() {
+			t.Errorf("growth beyond the budget: %v, refused: %v", ok, mem.Refused())
+		}
+	})
+}
