@@ -164,6 +164,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // journal is the file of a state, open to be appended to. A nil journal keeps nothing.
 type journal struct {
+	// name is that of the file, which had another when it was made anew.
+	name string
 	file *os.File
 	// frames are those in the file, and buffer those that are not written yet.
 	frames int
@@ -185,7 +187,7 @@ func openState(name string) (s *state, j *journal, lost int, err error) {
 		// A file of something else is not overwritten.
 		return nil, nil, 0, fmt.Errorf("read the state of the last audit: %s is no state of an audit", name)
 	}
-	lost = len(data) - good
+	lost, j.name = len(data)-good, name
 	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, nil, 0, fmt.Errorf("open the state of the audit: %w", err)
 	}
@@ -508,8 +510,7 @@ func (j *journal) compact(s *state) error {
 	if j == nil || j.frames < 2*s.frames()+1000 {
 		return nil
 	}
-	name := j.file.Name()
-	file, err := os.CreateTemp(filepath.Dir(name), ".kubewasm-audit-*")
+	file, err := os.CreateTemp(filepath.Dir(j.name), ".kubewasm-audit-*")
 	if err != nil {
 		return fmt.Errorf("write the state of the audit: %w", err)
 	}
@@ -520,19 +521,15 @@ func (j *journal) compact(s *state) error {
 		err = file.Chmod(0o600)
 	}
 	if err == nil {
-		err = os.Rename(file.Name(), name)
+		err = os.Rename(file.Name(), j.name)
 	}
 	if err != nil {
 		_ = os.Remove(file.Name())
 		return errors.Join(fmt.Errorf("write the state of the audit: %w", err), file.Close())
 	}
-	err = j.file.Close()
-	// The file has another name now than when it was made.
-	if j.file, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-		err = file.Close()
-	}
-	j.frames, j.resource = to.frames, to.resource
-	return err
+	old := j.file
+	j.file, j.frames, j.resource = file, to.frames, to.resource
+	return old.Close()
 }
 
 // write writes all of the state.
