@@ -555,7 +555,7 @@ func TestFollowTellsWhatItHasRead(t *testing.T) {
 
 // keeper is a source that is told what was loaded.
 type keeper struct {
-	Source
+	host.Source
 	kept []string
 }
 
@@ -563,19 +563,19 @@ func (k *keeper) Keep(sha256 string) { k.kept = append(k.kept, sha256) }
 
 func TestFollowTellsWhatWasTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
-		opts FollowOptions
+		opts host.FollowOptions
 		err  error
 		want []string
 	}{
-		"a module that is taken":      {want: []string{digestOf([]byte("a"))}},
+		"a module that is taken":      {want: []string{digest([]byte("a"))}},
 		"a module that is refused":    {err: errors.New("no")},
-		"one that was refused before": {opts: FollowOptions{Refused: digestOf([]byte("a"))}},
-		"one that is in use":          {opts: FollowOptions{Applied: digestOf([]byte("a"))}, want: []string{digestOf([]byte("a"))}},
+		"one that was refused before": {opts: host.FollowOptions{Refused: digest([]byte("a"))}},
+		"one that is in use":          {opts: host.FollowOptions{Applied: digest([]byte("a"))}, want: []string{digest([]byte("a"))}},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
-		k := &keeper{Source: Bytes([]byte("a"))}
+		k := &keeper{Source: host.Bytes([]byte("a"))}
 		tt.opts.Checked = func(string) { stop() }
-		err := Follow(ctx, k, tt.opts, func(context.Context, []byte, string) error { return tt.err })
+		err := host.Follow(ctx, k, tt.opts, func(context.Context, []byte, string) error { return tt.err })
 		if diff := cmp.Diff(tt.want, k.kept); diff != "" || err != nil {
 			t.Errorf("%s: %v, kept (-want +got)\n%s", name, err, diff)
 		}

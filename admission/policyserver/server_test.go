@@ -234,13 +234,13 @@ const policies = `{` +
 	`"clusterwide-tried-mutate":{"namespacedName":{"Namespace":"","Name":"tried-mutate"},"module":"registry://policy","policyMode":"monitor","allowedToMutate":true,"settings":{"is":"mode-mutate"},"hostCapabilities":["*"]},` +
 	`"clusterwide-fail":{"namespacedName":{"Namespace":"","Name":"fail"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-fail"},"hostCapabilities":["*"]},` +
 	`"clusterwide-loop":{"namespacedName":{"Namespace":"","Name":"loop"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-loop"},"timeoutEvalSeconds":1,"hostCapabilities":["*"]},` +
-	`"clusterwide-absent":{"namespacedName":{"Namespace":"","Name":"absent"},"module":"registry://absent","policyMode":"protect","allowedToMutate":false,"hostCapabilities":["*"]},` +
+	`"clusterwide-absent":{"namespacedName":{"Namespace":"","Name":"absent"},"module":"registry://absent","policyMode":"protect","allowedToMutate":false,"settings":null,"hostCapabilities":["*"]},` +
 	`"clusterwide-absent-tried":{"namespacedName":{"Namespace":"","Name":"absent-tried"},"module":"registry://absent","policyMode":"monitor","allowedToMutate":false,"hostCapabilities":["*"]},` +
 	`"clusterwide-broken":{"namespacedName":{"Namespace":"","Name":"broken"},"module":"registry://broken","policyMode":"protect","allowedToMutate":false,"hostCapabilities":["*"]},` +
 	`"clusterwide-settings":{"namespacedName":{"Namespace":"","Name":"settings"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"labels":[]},"hostCapabilities":["*"]},` +
 	`"namespaced-shop-deny":{"namespacedName":{"Namespace":"shop","Name":"deny"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-deny"},"hostCapabilities":["*"]},` +
 	`"clusterwide-group-both":{"namespacedName":{"Namespace":"","Name":"both"},"policyMode":"protect","policies":{` +
-	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":{},"hostCapabilities":["*"]}},"expression":"a() && b()","message":"the group says no"},` +
+	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":null,"hostCapabilities":["*"]}},"expression":"a() \u0026\u0026 b()","message":"the group says no"},` +
 	`"clusterwide-group-either":{"namespacedName":{"Namespace":"","Name":"either"},"policyMode":"protect","policies":{` +
 	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":{},"hostCapabilities":["*"]},"idle":{"module":"registry://absent","hostCapabilities":["*"]}},"expression":"a() || b()","message":"the group says no"},` +
 	`"clusterwide-group-mutate":{"namespacedName":{"Namespace":"","Name":"mutate"},"policyMode":"protect","policies":{` +
