@@ -157,6 +157,9 @@
 //	-import DIR=PACKAGE
 //		The import path of the views of the .proto files in a directory. It may be
 //		repeated.
+//	-lang NAME
+//		The language of the guest: go, rust, c or as (AssemblyScript). The default is
+//		go. The component's side is always Go.
 //	-o DIR
 //		The directory to write to. The default is the current one.
 //	-package NAME
