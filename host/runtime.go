@@ -117,7 +117,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err := rt.code.trim(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
-	if rt.rewritten, err = newRewriteCache(cfg.CacheDir, !cfg.DisableGoPass); err != nil {
+	if rt.rewritten, err = newRewriteCache(rt.code, !cfg.DisableGoPass); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
 	return rt, nil
