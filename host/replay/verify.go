@@ -232,4 +232,3 @@ func describeEvent(v *record.Version, e *record.Event) string {
 	}
 	return fmt.Sprintf("event of the kind %d", e.Kind)
 }
-
