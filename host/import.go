@@ -11,7 +11,6 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // Import is a function that a guest may import.
@@ -130,7 +129,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
 		if !ok {
-			if module == wasmbin.YieldModule {
+			if rewriters(module) {
 				continue // Checked by the rewriter.
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
@@ -172,5 +171,16 @@ func hostFunction(index int) api.GoModuleFunc {
 		inst.hostCall = im
 		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
+	}
+}
+
+// profiledFunction is hostFunction for a guest with a profiler; function is the index of the
+// import.
+func profiledFunction(index int, function uint32) api.GoModuleFunc {
+	run := hostFunction(index)
+	return func(ctx context.Context, module api.Module, stack []uint64) {
+		inst := ctx.(*callContext).inst
+		inst.meet(module)
+		inst.tree.hosted(inst, function, func() { run(ctx, module, stack) })
 	}
 }

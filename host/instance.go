@@ -49,6 +49,8 @@ type Instance struct {
 	stack [maxParams]uint64
 	ctx   callContext
 	meter meter
+	// tree is the call tree of a profile, nil without one.
+	tree  *callTree
 	state any
 
 	wasi wasiState
@@ -163,6 +165,9 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 		start = time.Now()
 	}
 	i.broken, i.nested, i.failed = true, 0, nil
+	if i.tree != nil {
+		i.tree.begin(&i.meter)
+	}
 	return start, nil
 }
 
@@ -187,6 +192,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
+	}
+	if i.tree != nil {
+		i.tree.end(&i.meter, i.FuelUsed())
 	}
 	if err != nil && i.startedWell(err, name) {
 		err = nil

@@ -32,6 +32,7 @@ var commands = []command{
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"profile", "show where a module spends its fuel", profileModule},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
