@@ -76,8 +76,9 @@ func validate(module []byte) (err error) {
 // code, and trusts them as much. A file that is not exactly what was written
 // counts as missing.
 type rewriteCache struct {
-	dir    string // empty without a cache
-	goPass bool   // see rewrite
+	dir    string    // empty without a cache
+	goPass bool      // see rewrite
+	code   codeCache // has the same bound
 }
 
 // rewrittenDir is the directory of the cache within that of the compiled modules.
@@ -85,8 +86,8 @@ const rewrittenDir = "kubewasm-rewritten"
 
 // newRewriteCache makes the directory of the cache within that of the compiled
 // modules.
-func newRewriteCache(dir string, goPass bool) (rewriteCache, error) {
-	c := rewriteCache{filepath.Join(dir, rewrittenDir), goPass}
+func newRewriteCache(code codeCache, goPass bool) (rewriteCache, error) {
+	c := rewriteCache{filepath.Join(code.dir, rewrittenDir), goPass, code}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return c, err
 	}
@@ -104,8 +105,8 @@ func (c rewriteCache) rewrite(module []byte, digest string, opts wasmbin.Options
 		return out, info, nil
 	}
 	out, info, err := rewrite(module, opts, c.goPass)
-	if err == nil {
-		_ = c.write(key, out, info) // The next load takes as long as this one.
+	if err == nil && c.write(key, out, info) == nil { // If not, the next load takes as long as this one.
+		_ = c.code.trim() // The next runtime reports it.
 	}
 	return out, info, err
 }

@@ -64,7 +64,7 @@ func TestRewriteCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cache, err := newRewriteCache(dir, true)
+	cache, err := newRewriteCache(codeCache{dir, defaultCacheBytes}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestRewriteCache(t *testing.T) {
 // otherFile returns the file of the same module with other limits.
 func otherFile(t *testing.T, module []byte) []byte {
 	t.Helper()
-	cache, err := newRewriteCache(t.TempDir(), true)
+	cache, err := newRewriteCache(codeCache{t.TempDir(), defaultCacheBytes}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

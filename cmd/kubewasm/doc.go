@@ -36,9 +36,9 @@
 //	-kind KIND
 //		The kind of the plugin: scheduler, admission, conversion, hook or service.
 //	-lang LANGUAGE
-//		The language of the plugin. The default, and the only one, is go.
+//		The language of the plugin: go, the default, or another that there are templates of.
 //	-module PATH
-//		The path of a new Go module. The default is example.com/ and the name of the
+//		Of a plugin in Go, the path of a new Go module. The default is example.com/ and the name of the
 //		plugin, if the directory lies in no module.
 //	-name NAME
 //		The name of the plugin. The default is the name of the directory.
@@ -51,11 +51,16 @@
 //
 // Usage:
 //
-//	kubewasm build [-o FILE] [-name NAME] [-version VERSION] [DIR]
+//	kubewasm build [-debug] [-o FILE] [-name NAME] [-version VERSION] [DIR]
 //
-// Build compiles the package main in a directory, the current one by default, to a
-// stripped WebAssembly module. It adds metadata in the custom section "kubewasm", which
-// come from directives, comments of the package:
+// Build compiles the guest in a directory, the current one by default, to a stripped
+// WebAssembly module. A directory with a Cargo.toml is a crate in Rust, compiled by cargo;
+// one with an asconfig.json is AssemblyScript, compiled by asc; one with files in C and none
+// in Go is compiled by clang. If such a tool is missing, build says how to get it. Any other
+// directory has a package main in Go.
+//
+// Build adds metadata in the custom section "kubewasm". In Go they come from directives,
+// comments of the package:
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
@@ -87,13 +92,16 @@
 //
 // The flags are:
 //
+//	-debug
+//		Keep the names of functions and the lines of the source, for the stacks of traps.
+//		A module in Go has them in any case.
 //	-name NAME
-//		The name of the plugin, instead of that of the directive.
+//		The name of the plugin, instead of that of the metadata.
 //	-o FILE
 //		The file to write. The default is the name of the plugin with .wasm, in the
 //		current directory.
 //	-version VERSION
-//		The version of the plugin, instead of that of the directive.
+//		The version of the plugin, instead of that of the metadata.
 //
 // Example:
 //
@@ -149,6 +157,9 @@
 //	-import DIR=PACKAGE
 //		The import path of the views of the .proto files in a directory. It may be
 //		repeated.
+//	-lang NAME
+//		The language of the guest: go, rust, c or as (AssemblyScript). The default is
+//		go. The component's side is always Go.
 //	-o DIR
 //		The directory to write to. The default is the current one.
 //	-package NAME
@@ -352,6 +363,52 @@
 //	kubewasm profile -f cluster.yaml -o fuel.pb.gz zone.wasm
 //	go tool pprof -http :8080 fuel.pb.gz
 //	kubewasm profile -f cluster.yaml -diff -max-increase 5% old.wasm zone.wasm
+//
+// # Test a module
+//
+// Usage:
+//
+//	kubewasm test [-run REGEXP] [-v] [-junit FILE] [flags] CASES.yaml DIR|FILE.wasm|REFERENCE
+//
+// Test asks a module, written in any language, each case of a file, in the host that
+// components embed, and compares the answers with those in the file. It prints what go test
+// prints: the cases that fail, with all their failures, and a line at the end. A directory is
+// built first.
+//
+// A scheduler plugin is asked about a Pod and a Node, or by steps from PreEnqueue to Bind:
+//
+//	cases:
+//	- name: a Node in another zone is refused
+//	  config: {zone: a}
+//	  pod: {metadata: {name: web}}
+//	  node: {metadata: {labels: {topology.kubernetes.io/zone: b}}}
+//	  want: 'Unschedulable: node is in zone b, not in a'
+//
+// An admission plugin has create, update, delete or review, and a conversion convert; a hook
+// has a pod and a container; a plugin of a service has a method and a request. The package
+// github.com/kubewasm/kubewasm/guest/guesttest/cases describes the file, and runs it in Go's
+// tests.
+//
+// The exit code is 1 if a case fails.
+//
+// The flags are:
+//
+//	-junit FILE
+//		Write the results as JUnit's XML, too.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-run REGEXP
+//		Ask only the cases whose names match.
+//	-v
+//		Print the cases that pass as well.
+//
+// Example:
+//
+//	kubewasm test cases.yaml zone.wasm
 //
 // # Push a module to a registry
 //

@@ -100,6 +100,7 @@ func TestGenReportsAllMistakes(t *testing.T) {
 		args       []string
 		want       []string
 	}{
+		"an unknown language":  {"a.yaml", "", []string{"-lang", "rst", "a.yaml"}, []string{`gen: -lang: unknown language "rst", want one of go, rust, c, as`}},
 		"no such file":         {"a.yaml", "", []string{"none.yaml"}, []string{"none.yaml"}},
 		"no file":              {"a.yaml", "", []string{}, []string{"gen: an argument is missing"}},
 		"another kind of file": {"a.txt", "", nil, []string{"want a file whose name ends with .proto, .yaml or .json"}},

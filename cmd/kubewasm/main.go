@@ -33,6 +33,7 @@ var commands = []command{
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
 	{"profile", "show where a module spends its fuel", profileModule},
+	{"test", "test a module by cases in YAML", test},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
@@ -81,6 +82,8 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		return 0
 	case errors.Is(err, errRefused):
 		return 2
+	case errors.Is(err, errFailed):
+		return 1
 	case errors.As(err, &usage):
 		fmt.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
 		return 1
@@ -223,8 +226,11 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 }
 
 // check checks the guest in a directory that compiles. It prints the warnings and returns
-// the mistakes.
+// the mistakes. Of guests in other languages than Go the compilers find them.
 func (t *tool) check(ctx context.Context, dir string) error {
+	if guestbuild.LanguageOf(dir) != guestbuild.Go {
+		return nil
+	}
 	warnings, err := guestbuild.Check(ctx, dir)
 	for _, warning := range warnings {
 		fmt.Fprintln(t.err, "kubewasm: warning:", warning)
