@@ -3,15 +3,18 @@ package admission_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -86,7 +89,8 @@ const (
 // reports are valid by the schemas of their CustomResourceDefinitions, since they are applied
 // with strict validation.
 func TestAudit(t *testing.T) {
-	c := cluster.Start(t, nil)
+	f := start(t)
+	c := f.Cluster
 	installReports(t, c)
 	config := rest.CopyConfig(c.Config)
 	config.QPS, config.Burst = -1, 0
@@ -208,6 +212,8 @@ func TestAudit(t *testing.T) {
 		t.Logf("%s: %v, %d requests, %d asked", name, r.Duration.Duration.Round(time.Millisecond), r.Requests, r.Asked)
 	}
 
+	t.Run("the program of the example", func(t *testing.T) { f.testAuditProgram(t, auditedNamespaces-11) })
+
 	// Why lists do not begin with resourceVersion=0.
 	for _, version := range []string{"", "0"} {
 		request := client.CoreV1().RESTClient().Get().Resource("pods").Param("limit", "500")
@@ -225,6 +231,66 @@ func TestAudit(t *testing.T) {
 		}
 		t.Logf("resourceVersion=%q and limit=500: %d objects, %d bytes, %v", version, len(list.Items), len(raw), time.Since(start).Round(time.Millisecond))
 	}
+}
+
+// testAuditProgram: the program of the example audits each second, with the rights and the
+// arguments of the component audit of its manifests.
+func (f *fixture) testAuditProgram(t *testing.T, reports int) {
+	_, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	kubeconfig := f.serviceAccount(t, "audit/rbac.yaml")
+	policies := filepath.Join(f.Dir, "audited.yaml")
+	replace(t, policies, []byte(`plugins: [{name: scripted, allowedToMutate: true, source: {file: `+guest(t, admissionDir+"testdata/scripted")+`}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}}]
+`))
+	data, err := os.ReadFile(examples + "webhook/manifests/audit/arguments.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patch []struct{ Value string }
+	if err := yaml.Unmarshal(data, &patch); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-policies", policies, "-kubeconfig", kubeconfig}
+	for _, p := range patch {
+		args = append(args, p.Value)
+	}
+	// Two servers, of which one audits.
+	addr := f.programWith(t, append(args, "-audit-interval=1s")...)
+	f.programWith(t, append(args, "-audit-interval=1s")...)
+	owned := func() (n int) {
+		for _, r := range reportsOf(t, f.Cluster) {
+			if len(r.Metadata.OwnerReferences) == 1 && r.Metadata.OwnerReferences[0].Name == "kubewasm-webhook-audit" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "reports by the program", func() bool { return owned() == reports })
+	lease, err := f.Client.CoordinationV1().Leases(installed).Get(t.Context(), "webhook-audit", metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		t.Errorf("the lease is %+v, %v", lease, err)
+	}
+	client := f.authority.client()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("https://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "kubewasm_audit_objects ") {
+		t.Errorf("metrics of audits are missing")
+	}
+	// The last finding of a namespace is mended.
+	if _, err := f.Client.CoreV1().Pods("team-11").Patch(t.Context(), "web-000", types.MergePatchType, []byte(`{"metadata":{"annotations":{"deny":null}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a report less", func() bool { return owned() == reports-1 })
 }
 
 // parallel calls do for 0 to n-1, eight at a time.
