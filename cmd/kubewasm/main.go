@@ -33,6 +33,7 @@ var commands = []command{
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
 	{"test", "test a module by cases in YAML", test},
+	{"replay", "repeat recorded calls on a module", replayCalls},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},

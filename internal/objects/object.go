@@ -20,7 +20,7 @@ type Object struct {
 	identified atomic.Bool
 	// secret is set if it is a Secret.
 	secret atomic.Bool
-	source     source
+	source source
 }
 
 // source is what an Object is encoded from.
