@@ -186,10 +186,16 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest
-		if old != nil && b.Digest == old.digest {
+		same := old != nil && digest == old.digest
+		if !same {
+			err = p.replace(ctx, old, module, digest)
+		}
+		if err == nil {
+			Keep(source, digest)
+		}
+		if same {
 			return nil
 		}
-		err = p.replace(ctx, old, module, digest)
 	}
 	if p.cfg.Observer != nil {
 		b.Duration, b.Err = time.Since(b.Start), err
