@@ -1,11 +1,10 @@
 // The transform of the compiler that makes a module for kubewasm of a class with a decorator:
 // it exports the functions that the class has methods for, fills the fields with the decorator
-// @config, and adds the metadata. asconfig.json names it: "transform": ["kubewasm/transform"].
+// @config, and adds the schema of a service. kubewasm build gives it to the compiler.
 
 import { posix as path } from "node:path";
 import { functions } from "./functions.js";
 import { Configuration } from "./configuration.js";
-import { Directives } from "./directives.js";
 
 // What the compiler calls these in its syntax tree.
 const classDeclaration = 52, methodDeclaration = 59, variable = 48;
@@ -25,21 +24,17 @@ function imported(from, to) {
 }
 
 export default class KubewasmTransform {
-  async afterParse(parser) {
+  afterParse(parser) {
     const options = this.program.options;
-    if (options.runtime !== 1) throw new Error(`kubewasm: set "runtime": "minimal" in the options of asconfig.json: its collector runs between calls`);
+    if (options.runtime !== 1) throw new Error("kubewasm: the runtime has to be minimal, whose collector runs between calls");
     options.exportStart = "_initialize";
     options.globalAliases ??= new Map();
     options.globalAliases.set("abort", "~lib/kubewasm/internal/host/aborted");
 
     const plugins = [], points = new Map(), classes = new Map();
-    this.directives = new Directives();
     for (const source of parser.sources) {
       const user = source.sourceKind <= 1;
-      if (user) {
-        this.directives.read(source.normalizedPath, source.text);
-        source.sourceKind = 0; // It exports nothing by itself.
-      }
+      if (user) source.sourceKind = 0; // It exports nothing by itself.
       for (const statement of source.statements) {
         if (statement.kind === variable && source.internalPath === "~lib/rt/tcms") {
           for (const d of statement.declarations) if (d.name.text === "total") d.flags |= exported, this.total = true;
@@ -62,14 +57,6 @@ export default class KubewasmTransform {
     const text = this.source(file, points, new Configuration(classes, file, imported));
     if (process.env.KUBEWASM_SHOW) console.error(text);
     parser.parseFile(text, file + ".ts", true);
-
-    let about = {};
-    try {
-      about = JSON.parse(await this.readFile("package.json", this.baseDir) ?? "{}");
-    } catch {
-      // The directives have it, or nothing does.
-    }
-    this.metadata = this.directives.metadata(this.plugin.kind, about);
   }
 
   /** source returns the file that exports the functions of the plugin. */
@@ -144,7 +131,6 @@ ${body}`;
     if (foreign.length > 0) {
       throw new Error(`kubewasm: the module imports ${[...new Set(foreign)].join(", ")}, which no host has: Math.random, Date, console, trace and the like cannot be used`);
     }
-    module.addCustomSection("kubewasm", Buffer.from(JSON.stringify(this.metadata)));
     if (this.schema) module.addCustomSection("kubewasm_schema", this.schema);
   }
 }
