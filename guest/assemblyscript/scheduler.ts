@@ -940,15 +940,19 @@ function registered<P>(p: P, event: i32): ClusterEvent | null {
 export function queueinghint<P>(p: P, event: i32, pod: u64, oldObject: u64, newObject: u64): u64 {
   calls++;
   const e = registered<P>(p, event);
-  const ask = e === null ? null : e.hint;
-  const h = ask === null ? Hint.queue() : ask(podOf(pod), new EventObject(oldObject), new EventObject(newObject));
+  let h = Hint.queue();
+  if (e !== null) {
+    const ask = e.hint;
+    if (ask !== null) h = ask(podOf(pod), new EventObject(oldObject), new EventObject(newObject));
+  }
   return both(h.queues ? 1 : 0, finish(h.error.length == 0 ? null : Status.error(h.error)));
 }
 
 export function prequeueinghint<P>(p: P, event: i32, oldObject: u64, newObject: u64): i32 {
   calls++;
   const e = registered<P>(p, event);
-  const ask = e === null ? null : e.podHint;
+  if (e === null) return finish(null);
+  const ask = e.podHint;
   if (ask === null) return finish(null);
   const h = ask(new EventObject(oldObject), new EventObject(newObject));
   if (h.error_.length != 0) return finish(Status.error(h.error_));

@@ -339,7 +339,7 @@ function base64(at: usize, end: usize): Uint8Array {
   let bits: u32 = 0, n = 0, out = 0;
   for (at++; at < end - 1; at++) {
     const c = <u32>load<u8>(at);
-    let d: u32;
+    let d: u32 = 0;
     if (c - 0x41 < 26) d = c - 0x41;
     else if (c - 0x61 < 26) d = c - 0x61 + 26;
     else if (c - 0x30 < 10) d = c - 0x30 + 52;

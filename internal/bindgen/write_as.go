@@ -46,6 +46,9 @@ func writeAS(p *Package) ([]File, error) {
 			}
 		}
 	}
+	for _, e := range p.Enums {
+		modules[e.Name] = "values"
+	}
 	for _, m := range p.Messages {
 		for _, w := range writers {
 			if w.file == modules[m.Name] {
@@ -56,7 +59,6 @@ func writeAS(p *Package) ([]File, error) {
 	if len(p.Enums) > 0 || len(p.Constants) > 0 {
 		w := next("values")
 		for _, e := range p.Enums {
-			modules[e.Name] = w.file
 			w.enum(e)
 		}
 		for _, g := range p.Constants {

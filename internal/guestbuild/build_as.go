@@ -2,6 +2,10 @@ package guestbuild
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,10 +42,23 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 	if err := assemblyscript.WritePackage(sdk); err != nil {
 		return nil, err
 	}
-	linked := filepath.Join(scratch, "linked.wasm")
 	target := "release"
 	if cfg.Debug {
 		target = "debug"
+	}
+	// The compiler takes seconds, and tests of several packages build the same guest.
+	key, err := ascKey(cfg.Dir, sdk, filepath.Dir(filepath.Dir(asc)))
+	if err != nil {
+		return nil, err
+	}
+	linked := filepath.Join(scratch, target+"-"+key+".wasm")
+	if module, err := os.ReadFile(linked); err == nil {
+		return module, nil
+	}
+	if old, err := filepath.Glob(filepath.Join(globEscape.Replace(scratch), target+"-*.wasm")); err == nil {
+		for _, file := range old {
+			os.Remove(file)
+		}
 	}
 	cmd := exec.CommandContext(ctx, node, asc, "assembly/index.ts", "--target", target, "--outFile", linked, "--noColors",
 		"--runtime", "minimal", "--path", modules, "--transform", filepath.Join(sdk, "transform", "index.js"))
@@ -50,6 +67,44 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 		return nil, err
 	}
 	return os.ReadFile(linked)
+}
+
+// ascKey returns a hash of everything that a module is made from: the guest's own files, the SDK
+// and the version of the compiler.
+func ascKey(dir, sdk, compiler string) (string, error) {
+	sum := sha256.New()
+	add := func(file string) error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", file, len(text), text)
+		return nil
+	}
+	if err := add(filepath.Join(compiler, "package.json")); err != nil {
+		return "", err
+	}
+	for _, root := range []string{dir, sdk} {
+		err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if e.IsDir() {
+				if e.Name() == "node_modules" {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if ext := filepath.Ext(file); ext != ".ts" && ext != ".js" && ext != ".json" {
+				return nil
+			}
+			return add(file)
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
 // ascPath returns the file of the compiler: of the npm project that a directory is a part of,

@@ -108,6 +108,18 @@ export class Writer {
     this.byte(0);
   }
 
+  /** message writes a message that was written before, append its fields. */
+  message(field: u32, m: Writer): void {
+    this.key(field, 2);
+    this.raw(m.length);
+    this.append(m);
+  }
+
+  append(m: Writer): void {
+    memory.copy(this.reserve(m.length), m.at, m.length);
+    this.length += m.length;
+  }
+
   /** begin begins a message, which end ends. */
   begin(field: u32): u32 {
     this.key(field, 2);
