@@ -91,6 +91,7 @@ generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of test
 	go generate ./...
 	cd internal/newestapi && go generate .
 	cd examples/controller && go generate .
+	cd internal/bench && go generate ./...
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

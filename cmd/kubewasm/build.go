@@ -15,6 +15,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	output := flags.String("o", "", "")
 	name := flags.String("name", "", "")
 	version := flags.String("version", "", "")
+	debug := flags.Bool("debug", false, "")
 	dir, err := parse(flags, args, ".")
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	}
 	staged.Close()
 	defer os.Remove(staged.Name())
-	m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version})
+	m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version, Debug: *debug})
 	if err != nil {
 		return err
 	}

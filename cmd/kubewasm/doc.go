@@ -36,9 +36,9 @@
 //	-kind KIND
 //		The kind of the plugin: scheduler, admission, conversion, hook or service.
 //	-lang LANGUAGE
-//		The language of the plugin. The default, and the only one, is go.
+//		The language of the plugin: go, the default, or another that there are templates of.
 //	-module PATH
-//		The path of a new Go module. The default is example.com/ and the name of the
+//		Of a plugin in Go, the path of a new Go module. The default is example.com/ and the name of the
 //		plugin, if the directory lies in no module.
 //	-name NAME
 //		The name of the plugin. The default is the name of the directory.
@@ -51,11 +51,16 @@
 //
 // Usage:
 //
-//	kubewasm build [-o FILE] [-name NAME] [-version VERSION] [DIR]
+//	kubewasm build [-debug] [-o FILE] [-name NAME] [-version VERSION] [DIR]
 //
-// Build compiles the package main in a directory, the current one by default, to a
-// stripped WebAssembly module. It adds metadata in the custom section "kubewasm", which
-// come from directives, comments of the package:
+// Build compiles the guest in a directory, the current one by default, to a stripped
+// WebAssembly module. A directory with a Cargo.toml is a crate in Rust, compiled by cargo;
+// one with an asconfig.json is AssemblyScript, compiled by asc; one with files in C and none
+// in Go is compiled by clang. If such a tool is missing, build says how to get it. Any other
+// directory has a package main in Go.
+//
+// Build adds metadata in the custom section "kubewasm". In Go they come from directives,
+// comments of the package:
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
@@ -87,13 +92,16 @@
 //
 // The flags are:
 //
+//	-debug
+//		Keep the names of functions and the lines of the source, for the stacks of traps.
+//		A module in Go has them in any case.
 //	-name NAME
-//		The name of the plugin, instead of that of the directive.
+//		The name of the plugin, instead of that of the metadata.
 //	-o FILE
 //		The file to write. The default is the name of the plugin with .wasm, in the
 //		current directory.
 //	-version VERSION
-//		The version of the plugin, instead of that of the directive.
+//		The version of the plugin, instead of that of the metadata.
 //
 // Example:
 //

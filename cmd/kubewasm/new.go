@@ -28,11 +28,12 @@ import (
 // files beside those belong to plugins of all kinds. A file whose name ends with .tmpl is
 // a template of a [scaffold].
 //
-//go:embed templates
+//go:embed all:templates
 var templates embed.FS
 
 // scaffold is a plugin, or an extension point with a plugin, to be written.
 type scaffold struct {
+	Language   *guestbuild.Language
 	Kind, Name string
 	// Module is the path of a new module, empty for a plugin that becomes a package of
 	// the module around it.
@@ -55,8 +56,6 @@ type scaffoldFile struct{ Name, Purpose string }
 
 // step is a command for the author of the plugin.
 type step struct{ Command, Comment string }
-
-var languageNames = map[string]string{"go": "Go"}
 
 // kindTexts are the words about the templates of a kind.
 type kindTexts struct{ title, about, does, objects string }
@@ -82,6 +81,10 @@ func (s *scaffold) files() []scaffoldFile {
 		{s.Package + "guest/doc.go", "the package that plugins are written with"},
 		{"main.go", "the plugin, which " + texts.does},
 		{"main_test.go", "its test"},
+		{"main.c", "the plugin, which " + texts.does},
+		{"src/lib.rs", "the plugin, which " + texts.does},
+		{"assembly/index.ts", "the plugin, which " + texts.does},
+		{"cases.yaml", "its test"},
 		{"region/main.go", "a plugin, which " + texts.does},
 		{"region/main_test.go", "its test"},
 		{"controller/main.go", "a program that asks the plugin"},
@@ -89,6 +92,13 @@ func (s *scaffold) files() []scaffoldFile {
 		{"objects.yaml", texts.objects + ", to run it on"},
 		{"request.yaml", texts.objects + ", to run it on"},
 		{"go.mod", "the module, " + s.Module},
+		{"compile_flags.txt", "arguments of the compiler, for editors too"},
+		{"Cargo.toml", "the crate"},
+		{".cargo/config.toml", "the target of the crate"},
+		{"package.json", "the npm package"},
+		{"asconfig.json", "options of the compiler"},
+		{"assembly/tsconfig.json", "the types of the language, for editors"},
+		{".gitignore", "what is not part of the source"},
 		{"README.md", "the commands below"},
 	}
 }
@@ -112,7 +122,8 @@ func newPlugin(ctx context.Context, t *tool, args []string) error {
 		return fmt.Errorf("new: %w", err)
 	}
 	languages := directories("templates")
-	if !slices.Contains(languages, *language) {
+	l := slices.IndexFunc(guestbuild.Languages, func(l *guestbuild.Language) bool { return l.Name == *language })
+	if l < 0 || !slices.Contains(languages, *language) {
 		return fmt.Errorf("new: no template in the language %q, only in %s; abi/SPEC.md is all that a guest in another language needs", *language, strings.Join(languages, ", "))
 	}
 	kinds := directories("templates/" + *language)
@@ -122,13 +133,35 @@ func newPlugin(ctx context.Context, t *tool, args []string) error {
 	if !slices.Contains(kinds, *kind) {
 		return &usageError{fmt.Errorf("new: unknown kind %q%s", *kind, nearest.Hint("; ", *kind, kinds))}
 	}
-	s := &scaffold{Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
+	s := &scaffold{Language: guestbuild.Languages[l], Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
 	if !namePattern.MatchString(s.Name) {
 		return fmt.Errorf("new %s: %q is no name of a plugin: give one of small letters, digits, - and . with -name", dir, s.Name)
 	}
+	if s.Language == guestbuild.Go {
+		if err := s.place(ctx, absolute); err != nil {
+			return fmt.Errorf("new %s: %w", dir, err)
+		}
+	} else {
+		if *module != "" {
+			return &usageError{errors.New("new: -module is for plugins in Go")}
+		}
+		s.planForeign()
+	}
+	if err := s.fill(); err != nil {
+		return fmt.Errorf("new %s: %w", dir, err)
+	}
+	if err := s.write(); err != nil {
+		return fmt.Errorf("new %s: %w", dir, err)
+	}
+	s.print(t)
+	return nil
+}
+
+// place sets the module that a plugin in Go is or becomes a part of, and the steps.
+func (s *scaffold) place(ctx context.Context, absolute string) error {
 	around, root, err := moduleAround(ctx, absolute)
 	if err != nil {
-		return fmt.Errorf("new %s: %w", dir, err)
+		return err
 	}
 	if s.Module == "" && around == "" {
 		s.Module = "example.com/" + s.Name
@@ -136,23 +169,16 @@ func newPlugin(ctx context.Context, t *tool, args []string) error {
 	if s.Import = s.Module; s.Module == "" {
 		inside, err := filepath.Rel(root, absolute)
 		if err != nil {
-			return fmt.Errorf("new %s: %w", dir, err)
+			return err
 		}
 		s.Import = path.Join(around, filepath.ToSlash(inside))
 	}
 	if s.Kind == "service" {
 		if err := s.nameService(absolute); err != nil {
-			return fmt.Errorf("new %s: %w", dir, err)
+			return err
 		}
 	}
 	s.plan(around)
-	if err := s.fill(*language); err != nil {
-		return fmt.Errorf("new %s: %w", dir, err)
-	}
-	if err := s.write(); err != nil {
-		return fmt.Errorf("new %s: %w", dir, err)
-	}
-	s.print(t, languageNames[*language])
 	return nil
 }
 
@@ -209,32 +235,51 @@ func (s *scaffold) plan(around string) {
 	default:
 		s.Steps = append(s.Steps, step{"go get -tool " + commandPath + "@" + cmp.Or(s.Library.Version, "latest"), fetch})
 	}
-	const test, inspect, run = "natively, and as WebAssembly in the real host", "what it implements, imports and needs", "what it decides"
+	const test = "natively, and as WebAssembly in the real host"
 	if s.Kind == "service" {
 		s.Steps = append(s.Steps,
 			step{"go generate", "write the packages of controllers and of plugins"},
 			step{"go test ./...", test},
 			step{s.Command + " build -o region.wasm ./region", "write region.wasm"},
-			step{s.Command + " inspect region.wasm", inspect},
-			step{s.Command + " run -config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", run},
+			step{s.Command + " inspect region.wasm", inspects},
+			step{s.Command + " run -config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", decides},
 			step{"go run ./controller", "ask it from a program"},
 		)
 		return
 	}
+	s.Steps = append(s.Steps,
+		step{"go test", test},
+		step{s.Command + " build", "write " + s.Name + ".wasm"})
+	s.planModule()
+}
+
+// What commands do that are among the steps of every plugin.
+const inspects, decides = "what it implements, imports and needs", "what it decides"
+
+// planModule adds the steps with a module that was built.
+func (s *scaffold) planModule() {
 	call := s.Command + " run -f objects.yaml " + s.Name + ".wasm"
 	if s.Kind != "conversion" { // It has no configuration.
 		call = s.Command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm"
 	}
+	s.Steps = append(s.Steps, step{s.Command + " inspect " + s.Name + ".wasm", inspects}, step{call, decides})
+}
+
+// planForeign sets the steps of a plugin in another language than Go.
+func (s *scaffold) planForeign() {
+	s.Command = "kubewasm"
+	if s.Language == guestbuild.AssemblyScript {
+		s.Steps = append(s.Steps, step{"npm install", "fetch the compiler and kubewasm"})
+	}
 	s.Steps = append(s.Steps,
-		step{"go test", test},
 		step{s.Command + " build", "write " + s.Name + ".wasm"},
-		step{s.Command + " inspect " + s.Name + ".wasm", inspect},
-		step{call, run},
-	)
+		step{s.Command + " test cases.yaml " + s.Name + ".wasm", "in the real host"})
+	s.planModule()
 }
 
 // fill makes the files of the templates.
-func (s *scaffold) fill(language string) error {
+func (s *scaffold) fill() error {
+	language := s.Language.Name
 	s.text = map[string][]byte{}
 	sources := map[string]string{} // The templates, by the files that they make.
 	root := path.Join("templates", language)
@@ -308,9 +353,9 @@ func (s *scaffold) write() error {
 }
 
 // print prints the files and the steps.
-func (s *scaffold) print(t *tool, language string) {
+func (s *scaffold) print(t *tool) {
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s in %s:\n\n", s.Title(), language)
+	fmt.Fprintf(w, "%s in %s:\n\n", s.Title(), s.Language.Title)
 	for _, f := range s.Files {
 		fmt.Fprintf(w, "  %s\t%s\n", filepath.Join(s.dir, f.Name), f.Purpose)
 	}

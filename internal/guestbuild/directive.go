@@ -163,6 +163,35 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 // ErrNothingRegistered is returned for a program that imports no package for plugins.
 var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks, and no package of a service")
 
+// kindsOf returns the kinds of plugin that a module is. An SDK in Go imports the module of
+// its kind, whatever the plugin implements. A module that imports none is what it exports.
+func kindsOf(m *wasmbin.Module) (kinds []string) {
+	for _, kind := range []struct {
+		module string
+		kind   abi.Kind
+	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}, {abi.ModuleServices, abi.KindService}} {
+		if slices.ContainsFunc(m.Imports, func(i wasmbin.Import) bool { return i.Module == kind.module }) {
+			kinds = append(kinds, kind.kind.String())
+		}
+	}
+	if len(kinds) != 0 {
+		return kinds
+	}
+	exported := abi.Mask(0)
+	for f := range abi.Function(63) {
+		name := f.Signature().Name
+		if name != "" && slices.ContainsFunc(m.Exports, func(e wasmbin.Export) bool { return e.Name == name && e.Kind == wasmbin.ExternFunc }) {
+			exported |= abi.MaskOf(f)
+		}
+	}
+	for _, kind := range []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService} {
+		if exported.Of(kind) != 0 {
+			kinds = append(kinds, kind.String())
+		}
+	}
+	return kinds
+}
+
 // metadata returns the metadata of the module that was built from the source.
 func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	decoded, err := wasmbin.Decode(module)
@@ -170,15 +199,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 		return nil, err
 	}
 	m := &metadata.Metadata{Name: s.name, Version: s.version, SDK: sdk(), ABI: 1}
-	for _, kind := range []struct {
-		module string
-		kind   abi.Kind
-	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}, {abi.ModuleServices, abi.KindService}} {
-		// An SDK package imports its module, whatever the plugin implements.
-		if slices.ContainsFunc(decoded.Imports, func(i wasmbin.Import) bool { return i.Module == kind.module }) {
-			m.Kinds = append(m.Kinds, kind.kind.String())
-		}
-	}
+	m.Kinds = kindsOf(decoded)
 	switch len(m.Kinds) {
 	case 0:
 		return nil, ErrNothingRegistered

@@ -1,4 +1,4 @@
-// Package guestbuild compiles guests with the machine's Go, for the command
+// Package guestbuild compiles guests with the toolchains of the machine, for the command
 // kubewasm, the test harness of authors, the quick start, tests and benchmarks.
 package guestbuild
 
@@ -60,7 +60,7 @@ func TrackSources(dir string) error {
 	})
 }
 
-// Build compiles the package main in dir to a guest and returns the file. The
+// Build compiles the guest in dir, in any of [Languages], and returns the file. The
 // file lies in the user's cache directory under the name of dir, so that an
 // unchanged guest is not linked again.
 func Build(ctx context.Context, dir string) (string, error) {
@@ -95,15 +95,20 @@ func cached(dir, suffix string) (string, error) {
 
 // Config is a guest to build.
 type Config struct {
-	// Dir is the directory of a package main.
+	// Dir is the directory of the guest: a package main, or the sources of another of
+	// [Languages].
 	Dir string
 	// Output is the file to write.
 	Output string
 	// Name and Version replace those of the source.
 	Name, Version string
+	// Debug is set to keep what the stacks of traps are made from: the names of functions
+	// and, where the language has them, the lines of the source. Guests in Go have them
+	// always.
+	Debug bool
 }
 
-// CompileError is the error of the Go toolchain for a package that it cannot build.
+// CompileError is the error of a toolchain for a guest that it cannot build.
 type CompileError struct {
 	Dir string
 	// Output is the toolchain's own, lines of "file:line:column: message".
@@ -114,12 +119,22 @@ func (e *CompileError) Error() string { return "build guest " + e.Dir + ": " + e
 
 // Compile compiles a guest and adds the metadata of its source, see [Directives].
 //
-// Errors, for errors.As: *[CompileError]; *[SourceError] for each wrong directive, joined.
-// For errors.Is: [ErrNoGo].
+// Errors, for errors.As: *[CompileError]; *[SourceError] for each wrong directive, joined;
+// *[MissingToolError]. For errors.Is: [ErrNoGo].
 func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if l := LanguageOf(dir); l != Go {
+		m, err := l.compileForeign(ctx, cfg, dir)
+		if compile := (*CompileError)(nil); errors.As(err, &compile) {
+			compile.Dir = cfg.Dir
+			return nil, compile
+		} else if err != nil {
+			return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
+		}
+		return m, nil
 	}
 	source, err := readSource(dir)
 	if err != nil {

@@ -4,6 +4,7 @@ package scaler
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -25,8 +26,12 @@ func LoadScaler(ctx context.Context, rt *host.Runtime, cfg service.Config, metri
 
 // Replicas returns the number of replicas, or an error if the guest cannot
 // tell. The controller then keeps the last answer.
-func (p *Scaler) Replicas(ctx context.Context, req *ReplicasRequest) (*ReplicasResponse, error) {
-	return service.Call[ReplicasRequest, ReplicasResponse](ctx, p.Plugin, 0, req)
+func (p *Scaler) Replicas(ctx context.Context, req *ReplicasRequest) (resp *ReplicasResponse, err error) {
+	resp = new(ReplicasResponse)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var scaler = service.Definition{

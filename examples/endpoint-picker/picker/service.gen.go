@@ -4,6 +4,7 @@ package picker
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -25,13 +26,21 @@ func LoadPicker(ctx context.Context, rt *host.Runtime, cfg service.Config, cache
 }
 
 // Pick filters and scores all endpoints of a request in one call.
-func (p *Picker) Pick(ctx context.Context, req *PickRequest) (*PickResponse, error) {
-	return service.Call[PickRequest, PickResponse](ctx, p.Plugin, 0, req)
+func (p *Picker) Pick(ctx context.Context, req *PickRequest) (resp *PickResponse, err error) {
+	resp = new(PickResponse)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Served tells the plugin which endpoint served a request.
-func (p *Picker) Served(ctx context.Context, req *ServedRequest) (*ServedResponse, error) {
-	return service.Call[ServedRequest, ServedResponse](ctx, p.Plugin, 1, req)
+func (p *Picker) Served(ctx context.Context, req *ServedRequest) (resp *ServedResponse, err error) {
+	resp = new(ServedResponse)
+	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var picker = service.Definition{

@@ -4,6 +4,7 @@ package measure
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -23,13 +24,21 @@ func LoadMeasure(ctx context.Context, rt *host.Runtime, cfg service.Config) (*Me
 }
 
 // Sum adds numbers.
-func (p *Measure) Sum(ctx context.Context, req *SumRequest) (*SumResponse, error) {
-	return service.Call[SumRequest, SumResponse](ctx, p.Plugin, 0, req)
+func (p *Measure) Sum(ctx context.Context, req *SumRequest) (resp *SumResponse, err error) {
+	resp = new(SumResponse)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Zone returns a label of a Pod.
-func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (*ZoneResponse, error) {
-	return service.Call[ZoneRequest, ZoneResponse](ctx, p.Plugin, 1, req)
+func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (resp *ZoneResponse, err error) {
+	resp = new(ZoneResponse)
+	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var measure = service.Definition{

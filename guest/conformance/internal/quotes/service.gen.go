@@ -4,6 +4,7 @@ package quotes
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -23,18 +24,30 @@ func LoadQuotes(ctx context.Context, rt *host.Runtime, cfg service.Config, marke
 }
 
 // Echo calls the plugin.
-func (p *Quotes) Echo(ctx context.Context, req *Values) (*Values, error) {
-	return service.Call[Values, Values](ctx, p.Plugin, 0, req)
+func (p *Quotes) Echo(ctx context.Context, req *Values) (resp *Values, err error) {
+	resp = new(Values)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Price calls the plugin.
-func (p *Quotes) Price(ctx context.Context, req *PriceRequest) (*PriceResponse, error) {
-	return service.Call[PriceRequest, PriceResponse](ctx, p.Plugin, 1, req)
+func (p *Quotes) Price(ctx context.Context, req *PriceRequest) (resp *PriceResponse, err error) {
+	resp = new(PriceResponse)
+	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Choose calls the plugin.
-func (p *Quotes) Choose(ctx context.Context, req *ChooseRequest) (*ChooseResponse, error) {
-	return service.Call[ChooseRequest, ChooseResponse](ctx, p.Plugin, 2, req)
+func (p *Quotes) Choose(ctx context.Context, req *ChooseRequest) (resp *ChooseResponse, err error) {
+	resp = new(ChooseResponse)
+	if err = service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var quotes = service.Definition{

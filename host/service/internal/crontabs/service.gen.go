@@ -4,6 +4,7 @@ package crontabs
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -23,8 +24,12 @@ func LoadCronTabs(ctx context.Context, rt *host.Runtime, cfg service.Config) (*C
 }
 
 // Due returns those that are due, and the image of the first.
-func (p *CronTabs) Due(ctx context.Context, req *DueRequest) (*DueResponse, error) {
-	return service.Call[DueRequest, DueResponse](ctx, p.Plugin, 0, req)
+func (p *CronTabs) Due(ctx context.Context, req *DueRequest) (resp *DueResponse, err error) {
+	resp = new(DueResponse)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var cronTabs = service.Definition{

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +28,9 @@ type Type struct {
 	// index is the place of each field below 64 in fields, plus one.
 	index [64]uint8
 }
+
+// Clear empties the struct at p.
+func (m *Type) Clear(p unsafe.Pointer) { reflect.NewAt(m.of, p).Elem().SetZero() }
 
 // field is a field of a message. What an encoder needs of each field, set or not, comes first.
 type field struct {

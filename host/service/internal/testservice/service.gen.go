@@ -4,6 +4,7 @@ package testservice
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -23,94 +24,166 @@ func LoadTest(ctx context.Context, rt *host.Runtime, cfg service.Config, host Ho
 }
 
 // Echo returns the request.
-func (p *Test) Echo(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 0, req)
+func (p *Test) Echo(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Trap calls the plugin.
-func (p *Test) Trap(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 1, req)
+func (p *Test) Trap(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Loop calls the plugin.
-func (p *Test) Loop(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 2, req)
+func (p *Test) Loop(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Fail returns an error with a reason.
-func (p *Test) Fail(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 3, req)
+func (p *Test) Fail(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 3, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Silent has no response.
-func (p *Test) Silent(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 4, req)
+func (p *Test) Silent(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 4, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // OutOfBounds responds with bytes outside of its memory.
-func (p *Test) OutOfBounds(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 5, req)
+func (p *Test) OutOfBounds(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 5, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Malformed responds with bytes that are no message.
-func (p *Test) Malformed(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 6, req)
+func (p *Test) Malformed(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 6, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // ForeignRef responds with an object that it was not given.
-func (p *Test) ForeignRef(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 7, req)
+func (p *Test) ForeignRef(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 7, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // AskForeignRef asks for an object that it was not given, AskPart for a part of
 // one, and AskEntry for an entry.
-func (p *Test) AskForeignRef(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 8, req)
+func (p *Test) AskForeignRef(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 8, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // AskPart calls the plugin.
-func (p *Test) AskPart(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 9, req)
+func (p *Test) AskPart(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 9, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // AskEntry calls the plugin.
-func (p *Test) AskEntry(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 10, req)
+func (p *Test) AskEntry(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 10, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // ServeLate says which services it implements when it is not asked.
-func (p *Test) ServeLate(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 11, req)
+func (p *Test) ServeLate(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 11, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // TooLong responds with more bytes than the host takes.
-func (p *Test) TooLong(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 12, req)
+func (p *Test) TooLong(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 12, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Swollen responds with very many empty messages.
-func (p *Test) Swollen(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 13, req)
+func (p *Test) Swollen(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 13, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // AskHost passes the request to the host, and returns its answer, or its error.
-func (p *Test) AskHost(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 14, req)
+func (p *Test) AskHost(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 14, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // AskHostMalformed passes bytes to the host that are no message.
-func (p *Test) AskHostMalformed(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 15, req)
+func (p *Test) AskHostMalformed(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 15, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Name returns the name of the Pod, and no bytes of anything else.
-func (p *Test) Name(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 16, req)
+func (p *Test) Name(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 16, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Missing is not exported.
-func (p *Test) Missing(ctx context.Context, req *Message) (*Message, error) {
-	return service.Call[Message, Message](ctx, p.Plugin, 17, req)
+func (p *Test) Missing(ctx context.Context, req *Message) (resp *Message, err error) {
+	resp = new(Message)
+	if err = service.Call(ctx, p.Plugin, 17, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var test = service.Definition{
@@ -168,13 +241,21 @@ func LoadValues(ctx context.Context, rt *host.Runtime, cfg service.Config, host 
 }
 
 // Twice returns what it is given, twice where that makes sense.
-func (p *Values) Twice(ctx context.Context, req *Kubernetes) (*Kubernetes, error) {
-	return service.Call[Kubernetes, Kubernetes](ctx, p.Plugin, 0, req)
+func (p *Values) Twice(ctx context.Context, req *Kubernetes) (resp *Kubernetes, err error) {
+	resp = new(Kubernetes)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 // Ping has no content.
-func (p *Values) Ping(ctx context.Context, req *Empty) (*Empty, error) {
-	return service.Call[Empty, Empty](ctx, p.Plugin, 1, req)
+func (p *Values) Ping(ctx context.Context, req *Empty) (resp *Empty, err error) {
+	resp = new(Empty)
+	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var values = service.Definition{

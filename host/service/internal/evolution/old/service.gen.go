@@ -4,6 +4,7 @@ package old
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -24,8 +25,12 @@ func LoadOrders(ctx context.Context, rt *host.Runtime, cfg service.Config, stock
 }
 
 // Check calls the plugin.
-func (p *Orders) Check(ctx context.Context, req *Order) (*Verdict, error) {
-	return service.Call[Order, Verdict](ctx, p.Plugin, 0, req)
+func (p *Orders) Check(ctx context.Context, req *Order) (resp *Verdict, err error) {
+	resp = new(Verdict)
+	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
+		resp = nil
+	}
+	return
 }
 
 var orders = service.Definition{

@@ -1,0 +1,2 @@
+// The SDK for guests in C.
+#pragma once

@@ -1,0 +1,120 @@
+package guestbuild
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi/metadata"
+)
+
+func writeFiles(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestLanguageOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  *Language
+	}{
+		"a package of Go":                      {map[string]string{"main.go": ""}, Go},
+		"a package of Go with a file in C":     {map[string]string{"main.go": "", "x.c": ""}, Go},
+		"a file in C":                          {map[string]string{"main.c": ""}, C},
+		"a file in C with a test in Go":        {map[string]string{"main.c": "", "main_test.go": ""}, C},
+		"a crate":                              {map[string]string{"Cargo.toml": "", "shim.c": ""}, Rust},
+		"a project of AssemblyScript":          {map[string]string{"asconfig.json": "", "package.json": ""}, AssemblyScript},
+		"nothing that is a guest":              {map[string]string{"README.md": ""}, Go},
+		"a directory that is named like those": {map[string]string{"main.c/README.md": ""}, Go},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := LanguageOf(writeFiles(t, test.files)); got != test.want {
+				t.Errorf("got %s, want %s", got.Title, test.want.Title)
+			}
+		})
+	}
+}
+
+// compile compiles a guest, and skips the test where the toolchain is missing.
+func compile(t *testing.T, cfg Config) (*metadata.Metadata, error) {
+	t.Helper()
+	cfg.Output = filepath.Join(t.TempDir(), "guest.wasm")
+	m, err := Compile(t.Context(), cfg)
+	if missing := (*MissingToolError)(nil); errors.As(err, &missing) {
+		t.Skip(missing)
+	}
+	return m, err
+}
+
+func TestCompileOtherLanguages(t *testing.T) {
+	const rust = "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n#[no_mangle]\npub extern \"C\" fn filter(_: i64, _: i64, _: i64) -> i32 { 0 }\n"
+	const manifest = "[package]\nname = \"my-zone\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n"
+	const cSource = "__attribute__((export_name(\"filter\"))) int filter(long long c, long long p, long long n) { (void)c; (void)p; (void)n; return 0; }\n"
+	const section = `__asm__(".section .custom_section.kubewasm,\"\",@\n.ascii \"{\\\"abi\\\": 1, \\\"name\\\": \\\"mine\\\", \\\"sdk\\\": \\\"own\\\", \\\"reads\\\": [\\\"node.metadata.labels\\\"]}\"\n.text");`
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  *metadata.Metadata
+	}{
+		"C":                         {map[string]string{"zone/main.c": cSource}, &metadata.Metadata{ABI: 1, Name: "zone", Kinds: []string{"scheduler"}}},
+		"C that declares something": {map[string]string{"zone/main.c": cSource + section}, &metadata.Metadata{ABI: 1, Name: "mine", SDK: "own", Kinds: []string{"scheduler"}, Reads: []string{"node.metadata.labels"}}},
+		"Rust":                      {map[string]string{"zone/Cargo.toml": manifest, "zone/src/lib.rs": rust}, &metadata.Metadata{ABI: 1, Name: "zone", Kinds: []string{"scheduler"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := compile(t, Config{Dir: filepath.Join(writeFiles(t, test.files), "zone")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, m); diff != "" {
+				t.Errorf("metadata (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMistakesInOtherLanguages(t *testing.T) {
+	dir := writeFiles(t, map[string]string{"main.c": "int f(void) { return x; }\n"})
+	_, err := compile(t, Config{Dir: dir})
+	var failed *CompileError
+	if !errors.As(err, &failed) || failed.Dir != dir || !strings.HasPrefix(failed.Output, "main.c:1:22: error") {
+		t.Errorf("got %v", err)
+	}
+	dir = writeFiles(t, map[string]string{"main.c": "__attribute__((export_name(\"validate\"))) long long f(void) { return 0; }\n" +
+		`__asm__(".section .custom_section.kubewasm,\"\",@\n.ascii \"{\\\"abi\\\": 1, \\\"reads\\\": [\\\"node.metadata.labels\\\"]}\"\n.text");`})
+	const want = ": metadata: //kubewasm:reads is for scheduler plugins and for hooks; this one is for admission"
+	if _, err := compile(t, Config{Dir: dir}); err == nil || err.Error() != "build guest "+dir+want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestMissingTools(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"C":              {map[string]string{"main.c": ""}, "no clang, which guests in C are compiled with: install clang and lld (Debian and Ubuntu: apt install clang lld; macOS: brew install llvm lld)"},
+		"AssemblyScript": {map[string]string{"asconfig.json": "{}"}, "no npx, which guests in AssemblyScript are compiled with: install Node.js and npm (https://nodejs.org; Debian: apt install npm)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := writeFiles(t, test.files)
+			_, err := Compile(t.Context(), Config{Dir: dir, Output: filepath.Join(dir, "guest.wasm")})
+			if err == nil || err.Error() != "build guest "+dir+": "+test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
