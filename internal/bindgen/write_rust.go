@@ -10,7 +10,7 @@ import (
 )
 
 // writeRust returns the files of a module of Rust: mod.rs and a file for each family of
-// messages. If the package has services, service.rs has them and what guests write.
+// messages. If the package has services, services.rs has them and what guests write.
 func writeRust(p *Package) ([]File, error) {
 	names := rustNames(p)
 	r := &rustPackage{Package: p, names: names}
@@ -47,11 +47,11 @@ func writeRust(p *Package) ([]File, error) {
 	add("values", values)
 	service := r.writer()
 	service.services()
-	add("service", service)
+	add("services", service)
 	main := r.writer()
 	main.printf("//! Views of the messages of %s.\n\n", p.Source)
 	for _, name := range modules {
-		if name == "service" {
+		if name == "services" {
 			main.printf("#[macro_use]\n")
 		}
 		main.printf("mod %s;\n", name)

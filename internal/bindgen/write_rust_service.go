@@ -75,7 +75,7 @@ func (w *rustWriter) hostClient(s *Service) {
 		w.printf("%s    pub fn %s<'a>(req: &%s) -> Result<%s<'a>, String> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host.")),
 			rustIdent(m.Name), strings.Replace(w.builderType(m.Request), "<'a>", "<'_>", 1), w.rustPath("", m.Response))
 		w.printf("        #[cfg(target_arch = \"wasm32\")]\n        #[link(wasm_import_module = %q)]\n        extern \"C\" {\n            #[link_name = %q]\n            fn host(ptr: *const u8, len: u32) -> u64;\n        }\n", s.FullName, m.Name)
-		w.printf("        #[cfg(not(target_arch = \"wasm32\"))]\n        unsafe fn host(_: *const u8, _: u32) -> u64 { 0 }\n")
+		w.printf("        #[cfg(not(target_arch = \"wasm32\"))]\n        unsafe extern \"C\" fn host(_: *const u8, _: u32) -> u64 { 0 }\n")
 		w.printf("        s::ask(host, req).map(|b| v::Message::from_view(v::View::from_any_proto(b)))\n    }\n")
 	}
 	w.printf("}\n")

@@ -11,7 +11,7 @@ macro_rules! imports {
         }
         $(
             #[cfg(not(target_arch = "wasm32"))]
-            pub(crate) unsafe fn $name($(_: $type),*) $(-> $result)? { $(0 as $result)? }
+            pub(crate) unsafe extern "C" fn $name($(_: $type),*) $(-> $result)? { $(0 as $result)? }
         )*
     };
 }
@@ -91,16 +91,16 @@ pub(crate) fn reason(text: &str) {
 }
 
 /// Hands bytes over to the host.
-pub(crate) fn give(f: unsafe fn(*const u8, u32), bytes: &[u8]) {
+pub(crate) fn give(f: unsafe extern "C" fn(*const u8, u32), bytes: &[u8]) {
     unsafe { f(bytes.as_ptr(), bytes.len() as u32) }
 }
 
 /// Returns an answer of the host, which is valid during the call.
-pub(crate) fn ask<'a>(f: unsafe fn(*mut u8, u32) -> u32) -> &'a [u8] {
+pub(crate) fn ask<'a>(f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
     crate::memory::fill(|buf, limit| unsafe { f(buf, limit) })
 }
 
 /// Returns the answer of the host to a question.
-pub(crate) fn ask_about<'a>(f: unsafe fn(*const u8, u32, *mut u8, u32) -> u32, question: &[u8]) -> &'a [u8] {
+pub(crate) fn ask_about<'a>(f: unsafe extern "C" fn(*const u8, u32, *mut u8, u32) -> u32, question: &[u8]) -> &'a [u8] {
     crate::memory::fill(|buf, limit| unsafe { f(question.as_ptr(), question.len() as u32, buf, limit) })
 }

@@ -645,32 +645,13 @@ impl<'a, T: Element<'a>> Map<'a, T> {
     }
 
     /// Returns an iterator over the keys and values, in the order in which they lie.
-    pub fn iter(self) -> impl Iterator<Item = (&'a str, T::Out)> + 'a
-    where
-        T: 'a,
-    {
+    pub fn iter(self) -> Entries<'a, T> {
         let v = self.of.with(self.number);
-        let (mut members, fields) = match v.source() {
+        let (members, fields) = match v.source() {
             JSON => (json::Value::of(v.bytes()).get(self.name).map(|v| v.members()), &[][..]),
             _ => (None, v.bytes()),
         };
-        let (number, source) = (self.number, v.source());
-        let mut fields = wire::Fields::new(fields);
-        core::iter::from_fn(move || {
-            if let Some(members) = &mut members {
-                return members.next().map(|(key, v)| (key, T::read(Value::json(v.raw()))));
-            }
-            loop {
-                let f = fields.next()?;
-                if f.number == number && f.wire == wire::BYTES {
-                    let (key, value) = entry(f.bytes, source);
-                    return Some((utf8(key), T::read(value)));
-                }
-                if source == PROTO && f.number > number {
-                    return None;
-                }
-            }
-        })
+        Entries { members, fields: wire::Fields::new(fields), number: self.number, source: v.source(), of: PhantomData }
     }
 
     /// Returns the number of entries, which it counts.
@@ -688,7 +669,37 @@ impl<'a, T: Element<'a>> Map<'a, T> {
     }
 }
 
-impl<'a, T: Element<'a> + 'a> fmt::Debug for Map<'a, T>
+/// Iterates over a [`Map`].
+pub struct Entries<'a, T> {
+    members: Option<json::Members<'a>>,
+    fields: wire::Fields<'a>,
+    number: u32,
+    source: usize,
+    of: PhantomData<T>,
+}
+
+impl<'a, T: Element<'a>> Iterator for Entries<'a, T> {
+    type Item = (&'a str, T::Out);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(members) = &mut self.members {
+            return members.next().map(|(key, v)| (key, T::read(Value::json(v.raw()))));
+        }
+        loop {
+            let f = self.fields.next()?;
+            if f.number == self.number && f.wire == wire::BYTES {
+                let (key, value) = entry(f.bytes, self.source);
+                return Some((utf8(key), T::read(value)));
+            }
+            if self.source == PROTO && f.number > self.number {
+                self.fields = wire::Fields::new(&[]);
+                return None;
+            }
+        }
+    }
+}
+
+impl<'a, T: Element<'a>> fmt::Debug for Map<'a, T>
 where
     T::Out: fmt::Debug,
 {

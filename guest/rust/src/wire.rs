@@ -83,11 +83,6 @@ impl<'a> Fields<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Fields { bytes, at: 0 }
     }
-
-    /// The bytes from the next field on.
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.bytes.get(self.at..).unwrap_or(&[])
-    }
 }
 
 impl<'a> Iterator for Fields<'a> {
