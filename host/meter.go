@@ -61,6 +61,13 @@ func (m *meter) end() (overdrawn bool) {
 	return m.rest+m.left < 0
 }
 
+// align ends the slice between two calls, so that the next one begins as after every reset.
+func (m *meter) align() {
+	m.granted = m.clock()
+	m.set(0)
+	m.rest = 0
+}
+
 // get returns the rest of the slice, negative if it was overdrawn.
 func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -42,6 +43,8 @@ type version struct {
 	// module before its configuration; nil if it is not shared.
 	snapshot, base *snapshot
 	pool           *pool
+	// tapes makes the tapes of recorded instances, nil if none is.
+	tapes *record.VersionTape
 
 	// pins is the number of pins on the version, replaced is set once another
 	// version serves new calls. Plugin.mu guards both.
@@ -150,6 +153,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		return err
 	}
 	v.imports = imports.of(v.compiled)
+	if v.plugin.tapes != nil {
+		v.tapes = v.plugin.tapes.Version(v.describe())
+	}
 	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
@@ -225,6 +231,9 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	if err != nil || v.snapshot != nil {
 		return inst, err
 	}
+	if v.tapes != nil {
+		inst.tape, inst.skip = v.tapes.Tape()
+	}
 	if err = v.start(ctx, inst); err == nil {
 		err = v.configure(ctx, inst)
 	}
@@ -294,7 +303,7 @@ func (v *version) start(ctx context.Context, inst *Instance) error {
 	}
 	if v.dialect == nil {
 		marker := inst.module.ExportedFunction(abi.Marker)
-		result, err := inst.run(ctx, &marker, abi.Marker)
+		result, err := inst.run(ctx, &marker, abi.Marker, record.ByStart, 0)
 		if err == nil {
 			err = v.accept(abi.Mask(result))
 		}
@@ -387,6 +396,7 @@ func (v *version) accept(mask abi.Mask) error {
 
 // discard frees an instance that does not run.
 func (v *version) discard(inst *Instance) {
+	inst.endSequence()
 	// Only open files can cause an error, and a guest has none.
 	_ = inst.module.Close(context.Background())
 }

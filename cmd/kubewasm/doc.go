@@ -289,6 +289,52 @@
 //	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
 //	kubewasm run -f request.yaml prefix.wasm Picker/Pick
 //
+// # Test a module
+//
+// Usage:
+//
+//	kubewasm test [-run REGEXP] [-v] [-junit FILE] [flags] CASES.yaml DIR|FILE.wasm|REFERENCE
+//
+// Test asks a module, written in any language, each case of a file, in the host that
+// components embed, and compares the answers with those in the file. It prints what go test
+// prints: the cases that fail, with all their failures, and a line at the end. A directory is
+// built first.
+//
+// A scheduler plugin is asked about a Pod and a Node, or by steps from PreEnqueue to Bind:
+//
+//	cases:
+//	- name: a Node in another zone is refused
+//	  config: {zone: a}
+//	  pod: {metadata: {name: web}}
+//	  node: {metadata: {labels: {topology.kubernetes.io/zone: b}}}
+//	  want: 'Unschedulable: node is in zone b, not in a'
+//
+// An admission plugin has create, update, delete or review, and a conversion convert; a hook
+// has a pod and a container; a plugin of a service has a method and a request. The package
+// github.com/kubewasm/kubewasm/guest/guesttest/cases describes the file, and runs it in Go's
+// tests.
+//
+// The exit code is 1 if a case fails.
+//
+// The flags are:
+//
+//	-junit FILE
+//		Write the results as JUnit's XML, too.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-run REGEXP
+//		Ask only the cases whose names match.
+//	-v
+//		Print the cases that pass as well.
+//
+// Example:
+//
+//	kubewasm test cases.yaml zone.wasm
+//
 // # Push a module to a registry
 //
 // Usage:

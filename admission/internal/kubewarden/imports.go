@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -104,10 +103,7 @@ func text(inst host.DialectInstance, stack []uint64) string {
 
 // put copies data into the guest's memory.
 func put(inst host.DialectInstance, ptr uint32, data []byte) {
-	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
-	if err != nil {
+	if err := inst.Put(ptr, data); err != nil {
 		inst.Abort(err)
 	}
-	inst.Charge(len(data))
-	copy(to, data)
 }
