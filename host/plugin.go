@@ -93,6 +93,7 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 			v = p.current.Load()
 		}
 		if inst, err = v.acquire(ctx, again); err == nil {
+			inst.swept = false
 			return inst, nil
 		}
 		if pinned == nil && p.current.Load() != v && ctx.Err() == nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrMemory)) {

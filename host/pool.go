@@ -301,6 +301,27 @@ func (p *pool) move(inst *Instance) {
 	}
 }
 
+// sweep discards each idle instance that was idle in the sweep before, too, and that no caller
+// has taken in between.
+func (p *pool) sweep() {
+	for i := range p.slots {
+		inst := p.slots[i].take()
+		if inst == nil {
+			continue
+		}
+		if p.guarded {
+			inst.linear.Show()
+		}
+		if !inst.swept {
+			inst.swept = true
+			p.put(inst)
+			continue
+		}
+		p.discard(inst)
+		p.lose(inst)
+	}
+}
+
 // settle gives the idle instances to the callers that wait, or discards them if
 // the pool is closed.
 func (p *pool) settle() {
