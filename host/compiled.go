@@ -146,20 +146,10 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			c.err = fmt.Errorf("compiler panicked: %v", r)
 		}
 	}()
-	module, info, err := c.rewrite(module)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		c.err = err
-		return
-	}
-	c.info = info
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(c.owner.cache).
 		WithMemoryLimitPages(uint32(c.key.memoryBytes/pageSize)))
-	if c.module, err = c.compile(ctx, module); err != nil {
-		c.err = shorten(err)
+	if c.err = c.compile(ctx, module); c.err != nil {
 		return
 	}
 	c.exports, c.imports = c.module.ExportedFunctions(), c.module.ImportedFunctions()
@@ -173,29 +163,80 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 	}
 }
 
-// compile compiles a rewritten module, or takes its machine code from the cache.
-func (c *compiled) compile(ctx context.Context, module []byte) (wazero.CompiledModule, error) {
-	code := c.owner.code
-	if code.dir == "" {
-		return c.wasm.CompileModule(ctx, module)
+// compile rewrites and compiles the module, or takes the result of that from the cache.
+func (c *compiled) compile(ctx context.Context, module []byte) error {
+	opts, code := c.rewriting(), c.owner.code
+	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
+	if code.dir != "" {
+		if stub, info, err := c.owner.stubs.read(key); err == nil {
+			if loaded, err := c.load(ctx, stub); err == nil {
+				c.module, c.info = loaded, info
+				return nil
+			}
+		}
 	}
-	files := code.files(module)
-	code.check(files)
+	module, info, err := rewrite(module, opts, c.owner.goPass)
+	if errors.Is(err, wasmbin.ErrTooSlow) {
+		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	var files []string
+	if code.dir != "" {
+		files = code.files(module)
+		remove(files...) // Of a process that ended before it had the stub.
+	}
 	compiled, err := c.wasm.CompileModule(ctx, module)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && code.dir != "" && ctx.Err() == nil {
 		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
 		// code in memory. It stays there until the runtime is closed.
 		compiled, err = c.wasm.CompileModule(ctx, module)
 	}
-	if err == nil {
-		code.keep(files)
+	if err != nil {
+		return shorten(err)
 	}
-	return compiled, err
+	c.module, c.info = compiled, info
+	if stub, err := stubOf(module); err == nil && code.move(files, code.files(stub)) {
+		if loaded, err := c.load(ctx, stub); err == nil {
+			_ = c.module.Close(context.Background()) // Only of its code in memory.
+			c.module = loaded
+			_ = c.owner.stubs.write(key, stub, info) // The next load takes as long as this one.
+		}
+		_ = code.trim() // The next runtime reports it.
+	}
+	return nil
 }
 
-// rewrite makes a module ready for wazero under the limits of the versions that share it.
-func (c *compiled) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
-	out, info, err := c.owner.rewritten.rewrite(module, c.key.digest, wasmbin.Options{
+var errNoCode = errors.New("the cache has no machine code for the module")
+
+// load compiles a stub, for which wazero takes the machine code of the module from the cache.
+// The error is errNoCode if it did not.
+func (c *compiled) load(ctx context.Context, stub []byte) (wazero.CompiledModule, error) {
+	files := c.owner.code.files(stub)
+	held := c.owner.code.hold(files)
+	defer held.close()
+	if !held.are(files) {
+		return nil, errNoCode
+	}
+	module, err := c.wasm.CompileModule(ctx, stub)
+	if err == nil && !held.are(files) {
+		// Another process has removed the file, or it is for another processor. So wazero
+		// has compiled the stub.
+		_ = module.Close(context.Background())
+		remove(files...)
+		err = errNoCode
+	}
+	return module, err
+}
+
+// rewriting returns how the module is made ready for wazero, under the limits of the versions
+// that share it.
+func (c *compiled) rewriting() wasmbin.Options {
+	return wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
@@ -206,11 +247,7 @@ func (c *compiled) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 		MaxTableElements: maxTableElements,
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     c.key.defineMemory,
-	})
-	if errors.Is(err, wasmbin.ErrTooSlow) {
-		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
 	}
-	return out, info, err
 }
 
 // free closes what build and link have made. The machine code stays in the cache of the

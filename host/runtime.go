@@ -22,11 +22,13 @@ import (
 // Runtime holds what the plugins of a process share. It is safe for use by
 // several goroutines.
 type Runtime struct {
-	cache     wazero.CompilationCache
-	code      codeCache
-	rewritten rewriteCache
-	engine    wazero.RuntimeConfig
-	memory    snapmem.Allocator
+	cache  wazero.CompilationCache
+	code   codeCache
+	stubs  stubCache
+	engine wazero.RuntimeConfig
+	// goPass is not set if RuntimeConfig.DisableGoPass is.
+	goPass bool
+	memory snapmem.Allocator
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
@@ -104,7 +106,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 		engine:    wazero.NewRuntimeConfig(),
-		rewritten: rewriteCache{goPass: !cfg.DisableGoPass},
+		goPass:    !cfg.DisableGoPass,
 	}
 	if rt.idleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter); rt.idleAfter < 0 {
 		rt.idleAfter = math.MaxInt64
@@ -133,7 +135,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err := rt.code.trim(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
-	if rt.rewritten, err = newRewriteCache(rt.code, !cfg.DisableGoPass); err != nil {
+	if rt.stubs, err = newStubCache(cfg.CacheDir); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
 	return rt, nil
