@@ -41,6 +41,11 @@ type compiled struct {
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
 
+	// mapping puts the machine code into a mapping, whose file begins with the name in codeFile,
+	// empty if it does not come from the cache.
+	mapping  sync.Once
+	codeFile string
+
 	linking sync.Once
 	linkErr error
 
@@ -170,7 +175,7 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 	if code.dir != "" {
 		if stub, info, err := c.owner.stubs.read(key); err == nil {
 			if loaded, err := c.load(ctx, stub); err == nil {
-				c.module, c.info = loaded, info
+				c.module, c.info, c.codeFile = loaded, info, c.owner.code.mapped(key)
 				return nil
 			}
 		}
@@ -203,7 +208,7 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 	if stub, err := stubOf(module); err == nil && code.move(files, code.files(stub)) {
 		if loaded, err := c.load(ctx, stub); err == nil {
 			_ = c.module.Close(context.Background()) // Only of its code in memory.
-			c.module = loaded
+			c.module, c.codeFile = loaded, c.owner.code.mapped(key)
 			_ = c.owner.stubs.write(key, stub, info) // The next load takes as long as this one.
 		}
 		_ = code.trim() // The next runtime reports it.
@@ -231,6 +236,18 @@ func (c *compiled) load(ctx context.Context, stub []byte) (wazero.CompiledModule
 		err = errNoCode
 	}
 	return module, err
+}
+
+// mapCode has the machine code in a mapping of a file from now on, if that can be. fn is a
+// function of an instance.
+func (c *compiled) mapCode(fn api.Function) {
+	if c.codeFile != "" {
+		c.mapping.Do(func() {
+			if made, _ := mapCode(fn, c.codeFile); made {
+				_ = c.owner.code.trim() // The next runtime reports it.
+			}
+		})
+	}
 }
 
 // rewriting returns how the module is made ready for wazero, under the limits of the versions

@@ -11,6 +11,7 @@ import (
 	"runtime"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/private"
 )
 
 // defaultCacheBytes is the default of RuntimeConfig.CacheBytes.
@@ -135,6 +136,24 @@ func (c codeCache) move(from, to []string) (moved bool) {
 	return moved
 }
 
+// mappedDir is the directory of files that are mapped, within that of the compiled modules.
+const mappedDir = "kubewasm-mapped"
+
+// makeMapped makes that directory.
+func (c codeCache) makeMapped() error {
+	dir := filepath.Join(c.dir, mappedDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return private.CheckDirectory(dir)
+}
+
+// mapped returns what the name of the file begins with that the machine code of a module is
+// mapped from.
+func (c codeCache) mapped(key stubKey) string {
+	return filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:]))
+}
+
 // trim removes what was not used for the longest time, also what other versions of wazero
 // and the host have written.
 func (c codeCache) trim() error {
@@ -142,7 +161,7 @@ func (c codeCache) trim() error {
 	if err != nil {
 		return err
 	}
-	_, err = diskcache.Trim(c.max, append(dirs, filepath.Join(c.dir, stubsDir))...)
+	_, err = diskcache.Trim(c.max, append(dirs, filepath.Join(c.dir, stubsDir), filepath.Join(c.dir, mappedDir))...)
 	return err
 }
 

@@ -135,7 +135,10 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if err := rt.code.trim(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
-	if rt.stubs, err = newStubCache(cfg.CacheDir); err != nil {
+	if rt.stubs, err = newStubCache(cfg.CacheDir); err == nil {
+		err = rt.code.makeMapped()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
 	}
 	return rt, nil

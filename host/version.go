@@ -155,7 +155,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	}
 	for name := range v.compiled.exports {
 		var ok bool
-		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
+		fn := inst.module.ExportedFunction(name)
+		if v.handles, ok = handlesOf(fn); ok {
+			v.compiled.mapCode(fn)
 			break
 		}
 	}
