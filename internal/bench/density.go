@@ -116,8 +116,11 @@ func benchDensity(b *bench) error {
 		l.Idle = true
 		errs = append(errs, add(fmt.Sprintf("%d different Go policies, warm, idle", n), l, n, most, ready))
 	}
-	errs = append(errs, add("a node agent with 4 Go guests", load{Hooks: agent}, 0, 60e6, 0))
-	errs = append(errs, add("a node agent with 4 Go guests, idle", load{Hooks: agent, Idle: true}, 0, 60e6, 0))
+	l := load{Hooks: agent, Cache: filepath.Join(dir, "agent")}
+	errs = append(errs, add("a node agent with 4 Go guests, cold", l, 0, 60e6, 0))
+	errs = append(errs, add("a node agent with 4 Go guests, warm", l, 0, 60e6, 0))
+	l.Idle = true
+	errs = append(errs, add("a node agent with 4 Go guests, warm, idle", l, 0, 60e6, 0))
 	return errors.Join(errs...)
 }
 
