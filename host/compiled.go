@@ -26,6 +26,8 @@ type compiled struct {
 	wasm   wazero.Runtime
 	module wazero.CompiledModule
 	info   *wasmbin.Info
+	// content is what new memories begin with, if wazero does not have it.
+	content content
 	// exports are the exported functions, which wazero collects anew for each call.
 	exports map[string]api.FunctionDefinition
 	// imports are the imported functions. Of those with one name, hosted has the first;
@@ -42,9 +44,10 @@ type compiled struct {
 	users int
 
 	// mapping puts the machine code into a mapping, whose file begins with the name in codeFile,
-	// empty if it does not come from the cache.
+	// empty if it does not come from the cache. code is the mapping, nil if there is none.
 	mapping  sync.Once
 	codeFile string
+	code     []byte
 
 	linking sync.Once
 	linkErr error
@@ -173,11 +176,8 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 	opts, code := c.rewriting(), c.owner.code
 	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
 	if code.dir != "" {
-		if stub, info, err := c.owner.stubs.read(key); err == nil {
-			if loaded, err := c.load(ctx, stub); err == nil {
-				c.module, c.info, c.codeFile = loaded, info, c.owner.code.mapped(key)
-				return nil
-			}
+		if c.fromCache(ctx, key) == nil {
+			return nil
 		}
 	}
 	module, info, err := rewrite(module, opts, c.owner.goPass)
@@ -205,14 +205,28 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 		return shorten(err)
 	}
 	c.module, c.info = compiled, info
-	if stub, err := stubOf(module); err == nil && code.move(files, code.files(stub)) {
-		if loaded, err := c.load(ctx, stub); err == nil {
-			_ = c.module.Close(context.Background()) // Only of its code in memory.
-			c.module, c.codeFile = loaded, c.owner.code.mapped(key)
-			_ = c.owner.stubs.write(key, stub, info) // The next load takes as long as this one.
+	if stub, err := newStub(module, info); err == nil && code.move(files, code.files(stub.module)) {
+		// If anything fails, the next load takes as long as this one.
+		if c.owner.stubs.write(key, stub) == nil && c.fromCache(ctx, key) == nil {
+			_ = compiled.Close(context.Background()) // Only of its code in memory.
 		}
 		_ = code.trim() // The next runtime reports it.
 	}
+	return nil
+}
+
+// fromCache takes the compiled module from the cache.
+func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
+	stub, content, err := c.owner.stubs.read(key)
+	if err != nil {
+		return err
+	}
+	loaded, err := c.load(ctx, stub.module)
+	if err != nil {
+		content.close()
+		return err
+	}
+	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, *content, c.owner.code.mapped(key)
 	return nil
 }
 
@@ -243,10 +257,22 @@ func (c *compiled) load(ctx context.Context, stub []byte) (wazero.CompiledModule
 func (c *compiled) mapCode(fn api.Function) {
 	if c.codeFile != "" {
 		c.mapping.Do(func() {
-			if made, _ := mapCode(fn, c.codeFile); made {
+			code, made, err := mapCode(fn, c.codeFile)
+			if err == nil {
+				c.code = code
+			}
+			if made {
 				_ = c.owner.code.trim() // The next runtime reports it.
 			}
 		})
+	}
+}
+
+// rest gives back the machine code that is resident, until it runs again. The caller has an
+// instance, which keeps the mapping.
+func (c *compiled) rest() {
+	if c.code != nil {
+		dropPages(c.code)
 	}
 }
 
@@ -270,6 +296,7 @@ func (c *compiled) rewriting() wasmbin.Options {
 // free closes what build and link have made. The machine code stays in the cache of the
 // Runtime.
 func (c *compiled) free() {
+	c.content.close()
 	if c.wasm == nil {
 		return
 	}

@@ -20,27 +20,31 @@ import (
 // that share the cache share it. fn is a function of an instance, which keeps the machine code
 // alive. The file's name begins with that of prefix; made reports whether there was none. After
 // an error no memory has changed.
-func mapCode(fn api.Function, prefix string) (made bool, err error) {
-	code := machineCodeOf(fn)
+func mapCode(fn api.Function, prefix string) (code []byte, made bool, err error) {
+	code = machineCodeOf(fn)
 	if len(code) == 0 {
-		return false, fmt.Errorf("map machine code: no code in %T", fn)
+		return nil, false, fmt.Errorf("map machine code: no code in %T", fn)
 	}
 	file, made, err := openCode(fmt.Sprintf("%s.%08x", prefix, crc32.Checksum(code, castagnoli)), code)
 	if err != nil {
-		return made, fmt.Errorf("map machine code: %w", err)
+		return nil, made, fmt.Errorf("map machine code: %w", err)
 	}
 	defer file.Close()
 	size := uintptr(len(code))
 	mapped, err := unix.MmapPtr(int(file.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
 	if err != nil {
-		return made, fmt.Errorf("map machine code: %w", err)
+		return nil, made, fmt.Errorf("map machine code: %w", err)
 	}
 	// The kernel replaces the pages in one step, also for threads that run them.
 	if _, err := unix.MremapPtr(mapped, size, unsafe.Pointer(unsafe.SliceData(code)), size, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
-		return made, errors.Join(fmt.Errorf("map machine code: %w", err), unix.MunmapPtr(mapped, size))
+		return nil, made, errors.Join(fmt.Errorf("map machine code: %w", err), unix.MunmapPtr(mapped, size))
 	}
-	return made, nil
+	return code, made, nil
 }
+
+// dropPages gives back the resident pages of a mapping of a file, which are read from there when
+// they are needed again.
+func dropPages(mapped []byte) { _ = unix.Madvise(mapped, unix.MADV_DONTNEED) }
 
 // local are the file systems on whose files the pages of a process can rely: on others an error
 // of the network would end it.

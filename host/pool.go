@@ -302,8 +302,8 @@ func (p *pool) move(inst *Instance) {
 }
 
 // sweep discards each idle instance that was idle in the sweep before, too, and that no caller
-// has taken in between.
-func (p *pool) sweep() {
+// has taken in between. rest is called before.
+func (p *pool) sweep(rest func()) {
 	for i := range p.slots {
 		inst := p.slots[i].take()
 		if inst == nil {
@@ -317,6 +317,7 @@ func (p *pool) sweep() {
 			p.put(inst)
 			continue
 		}
+		rest()
 		p.discard(inst)
 		p.lose(inst)
 	}

@@ -210,7 +210,7 @@ func (rt *Runtime) sweep() {
 	rt.mu.Unlock()
 	for _, p := range plugins {
 		if v := p.current.Load(); v.snapshot != nil {
-			v.pool.sweep()
+			v.pool.sweep(v.compiled.rest)
 		}
 	}
 	rt.mu.Lock()

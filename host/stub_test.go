@@ -27,19 +27,24 @@ func TestStubCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, other := stubKeyOf("a", rewriteOptions, true), stubKeyOf("a", rewriteOptions, false)
-	stub, info := []byte("\x00asm and more"), &wasmbin.Info{Functions: 7, Starts: true}
+	want := &stub{[]byte("\x00asm and more"), aboutStub{&wasmbin.Info{Functions: 7, Starts: true}, []segment{{8, 1}, {16, 3}}}, []byte("data")}
 	for _, k := range []stubKey{key, other} {
-		if err := cache.write(k, stub, info); err != nil {
+		if err := cache.write(k, want); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, gotInfo, err := cache.read(key)
-	if err != nil || !bytes.Equal(got, stub) {
-		t.Errorf("read %q, error %v", got, err)
+	check := func() {
+		t.Helper()
+		got, content, err := cache.read(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.close()
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(stub{})); diff != "" {
+			t.Errorf("stub (-want +got):\n%s", diff)
+		}
 	}
-	if diff := cmp.Diff(info, gotInfo); diff != "" {
-		t.Errorf("info (-want +got):\n%s", diff)
-	}
+	check()
 	read := func(k stubKey) []byte {
 		content, err := os.ReadFile(cache.path(k))
 		if err != nil {
@@ -60,8 +65,9 @@ func TestStubCache(t *testing.T) {
 		"longer":                          append(bytes.Clone(intact), 0),
 		"with another sum":                flipped(0),
 		"with another length":             flipped(sha256.Size + 3),
+		"with another length of the stub": flipped(sha256.Size + 7),
 		"with another info":               flipped(stubHeader + 2),
-		"with another stub":               flipped(len(intact) - 1),
+		"with other data":                 flipped(len(intact) - 1),
 		"of another key, right by itself": read(other),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,14 +75,12 @@ func TestStubCache(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _, err := cache.read(key); err == nil {
-				t.Errorf("read %q", got)
+				t.Errorf("read %v", got)
 			}
-			if err := cache.write(key, stub, info); err != nil {
+			if err := cache.write(key, want); err != nil {
 				t.Fatal(err)
 			}
-			if got, _, err := cache.read(key); err != nil || !bytes.Equal(got, stub) {
-				t.Errorf("after it was written again: read %q, error %v", got, err)
-			}
+			check()
 		})
 	}
 	t.Run("a directory", func(t *testing.T) {
@@ -87,7 +91,7 @@ func TestStubCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _, err := cache.read(key); err == nil {
-			t.Errorf("read %q", got)
+			t.Errorf("read %v", got)
 		}
 	})
 }
@@ -109,18 +113,18 @@ func TestStubs(t *testing.T) {
 			if err != nil {
 				t.Skip(err) // Another test says why.
 			}
-			stub, err := stubOf(out)
+			s, err := newStub(out, info)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := validate(stub); err != nil {
+			if err := validate(s.module); err != nil {
 				t.Error(err)
 			}
-			if before, ok := seen[string(stub)]; ok {
+			if before, ok := seen[string(s.module)]; ok {
 				t.Errorf("the stub is that of %s", before)
 			}
-			seen[string(stub)] = file
-			m, err := wasmbin.Decode(stub)
+			seen[string(s.module)] = file
+			m, err := wasmbin.Decode(s.module)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,11 +162,7 @@ func TestWarmLoads(t *testing.T) {
 			}
 		}},
 		{name: "with the machine code for another processor", damage: func(t *testing.T, dir, code, stub string) {
-			content, _, err := stubCache{filepath.Dir(stub)}.read(keyOfFile(t, stub))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, other := range (codeCache{dir: dir}).files(content) {
+			for _, other := range (codeCache{dir: dir}).files(readFile(t, stub)) {
 				if other != code {
 					for _, suffix := range []string{"", sumSuffix} {
 						if err := os.Rename(code+suffix, other+suffix); err != nil {
@@ -209,6 +209,17 @@ func removeAll(t *testing.T, name string) {
 	}
 }
 
+// readFile returns the module in a file of the stub of noop.
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	s, content, err := stubCache{filepath.Dir(name)}.read(keyOfFile(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content.close()
+	return s.module
+}
+
 // keyOfFile returns the key that a file of the stubs is named after.
 func keyOfFile(t *testing.T, name string) stubKey {
 	t.Helper()
@@ -226,17 +237,14 @@ func keyOfFile(t *testing.T, name string) stubKey {
 // removed by another process.
 func compileStub(t *testing.T, dir, stub string) {
 	t.Helper()
-	content, _, err := stubCache{filepath.Dir(stub)}.read(keyOfFile(t, stub))
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := readFile(t, stub)
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := context.WithoutCancel(t.Context())
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCompilationCache(cache))
-	_, err = rt.CompileModule(ctx, content)
+	_, err = rt.CompileModule(ctx, module)
 	if err = errors.Join(err, rt.Close(ctx), cache.Close(ctx)); err != nil {
 		t.Fatal(err)
 	}
@@ -257,4 +265,32 @@ func compiledKeyOf(t *testing.T, name string) (key compiledKey) {
 	for key = range rt.compiled {
 	}
 	return key
+}
+
+func TestConstant(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		expr []byte
+		want uint32
+		ok   bool
+	}{
+		{"zero", []byte{0x41, 0x00, 0x0b}, 0, true},
+		{"of one byte", []byte{0x41, 0x3f, 0x0b}, 63, true},
+		{"of two bytes", []byte{0x41, 0x80, 0x01, 0x0b}, 128, true},
+		{"with zeros in front", []byte{0x41, 0x80, 0x80, 0x00, 0x0b}, 0, true},
+		{"beyond 2 GiB", []byte{0x41, 0x80, 0x80, 0x80, 0x80, 0x78, 0x0b}, 1 << 31, true},
+		{"minus one", []byte{0x41, 0x7f, 0x0b}, 1<<32 - 1, true},
+		{"a global", []byte{0x23, 0x00, 0x0b}, 0, false},
+		{"an i64", []byte{0x42, 0x00, 0x0b}, 0, false},
+		{"a sum", []byte{0x41, 0x01, 0x41, 0x01, 0x6a, 0x0b}, 0, false},
+		{"without an end", []byte{0x41, 0x80}, 0, false},
+		{"that goes on", []byte{0x41, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 0x0b}, 0, false},
+		{"empty", nil, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got, ok := constant(test.expr); got != test.want || ok != test.ok {
+				t.Errorf("constant returns %d, %v, want %d, %v", got, ok, test.want, test.ok)
+			}
+		})
+	}
 }

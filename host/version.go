@@ -271,6 +271,12 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst.ctx.instantiation = nil
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
 	inst.meter.bind(module)
+	if v.snapshot == nil {
+		if err := v.compiled.content.write(inst.memory); err != nil {
+			v.discard(inst)
+			return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+		}
+	}
 	if v.snapshot != nil {
 		inst.bindGlobals()
 		if v.compiled.info.Starts {
