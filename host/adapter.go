@@ -35,6 +35,9 @@ type Adapter struct {
 	// serves: an error refuses it. The instance is reset afterwards. If Probe is
 	// nil, nothing is probed.
 	Probe func(ctx context.Context, inst *Instance) error
+	// Outside is where the grants for time and random numbers get them; nil means the
+	// system.
+	Outside Outside
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.
 	NewState func() any

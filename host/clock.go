@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // A guest that is not granted the real clocks has clocks that advance by a
@@ -37,10 +39,18 @@ func clockTimeGet(inst *Instance, args []uint64) uint64 {
 	switch {
 	case id > clockMonotonic:
 		return wasiInval
-	case granted && id == clockRealtime:
-		now = time.Now().UnixNano()
 	case granted:
-		now = fakeStart + int64(time.Since(processStart))
+		switch outside := inst.plugin.adapter.Outside; {
+		case outside != nil:
+			now = outside.Time(inst)
+		case id == clockRealtime:
+			now = time.Now().UnixNano()
+		default:
+			now = fakeStart + int64(time.Since(processStart))
+		}
+		if inst.tape != nil {
+			inst.tape.Numbers(record.Value, uint64(now))
+		}
 	case id == clockRealtime:
 		now = fakeEpoch + inst.meter.clock()
 	default:

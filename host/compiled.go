@@ -25,14 +25,17 @@ type compiled struct {
 	// memory limit belongs to a runtime.
 	wasm   wazero.Runtime
 	module wazero.CompiledModule
-	info   *wasmbin.Info
+	// profiler is wasmbin.Profiler, nil if the guest is not profiled.
+	profiler wazero.CompiledModule
+	info     *wasmbin.Info
 	// content is what new memories begin with, if wazero does not have it.
 	content content
 	// exports are the exported functions, which wazero collects anew for each call.
 	exports map[string]api.FunctionDefinition
 	// imports are the imported functions. Of those with one name, hosted has the first;
-	// it has none of the meter's.
+	// it has none of the rewriter's. hostedIndex are their indexes in the module.
 	imports, hosted []api.FunctionDefinition
+	hostedIndex     []uint32
 
 	// ready is closed when the compilation has ended, with err. begun is set when it no
 	// longer waits for those of other modules.
@@ -64,6 +67,7 @@ type compiledKey struct {
 	stackBytes   int
 	compile      time.Duration
 	defineMemory bool
+	profile      bool
 }
 
 // compile returns the compiled module of a version. It compiles unless another version
@@ -75,6 +79,7 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*com
 	defer cancel()
 	c := rt.share(compiledKey{
 		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
+		v.plugin.cfg.Profiler != nil,
 	}, module)
 	select {
 	case <-c.ready:
@@ -154,31 +159,46 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			c.err = fmt.Errorf("compiler panicked: %v", r)
 		}
 	}()
+	pages := uint32(c.key.memoryBytes / pageSize)
+	if c.key.profile {
+		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
+	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(c.owner.cache).
-		WithMemoryLimitPages(uint32(c.key.memoryBytes/pageSize)))
+		WithMemoryLimitPages(pages))
+	if c.key.profile {
+		if c.profiler, c.err = c.wasm.CompileModule(ctx, wasmbin.Profiler); c.err != nil {
+			return
+		}
+	}
 	if c.err = c.compile(ctx, module); c.err != nil {
 		return
 	}
 	c.exports, c.imports = c.module.ExportedFunctions(), c.module.ImportedFunctions()
 	known := map[[2]string]bool{}
-	for _, fn := range c.imports {
+	for index, fn := range c.imports {
 		module, name, _ := fn.Import()
-		if key := [2]string{module, name}; !known[key] && module != wasmbin.YieldModule {
+		if key := [2]string{module, name}; !known[key] && !rewriters(module) {
 			known[key] = true
-			c.hosted = append(c.hosted, fn)
+			c.hosted, c.hostedIndex = append(c.hosted, fn), append(c.hostedIndex, uint32(index))
 		}
 	}
+}
+
+// rewriters reports whether a module is one from which only a rewritten guest imports.
+func rewriters(module string) bool {
+	return module == wasmbin.YieldModule || module == wasmbin.ProfilerModule
 }
 
 // compile rewrites and compiles the module, or takes the result of that from the cache.
 func (c *compiled) compile(ctx context.Context, module []byte) error {
 	opts, code := c.rewriting(), c.owner.code
 	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
-	if code.dir != "" {
-		if c.fromCache(ctx, key) == nil {
-			return nil
-		}
+	if c.key.profile {
+		code.dir = "" // It is a guest of a few calls.
+	}
+	if code.dir != "" && c.fromCache(ctx, key) == nil {
+		return nil
 	}
 	module, info, err := rewrite(module, opts, c.owner.goPass)
 	if errors.Is(err, wasmbin.ErrTooSlow) {
@@ -290,6 +310,7 @@ func (c *compiled) rewriting() wasmbin.Options {
 		MaxTableElements: maxTableElements,
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     c.key.defineMemory,
+		Profile:          c.key.profile,
 	}
 }
 
@@ -302,8 +323,10 @@ func (c *compiled) free() {
 	}
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())
-	if c.module != nil {
-		_ = c.module.Close(context.Background())
+	for _, m := range []wazero.CompiledModule{c.module, c.profiler} {
+		if m != nil {
+			_ = m.Close(context.Background())
+		}
 	}
 	if s := c.started.Load(); s != nil {
 		s.image.Close()
@@ -321,8 +344,12 @@ func (c *compiled) link() error {
 			if builders[module] == nil {
 				builders[module] = c.wasm.NewHostModuleBuilder(module)
 			}
+			run := hostFunction(n)
+			if c.key.profile {
+				run = profiledFunction(n, c.hostedIndex[n])
+			}
 			builders[module].NewFunctionBuilder().
-				WithGoModuleFunction(hostFunction(n), fn.ParamTypes(), fn.ResultTypes()).
+				WithGoModuleFunction(run, fn.ParamTypes(), fn.ResultTypes()).
 				WithName(name).
 				Export(name)
 		}

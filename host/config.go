@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
@@ -44,10 +45,17 @@ type Config struct {
 	// CircuitBreaker configures when a plugin that keeps failing is taken out of
 	// service.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
+	// Record says where the calls of the plugin are recorded; nil records none.
+	Record *record.Config `json:"record,omitempty"`
+	// Recorder is what calls are recorded to in the place of Record.
+	Recorder record.Tapes `json:"-"`
 	// Observer is told of calls, builds and resets; nil costs nothing.
 	Observer Observer `json:"-"`
 	// Logger receives the lines that the guest logs and prints; nil drops them.
 	Logger *slog.Logger `json:"-"`
+	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
+	// nothing.
+	Profiler *Profiler `json:"-"`
 }
 
 // GuestConfig is the configuration that a guest reads, JSON by convention. It may be
@@ -132,6 +140,12 @@ func (c *Config) validate(known []string) (errs []error) {
 	}
 	if r := c.CircuitBreaker.Ratio; !(r >= 0 && r < 1) {
 		errs = append(errs, fmt.Errorf("circuitBreaker.ratio is %g, want at least 0 and less than 1", r))
+	}
+	if c.Record != nil {
+		errs = append(errs, c.Record.Check()...)
+		if c.Recorder != nil {
+			errs = append(errs, errors.New("record and Recorder are both set"))
+		}
 	}
 	if err := c.Reset.check(); err != nil {
 		errs = append(errs, err)

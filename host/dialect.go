@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // Dialect describes an ABI other than that of package abi, for guests that are
@@ -135,7 +137,7 @@ func (i *Instance) CallExport(ctx context.Context, export ExportIndex, args ...u
 		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, sig.Name, err)
 	}
 	copy(i.stack[:], args)
-	return i.run(ctx, fn, sig.Name)
+	return i.run(ctx, fn, sig.Name, record.ByExport, len(args), sig.Results)
 }
 
 // export returns the handle of a function for arguments.
@@ -164,7 +166,7 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, name, err)
 	}
-	start, err := i.begin(ctx, name)
+	start, err := i.begin(ctx, name, record.BySteps, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -215,6 +217,9 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	hostCall := i.hostCall
 	i.nested++
 	defer func() { i.nested = level }()
+	if i.tape != nil {
+		i.tape.Invoke(int(export), args)
+	}
 	var stack [maxParams]uint64
 	copy(stack[:], args)
 	if err := (*fn).CallWithStack(&i.ctx, stack[:]); err != nil {
@@ -223,6 +228,9 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	}
 	i.shrink(fn, e.Name)
 	i.hostCall = hostCall
+	if i.tape != nil {
+		i.tape.Result(record.Invoked, stack[:], e.Results)
+	}
 	return stack[0]
 }
 
@@ -239,13 +247,57 @@ func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 	return fn
 }
 
-// Memory returns the guest's memory, for host functions, Do and the time between
-// calls. It is lent: it is valid until the guest runs again or the instance is
-// released. The host may write to it. A host function that copies much of it on the
-// guest's behalf calls [DialectInstance.Charge].
-func (i DialectInstance) Memory() []byte {
+// Put copies data to the guest's memory at ptr, in host functions and in the function of
+// [DialectInstance.Do]; the guest pays fuel for that. The error says that the bytes would not
+// lie in its memory; nothing was written then.
+func (i DialectInstance) Put(ptr uint32, data []byte) error {
 	memory, _ := i.memory.Read(0, i.memory.Size())
-	return memory
+	to, err := abi.Read(memory, ptr, uint32(len(data)))
+	if err != nil {
+		return err
+	}
+	if i.tape != nil {
+		i.tape.Bytes(record.Put, data, uint64(ptr))
+	}
+	i.meter.chargeBytes(len(data))
+	copy(to, data)
+	return nil
+}
+
+// Look returns bytes of the guest's memory without a price, and without a trace in a
+// recording. They are lent.
+func (i DialectInstance) Look(ptr, length uint32) ([]byte, error) {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	return abi.Read(memory, ptr, length)
+}
+
+// Peek is [Instance.Read], except that bytes outside of the guest's memory are an error.
+func (i DialectInstance) Peek(ptr, length uint32) ([]byte, error) {
+	if _, err := i.Look(ptr, length); err != nil {
+		return nil, err
+	}
+	return i.Read(ptr, length), nil
+}
+
+// Text returns the text at ptr, which ends with a NUL, where it lies in the guest's memory: it
+// is lent as the bytes of [Instance.Read] are, and the guest pays fuel for it. Text that does
+// not end within Limits.ResultBytes ends the call.
+func (i DialectInstance) Text(ptr uint32) []byte {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	if uint64(ptr) >= uint64(len(memory)) {
+		i.Abort(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
+	}
+	limit := i.version.limits.ResultBytes
+	text := memory[ptr:min(len(memory), int(ptr)+limit+1)]
+	n := bytes.IndexByte(text, 0)
+	if n < 0 {
+		i.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
+	}
+	if i.tape != nil {
+		i.tape.Bytes(record.Text, text[:n], uint64(ptr))
+	}
+	i.meter.chargeBytes(n)
+	return text[:n]
 }
 
 // MayLog reports whether the host may write n bytes more to its log for the guest: the
@@ -256,7 +308,12 @@ func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
 
 // Charge deducts the price of moving n bytes from the fuel of the call that
 // runs.
-func (i DialectInstance) Charge(n int) { i.meter.chargeBytes(n) }
+func (i DialectInstance) Charge(n int) {
+	if i.tape != nil {
+		i.tape.Numbers(record.Charge, uint64(n))
+	}
+	i.meter.chargeBytes(n)
+}
 
 // Spend deducts fuel for work that the host does on behalf of the guest: two units
 // are about a nanosecond. It does not return if the fuel or the time of the call is
@@ -264,6 +321,9 @@ func (i DialectInstance) Charge(n int) { i.meter.chargeBytes(n) }
 // calls Spend before the work, and again about every millisecond: nothing else stops
 // it.
 func (i *Instance) Spend(fuel int64) {
+	if i.tape != nil {
+		i.tape.Numbers(record.Spend, uint64(fuel))
+	}
 	m := &i.meter
 	m.set(m.get() - min(max(fuel, 0), 1<<62)) // The rest would overflow.
 	if m.get() < 0 {
@@ -307,7 +367,7 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 	}
 	i.spent = true
 	i.program = program{args: args, stdin: stdin, running: true}
-	_, err = i.run(ctx, &i.command, commandStart)
+	_, err = i.run(ctx, &i.command, commandStart, record.AsProgram, 0, nil)
 	stdout = i.program.stdout
 	i.program = program{}
 	return stdout, err
@@ -328,7 +388,10 @@ func (i DialectInstance) WriteStdin(data []byte) {
 	if !i.program.fed { // The bytes that Run was given are not ours to append to.
 		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true
 	}
-	i.Charge(len(data))
+	if i.tape != nil {
+		i.tape.Data(record.Input, data)
+	}
+	i.meter.chargeBytes(len(data))
 	i.program.stdin = append(i.program.stdin, data...)
 }
 

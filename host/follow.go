@@ -47,6 +47,9 @@ type FollowOptions struct {
 	// Applied is the SHA-256, in lower-case hexadecimal, of the module that is
 	// in use when following begins; empty if there is none.
 	Applied string
+	// Refused is the SHA-256 of a module that was tried before and could not be loaded; empty
+	// if there is none. It is not tried again.
+	Refused string
 	// Failed is called with each error: the module cannot be fetched, applied
 	// or watched. Errors have no other effect. It is called by the goroutine of
 	// Follow; nil drops the errors.
@@ -68,7 +71,8 @@ const DefaultFollowInterval = 30 * time.Second
 //
 // A module is skipped if it is the last that apply took, or the last that it
 // refused: a broken module is tried once, not at every check. That of a
-// [ConditionalSource] is not fetched as long as its revision is the same.
+// [ConditionalSource] is not fetched as long as its revision is the same. A [Keeper] is told
+// of what apply took.
 //
 // It is an error to follow a source that needs a digest: a pinned module does
 // not change.
@@ -82,7 +86,7 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 	if opts.Interval == 0 {
 		opts.Interval = DefaultFollowInterval
 	}
-	f := follower{source: source, apply: apply, applied: opts.Applied, failed: opts.Failed, checked: opts.Checked, hints: make(chan struct{}, 1)}
+	f := follower{source: source, apply: apply, applied: opts.Applied, refused: opts.Refused, failed: opts.Failed, checked: opts.Checked, hints: make(chan struct{}, 1)}
 	f.follow(ctx, opts.Interval)
 	return nil
 }
@@ -183,7 +187,13 @@ func (f *follower) look(ctx context.Context) {
 	}
 	digest := f.last
 	f.revision = revision
-	if digest == f.applied || digest == f.refused {
+	if digest == f.applied {
+		if module != nil {
+			Keep(f.source, digest) // The same module by another manifest.
+		}
+		return
+	}
+	if digest == f.refused {
 		return
 	}
 	if err := f.apply(ctx, module, digest); err != nil {
@@ -192,6 +202,7 @@ func (f *follower) look(ctx context.Context) {
 		return
 	}
 	f.applied = digest
+	Keep(f.source, digest)
 }
 
 // fetch returns the module of the source, none if its revision is that of the last one.

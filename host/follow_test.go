@@ -552,3 +552,32 @@ func TestFollowTellsWhatItHasRead(t *testing.T) {
 		})
 	}
 }
+
+// keeper is a source that is told what was loaded.
+type keeper struct {
+	host.Source
+	kept []string
+}
+
+func (k *keeper) Keep(sha256 string) { k.kept = append(k.kept, sha256) }
+
+func TestFollowTellsWhatWasTaken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts host.FollowOptions
+		err  error
+		want []string
+	}{
+		"a module that is taken":      {want: []string{digest([]byte("a"))}},
+		"a module that is refused":    {err: errors.New("no")},
+		"one that was refused before": {opts: host.FollowOptions{Refused: digest([]byte("a"))}},
+		"one that is in use":          {opts: host.FollowOptions{Applied: digest([]byte("a"))}, want: []string{digest([]byte("a"))}},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		k := &keeper{Source: host.Bytes([]byte("a"))}
+		tt.opts.Checked = func(string) { stop() }
+		err := host.Follow(ctx, k, tt.opts, func(context.Context, []byte, string) error { return tt.err })
+		if diff := cmp.Diff(tt.want, k.kept); diff != "" || err != nil {
+			t.Errorf("%s: %v, kept (-want +got)\n%s", name, err, diff)
+		}
+	}
+}

@@ -84,11 +84,21 @@ func (h *Hold) acquire(ctx context.Context) (*Instance, error) {
 			h.inst.linear.Show()
 			return h.inst, nil
 		}
-		if h.inst = v.pool.lend(); h.inst == nil {
+		if h.inst = v.pool.lend(); h.inst != nil && v.tapes != nil && h.inst.used {
+			// What is recorded of a hold begins with it.
+			if v.restore(h.inst) {
+				h.inst.renew()
+			} else {
+				v.discard(h.inst)
+				h.inst = nil
+			}
+		}
+		if h.inst == nil {
 			h.inst, err = v.instantiate(ctx)
 		}
 		if h.inst != nil {
 			h.inst.hold = h
+			h.inst.record()
 			return h.inst, nil
 		}
 	}
@@ -135,6 +145,14 @@ func (h *Hold) end() {
 	if inst != nil {
 		inst.hold = nil
 		inst.linear.Show()
+		if inst.tape != nil {
+			if h.version.restore(inst) {
+				inst.renew()
+			} else {
+				h.version.discard(inst)
+				inst = nil
+			}
+		}
 	}
 	h.version.pool.endHold(h, inst)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/wasmbin"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // Import is a function that a guest may import.
@@ -19,6 +19,10 @@ type Import struct {
 	// Module and Name are those of the guest's import.
 	Module, Name    string
 	Params, Results []abi.ValueType
+	// Memory has bit n set if parameter n is an address, a length or a limit in the guest's
+	// memory, which is no part of what the guest
+	// asks.
+	Memory uint16
 	// Grant is the grant without which a plugin must not import the function;
 	// empty if every plugin may.
 	Grant string
@@ -36,7 +40,7 @@ type Import struct {
 func ToGuest(module, name string, get func(inst *Instance) []byte) Import {
 	return Import{
 		Module: module, Name: name,
-		Params: []abi.ValueType{abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32},
+		Params: []abi.ValueType{abi.I32, abi.I32}, Results: []abi.ValueType{abi.I32}, Memory: 0b11,
 		Func: func(inst *Instance, stack []uint64) {
 			stack[0] = uint64(inst.Write(uint32(stack[0]), uint32(stack[1]), get(inst)))
 		},
@@ -49,7 +53,7 @@ func ToGuest(module, name string, get func(inst *Instance) []byte) Import {
 func FromGuest(module, name string, put func(inst *Instance, data []byte)) Import {
 	return Import{
 		Module: module, Name: name,
-		Params: []abi.ValueType{abi.I32, abi.I32},
+		Params: []abi.ValueType{abi.I32, abi.I32}, Memory: 0b11,
 		Func: func(inst *Instance, stack []uint64) {
 			put(inst, inst.Read(uint32(stack[0]), uint32(stack[1])))
 		},
@@ -68,7 +72,7 @@ var commonImports = []Import{
 	}),
 	{
 		Module: abi.ModuleCommon, Name: "log",
-		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
+		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32}, Memory: 0b110,
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
 			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.version.limits.OutputBytes))
@@ -130,7 +134,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
 		if !ok {
-			if module == wasmbin.YieldModule {
+			if rewriters(module) {
 				continue // Checked by the rewriter.
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
@@ -170,7 +174,24 @@ func hostFunction(index int) api.GoModuleFunc {
 		}
 		im := inst.version.imports[index]
 		inst.hostCall = im
+		if inst.tape != nil {
+			inst.tape.Host(index, stack[:len(im.Params)], im.Params)
+		}
 		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
+		if inst.tape != nil {
+			inst.tape.Result(record.HostReturned, stack, im.Results)
+		}
+	}
+}
+
+// profiledFunction is hostFunction for a guest with a profiler; function is the index of the
+// import.
+func profiledFunction(index int, function uint32) api.GoModuleFunc {
+	run := hostFunction(index)
+	return func(ctx context.Context, module api.Module, stack []uint64) {
+		inst := ctx.(*callContext).inst
+		inst.meet(module)
+		inst.tree.hosted(inst, function, func() { run(ctx, module, stack) })
 	}
 }

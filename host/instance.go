@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -51,6 +52,8 @@ type Instance struct {
 	stack [maxParams]uint64
 	ctx   callContext
 	meter meter
+	// tree is the call tree of a profile, nil without one.
+	tree  *callTree
 	state any
 
 	wasi wasiState
@@ -66,6 +69,13 @@ type Instance struct {
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
 	failed error
+	// tape takes the calls down, nil if they are not recorded. used is set by the first call
+	// after the start or a reset, and skip counts releases until the next try to record.
+	tape *record.Tape
+	used bool
+	skip int
+	// results are the types of those of the call that is recorded.
+	results []abi.ValueType
 	// broken is set when the guest did not return from a call: its memory may
 	// be half written, so the instance must not run again.
 	broken bool
@@ -74,8 +84,9 @@ type Instance struct {
 // function is an export with its name and the number of its parameters.
 type function struct {
 	api.Function
-	name   string
-	params int
+	name    string
+	params  int
+	results []abi.ValueType
 }
 
 // callContext is the context that a guest runs under. It is part of the
@@ -136,12 +147,12 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	for n, arg := range args { // copy takes longer for so few.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, &fn.Function, fn.name)
+	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, len(args), fn.results)
 }
 
-// run calls fn, a handle of the named export, with the parameters in i.stack.
-func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint64, error) {
-	start, err := i.begin(ctx, name)
+// run calls fn, a handle of the named export, with n parameters in i.stack.
+func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind record.CallKind, n int, results []abi.ValueType) (uint64, error) {
+	start, err := i.begin(ctx, name, kind, n, results)
 	if err != nil {
 		return 0, err
 	}
@@ -155,7 +166,7 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string) (uint
 
 // begin begins a call. The instance counts as broken until end, and remains so
 // if a host function panics through wazero.
-func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err error) {
+func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind, n int, results []abi.ValueType) (start time.Time, err error) {
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
@@ -164,7 +175,14 @@ func (i *Instance) begin(ctx context.Context, name string) (start time.Time, err
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
 	}
-	i.broken, i.nested, i.failed = true, 0, nil
+	i.broken, i.used, i.nested, i.failed = true, true, 0, nil
+	if i.tape != nil {
+		i.beginRecording(kind, name, n)
+		i.results = results
+	}
+	if i.tree != nil {
+		i.tree.begin(&i.meter)
+	}
 	return start, nil
 }
 
@@ -179,6 +197,7 @@ func (i *Instance) revive() bool {
 		observer.Restarted(i.plugin.cfg.Name, false)
 	}
 	i.renew()
+	i.record()
 	return true
 }
 
@@ -189,6 +208,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
+	}
+	if i.tree != nil {
+		i.tree.end(&i.meter, i.FuelUsed())
 	}
 	if err != nil && i.startedWell(err, name) {
 		err = nil
@@ -206,6 +228,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	} else {
 		i.plugin.breaker.succeeded()
 		i.broken = false
+	}
+	if i.tape != nil {
+		i.endRecording(err)
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, CallEvent{
@@ -238,7 +263,7 @@ func (i *Instance) startedWell(err error, name string) bool {
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range i.version.startFunctions() {
 		fn := i.module.ExportedFunction(name)
-		if _, err := i.run(ctx, &fn, name); err != nil {
+		if _, err := i.run(ctx, &fn, name, record.ByStart, 0, nil); err != nil {
 			return err
 		}
 	}
@@ -253,9 +278,11 @@ func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel)
 // that it lent must be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
-	if i.broken || i.spent || i.plugin.cfg.Reset == ResetPerCall {
+	recorded := v.tapes != nil && i.hold == nil && i.sequenceOver()
+	if i.broken || i.spent || recorded || i.plugin.cfg.Reset == ResetPerCall {
+		routine := recorded && !i.broken && !i.spent
 		restored := v.restore(i)
-		if observer := i.plugin.cfg.Observer; observer != nil {
+		if observer := i.plugin.cfg.Observer; observer != nil && !routine {
 			observer.Restarted(i.plugin.cfg.Name, !restored)
 		}
 		if !restored {
@@ -282,7 +309,8 @@ func (i *Instance) renew() {
 	if i.plugin.adapter.NewState != nil {
 		i.state = i.plugin.adapter.NewState()
 	}
-	i.broken, i.spent = false, false
+	i.broken, i.spent, i.used = false, false, false
+	i.endSequence()
 }
 
 // Reason returns the last status reason that the guest gave in the last call,
@@ -305,6 +333,9 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	}
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	n, err := abi.Write(memory, buf, limit, data)
+	if i.tape != nil {
+		i.recordWrite(buf, limit, data)
+	}
 	if err != nil {
 		i.Abort(err)
 	}
@@ -316,11 +347,17 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 // more of them than Limits.ResultBytes, are a violation of the ABI.
 func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.version.limits.ResultBytes) {
+		if i.tape != nil {
+			i.tape.Bytes(record.Read, nil, uint64(ptr), uint64(length))
+		}
 		i.Abort(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
 	}
 	i.meter.chargeBytes(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
+	if i.tape != nil {
+		i.tape.Bytes(record.Read, data, uint64(ptr), uint64(length))
+	}
 	if err != nil {
 		i.Abort(err)
 	}
@@ -331,6 +368,9 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 // *[ABIError] with err. It does not return, and may be used in host functions
 // only.
 func (i *Instance) Abort(err error) {
+	if i.tape != nil {
+		i.tape.Data(record.Abort, []byte(err.Error()))
+	}
 	name := ""
 	if i.hostCall != nil {
 		name = i.hostCall.String()

@@ -36,6 +36,8 @@ type meter struct {
 	// time that the guest slept. Less the rest of the slice, it is the fake
 	// clock.
 	granted int64
+	// tree is the call tree of a profile, nil without one.
+	tree *callTree
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
 	// a call that ends within it never looks at the clock.
 	deadline time.Time
@@ -61,11 +63,21 @@ func (m *meter) end() (overdrawn bool) {
 	return m.rest+m.left < 0
 }
 
+// align ends the slice between two calls, so that the next one begins as after every reset.
+func (m *meter) align() {
+	m.granted = m.clock()
+	m.set(0)
+	m.rest = 0
+}
+
 // get returns the rest of the slice, negative if it was overdrawn.
 func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
 
 func (m *meter) set(fuel int64) {
 	m.owed, m.dry = 0, fuel < 0
+	if m.tree != nil {
+		m.tree.move(fuel - int64(m.global.Get()))
+	}
 	m.global.Set(uint64(fuel))
 }
 

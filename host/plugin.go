@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // Plugin is a module that is ready to be called, and that another version may
@@ -19,6 +20,9 @@ type Plugin struct {
 	adapter Adapter
 	runtime *Runtime
 	breaker breaker
+	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
+	tapes         record.Tapes
+	stopRecording func() error
 
 	current atomic.Pointer[version]
 
@@ -51,11 +55,18 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	defer rt.building.Done()
+	p.tapes, p.stopRecording = cfg.Recorder, func() error { return nil }
+	if cfg.Record != nil {
+		var err error
+		if p.tapes, p.stopRecording, err = rt.recordTo(cfg.Record); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
+		}
+	}
 	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.stopRecording())
 	}
 	if err := rt.add(p); err != nil {
-		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)), p.stopRecording())
 	}
 	return p, nil
 }
@@ -94,6 +105,9 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		}
 		if inst, err = v.acquire(ctx, again); err == nil {
 			inst.swept = false
+			if v.tapes != nil {
+				inst.record()
+			}
 			return inst, nil
 		}
 		if pinned == nil && p.current.Load() != v && ctx.Err() == nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrMemory)) {
@@ -173,10 +187,16 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest
-		if old != nil && b.Digest == old.digest {
+		same := old != nil && digest == old.digest
+		if !same {
+			err = p.replace(ctx, old, module, digest)
+		}
+		if err == nil {
+			Keep(source, digest)
+		}
+		if same {
 			return nil
 		}
-		err = p.replace(ctx, old, module, digest)
 	}
 	if p.cfg.Observer != nil {
 		b.Duration, b.Err = time.Since(b.Start), err
@@ -250,5 +270,10 @@ func (p *Plugin) Close(ctx context.Context) error {
 		p.forget(v)
 	}
 	p.runtime.remove(p)
+	stop := p.stopRecording
+	p.stopRecording = func() error { return nil } // Close may be called again.
+	if err := stop(); err != nil {
+		return fmt.Errorf("plugin %q: close: %w", p.cfg.Name, err)
+	}
 	return nil
 }

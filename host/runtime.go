@@ -36,10 +36,12 @@ type Runtime struct {
 	// those for which no version waits any more.
 	building sync.WaitGroup
 
-	mu       sync.Mutex
-	plugins  map[*Plugin]struct{}
-	compiled map[compiledKey]*compiled
-	closed   bool
+	mu      sync.Mutex
+	plugins map[*Plugin]struct{}
+	// recorders are those of open plugins, by their paths.
+	recorders map[string]*recorder
+	compiled  map[compiledKey]*compiled
+	closed    bool
 	// sweeper runs sweep while there are plugins.
 	sweeper   *time.Timer
 	idleAfter time.Duration
@@ -102,6 +104,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	}
 	rt := &Runtime{
 		plugins:   map[*Plugin]struct{}{},
+		recorders: map[string]*recorder{},
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},

@@ -62,6 +62,9 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.tapes != nil && (slices.Contains(grants, GrantClock) || slices.Contains(grants, GrantRandom)) {
+		inst.tape = v.tapes.Start()
+	}
 	if v.base == nil {
 		if err = v.start(ctx, inst); err == nil && !own && !inst.linear.Refused() {
 			err = v.offer(inst)
@@ -78,6 +81,8 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 		v.discard(inst)
 		return nil, err
 	}
+	inst.endSequence()
+	inst.used = false
 	return inst, nil
 }
 

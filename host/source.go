@@ -9,7 +9,7 @@ import (
 )
 
 // Source is where a module's bytes come from. Implementations are safe for use
-// by several goroutines. A source may also be a [Watcher] and a [Checker].
+// by several goroutines. A source may also be a [Watcher], a [Checker] and a [Keeper].
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
@@ -23,6 +23,25 @@ type Checker interface {
 	// Check returns every mistake of the source, joined. sha256 is the digest of
 	// the configuration, empty if it names none. The errors name the source.
 	Check(sha256 string) error
+}
+
+// Keeper is a Source that has the module itself while its origin is away, as one of a registry
+// with a cache does. It is told which module was loaded, so that a later one that was refused
+// does not take the place of that.
+type Keeper interface {
+	Source
+	// Keep tells that a module that was fetched is in use. sha256 is its digest in
+	// lower-case hexadecimal.
+	Keep(sha256 string)
+}
+
+// Keep tells a source, if it is a [Keeper], that one of its modules is in use. [Runtime.Load],
+// [Plugin.Swap] and [Follow] call it. Only a caller of Source.Fetch that loads what it returns
+// need do so. sha256 is the digest of the module in lower-case hexadecimal.
+func Keep(source Source, sha256 string) {
+	if k, ok := source.(Keeper); ok {
+		k.Keep(sha256)
+	}
 }
 
 // checkSource returns every mistake of a source of a configuration, joined.

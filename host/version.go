@@ -17,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -42,6 +43,8 @@ type version struct {
 	// module before its configuration; nil if it is not shared.
 	snapshot, base *snapshot
 	pool           *pool
+	// tapes makes the tapes of recorded instances, nil if none is.
+	tapes *record.VersionTape
 
 	// pins is the number of pins on the version, replaced is set once another
 	// version serves new calls. Plugin.mu guards both.
@@ -135,6 +138,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
+	if profiler := v.plugin.cfg.Profiler; profiler != nil {
+		profiler.begin(v, module)
+	}
 	var imports importTable
 	if v.dialect != nil {
 		imports = newImportTable(wasiImports, v.dialect.Imports)
@@ -150,6 +156,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 		return err
 	}
 	v.imports = imports.of(v.compiled)
+	if v.plugin.tapes != nil {
+		v.tapes = v.plugin.tapes.Version(v.describe())
+	}
 	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
@@ -227,6 +236,9 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 	if err != nil || v.snapshot != nil {
 		return inst, err
 	}
+	if v.tapes != nil {
+		inst.tape, inst.skip = v.tapes.Tape()
+	}
 	if err = v.start(ctx, inst); err == nil {
 		err = v.configure(ctx, inst)
 	}
@@ -257,6 +269,18 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
+	if owner := v.plugin.cfg.Profiler; owner != nil {
+		if inst.tree, err = v.compiled.newCallTree(owner); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", v.plugin.cfg.Name, err)
+		}
+		defer func() {
+			if inst.tree.drop(); inst.module == nil {
+				inst.tree.close()
+			}
+		}()
+		inst.meter.tree = inst.tree
+		inst.ctx.instantiation = inst.tree.context(inst.ctx.instantiation)
+	}
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, config)
 	if err != nil {
@@ -295,6 +319,8 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	return inst, nil
 }
 
+var markerResults = []abi.ValueType{abi.I64}
+
 // start starts a new instance and resolves its functions.
 func (v *version) start(ctx context.Context, inst *Instance) error {
 	if err := inst.start(ctx); err != nil {
@@ -302,7 +328,7 @@ func (v *version) start(ctx context.Context, inst *Instance) error {
 	}
 	if v.dialect == nil {
 		marker := inst.module.ExportedFunction(abi.Marker)
-		result, err := inst.run(ctx, &marker, abi.Marker)
+		result, err := inst.run(ctx, &marker, abi.Marker, record.ByStart, 0, markerResults)
 		if err == nil {
 			err = v.accept(abi.Mask(result))
 		}
@@ -336,7 +362,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 func (v *version) resolve(inst *Instance) {
 	for _, f := range v.functions.Functions() {
 		sig := f.Signature()
-		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params)}
+		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params), sig.Results}
 	}
 	exports := v.exportList()
 	if inst.exports == nil {
@@ -395,8 +421,12 @@ func (v *version) accept(mask abi.Mask) error {
 
 // discard frees an instance that does not run.
 func (v *version) discard(inst *Instance) {
+	inst.endSequence()
 	// Only open files can cause an error, and a guest has none.
 	_ = inst.module.Close(context.Background())
+	if inst.tree != nil {
+		inst.tree.close()
+	}
 }
 
 // close turns new calls away, waits until ctx ends for the instances in use to be

@@ -10,6 +10,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 const wasiModule = "wasi_snapshot_preview1"
@@ -301,7 +302,14 @@ func randomGet(inst *Instance, args []uint64) uint64 {
 		next := buf[:min(len(buf), piece)]
 		inst.pay(randomFuel * len(next))
 		if granted {
-			crand.Read(next) // It never fails.
+			if outside := inst.plugin.adapter.Outside; outside != nil {
+				outside.Random(inst, next)
+			} else {
+				crand.Read(next) // It never fails.
+			}
+			if inst.tape != nil {
+				inst.tape.Data(record.Random, next)
+			}
 		} else {
 			inst.wasi.random.fill(next)
 		}

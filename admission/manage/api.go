@@ -260,10 +260,15 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 			return errors.New("oci and wasm_binary are both there, want one")
 		}
 		spec.Source = &Source{OCI: body.OCI}
-		var err error
-		if module, err = m.fetch(ctx, &spec); err != nil {
+		module, source, err := m.fetch(ctx, &spec)
+		if err != nil {
 			return err
 		}
+		if err := m.Load(ctx, spec, module); err != nil {
+			return err
+		}
+		host.Keep(source, digestOf(module))
+		return nil
 	}
 	return m.Load(ctx, spec, module)
 }

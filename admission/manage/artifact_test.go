@@ -1,12 +1,17 @@
 package manage_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 )
 
@@ -95,5 +100,90 @@ func TestAPILoadsFromARegistry(t *testing.T) {
 	}
 	if got := f.ask("Pod"); got != "one" {
 		t.Errorf("after refusals, message is %q", got)
+	}
+}
+
+// kept are the digests that sources were told to keep.
+type kept struct {
+	mu      sync.Mutex
+	digests []string
+}
+
+func (k *kept) has(module []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(k.digests, digest(module))
+}
+
+func (k *kept) until(t *testing.T, module []byte) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !k.has(module) {
+		if time.Now().After(deadline) {
+			t.Fatal("what was loaded was not kept")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// keeper is a source whose kept is told.
+type keeper struct {
+	layout
+	*kept
+}
+
+type layout interface {
+	host.ConditionalSource
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Keep implements [host.Keeper].
+func (k keeper) Keep(sha256 string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.digests = append(k.digests, sha256)
+}
+
+// TestSourcesAreToldWhatWasLoaded loads good and bad modules in all ways. Only the good ones
+// are to be kept for the time when the registry is away.
+func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
+	bad := []byte("\x00asm\x01\x00\x00\x00")
+	registry, a, publishA := artifacts(t)
+	other, b, publishB := artifacts(t)
+	k := &kept{}
+	f := start(t, func(c *manage.Config) {
+		c.OCI = func(reference string) host.Source {
+			if reference == a.String() {
+				return keeper{registry.Source(reference).(layout), k}
+			}
+			return keeper{other.Source(reference).(layout), k}
+		}
+	})
+	publishA(bad)
+	publishB(says("b"))
+	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  source: {oci: '"+a.String()+"'}\n  "+podRules+
+		"\ngroups:\n- name: g\n  expression: a() && b()\n  message: no\n  members: {a: {name: g.a, source: {oci: '"+a.String()+"'}}, b: {name: g.b, source: {oci: '"+b.String()+"'}}}\n  "+podRules+"\n")
+	if err := f.FollowFile(t.Context(), file); err == nil || strings.Count(err.Error(), "kubewasm_abi_v1") != 2 {
+		t.Fatalf("the bad module is no error of both policies: %v", err)
+	}
+	if len(k.digests) != 0 {
+		t.Errorf("kept %v of what could not be loaded", k.digests)
+	}
+	publishA(says("good"))
+	k.until(t, says("good"))
+	k.until(t, says("b"))
+	publishA(bad)
+	publishA(says("better"))
+	k.until(t, says("better"))
+	if k.has(bad) {
+		t.Error("the bad module was kept")
+	}
+
+	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
+	defer server.Close()
+	publishB(says("by the API"))
+	(&client{t, server.URL, "secret", server.Client()}).want("POST", "/plugins", `{"metadata": {"name": "api"}, "oci": "`+b.String()+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
+	if !k.has(says("by the API")) {
+		t.Error("what the API loaded was not kept")
 	}
 }

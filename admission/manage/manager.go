@@ -86,9 +86,22 @@ type built struct {
 	policy admission.Policy
 	// module is that of a plugin.
 	module []byte
-	// fetched are the digests of what the sources held, by the names of a group's
-	// members, "" for a plugin; without those that could not be fetched.
-	fetched map[string]string
+	// fetched is what the sources held, by the names of a group's members, "" for a
+	// plugin; without those that could not be fetched.
+	fetched map[string]fetched
+}
+
+// fetched is the digest of what a source held.
+type fetched struct {
+	source host.Source
+	digest string
+}
+
+// keep tells the sources that what they held is in use.
+func (b *built) keep() {
+	for _, f := range b.fetched {
+		host.Keep(f.source, f.digest)
+	}
 }
 
 // Version is a version of a plugin.
@@ -282,11 +295,12 @@ func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, er
 		return m.buildGroup(ctx, e.group)
 	}
 	if data == nil {
-		if data, err = m.fetch(ctx, e.plugin); err != nil {
+		var source host.Source
+		if data, source, err = m.fetch(ctx, e.plugin); err != nil {
 			return built{}, err
 		}
+		b.fetched = map[string]fetched{"": {source, digestOf(data)}}
 	}
-	b.fetched = map[string]string{"": digestOf(data)}
 	if b.module, err = unpack(data); err != nil {
 		return b, fmt.Errorf("plugin %q: %w", e.name, err)
 	}
@@ -317,14 +331,14 @@ func (m *Manager) buildAll(ctx context.Context, entries []*entry) []result {
 }
 
 func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err error) {
-	b.fetched = map[string]string{}
+	b.fetched = map[string]fetched{}
 	members := map[string]*admission.Plugin{}
 	var errs []error
 	for _, alias := range slices.Sorted(maps.Keys(g.Members)) {
 		spec := g.Members[alias]
-		data, err := m.fetch(ctx, &spec)
+		data, source, err := m.fetch(ctx, &spec)
 		if err == nil {
-			b.fetched[alias] = digestOf(data)
+			b.fetched[alias] = fetched{source, digestOf(data)}
 			data, err = unpack(data)
 		}
 		if err == nil {
@@ -531,6 +545,7 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 			m.refuse(e, next, err)
 		} else {
 			gone = append(gone, m.install(e, b.policy, b.module))
+			b.keep()
 			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 		}
 		m.follow(ctx, e, next, b, err)
@@ -631,16 +646,26 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err err
 	e.unfollow = stop
 	changed := func(ctx context.Context, data []byte, _ string) error { return m.rebuild(ctx, e, wanted, data) }
 	failed := func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) }
-	one := func(s *PluginSpec, applied string) {
+	one := func(s *PluginSpec, had fetched) {
 		switch {
 		case len(s.Source.Bytes) != 0, s.SHA256 != "" && err == nil:
 			return // What is pinned does not change.
 		case s.SHA256 != "":
-			m.closing.Go(func() { m.fetchPinned(following, s, applied, changed, failed) })
+			m.closing.Go(func() { m.fetchPinned(following, s, had.digest, changed, failed) })
 			return
 		}
+		opts := host.FollowOptions{Interval: m.cfg.Interval, Failed: failed}
+		if err == nil {
+			opts.Applied = had.digest
+		} else {
+			opts.Refused = had.digest
+		}
+		source := had.source
+		if source == nil {
+			source = m.source(s.Source)
+		}
 		m.closing.Go(func() {
-			err := host.Follow(following, m.source(s.Source), host.FollowOptions{Interval: m.cfg.Interval, Applied: applied, Failed: failed}, changed)
+			err := host.Follow(following, source, opts, changed)
 			if err != nil {
 				failed(err)
 			}
@@ -667,7 +692,7 @@ func (m *Manager) fetchPinned(ctx context.Context, s *PluginSpec, tried string, 
 			return
 		case <-tick.C:
 		}
-		data, err := m.fetch(ctx, s)
+		data, source, err := m.fetch(ctx, s)
 		if err == nil {
 			digest := digestOf(data)
 			if digest == tried {
@@ -675,6 +700,7 @@ func (m *Manager) fetchPinned(ctx context.Context, s *PluginSpec, tried string, 
 			}
 			tried = digest
 			if err = apply(ctx, data, digest); err == nil {
+				host.Keep(source, digest)
 				return
 			}
 		}
@@ -702,6 +728,7 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 	e.plugin, e.group = wanted.plugin, wanted.group
 	m.mu.Unlock()
 	m.publish(m.install(e, b.policy, b.module))
+	b.keep()
 	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 	return nil
 }

@@ -280,16 +280,17 @@ const (
 	closeTimeout    = time.Minute
 )
 
-// fetch reads the module of a plugin.
-func (m *Manager) fetch(ctx context.Context, s *PluginSpec) ([]byte, error) {
+// fetch returns what the source of a plugin holds, with the source, which is to be told if that
+// could be loaded.
+func (m *Manager) fetch(ctx context.Context, s *PluginSpec) (data []byte, source host.Source, err error) {
 	if err := m.checkSource(s); err != nil {
-		return nil, fmt.Errorf("plugin %q: %w", s.Name, err)
+		return nil, nil, fmt.Errorf("plugin %q: %w", s.Name, err)
 	}
-	module, err := m.source(s.Source).Fetch(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
+	source = m.source(s.Source)
+	if data, err = source.Fetch(ctx); err != nil {
+		return nil, nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
 	}
-	return module, nil
+	return data, source, nil
 }
 
 // checkSource returns every mistake of the source of a plugin, joined.

@@ -32,6 +32,9 @@ type served struct {
 	since  time.Time
 	// err is why what is declared could not be loaded, nil if it was.
 	err error
+	// sources are those of the modules of what is declared. A client of registries tells of
+	// those that are in use.
+	sources []host.Source
 	// attempts is how often it was tried since it was declared, and tried when it was last.
 	attempts int
 	tried    time.Time
@@ -159,7 +162,7 @@ func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 			defer func() { <-room }()
 			declared := f.Policies[id]
 			policy, err := s.build(ctx, id, &declared, &fetched)
-			s.install(id, declared, policy, err)
+			s.install(id, declared, policy, fetched.sources(&declared, err == nil), err)
 			errs[i] = err
 		})
 	}
@@ -168,9 +171,9 @@ func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 }
 
 // install puts what came of loading a policy into service.
-func (s *Server) install(id string, declared Policy, policy admission.Policy, err error) {
+func (s *Server) install(id string, declared Policy, policy admission.Policy, sources []host.Source, err error) {
 	s.mu.Lock()
-	next := &served{id: id, declared: declared, policy: policy, loaded: declared, since: time.Now(), err: err, attempts: 1, tried: time.Now()}
+	next := &served{id: id, declared: declared, policy: policy, loaded: declared, since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now()}
 	old := s.table[id]
 	var gone admission.Policy
 	switch {
@@ -238,8 +241,15 @@ type fetches struct {
 }
 
 type fetched struct {
-	once   sync.Once
+	once sync.Once
+	// got is guarded by fetches.mu for those who have not waited for once.
+	got got
+}
+
+type got struct {
+	source host.Source
 	module []byte
+	digest string
 	err    error
 }
 
@@ -252,16 +262,42 @@ func (f *fetches) fetch(ctx context.Context, url string) ([]byte, error) {
 	}
 	f.mu.Unlock()
 	m.once.Do(func() {
-		source, err := f.source(url)
-		if err != nil {
-			m.err = fmt.Errorf("module %.300q: %w", url, err)
-			return
-		}
-		if m.module, err = source.Fetch(ctx); err != nil {
-			m.err = &fetchError{fmt.Errorf("fetch module: %w", err)}
-		}
+		got := f.look(ctx, url)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		m.got = got
 	})
-	return m.module, m.err
+	return m.got.module, m.got.err
+}
+
+// look fetches a module.
+func (f *fetches) look(ctx context.Context, url string) got {
+	source, err := f.source(url)
+	if err != nil {
+		return got{err: fmt.Errorf("module %.300q: %w", url, err)}
+	}
+	module, err := source.Fetch(ctx)
+	if err != nil {
+		return got{source: source, err: &fetchError{fmt.Errorf("fetch module: %w", err)}}
+	}
+	return got{source, module, digestOf(module), nil}
+}
+
+// sources returns the sources of a policy's modules. Those of one that was loaded are told so.
+func (f *fetches) sources(p *Policy, loaded bool) (sources []host.Source) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, member := range p.members() {
+		m := f.modules[member.Module]
+		if m == nil || m.got.source == nil {
+			continue // It is not called, or its URL is none.
+		}
+		sources = append(sources, m.got.source)
+		if loaded && m.got.err == nil {
+			host.Keep(m.got.source, m.got.digest)
+		}
+	}
+	return sources
 }
 
 // build loads a policy or a group.

@@ -55,6 +55,8 @@ type modules struct {
 	mu      sync.Mutex
 	byURL   map[string][]byte
 	fetched map[string]int
+	// kept are the digests of what was loaded, by URLs.
+	kept map[string]string
 }
 
 func newModules(t *testing.T) *modules {
@@ -69,7 +71,7 @@ func newModules(t *testing.T) *modules {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &modules{byURL: map[string][]byte{"registry://policy": module, "registry://broken": []byte("no module")}, fetched: map[string]int{}}
+	return &modules{byURL: map[string][]byte{"registry://policy": module, "registry://broken": []byte("no module")}, fetched: map[string]int{}, kept: map[string]string{}}
 }
 
 func (m *modules) put(url string, module []byte) {
@@ -99,6 +101,13 @@ func (s source) Fetch(context.Context) ([]byte, error) {
 		return module, nil
 	}
 	return nil, errors.New("there is no such module")
+}
+
+// Keep implements [host.Keeper].
+func (s source) Keep(sha256 string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[s.url] = sha256
 }
 
 func (m *modules) source(url string) (host.Source, error) {
@@ -225,13 +234,13 @@ const policies = `{` +
 	`"clusterwide-tried-mutate":{"namespacedName":{"Namespace":"","Name":"tried-mutate"},"module":"registry://policy","policyMode":"monitor","allowedToMutate":true,"settings":{"is":"mode-mutate"},"hostCapabilities":["*"]},` +
 	`"clusterwide-fail":{"namespacedName":{"Namespace":"","Name":"fail"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-fail"},"hostCapabilities":["*"]},` +
 	`"clusterwide-loop":{"namespacedName":{"Namespace":"","Name":"loop"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-loop"},"timeoutEvalSeconds":1,"hostCapabilities":["*"]},` +
-	`"clusterwide-absent":{"namespacedName":{"Namespace":"","Name":"absent"},"module":"registry://absent","policyMode":"protect","allowedToMutate":false,"hostCapabilities":["*"]},` +
+	`"clusterwide-absent":{"namespacedName":{"Namespace":"","Name":"absent"},"module":"registry://absent","policyMode":"protect","allowedToMutate":false,"settings":null,"hostCapabilities":["*"]},` +
 	`"clusterwide-absent-tried":{"namespacedName":{"Namespace":"","Name":"absent-tried"},"module":"registry://absent","policyMode":"monitor","allowedToMutate":false,"hostCapabilities":["*"]},` +
 	`"clusterwide-broken":{"namespacedName":{"Namespace":"","Name":"broken"},"module":"registry://broken","policyMode":"protect","allowedToMutate":false,"hostCapabilities":["*"]},` +
 	`"clusterwide-settings":{"namespacedName":{"Namespace":"","Name":"settings"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"labels":[]},"hostCapabilities":["*"]},` +
 	`"namespaced-shop-deny":{"namespacedName":{"Namespace":"shop","Name":"deny"},"module":"registry://policy","policyMode":"protect","allowedToMutate":false,"settings":{"is":"mode-deny"},"hostCapabilities":["*"]},` +
 	`"clusterwide-group-both":{"namespacedName":{"Namespace":"","Name":"both"},"policyMode":"protect","policies":{` +
-	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":{},"hostCapabilities":["*"]}},"expression":"a() && b()","message":"the group says no"},` +
+	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":null,"hostCapabilities":["*"]}},"expression":"a() \u0026\u0026 b()","message":"the group says no"},` +
 	`"clusterwide-group-either":{"namespacedName":{"Namespace":"","Name":"either"},"policyMode":"protect","policies":{` +
 	`"a":{"module":"registry://policy","settings":{"is":"mode-deny"},"hostCapabilities":["*"]},"b":{"module":"registry://policy","settings":{},"hostCapabilities":["*"]},"idle":{"module":"registry://absent","hostCapabilities":["*"]}},"expression":"a() || b()","message":"the group says no"},` +
 	`"clusterwide-group-mutate":{"namespacedName":{"Namespace":"","Name":"mutate"},"policyMode":"protect","policies":{` +
@@ -528,6 +537,29 @@ func TestOnePolicyChangesAlone(t *testing.T) {
 	}
 	if code, _ := s.send(http.MethodPost, "/validate/c", "application/json", pod); code != 404 {
 		t.Errorf("a policy that is gone answers %d", code)
+	}
+}
+
+// A source must not take a module that could not be loaded for the last good one.
+func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
+	s := newServer(t, nil)
+	module, err := policyOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"registry://a", "registry://b", "registry://of a bad group"} {
+		s.modules.put(url, module)
+	}
+	err = s.apply(`{"broken": {"module": "registry://broken"}, "good": {"module": "registry://policy"},
+		"group": {"policies": {"a": {"module": "registry://a"}, "b": {"module": "registry://b"}, "c": {"module": "registry://absent"}}, "expression": "a() && b()", "message": "no"},
+		"bad": {"policies": {"a": {"module": "registry://of a bad group"}, "b": {"module": "registry://broken"}}, "expression": "a() && b()", "message": "no"}}`)
+	if err == nil {
+		t.Error("the broken module is no error")
+	}
+	digest := s.Policies()[2].Digest
+	want := map[string]string{"registry://policy": digest, "registry://a": digest, "registry://b": digest}
+	if diff := cmp.Diff(want, s.modules.kept); diff != "" {
+		t.Errorf("kept (-want +got)\n%s", diff)
 	}
 }
 

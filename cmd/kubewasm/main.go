@@ -32,6 +32,10 @@ var commands = []command{
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"profile", "show where a module spends its fuel", profileModule},
+	{"test", "test a module by cases in YAML", test},
+	{"replay", "repeat recorded calls on a module", replayCalls},
+	{"audit", "ask policies about objects that exist", auditObjects},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
@@ -80,6 +84,8 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		return 0
 	case errors.Is(err, errRefused):
 		return 2
+	case errors.Is(err, errFailed):
+		return 1
 	case errors.As(err, &usage):
 		fmt.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
 		return 1

@@ -8,22 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"reflect"
 	"strings"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/methodcall"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
@@ -99,7 +92,7 @@ func loadServices(ctx context.Context, rt *host.Runtime, try trying, cfg host.Co
 		if err != nil {
 			return nil, err
 		}
-		p, err := service.Load(ctx, rt, service.Config{Config: cfg}, d, hostServices(schema, nil)...)
+		p, err := service.Load(ctx, rt, service.Config{Config: cfg}, d, methodcall.HostServices(schema, nil)...)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -110,24 +103,6 @@ func loadServices(ctx context.Context, rt *host.Runtime, try trying, cfg host.Co
 		return nil, errors.Join(errs...)
 	}
 	return l, nil
-}
-
-// hostServices returns the host services of a schema, answered by answer.
-func hostServices(schema *serviceschema.Schema, answer func(m protoreflect.MethodDescriptor, request []byte) ([]byte, error)) (all []service.HostService) {
-	for _, s := range schema.Services {
-		if !s.Host {
-			continue
-		}
-		h := service.HostService{Name: string(s.FullName())}
-		for i := range s.Methods().Len() {
-			m := s.Methods().Get(i)
-			h.Methods = append(h.Methods, service.NewRawMethod(string(m.Name()), serviceschema.Grant(m), func(_ context.Context, request []byte) ([]byte, error) {
-				return answer(m, request)
-			}))
-		}
-		all = append(all, h)
-	}
-	return all
 }
 
 // runMethod calls a method of a service and prints the response.
@@ -170,9 +145,9 @@ func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, meth
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
-	c := &methodCall{}
+	c := &methodcall.Call{}
 	if answers != "" {
-		if err := c.readAnswers(schema, answers); err != nil {
+		if err := readAnswers(c, schema, answers); err != nil {
 			return err
 		}
 	}
@@ -181,7 +156,7 @@ func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, meth
 	if logged {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	if c.plugin, err = service.Load(ctx, rt, service.Config{Config: cfg}, d, hostServices(schema, c.answer)...); err != nil {
+	if c.Plugin, err = service.Load(ctx, rt, service.Config{Config: cfg}, d, methodcall.HostServices(schema, c.Answer)...); err != nil {
 		return granting(err)
 	}
 	fuel.take()
@@ -193,7 +168,7 @@ func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, meth
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	response, err := c.plugin.CallBytes(ctx, string(m.Name()), request)
+	response, err := c.Plugin.CallBytes(ctx, string(m.Name()), request)
 	if err != nil {
 		return err
 	}
@@ -232,109 +207,13 @@ func readDocument(file string) ([]byte, error) {
 	return text, nil
 }
 
-// methodCall has the objects and the answers of a call.
-type methodCall struct {
-	plugin *service.Plugin
-	refs   map[abi.Ref]runtime.Object
-	// answers are the responses of host services, in JSON, by their methods.
-	answers map[string]json.RawMessage
-}
-
-// Ref implements serviceschema.Objects.
-func (c *methodCall) Ref(of protoreflect.FullName, object []byte) (abi.Ref, error) {
-	var o runtime.Object = &unstructured.Unstructured{}
-	if of != "" {
-		var err error
-		if o, err = newObject(of); err != nil {
-			return 0, err
-		}
-	}
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		if err := json.Unmarshal(object, &u.Object); err != nil {
-			return 0, err
-		}
-	} else if err := yaml.UnmarshalStrict(object, o); err != nil {
-		return 0, err
-	}
-	ref, err := c.plugin.Ref(o)
-	if c.refs == nil {
-		c.refs = map[abi.Ref]runtime.Object{}
-	}
-	c.refs[ref] = o
-	return ref, err
-}
-
-// Object implements serviceschema.Objects.
-func (c *methodCall) Object(ref abi.Ref) (any, error) {
-	o, ok := c.refs[ref]
-	if !ok && ref != 0 {
-		return nil, fmt.Errorf("ref %#x names no object of the request", uint64(ref))
-	}
-	return o, nil
-}
-
-// Value implements serviceschema.Objects.
-func (c *methodCall) Value(of protoreflect.FullName, value []byte) ([]byte, error) {
-	v, ok := values[of]
-	if !ok {
-		return nil, fmt.Errorf("run cannot read a %s", of)
-	}
-	made := v()
-	if err := json.Unmarshal(value, made); err != nil {
-		return nil, err
-	}
-	return made.Marshal()
-}
-
-// DecodeValue implements serviceschema.Objects.
-func (c *methodCall) DecodeValue(of protoreflect.FullName, b []byte) (any, error) {
-	v, ok := values[of]
-	if !ok {
-		return b, nil // In base64.
-	}
-	made := v()
-	return made, made.Unmarshal(b)
-}
-
-// marshaler is what the generated code of Kubernetes gives its messages.
-type marshaler interface {
-	Marshal() ([]byte, error)
-	Unmarshal([]byte) error
-}
-
-// values are the messages of Kubernetes that are no objects.
-var values = map[protoreflect.FullName]func() marshaler{
-	"k8s.io.apimachinery.pkg.api.resource.Quantity":      func() marshaler { return new(resource.Quantity) },
-	"k8s.io.apimachinery.pkg.util.intstr.IntOrString":    func() marshaler { return new(intstr.IntOrString) },
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":          func() marshaler { return new(metav1.Time) },
-	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":     func() marshaler { return new(metav1.MicroTime) },
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":      func() marshaler { return new(metav1.Duration) },
-	"k8s.io.apimachinery.pkg.runtime.RawExtension":       func() marshaler { return new(runtime.RawExtension) },
-	"k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector": func() marshaler { return new(metav1.LabelSelector) },
-}
-
-// newObject returns an empty object by the full name of its message: of the version of the API
-// that k8s.io.api.core.v1.Pod names.
-func newObject(of protoreflect.FullName) (runtime.Object, error) {
-	pkg := strings.ReplaceAll(strings.TrimPrefix(string(of.Parent()), "k8s.io."), ".", "/")
-	for gvk, t := range scheme.Scheme.AllKnownTypes() {
-		if t.Name() == string(of.Name()) && t.PkgPath() == "k8s.io/"+pkg && gvk.Kind == t.Name() {
-			return reflect.New(t).Interface().(runtime.Object), nil
-		}
-	}
-	if _, ok := values[of]; ok {
-		return nil, serviceschema.ErrNoObject
-	}
-	return nil, fmt.Errorf("run knows no message %s", of)
-}
-
 // readAnswers reads the responses of host services.
-func (c *methodCall) readAnswers(schema *serviceschema.Schema, file string) error {
+func readAnswers(c *methodcall.Call, schema *serviceschema.Schema, file string) error {
 	text, err := readDocument(file)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, &c.answers); err != nil {
+	if err := json.Unmarshal(text, &c.Answers); err != nil {
 		return fmt.Errorf("%s: want a message for each SERVICE/METHOD: %w", file, err)
 	}
 	known := map[string]bool{}
@@ -344,22 +223,10 @@ func (c *methodCall) readAnswers(schema *serviceschema.Schema, file string) erro
 			known[serviceschema.Method(m)], known[string(s.Name())+"/"+string(m.Name())] = s.Host, s.Host
 		}
 	}
-	for name := range c.answers {
+	for name := range c.Answers {
 		if !known[name] {
 			return fmt.Errorf("%s: the schema has no host service with the method %s", file, name)
 		}
 	}
 	return nil
-}
-
-// answer answers the plugin for a host service.
-func (c *methodCall) answer(m protoreflect.MethodDescriptor, _ []byte) ([]byte, error) {
-	text, ok := c.answers[serviceschema.Method(m)]
-	if !ok {
-		text, ok = c.answers[string(m.Parent().Name())+"/"+string(m.Name())]
-	}
-	if !ok {
-		return nil, fmt.Errorf("run has no answer of %s: give one by -answers", serviceschema.Method(m))
-	}
-	return serviceschema.Encode(m.Output(), text, c)
 }

@@ -51,8 +51,18 @@ type Artifact struct {
 	Stale bool
 }
 
+// fetched is an artifact that was fetched, with or without its module.
+type fetched struct {
+	*Artifact
+	// sha256 is the digest of the module.
+	sha256 string
+	// kept makes the artifact the one that its reference leads to while the registry is away,
+	// and no older version acceptable after it. nil without a module.
+	kept func()
+}
+
 // module finds the module that a manifest or an index leads to. get reads what it leads to.
-func (a *Artifact) module(ctx context.Context, root []byte, maxBytes int64, get func(context.Context, ocispec.Descriptor, int64) ([]byte, error)) error {
+func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get func(context.Context, ocispec.Descriptor, int64) ([]byte, error)) error {
 	kind, err := kindOf(root)
 	if err != nil {
 		return err
@@ -97,7 +107,10 @@ func (a *Artifact) module(ctx context.Context, root []byte, maxBytes int64, get 
 	if !bytes.HasPrefix(data, []byte("\x00asm")) {
 		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
 	}
-	a.Module = data
+	a.Module, a.sha256 = data, layer.Digest.String()
+	if isImage {
+		a.sha256 = sum(data)
+	}
 	return nil
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
@@ -29,12 +31,17 @@ type Client struct {
 	cache *cache
 	trust []rule
 
-	mu      sync.Mutex
-	sources map[string]*source
+	mu sync.Mutex
+	// sources are those that are in use, by their references: a server whose plugins change
+	// must not keep every reference that it ever had.
+	sources map[string]weak.Pointer[source]
 	// newest are the highest versions that were accepted, by references; for a client
 	// without a cache.
 	newest map[string]accepted
 }
+
+// maxNewest bounds Client.newest.
+const maxNewest = 10_000
 
 // New returns a Client. The error has every mistake of the configuration.
 func New(cfg Config) (*Client, error) {
@@ -48,7 +55,7 @@ func New(cfg Config) (*Client, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure registries: %w", err)
 	}
-	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]*source{}, newest: map[string]accepted{}}
+	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]weak.Pointer[source]{}, newest: map[string]accepted{}}
 	c.http = &transport{
 		hosts: hosts, others: newTransport(&tls.Config{MinVersion: tls.VersionTLS12}),
 		sleep: sleep, now: time.Now, pause: map[string]time.Time{},
@@ -76,18 +83,23 @@ func userAgent() string {
 // Source returns the source of the module that a reference names, see [ParseReference]. Its
 // Check reports a reference that is malformed, and one that nothing vouches for: it needs a
 // digest, the sha256 of the configuration, or a rule of Config.Trust. Sources of the same
-// reference share what they know.
+// reference share what they know. The client forgets it when the last of them is garbage.
 //
 // The source is a [host.ConditionalSource]: following a tag costs a request for its digest, and
-// nothing more while it stays. That of a layout is a [host.Watcher], too.
+// nothing more while it stays. That of a layout is a [host.Watcher], too. It is a
+// [host.Keeper]: while the registry is away, a tag leads to what was loaded from it the last
+// time, and not to a later version that was refused.
 func (c *Client) Source(reference string) host.Source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.sources[reference]
+	s := c.sources[reference].Value()
 	if s == nil {
-		s = &source{client: c, text: reference, busy: make(chan struct{}, 1)}
-		s.ref, s.err = ParseReference(reference)
-		c.sources[reference] = s
+		s = &source{client: c, busy: make(chan struct{}, 1)}
+		if s.ref, s.err = ParseReference(reference); s.err != nil {
+			return s
+		}
+		c.sources[reference] = weak.Make(s)
+		runtime.AddCleanup(s, c.forget, reference)
 	}
 	if s.ref.Layout != "" {
 		return layoutSource{s}
@@ -95,24 +107,41 @@ func (c *Client) Source(reference string) host.Source {
 	return s
 }
 
+// forget drops a source that is garbage, unless there is another one of its reference by now.
+func (c *Client) forget(reference string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sources[reference].Value() == nil {
+		delete(c.sources, reference)
+	}
+}
+
 // Fetch returns the artifact that a reference names, after its signatures were verified by
 // the rule of Config.Trust for it. One without a rule is not verified. While the registry is
-// away the artifact is from the cache, if that has it.
+// away the artifact is from the cache, if that has it: the one that a tag led to the last time
+// that it was fetched so, or loaded from a [Client.Source].
 func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
-	return c.fetch(ctx, ref, "", true)
+	a, err := c.fetch(ctx, ref, "", true)
+	if err != nil {
+		return nil, err
+	}
+	if a.kept != nil {
+		a.kept()
+	}
+	return a.Artifact, nil
 }
 
 // fetch returns an artifact, without its module if its digest is unless. stale says whether
 // it may be from the cache when the registry is away.
-func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale bool) (*Artifact, error) {
+func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale bool) (*fetched, error) {
 	if ref.Digest != "" && ref.Digest == unless {
-		return &Artifact{Digest: unless}, nil // A digest leads nowhere else.
+		return &fetched{Artifact: &Artifact{Digest: unless}}, nil // A digest leads nowhere else.
 	}
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	r, err := c.reader(ref)
 	if err == nil {
-		var a *Artifact
+		var a *fetched
 		if a, err = r.load(ctx, unless); err != nil && stale && c.cache != nil && ref.Layout == "" && away(err) {
 			a, err = r.recall(ctx, err)
 		}
@@ -142,8 +171,8 @@ type reader struct {
 	cache *cache
 	// remembered answers by what the cache has, since the registry is away.
 	remembered bool
-	// answers are what the registry answered, kept once the artifact was accepted: an
-	// artifact that is refused must not take the place of the last good one.
+	// answers are what the registry answered, kept once the artifact was loaded: one that is
+	// refused must not take the place of the last good one.
 	answers map[string]any
 }
 
@@ -157,7 +186,7 @@ func (c *Client) reader(ref Reference) (*reader, error) {
 
 // recall returns the artifact as the cache remembers it, since the registry is away for a
 // reason.
-func (r *reader) recall(ctx context.Context, reason error) (*Artifact, error) {
+func (r *reader) recall(ctx context.Context, reason error) (*fetched, error) {
 	r.remembered = true
 	// The time may be over, which the cache does not need.
 	a, err := r.load(context.WithoutCancel(ctx), "")
@@ -172,12 +201,12 @@ func (r *reader) recall(ctx context.Context, reason error) (*Artifact, error) {
 }
 
 // load resolves, verifies and reads the artifact, in this order.
-func (r *reader) load(ctx context.Context, unless string) (*Artifact, error) {
+func (r *reader) load(ctx context.Context, unless string) (*fetched, error) {
 	desc, err := r.resolve(ctx, r.ref.wanted())
 	if err != nil {
 		return nil, err
 	}
-	a := &Artifact{Digest: desc.Digest.String()}
+	a := &fetched{Artifact: &Artifact{Digest: desc.Digest.String()}}
 	if a.Digest == unless {
 		return a, nil
 	}
@@ -192,12 +221,16 @@ func (r *reader) load(ctx context.Context, unless string) (*Artifact, error) {
 	if err := a.module(ctx, root, r.client.cfg.maxBytes(), r.read); err != nil {
 		return nil, err
 	}
-	if err := r.client.accept(r.ref, a); err != nil {
+	if err := r.client.accept(r.ref, a.Artifact); err != nil {
 		return nil, err
 	}
-	if r.ref.Layout == "" && !r.remembered {
-		for key, answer := range r.answers {
-			r.client.stored(r.cache.remember(key, answer))
+	digest := a.Digest
+	a.kept = func() {
+		r.client.loaded(r.ref, digest)
+		if r.ref.Layout == "" && !r.remembered {
+			for key, answer := range r.answers {
+				r.client.stored(r.cache.remember(key, answer))
+			}
 		}
 	}
 	return a, nil

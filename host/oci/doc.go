@@ -42,7 +42,8 @@
 //
 // A plugin that runs goes on. Following reports the error, and [Client.Sources] and package
 // ocimetrics say that the source is stale. With Config.CacheDir a plugin can be loaded, too:
-// the cache remembers where a tag led the last time, what it led to and its signatures, which
-// are verified again. A registry that answers that there is no such tag, or that the
+// the cache remembers where a tag led when a module from it was loaded the last time, what it
+// led to and its signatures, which are verified again. A version that was refused changes
+// nothing of that: one that is not signed as it must be, and one that does not compile. A registry that answers that there is no such tag, or that the
 // credentials are wrong, is not away.
 package oci

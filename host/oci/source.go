@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 // source is the module that a reference names.
 type source struct {
 	client *Client
-	text   string
 	ref    Reference
 	err    error // Of parsing the reference.
 	// busy has a value while the artifact is fetched: another fetch finds it in the cache.
@@ -22,10 +22,23 @@ type source struct {
 
 	mu    sync.Mutex
 	state SourceState
+	// waiting are the artifacts that were handed over last and not kept yet, without their
+	// modules.
+	waiting []waiting
 }
+
+// waiting is an artifact whose module, with this digest, may be loaded.
+type waiting struct {
+	sha256 string
+	kept   func()
+}
+
+// maxWaiting is for several plugins of one source that load at the same time.
+const maxWaiting = 4
 
 var (
 	_ host.ConditionalSource = (*source)(nil)
+	_ host.Keeper            = (*source)(nil)
 	_ host.Checker           = (*source)(nil)
 	_ host.Watcher           = layoutSource{}
 )
@@ -47,13 +60,14 @@ type SourceState struct {
 	Fetched, Unchanged, FromCache, Refused, Failed uint64
 }
 
-// Sources returns the states of the sources of the client that are valid, in no order.
+// Sources returns the states of the sources that are in use, in no order.
 func (c *Client) Sources() []SourceState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	states := make([]SourceState, 0, len(c.sources))
-	for _, s := range c.sources {
-		if s.err != nil {
+	for _, pointer := range c.sources {
+		s := pointer.Value()
+		if s == nil {
 			continue
 		}
 		s.mu.Lock()
@@ -114,7 +128,7 @@ func (s *source) FetchUnless(ctx context.Context, revision string) (module []byt
 
 // fetch returns the artifact, without its module if its digest is unless. stale says whether
 // it may be from the cache when the registry is away.
-func (s *source) fetch(ctx context.Context, unless string, stale bool) (*Artifact, error) {
+func (s *source) fetch(ctx context.Context, unless string, stale bool) (*fetched, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -138,11 +152,36 @@ func (s *source) fetch(ctx context.Context, unless string, stale bool) (*Artifac
 	default:
 		s.state.Fetched++
 	}
+	if a.Module != nil {
+		s.handedOver(a)
+	}
 	s.state.Digest, s.state.Stale = a.Digest, a.Stale
 	if !a.Stale {
 		s.state.Checked, s.state.Err = time.Now(), nil
 	}
 	return a, nil
+}
+
+// handedOver has an artifact wait for whether its module is loaded. s.mu is held.
+func (s *source) handedOver(a *fetched) {
+	// Several manifests may have one module. The tag leads to the last.
+	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool { return w.sha256 == a.sha256 })
+	s.waiting = append(s.waiting, waiting{a.sha256, a.kept})
+	s.waiting = s.waiting[max(0, len(s.waiting)-maxWaiting):]
+}
+
+// Keep implements [host.Keeper].
+func (s *source) Keep(sha256 string) {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.waiting, func(w waiting) bool { return w.sha256 == "sha256:"+sha256 })
+	if i < 0 {
+		s.mu.Unlock()
+		return
+	}
+	kept := s.waiting[i].kept
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	s.mu.Unlock()
+	kept()
 }
 
 // failed records an error. s.mu is held.

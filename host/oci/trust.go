@@ -29,7 +29,8 @@ type Trust struct {
 	Unsigned bool `json:"unsigned,omitempty"`
 	// RefuseDowngrades refuses an artifact that a tag leads to if its version is lower than
 	// one that was accepted by the same reference before, as an old artifact with its valid
-	// signature is. The version is the annotation org.opencontainers.image.version of the
+	// signature is. The last one that was loaded is taken also if a later one was accepted:
+	// the tag goes back to it if that does not load. The version is the annotation org.opencontainers.image.version of the
 	// manifest, by semver.org, and required. Config.CacheDir remembers it. A reference with
 	// a digest is not concerned.
 	RefuseDowngrades bool `json:"refuseDowngrades,omitempty"`
@@ -249,8 +250,12 @@ func (r *rule) satisfied(ctx context.Context, keyless Keyless, signatures []Sign
 	return names, nil
 }
 
-// accepted is the version of an artifact that was accepted.
-type accepted struct{ Version, Digest string }
+// accepted is the highest version of a reference that was accepted.
+type accepted struct {
+	Version, Digest string
+	// Loaded is the digest of the artifact that was loaded last.
+	Loaded string
+}
 
 // accept refuses an artifact whose version is too low, and remembers the others.
 func (c *Client) accept(ref Reference, a *Artifact) error {
@@ -266,11 +271,9 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := "accepted " + ref.String()
-	// Another process may have accepted a newer one since then.
-	last, stored := c.newest[key], accepted{}
-	if c.cache.recall(key, &stored) && newer(stored, last) {
-		last = stored
+	last := c.last(ref)
+	if a.Digest == last.Loaded {
+		return nil
 	}
 	if before, err := semver.ParseTolerant(last.Version); err == nil {
 		switch {
@@ -280,12 +283,44 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 			return refuse(fmt.Errorf("its version is %s, as that of %s, which was accepted before", version, last.Digest))
 		}
 	}
-	last = accepted{version.String(), a.Digest}
-	c.newest[key] = last
-	if last != stored {
-		c.stored(c.cache.remember(key, last))
-	}
+	last.Version, last.Digest = version.String(), a.Digest
+	c.remember(ref, last)
 	return nil
+}
+
+// loaded remembers which artifact of a reference was loaded last.
+func (c *Client) loaded(ref Reference, digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.last(ref); last != (accepted{}) {
+		last.Loaded = digest
+		c.remember(ref, last)
+	}
+}
+
+func acceptedKey(ref Reference) string { return "accepted " + ref.String() }
+
+// last returns what was accepted of a reference; the zero value if versions do not count. c.mu
+// is held.
+func (c *Client) last(ref Reference) accepted {
+	last, stored := c.newest[acceptedKey(ref)], accepted{}
+	// Another process may have accepted a newer one since then.
+	if c.cache.recall(acceptedKey(ref), &stored) && !newer(last, stored) {
+		return stored
+	}
+	return last
+}
+
+// remember keeps what was accepted of a reference. c.mu is held.
+func (c *Client) remember(ref Reference, last accepted) {
+	for other := range c.newest {
+		if len(c.newest) < maxNewest {
+			break
+		}
+		delete(c.newest, other)
+	}
+	c.newest[acceptedKey(ref)] = last
+	c.stored(c.cache.remember(acceptedKey(ref), last))
 }
 
 // newer reports whether a has a higher version than b, or b has none.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -15,7 +14,7 @@ import (
 func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []host.Import {
 	function := func(name string, params, results int, f func(inst host.DialectInstance, e *exchange, stack []uint64)) host.Import {
 		return host.Import{
-			Module: module, Name: name, Params: i32s(params), Results: i32s(results),
+			Module: module, Name: name, Params: i32s(params), Results: i32s(results), Memory: 1<<params - 1,
 			Func: func(inst *host.Instance, stack []uint64) { f(inst.Dialect(), exchangeOf(inst.Dialect()), stack) },
 		}
 	}
@@ -64,7 +63,7 @@ func programImports(capabilities *Capabilities) []host.Import {
 	}
 	var list []host.Import
 	for _, module := range []string{"host", "kubewarden:javy/host"} {
-		list = append(list, host.Import{Module: module, Name: "call", Params: i32s(8), Results: i32s(1), Func: call})
+		list = append(list, host.Import{Module: module, Name: "call", Params: i32s(8), Results: i32s(1), Memory: 1<<8 - 1, Func: call})
 	}
 	return list
 }
@@ -104,10 +103,7 @@ func text(inst host.DialectInstance, stack []uint64) string {
 
 // put copies data into the guest's memory.
 func put(inst host.DialectInstance, ptr uint32, data []byte) {
-	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
-	if err != nil {
+	if err := inst.Put(ptr, data); err != nil {
 		inst.Abort(err)
 	}
-	inst.Charge(len(data))
-	copy(to, data)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
@@ -397,11 +396,8 @@ func (r *ruleset) parse(inst host.DialectInstance, text []byte) uint32 {
 		o.scratchBytes = max(uint32(len(text)), 2*o.scratchBytes, 4<<10)
 		o.scratch = uint32(inst.Invoke(malloc, uint64(o.scratchBytes)))
 	}
-	to, err := abi.Read(inst.Memory(), o.scratch, uint32(len(text)))
-	if err != nil {
+	if err := inst.Put(o.scratch, text); err != nil {
 		inst.Abort(err)
 	}
-	inst.Charge(len(text))
-	copy(to, text)
 	return uint32(inst.Invoke(jsonParse, uint64(o.scratch), uint64(len(text))))
 }

@@ -81,11 +81,11 @@ func New(cfg *Config) *policy.Dialect {
 	plugin, logger := cfg.Plugin, cfg.Logger
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
-		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+		{Module: module, Name: "opa_abort", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			text := cString(inst.Dialect(), uint32(stack[0]))
 			inst.Abort(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
 		}},
-		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+		{Module: module, Name: "opa_println", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			if text := cString(inst.Dialect(), uint32(stack[0])); logger != nil && inst.Dialect().MayLog(len(text)) {
 				logger.Info(text, "plugin", plugin)
 			}
@@ -93,7 +93,7 @@ func New(cfg *Config) *policy.Dialect {
 	}
 	for n := range 5 {
 		imports = append(imports, host.Import{
-			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1),
+			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1), Memory: 1<<(n+2) - 2,
 			Func: func(inst *host.Instance, stack []uint64) {
 				stack[0] = uint64(callBuiltin(inst.Dialect(), uint32(stack[0]), stack[2:2+n]))
 			},
@@ -321,38 +321,18 @@ func numbers(text string) (map[string]uint32, error) {
 // put copies data into new memory of the policy.
 func put(inst host.DialectInstance, data []byte) uint32 {
 	ptr := uint32(inst.Invoke(malloc, uint64(len(data))))
-	to, err := abi.Read(inst.Memory(), ptr, uint32(len(data)))
-	if err != nil {
+	if err := inst.Put(ptr, data); err != nil {
 		inst.Abort(err)
 	}
-	inst.Charge(len(data))
-	copy(to, data)
 	return ptr
 }
 
 // cString returns a copy of the text at ptr, which ends with a NUL.
-func cString(inst host.DialectInstance, ptr uint32) string { return string(lent(inst, ptr)) }
+func cString(inst host.DialectInstance, ptr uint32) string { return string(inst.Text(ptr)) }
 
 // answer returns a copy of the text at ptr, for a verdict: what package json reads
 // of it shares its memory, and outlives the call.
-func answer(inst host.DialectInstance, ptr uint32) json.Value { return bytes.Clone(lent(inst, ptr)) }
-
-// lent returns the text at ptr where it lies in the policy's memory. It is the
-// policy's again when that runs, and another request's after the call: callers copy.
-func lent(inst host.DialectInstance, ptr uint32) []byte {
-	memory := inst.Memory()
-	if uint64(ptr) >= uint64(len(memory)) {
-		inst.Abort(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
-	}
-	limit := inst.Limits().ResultBytes
-	text := memory[ptr:min(len(memory), int(ptr)+limit+1)]
-	n := bytes.IndexByte(text, 0)
-	if n < 0 {
-		inst.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
-	}
-	inst.Charge(n)
-	return text[:n]
-}
+func answer(inst host.DialectInstance, ptr uint32) json.Value { return bytes.Clone(inst.Text(ptr)) }
 
 // ask evaluates the first entrypoint.
 func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Request) (policy.Verdict, error) {
@@ -365,13 +345,10 @@ func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Re
 		return r.askInSteps(inst, req, input)
 	}
 	addr := r.heap
-	if uint64(addr)+uint64(len(input)) > uint64(len(inst.Memory())) {
+	if inst.Put(addr, input) != nil {
 		// Only the policy can make its memory grow.
 		inst.Invoke(heapSet, uint64(r.heap))
 		addr = put(inst, input)
-	} else {
-		inst.Charge(len(input))
-		copy(inst.Memory()[addr:], input)
 	}
 	result := uint32(inst.Invoke(eval, 0, 0, uint64(r.data), uint64(addr), uint64(len(input)), uint64((addr+uint32(len(input))+7)&^7), formatJSON))
 	return r.verdict(req, answer(inst, result))

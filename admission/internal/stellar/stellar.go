@@ -62,24 +62,25 @@ func New(plugin string, logger *slog.Logger) *policy.Dialect {
 				{Module: module, Name: "get_input_len", Results: i32, Func: func(inst *host.Instance, stack []uint64) {
 					stack[0] = uint64(len(policy.CallOf(inst).Input))
 				}},
-				{Module: module, Name: "read_input", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+				{Module: module, Name: "read_input", Params: two, Results: i32, Memory: 0b11, Func: func(inst *host.Instance, stack []uint64) {
 					input := policy.CallOf(inst).Input
 					n := min(uint32(stack[1]), uint32(len(input)))
-					to, err := abi.Read(inst.Dialect().Memory(), uint32(stack[0]), n)
+					if inst.Dialect().Put(uint32(stack[0]), input[:n]) != nil {
+						stack[0] = minusOne
+						return
+					}
+					stack[0] = uint64(n)
+				}},
+				{Module: module, Name: "write_output", Params: two, Results: i32, Memory: 0b11, Func: func(inst *host.Instance, stack []uint64) {
+					if uint64(uint32(stack[1])) > uint64(min(inst.Limits().ResultBytes, maxOutputBytes)) {
+						stack[0] = minusOne
+						return
+					}
+					data, err := inst.Dialect().Peek(uint32(stack[0]), uint32(stack[1]))
 					if err != nil {
 						stack[0] = minusOne
 						return
 					}
-					inst.Dialect().Charge(int(n))
-					stack[0] = uint64(copy(to, input))
-				}},
-				{Module: module, Name: "write_output", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
-					data, err := abi.Read(inst.Dialect().Memory(), uint32(stack[0]), uint32(stack[1]))
-					if err != nil || len(data) > min(inst.Limits().ResultBytes, maxOutputBytes) {
-						stack[0] = minusOne
-						return
-					}
-					inst.Dialect().Charge(len(data))
 					policy.CallOf(inst).Output = append([]byte{}, data...)
 					stack[0] = 0
 				}},

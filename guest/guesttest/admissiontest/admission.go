@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
@@ -53,6 +55,13 @@ type Plugin struct {
 	config  []byte
 	// onlyConverts reports whether the plugin neither validates nor mutates.
 	onlyConverts bool
+}
+
+// Load returns the plugin in a module, which may be written in any language: a file, or a
+// directory that kubewasm build compiles.
+func Load(t testing.TB, path string) *Plugin {
+	t.Helper()
+	return &Plugin{module: harness.Load(t, path)}
 }
 
 // In returns the plugin in a cluster that has the objects of manifests, one or more
@@ -121,6 +130,12 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 		cfg = converts(a.module.Config(config), anyKind)
 	}
 	p, err := adapter.Load(context.Background(), a.module.Runtime, cfg)
+	if err != nil && !a.onlyConverts && !errors.As(err, new(*host.StatusError)) {
+		// A module does not say before it is loaded whether it converts only.
+		if c, other := adapter.Load(context.Background(), a.module.Runtime, converts(a.module.Config(config), anyKind)); other == nil || errors.As(other, new(*host.StatusError)) {
+			p, err, fresh.onlyConverts = c, other, true
+		}
+	}
 	if err != nil {
 		return nil, harness.Refusal(t, err)
 	}
@@ -199,7 +214,18 @@ func (a *Plugin) Review(t testing.TB, review string) Verdict {
 // and kind, that is to be created. The test fails if the plugin does not mutate.
 func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
-	a, native, hosted := a.request(t, reviewOf(t, manifest))
+	return a.mutate(t, reviewOf(t, manifest))
+}
+
+// MutateReview is Mutate for the request of an AdmissionReview, as the API server sends it.
+func (a *Plugin) MutateReview(t testing.TB, review string) Verdict {
+	t.Helper()
+	return a.mutate(t, []byte(review))
+}
+
+func (a *Plugin) mutate(t testing.TB, review []byte) Verdict {
+	t.Helper()
+	a, native, hosted := a.request(t, review)
 	if a.native != nil {
 		defer guestlookup.Use(objects{a.cluster})()
 		patch := admission.NewPatch(native.Object())

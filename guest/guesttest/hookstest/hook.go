@@ -40,6 +40,13 @@ type Plugin struct {
 	loaded *adapter.Engine
 }
 
+// Load returns the plugin in a module, which may be written in any language: a file, or a
+// directory that kubewasm build compiles.
+func Load(t testing.TB, path string) *Plugin {
+	t.Helper()
+	return &Plugin{module: harness.Load(t, path)}
+}
+
 // Configure returns the plugin with a configuration, YAML or JSON. The test fails
 // if the plugin refuses it.
 func (h *Plugin) Configure(t testing.TB, configuration string) *Plugin {

@@ -50,6 +50,13 @@ type Plugin struct {
 	started *running
 }
 
+// Load returns the plugin in a module, which may be written in any language: a file, or a
+// directory that kubewasm build compiles.
+func Load(t testing.TB, path string) *Plugin {
+	t.Helper()
+	return &Plugin{module: harness.Load(t, path), owner: t}
+}
+
 // running is a plugin in a scheduler.
 type running struct {
 	native *harness.Native

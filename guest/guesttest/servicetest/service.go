@@ -38,6 +38,13 @@ type Plugin[S any] struct {
 	load   func(context.Context, *host.Runtime, service.Config) (S, error)
 }
 
+// Load returns the plugin in a module, which may be written in any language: a file, or a
+// directory that kubewasm build compiles. load is as for [Each].
+func Load[S any](t testing.TB, path string, load func(ctx context.Context, rt *host.Runtime, cfg service.Config) (S, error)) *Plugin[S] {
+	t.Helper()
+	return &Plugin[S]{module: harness.Load(t, path), load: load}
+}
+
 // Configure returns the plugin with a configuration, YAML or JSON, empty for none. The test
 // fails if the plugin refuses it.
 func (p *Plugin[S]) Configure(t testing.TB, configuration string) S {

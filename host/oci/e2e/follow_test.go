@@ -135,3 +135,76 @@ func TestAPluginFollowsATag(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTheLastLoadedVersionIsTheOneThatIsKept moves a tag to a signed version that the host
+// refuses. After a restart without the registry, the version before it serves.
+func TestTheLastLoadedVersionIsTheOneThatIsKept(t *testing.T) {
+	key, public := newKey(t)
+	for name, bad := range map[string][]byte{
+		"of another ABI":        guest(t, "nomarker"),
+		"that does not compile": []byte("\x00asm\x01\x00\x00\x00\x0a\x01\x7f"),
+		"cut off":               guest(t, "spins")[:100],
+	} {
+		for _, how := range []string{"refused by a plugin that follows", "refused at a start"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				s := newServer(t, distribution(t, nil), false)
+				cfg := oci.Config{Registries: plain(s), CacheDir: t.TempDir(), Trust: []oci.Trust{
+					{Repositories: []string{"*"}, AllOf: []oci.Signer{{Name: "us", Key: public}}, RefuseDowngrades: true},
+				}}
+				publisher, ref := newClient(t, oci.Config{Registries: plain(s)}), s.ref(t, "acme/zone:1")
+				publish := func(module []byte, version string) {
+					t.Helper()
+					push(t, publisher, ref, module, oci.PushOptions{Annotations: map[string]string{"org.opencontainers.image.version": version}})
+					if _, err := publisher.Sign(t.Context(), ref, key, oci.SignOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rt, err := host.NewRuntime(host.RuntimeConfig{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rt.Close(context.Background())
+				// Each load is by a client of its own, as after a restart.
+				load := func() (*host.Plugin, error) {
+					return rt.Load(t.Context(), host.Config{Name: "zone", Source: newClient(t, cfg).Source(ref.String())}, host.Adapter{Kind: abi.KindScheduler})
+				}
+				publish(guest(t, "noop"), "1.0.0")
+				plugin, err := load()
+				if err != nil {
+					t.Fatal(err)
+				}
+				good := plugin.Digest()
+				publish(bad, "1.1.0")
+				if how == "refused at a start" {
+					if _, err := load(); err == nil {
+						t.Fatal("the bad version was loaded")
+					}
+				} else {
+					ctx, stop := context.WithCancel(t.Context())
+					err := plugin.Follow(ctx, host.FollowOptions{Failed: func(error) { stop() }})
+					if err != nil || t.Context().Err() != nil {
+						t.Fatalf("follow: %v, %v", err, t.Context().Err())
+					}
+				}
+				s.setFault(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+					w.Header().Set("Retry-After", "3600") // So that it is not asked again.
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return true
+				})
+				again, err := load()
+				if err != nil {
+					t.Fatalf("with the registry away: %v", err)
+				}
+				if again.Digest() != good {
+					t.Errorf("with the registry away %s serves, want %s", again.Digest(), good)
+				}
+				// The author takes the bad version back, which is no downgrade of what was loaded.
+				s.setFault(nil)
+				publish(guest(t, "noop"), "1.0.0")
+				if _, err := load(); err != nil {
+					t.Errorf("with the good version in its place: %v", err)
+				}
+			})
+		}
+	}
+}

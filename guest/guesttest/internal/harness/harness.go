@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/guest/internal/config"
 	"github.com/kubewasm/kubewasm/host"
@@ -62,14 +65,40 @@ type Module struct {
 	File    string
 	// Name is the name in its metadata.
 	Name string
+	// kinds are those in its metadata.
+	kinds []string
+}
+
+// Kind returns the kind of plugin that the metadata of the module have, and whether they do.
+func (m *Module) Kind() (abi.Kind, bool) {
+	for _, kind := range []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService} {
+		if slices.Contains(m.kinds, kind.String()) {
+			return kind, true
+		}
+	}
+	return 0, false
 }
 
 // compile compiles the guest in the working directory.
 func compile(t testing.TB) *Module {
 	t.Helper()
-	file, err := guestbuild.Build(context.Background(), ".")
-	if err != nil {
-		t.Fatal(err)
+	return Load(t, ".")
+}
+
+// Load returns the module in a file, or the one that is compiled from a directory. Where the
+// toolchain of another language than Go is missing, the test is skipped, or fails if the
+// environment has CI.
+func Load(t testing.TB, path string) *Module {
+	t.Helper()
+	file := path
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		file, err = guestbuild.Build(context.Background(), path)
+		if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
+			t.Skip(missing)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -78,6 +107,9 @@ func compile(t testing.TB) *Module {
 	m, err := metadata.Find(data)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if m == nil || m.Name == "" {
+		m = &metadata.Metadata{Kinds: kindsOf(m), Name: strings.TrimSuffix(filepath.Base(file), ".wasm")}
 	}
 	// Machine code is compiled once for each module.
 	cfg := host.RuntimeConfig{}
@@ -93,7 +125,14 @@ func compile(t testing.TB) *Module {
 			t.Error(err)
 		}
 	})
-	return &Module{rt, file, m.Name}
+	return &Module{rt, file, m.Name, m.Kinds}
+}
+
+func kindsOf(m *metadata.Metadata) []string {
+	if m == nil {
+		return nil
+	}
+	return m.Kinds
 }
 
 // Config returns the configuration that loads the module.

@@ -1,0 +1,77 @@
+package oci
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// TestAClientForgetsSourcesThatAreGone makes sources as a server does whose plugins change all
+// the time.
+func TestAClientForgetsSourcesThatAreGone(t *testing.T) {
+	client, err := New(Config{Trust: []Trust{{Repositories: []string{"*"}, Unsigned: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := client.Source("example.com/zone:1")
+	for i := range 1000 {
+		client.Source(fmt.Sprintf("example.com/zone:%d", i))
+		client.Source(fmt.Sprintf("not a reference %d", i))
+	}
+	left := func() int {
+		client.mu.Lock()
+		defer client.mu.Unlock()
+		return len(client.sources)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for left() > 1 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d sources are left, want 1", left())
+		}
+		runtime.GC() // Cleanups run after it.
+	}
+	if states := client.Sources(); len(states) != 1 || states[0].Reference != "example.com/zone:1" {
+		t.Errorf("states are %+v, want that of the source in use", states)
+	}
+	if again := client.Source("example.com/zone:1"); again != used {
+		t.Error("a source in use is not shared")
+	}
+	runtime.KeepAlive(used)
+}
+
+// TestWhatIsRememberedOfVersionsIsBounded is about a client without a cache.
+func TestWhatIsRememberedOfVersionsIsBounded(t *testing.T) {
+	client, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxNewest + 10 {
+		client.remember(Reference{Registry: "example.com", Repository: "zone", Tag: fmt.Sprint(i)}, accepted{Version: "1.0.0"})
+	}
+	if got := len(client.newest); got != maxNewest {
+		t.Errorf("it remembers %d versions, want %d", got, maxNewest)
+	}
+}
+
+// TestKeepOfWhatIsNotThere is about digests that a source does not wait for.
+func TestKeepOfWhatIsNotThere(t *testing.T) {
+	client, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := client.Source("example.com/zone:1").(*source)
+	var kept []string
+	for i := range maxWaiting + 1 {
+		name := fmt.Sprint(i)
+		source.handedOver(&fetched{Artifact: &Artifact{}, sha256: "sha256:" + name, kept: func() { kept = append(kept, name) }})
+	}
+	for _, digest := range []string{"", "0", "1", "1", "4", "9"} {
+		host.Keep(source, digest)
+	}
+	if fmt.Sprint(kept) != "[1 4]" {
+		t.Errorf("kept %v, want 1 and 4 once", kept)
+	}
+}

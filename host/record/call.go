@@ -1,0 +1,384 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// Call is a call of a guest: what crossed the boundary in it, in order.
+type Call struct {
+	// Version is the version of the plugin that was called.
+	Version *Version
+	// Sequence names the sequence of calls of one instance since it began or was reset, and
+	// Number is the call's place in it, from 0.
+	Sequence, Number uint64
+	// Kind is how the guest was called.
+	Kind CallKind
+	// Function is the name of the export, or of a call of several.
+	Function string
+	// Args are the arguments of the export.
+	Args []uint64
+	// Events are what guest and host did in the call, in order.
+	Events []Event
+	// Result is what the export returned.
+	Result uint64
+	// Output is what the guest printed, as far as Limits.OutputBytes goes.
+	Output []byte
+	// End is how the call ended, and Trap why, if the guest did not return.
+	End  End
+	Trap string
+	// Fuel is the fuel that the call used.
+	Fuel int64
+	// Start and Duration are when the call began and what it took.
+	Start    time.Time
+	Duration time.Duration
+	// Marks are what the recording cannot promise about the call.
+	Marks Marks
+}
+
+// CallKind is how a guest is called.
+type CallKind byte
+
+const (
+	// ByFunction is a call of a function of package abi.
+	ByFunction CallKind = iota
+	// ByExport is a call of an export of an adapter or a dialect.
+	ByExport
+	// BySteps is a call in which the host calls exports and moves bytes in turn, as the
+	// events say.
+	BySteps
+	// AsProgram is the run of a program with the arguments and the input in the first two
+	// events.
+	AsProgram
+	// ByStart is a call that starts an instance: a start function, the marker, configure.
+	ByStart
+)
+
+// End is how a call ended.
+type End byte
+
+const (
+	// Returned says that the guest returned.
+	Returned End = iota
+	// Trapped says that the guest trapped, broke a rule or used up its fuel.
+	Trapped
+	// Stopped says that the time of the call or of its caller ended.
+	Stopped
+)
+
+// Marks are what a recording cannot promise about a call.
+type Marks byte
+
+const (
+	// Secret says that data of a Secret crossed in the sequence, up to this call or in it:
+	// they are masked, and so is what the guest said since.
+	Secret Marks = 1 << iota
+	// Redacted says that the operator's redaction changed the call, or an earlier one of the
+	// sequence.
+	Redacted
+	// Refused says that the memory of the guest could not grow, in the sequence up to this
+	// call, since the process had no more.
+	Refused
+)
+
+// Event is something that guest or host did in a call.
+type Event struct {
+	Kind EventKind
+	// Index is that of an import in Version.Imports, or of an export in Version.Exports.
+	Index int
+	// Args are the numbers of the event, as its kind says.
+	Args []uint64
+	// Data are the bytes that moved.
+	Data []byte
+}
+
+// EventKind is the kind of an event.
+type EventKind byte
+
+const (
+	// Host is a call of the host function with the index; Args are its parameters.
+	Host EventKind = 1 + iota
+	// HostReturned is its end; Args is its result, if it has one. A host function that ends
+	// the call has none.
+	HostReturned
+	// Read is that a host function took Data from the guest's memory. Args are the pointer
+	// and the length.
+	Read
+	// Write is that a host function answered with Data by the buffer-limit rule. Args are
+	// the buffer, the limit, and the length of the answer, of which Data is empty if it did
+	// not fit.
+	Write
+	// Put is that the host wrote Data to the guest's memory. Args is the pointer.
+	Put
+	// Text is that the host read text at the pointer in Args, as far as a NUL.
+	Text
+	// Charge is that the guest paid fuel for Args[0] bytes, Spend that it paid Args[0] units.
+	Charge
+	Spend
+	// Input is that Data was appended to the standard input of a program.
+	Input
+	// Output is what a program wrote to its standard output.
+	Output
+	// Argument is an argument of a program.
+	Argument
+	// Invoke is that the host called the export with the index within the call; Args are
+	// the arguments. Invoked is its end; Args is the result.
+	Invoke
+	Invoked
+	// Abort is that a host function ended the call; Data is the text of the error.
+	Abort
+	// Value is a number that the guest got from outside, a time for example: Args[0].
+	Value
+	// Random are random numbers that the guest got.
+	Random
+	// Confidential says that the bytes which the host function hands over are those of a
+	// Secret in protobuf.
+	Confidential
+
+	endOfCall
+)
+
+// FromGuest reports whether the event's Data are the guest's.
+func (e *Event) FromGuest() bool {
+	return e.Kind == Read || e.Kind == Text || e.Kind == Output
+}
+
+// ToGuest reports whether the event's Data are handed to the guest.
+func (e *Event) ToGuest() bool {
+	switch e.Kind {
+	case Write, Put, Input, Argument, Random:
+		return true
+	}
+	return false
+}
+
+// Import is a function that a module imports, by its index in Version.Imports.
+type Import struct {
+	Module  string          `json:"module"`
+	Name    string          `json:"name"`
+	Params  []abi.ValueType `json:"params,omitempty"`
+	Results []abi.ValueType `json:"results,omitempty"`
+	// Memory has bit n set if parameter n is an address or a length in the guest's memory.
+	Memory uint16 `json:"memory,omitempty"`
+}
+
+func (im *Import) String() string { return im.Module + "." + im.Name }
+
+// Export is a function that the host calls by its index.
+type Export struct {
+	Name     string          `json:"name"`
+	Params   []abi.ValueType `json:"params,omitempty"`
+	Results  []abi.ValueType `json:"results,omitempty"`
+	Optional bool            `json:"optional,omitempty"`
+}
+
+// Version is a version of a plugin: a module, what it was configured with, and the host that
+// ran it.
+type Version struct {
+	// Run is a random name of the process, or of its part, that recorded.
+	Run    string `json:"run"`
+	Plugin string `json:"plugin"`
+	// SHA256 is the digest of the module, in hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Kind is that of the adapter.
+	Kind abi.Kind `json:"kind"`
+	// Config is what the guest reads as its configuration.
+	Config []byte   `json:"config,omitempty"`
+	Args   []string `json:"args,omitempty"`
+	Grants []string `json:"grants,omitempty"`
+	// Limits are those of package host, in JSON, with their defaults.
+	Limits []byte `json:"limits,omitempty"`
+	// Reset is when instances are reset.
+	Reset string `json:"reset,omitempty"`
+	// Dialect is the name of the ABI of the guest, empty for that of package abi. The rest
+	// describes it.
+	Dialect      string   `json:"dialect,omitempty"`
+	Start        []string `json:"start,omitempty"`
+	Command      bool     `json:"command,omitempty"`
+	DefineMemory bool     `json:"defineMemory,omitempty"`
+	Imports      []Import `json:"imports,omitempty"`
+	Exports      []Export `json:"exports,omitempty"`
+	// Engine is the version of the rewriting that counts fuel, and GoPass whether it
+	// optimised the code of Go's compiler.
+	Engine int  `json:"engine"`
+	GoPass bool `json:"goPass,omitempty"`
+	// Arch is the architecture of the host, as in GOARCH.
+	Arch string `json:"arch"`
+	// ABI is the version of the contract.
+	ABI int `json:"abi"`
+
+	id uint64
+}
+
+// errMalformed is the error of bytes that are no call.
+var errMalformed = errors.New("malformed call")
+
+// decoder reads numbers and bytes. After the first mistake it reads zeros.
+type decoder struct {
+	b    []byte
+	bad  bool
+	blob func(id uint64, length int) ([]byte, bool)
+}
+
+func (d *decoder) fail() {
+	d.bad, d.b = true, nil
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail()
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) numbers() []uint64 {
+	n := int(d.byte())
+	if n > len(d.b) || n == 0 {
+		if n > len(d.b) {
+			d.fail()
+		}
+		return nil
+	}
+	list := make([]uint64, n)
+	for i := range list {
+		list[i] = d.uvarint()
+	}
+	return list
+}
+
+// data reads bytes, which are lent from d.b or from a blob.
+func (d *decoder) data() []byte {
+	v := d.uvarint()
+	length := v >> 1
+	if v&1 != 0 {
+		if d.blob == nil || length > math.MaxInt32 {
+			d.fail()
+			return nil
+		}
+		b, ok := d.blob(d.uvarint(), int(length))
+		if !ok || uint64(len(b)) != length {
+			d.fail()
+			return nil
+		}
+		return b
+	}
+	if length > uint64(len(d.b)) {
+		d.fail()
+		return nil
+	}
+	b := d.b[:length:length]
+	d.b = d.b[length:]
+	if length == 0 {
+		return nil
+	}
+	return b
+}
+
+// decodeCall reads the body of a call. Bytes are lent from b, or from blobs.
+func decodeCall(b []byte, blob func(id uint64, length int) ([]byte, bool)) (*Call, error) {
+	d := &decoder{b: b, blob: blob}
+	c := &Call{Kind: CallKind(d.byte()), Function: string(d.data()), Args: d.numbers(), Start: time.Unix(0, d.varint())}
+	for !d.bad {
+		e := Event{Kind: EventKind(d.byte())}
+		if e.Kind == endOfCall {
+			c.End, c.Result, c.Fuel, c.Duration = End(d.byte()), d.uvarint(), d.varint(), time.Duration(d.varint())
+			c.Trap, c.Output = string(d.data()), d.data()
+			break
+		}
+		if e.Kind == 0 || e.Kind > endOfCall {
+			return nil, fmt.Errorf("%w: no event has the kind %d", errMalformed, e.Kind)
+		}
+		switch e.Kind {
+		case Host, Invoke:
+			index := d.uvarint()
+			if index > maxIndex {
+				return nil, fmt.Errorf("%w: index %d", errMalformed, index)
+			}
+			e.Index, e.Args = int(index), d.numbers()
+		case HostReturned, Invoked, Charge, Spend, Value:
+			e.Args = d.numbers()
+		case Read, Write, Put, Text:
+			e.Args, e.Data = d.numbers(), d.data()
+		case Input, Output, Argument, Abort, Random:
+			e.Data = d.data()
+		}
+		c.Events = append(c.Events, e)
+	}
+	if d.bad {
+		return nil, fmt.Errorf("%w: it ends early", errMalformed)
+	}
+	if c.Kind > ByStart || c.End > Stopped {
+		return nil, fmt.Errorf("%w: kind %d, end %d", errMalformed, c.Kind, c.End)
+	}
+	return c, nil
+}
+
+// maxIndex is more than the imports and exports that a module may have.
+const maxIndex = 1 << 20
+
+func appendNumbers(b []byte, list []uint64) []byte {
+	b = append(b, byte(len(list)))
+	for _, v := range list {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+func appendData[T string | []byte](b []byte, data T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(data))<<1)
+	return append(b, data...)
+}
+
+// appendCall appends the body of a call. data appends bytes or a reference to them.
+func appendCall(b []byte, c *Call, data func(b, data []byte) []byte) []byte {
+	b = append(b, byte(c.Kind))
+	b = appendNumbers(appendData(b, c.Function), c.Args)
+	b = binary.AppendVarint(b, c.Start.UnixNano())
+	for i := range c.Events {
+		e := &c.Events[i]
+		b = append(b, byte(e.Kind))
+		switch e.Kind {
+		case Host, Invoke:
+			b = appendNumbers(binary.AppendUvarint(b, uint64(e.Index)), e.Args)
+		case HostReturned, Invoked, Charge, Spend, Value:
+			b = appendNumbers(b, e.Args)
+		case Read, Write, Put, Text:
+			b = data(appendNumbers(b, e.Args), e.Data)
+		case Input, Output, Argument, Abort, Random:
+			b = data(b, e.Data)
+		}
+	}
+	b = append(b, byte(endOfCall), byte(c.End))
+	b = binary.AppendUvarint(b, c.Result)
+	b = binary.AppendVarint(b, c.Fuel)
+	b = binary.AppendVarint(b, int64(c.Duration))
+	return data(appendData(b, c.Trap), c.Output)
+}

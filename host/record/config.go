@@ -1,0 +1,144 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/internal/nearest"
+)
+
+// Config says where a plugin's calls are recorded, and which of them. In a configuration
+// file it is the field record of a plugin.
+type Config struct {
+	// Path is the directory of the recording, which is made with mode 0700. Plugins of one
+	// process may share it; then they must agree on every other field.
+	Path string `json:"path"`
+	// MaxBytes is the most that the recording takes on disk: the oldest segment is removed
+	// for a new one. Default 1 GiB, at least 1 MiB.
+	MaxBytes int64 `json:"maxBytes,omitempty"`
+	// MaxAge is how long a segment is kept after its last call; 0 means until MaxBytes.
+	MaxAge Duration `json:"maxAge,omitempty"`
+	// Rate is the share of sequences that are recorded, more than 0 and at most 1, which is
+	// the default. A sequence is what one instance is asked from a reset to the next, so
+	// that each call of it can be replayed.
+	Rate float64 `json:"rate,omitempty"`
+	// Only restricts the recording to sequences with a call that failed, or with one that
+	// failed or was denied. Empty records all.
+	Only Selection `json:"only,omitempty"`
+	// SequenceCalls is the number of calls after which an instance is reset, and the next
+	// sequence begins. Default 4096, and 256 with Only.
+	SequenceCalls int `json:"sequenceCalls,omitempty"`
+	// QueueBytes is how much may wait to be written. A call that finds no room is dropped
+	// and counted. Default 64 MiB.
+	QueueBytes int64 `json:"queueBytes,omitempty"`
+	// Redact is called with each call before it is written, on the goroutine that writes,
+	// after the data of Secrets are masked. It may replace the Data of events and must not
+	// change their length: [Mask] does that. nil changes nothing.
+	Redact func(v *Version, c *Call) `json:"-"`
+}
+
+// Selection is which sequences are written.
+type Selection string
+
+const (
+	// Failures are sequences with a call that trapped, was stopped, or returned an error.
+	Failures Selection = "failures"
+	// Denials are Failures, and sequences with a call that refused: a Pod for a Node, a
+	// request, a configuration.
+	Denials Selection = "denials"
+)
+
+// Duration is a time.Duration that is written as a text, such as "24h".
+type Duration time.Duration
+
+// MarshalText writes a duration as a text.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+const (
+	defaultBytes      = 1 << 30
+	minBytes          = 1 << 20
+	defaultQueueBytes = 64 << 20
+	// maxSequenceBytes is how many bytes of calls a sequence may have before it ends, and how
+	// many wait in memory for a call that is to be kept.
+	maxSequenceBytes = 8 << 20
+)
+
+// Check returns every mistake of the configuration.
+func (c *Config) Check() (errs []error) {
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Path == "" {
+		fail("record.path is empty")
+	}
+	if c.MaxBytes != 0 && c.MaxBytes < minBytes {
+		fail("record.maxBytes is %d, less than %d", c.MaxBytes, minBytes)
+	}
+	if c.MaxAge < 0 {
+		fail("record.maxAge is %s, less than 0", time.Duration(c.MaxAge))
+	}
+	if !(c.Rate >= 0 && c.Rate <= 1) {
+		fail("record.rate is %g, want more than 0 and at most 1", c.Rate)
+	}
+	if known := []Selection{"", Failures, Denials}; !slices.Contains(known, c.Only) {
+		fail("record.only is %q, want %s or %s", string(c.Only), Failures, Denials)
+	}
+	if c.SequenceCalls < 0 {
+		fail("record.sequenceCalls is %d, less than 0", c.SequenceCalls)
+	}
+	if c.QueueBytes < 0 {
+		fail("record.queueBytes is %d, less than 0", c.QueueBytes)
+	}
+	return errs
+}
+
+// UnmarshalJSON reads a configuration. A field that does not exist is an error, and all of
+// them are reported.
+func (c *Config) UnmarshalJSON(data []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(data, &given); err != nil {
+		return err
+	}
+	known := []string{"path", "maxBytes", "maxAge", "rate", "only", "sequenceCalls", "queueBytes"}
+	var errs []error
+	for name := range given {
+		if !slices.Contains(known, name) {
+			errs = append(errs, fmt.Errorf("unknown field %q%s", name, nearest.Hint("; ", name, known)))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if len(errs) != 0 {
+		return errors.Join(errs...)
+	}
+	type fields Config
+	return json.Unmarshal(data, (*fields)(c))
+}
+
+// withDefaults returns the configuration with defaults for what is not set.
+func (c Config) withDefaults() Config {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultBytes
+	}
+	if c.Rate == 0 {
+		c.Rate = 1
+	}
+	if c.SequenceCalls == 0 {
+		c.SequenceCalls = 4096
+		if c.Only != "" {
+			c.SequenceCalls = 256
+		}
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = defaultQueueBytes
+	}
+	return c
+}

@@ -1,0 +1,352 @@
+package record
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+)
+
+// Recording is a recording that is read: a directory of segments, or one of them. It is not
+// safe for use by several goroutines. Bytes that it returns must not be changed.
+type Recording struct {
+	segments  []*reading
+	versions  []*Version
+	starts    map[*Version][]place
+	sequences []*Sequence
+	problems  []Problem
+	dropped   uint64
+	calls     int
+	loaded    []*reading
+}
+
+// reading is a segment that is read.
+type reading struct {
+	name string
+	run  string
+	size int64
+	// end is the length of what is sound.
+	end int
+	// data is nil unless the segment is in memory.
+	data     []byte
+	versions map[uint64]*Version
+	blobs    []span
+}
+
+// span is a part of a segment.
+type span struct{ start, end int }
+
+// place is a call in a segment.
+type place struct {
+	segment *reading
+	number  uint64
+	span
+}
+
+// Problem is something that a recording has lost.
+type Problem struct {
+	// Segment is the name of the file, Offset where it ceases to be sound, and Bytes how
+	// many follow.
+	Segment string
+	Offset  int64
+	Bytes   int64
+	// Text says what was found there.
+	Text string
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("%s: %s at byte %d: the last %d bytes are lost", p.Segment, p.Text, p.Offset, p.Bytes)
+}
+
+// Sequence is what one instance was asked since it began, or was reset.
+type Sequence struct {
+	Version *Version
+	ID      uint64
+	places  []place
+	of      *Recording
+	missing bool
+}
+
+// Open opens a recording and reads through it. What is not sound, such as the end of a segment
+// whose process was killed, is reported by [Recording.Problems]; it is no error.
+func Open(path string) (*Recording, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open recording: %w", err)
+	}
+	r := &Recording{starts: map[*Version][]place{}}
+	files := []segment{{name: path, size: info.Size()}}
+	if info.IsDir() {
+		if files, err = segments(path); err != nil {
+			return nil, fmt.Errorf("open recording: %w", err)
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("open recording: %q has no files that end with %s", path, extension)
+		}
+	}
+	known := map[versionKey]*Version{}
+	sequences := map[sequenceKey]*Sequence{}
+	for _, f := range files {
+		data, err := os.ReadFile(f.name)
+		if err != nil {
+			return nil, fmt.Errorf("open recording: %w", err)
+		}
+		r.read(f.name, data, known, sequences)
+	}
+	if len(r.segments) == 0 {
+		return nil, fmt.Errorf("open recording: %q is no recording", path)
+	}
+	return r, nil
+}
+
+// versionKey and sequenceKey are versions and sequences in all segments of a recording.
+type (
+	versionKey struct {
+		run string
+		id  uint64
+	}
+	sequenceKey struct {
+		version *Version
+		id      uint64
+	}
+)
+
+// parse reads a recording that is in memory, as one segment.
+func parse(data []byte) *Recording {
+	r := &Recording{starts: map[*Version][]place{}}
+	r.read("segment", data, map[versionKey]*Version{}, map[sequenceKey]*Sequence{})
+	return r
+}
+
+// read indexes a segment.
+func (r *Recording) read(name string, data []byte, known map[versionKey]*Version, sequences map[sequenceKey]*Sequence) {
+	s := &reading{name: name, size: int64(len(data)), data: data, versions: map[uint64]*Version{}}
+	problem := func(rest []byte, text string) {
+		r.problems = append(r.problems, Problem{name, int64(len(data) - len(rest)), int64(len(rest)), text})
+	}
+	if !bytes.HasPrefix(data, []byte(magic)) {
+		problem(data, "no recording")
+		return
+	}
+	r.segments = append(r.segments, s)
+	rest := data[len(magic):]
+	for len(rest) > 0 {
+		kind, payload, next, ok := nextFrame(rest)
+		if !ok {
+			problem(rest, "torn frame")
+			break
+		}
+		start := len(data) - len(next) - len(payload)
+		if err := r.index(s, kind, payload, start, known, sequences); err != nil {
+			problem(rest, err.Error())
+			break
+		}
+		rest = next
+	}
+	s.end = len(data) - len(rest)
+	r.remember(s)
+}
+
+// index takes a frame.
+func (r *Recording) index(s *reading, kind byte, payload []byte, start int, known map[versionKey]*Version, sequences map[sequenceKey]*Sequence) error {
+	d := &decoder{b: payload}
+	switch kind {
+	case frameHead:
+		var head struct {
+			Format int    `json:"format"`
+			Run    string `json:"run"`
+		}
+		if err := json.Unmarshal(payload, &head); err != nil {
+			return fmt.Errorf("head: %w", err)
+		}
+		if head.Format != formatVersion {
+			return fmt.Errorf("format %d, this program knows %d", head.Format, formatVersion)
+		}
+		s.run = head.Run
+	case frameVersion:
+		id := d.uvarint()
+		if d.bad {
+			return errMalformed
+		}
+		key := versionKey{s.run, id}
+		if known[key] == nil {
+			v := &Version{id: id}
+			if err := json.Unmarshal(d.b, v); err != nil {
+				return fmt.Errorf("version: %w", err)
+			}
+			known[key] = v
+			r.versions = append(r.versions, v)
+		}
+		s.versions[id] = known[key]
+	case frameBlob:
+		if len(payload) < sha256.Size {
+			return errors.New("blob without its digest")
+		}
+		s.blobs = append(s.blobs, span{start + sha256.Size, start + len(payload)})
+	case frameCall:
+		id, sequence, number := d.uvarint(), d.uvarint(), d.uvarint()
+		marks := d.byte()
+		if d.bad {
+			return errMalformed
+		}
+		v := s.versions[id]
+		if v == nil {
+			return fmt.Errorf("call of the version %d, which is not there", id)
+		}
+		// The marks stay before the body: place begins with them.
+		p := place{s, number, span{start + len(payload) - len(d.b) - 1, start + len(payload)}}
+		_ = marks
+		if sequence == 0 {
+			if uint64(len(r.starts[v])) == number {
+				r.starts[v] = append(r.starts[v], p)
+			}
+			return nil
+		}
+		key := sequenceKey{v, sequence}
+		q := sequences[key]
+		if q == nil {
+			q = &Sequence{Version: v, ID: sequence, of: r, missing: number != 0}
+			sequences[key] = q
+			r.sequences = append(r.sequences, q)
+		}
+		if uint64(len(q.places)) != number {
+			q.missing = true
+		}
+		q.places = append(q.places, p)
+		r.calls++
+	case frameDropped:
+		r.dropped += d.uvarint()
+	default:
+		return fmt.Errorf("frame of the kind %#x, which this program does not know", kind)
+	}
+	return nil
+}
+
+// maxLoaded is how many segments are in memory at a time.
+const maxLoaded = 4
+
+// remember keeps a segment in memory, and forgets another.
+func (r *Recording) remember(s *reading) {
+	if len(r.loaded) >= maxLoaded {
+		r.loaded[0].data = nil
+		r.loaded = r.loaded[1:]
+	}
+	r.loaded = append(r.loaded, s)
+}
+
+// bytes returns what is sound of a segment.
+func (r *Recording) bytes(s *reading) ([]byte, error) {
+	if s.data == nil {
+		data, err := os.ReadFile(s.name)
+		if err != nil {
+			return nil, fmt.Errorf("read recording: %w", err)
+		}
+		if len(data) < s.end {
+			return nil, fmt.Errorf("read recording: %s has become shorter", s.name)
+		}
+		s.data = data
+		r.remember(s)
+	}
+	return s.data[:s.end], nil
+}
+
+// Versions returns the versions of plugins whose calls were recorded.
+func (r *Recording) Versions() []*Version { return r.versions }
+
+// Sequences returns the sequences, in the order of their first calls.
+func (r *Recording) Sequences() []*Sequence { return r.sequences }
+
+// Calls returns the number of calls in all sequences.
+func (r *Recording) Calls() int { return r.calls }
+
+// Problems returns what is lost.
+func (r *Recording) Problems() []Problem { return r.problems }
+
+// Dropped returns the number of calls that were not recorded since the queue was full.
+func (r *Recording) Dropped() uint64 { return r.dropped }
+
+// Start returns the calls of the start of the first instance of a version, if they depend on
+// more than the module and its configuration: the version is granted the clock or random
+// numbers.
+func (r *Recording) Start(v *Version) ([]*Call, error) {
+	var calls []*Call
+	for _, p := range r.starts[v] {
+		c, err := r.call(v, 0, p)
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, c)
+	}
+	return calls, nil
+}
+
+// Len returns the number of calls.
+func (s *Sequence) Len() int { return len(s.places) }
+
+// Whole reports whether the calls begin with the first one after the reset and none is
+// missing between them. Others cannot be replayed.
+func (s *Sequence) Whole() bool { return !s.missing }
+
+// Calls returns the calls in order, until an error.
+func (s *Sequence) Calls() iter.Seq2[*Call, error] {
+	return func(yield func(*Call, error) bool) {
+		for _, p := range s.places {
+			c, err := s.of.call(s.Version, s.ID, p)
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Call returns the call with an index.
+func (s *Sequence) Call(i int) (*Call, error) { return s.of.call(s.Version, s.ID, s.places[i]) }
+
+func (r *Recording) call(v *Version, sequence uint64, p place) (*Call, error) {
+	data, err := r.bytes(p.segment)
+	if err != nil {
+		return nil, err
+	}
+	body := data[p.start:p.end]
+	c, err := decodeCall(body[1:], func(id uint64, length int) ([]byte, bool) {
+		if id >= uint64(len(p.segment.blobs)) {
+			return nil, false
+		}
+		b := p.segment.blobs[id]
+		return data[b.start:b.end], true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read recording: %s: call %d of sequence %d: %w", p.segment.name, p.number, sequence, err)
+	}
+	c.Version, c.Sequence, c.Number, c.Marks = v, sequence, p.number, Marks(body[0])
+	return c, nil
+}
+
+// Summary returns what a recording has, in a few lines.
+func (r *Recording) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d calls in %d sequences of %d versions", r.calls, len(r.sequences), len(r.versions))
+	if r.dropped != 0 {
+		fmt.Fprintf(&b, "; %d calls were dropped", r.dropped)
+	}
+	partial := 0
+	for _, s := range r.sequences {
+		if !s.Whole() {
+			partial++
+		}
+	}
+	if partial != 0 {
+		fmt.Fprintf(&b, "; %d sequences are not whole", partial)
+	}
+	for _, p := range r.problems {
+		fmt.Fprintf(&b, "\n%s", p)
+	}
+	return b.String()
+}
+
+// Digest returns the SHA-256 of the configuration that the guest reads.
+func (v *Version) Digest() [sha256.Size]byte { return sha256.Sum256(v.Config) }

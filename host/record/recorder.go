@@ -1,0 +1,436 @@
+package record
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Recorder writes the calls of plugins to a directory. It is safe for use by several
+// goroutines.
+type Recorder struct {
+	cfg   Config
+	run   string
+	queue chan item
+	// queued is the number of bytes in queue.
+	queued atomic.Int64
+	// congested is set from a call that was dropped until half of the queue is free.
+	congested atomic.Bool
+	sequences atomic.Uint64
+	// epoch changes with each segment: a sequence is not continued in the next one.
+	epoch atomic.Uint32
+
+	recorded, dropped, bytes, segments, removed, failures atomic.Uint64
+	lastError                                             atomic.Pointer[error]
+
+	mu       sync.Mutex
+	closed   bool
+	stop     chan struct{}
+	done     chan struct{}
+	versions atomic.Uint64
+
+	// The rest belongs to the goroutine that writes.
+	ring     ring
+	batch    []byte
+	scratch  []byte
+	blobs    map[[sha256.Size]byte]uint64
+	known    map[uint64]bool
+	pending  map[*Tape]*held
+	told     uint64
+	failedAt time.Time
+}
+
+// held are the calls of a sequence that wait for one which is to be kept.
+type held struct {
+	items []item
+	seen  int
+}
+
+// item is a call on its way to the disk. The body is the queue's.
+type item struct {
+	tape   *Tape
+	number uint64
+	marks  Marks
+	body   []byte
+}
+
+const maxQueued = 8 << 10
+
+// NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it.
+// The error has every mistake of the configuration.
+func NewRecorder(cfg Config) (*Recorder, error) {
+	if err := errors.Join(cfg.Check()...); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	r := &Recorder{
+		cfg: cfg, run: newRun(), queue: make(chan item, maxQueued), stop: make(chan struct{}), done: make(chan struct{}),
+		pending: map[*Tape]*held{},
+	}
+	var err error
+	if r.ring, err = openRing(cfg.Path, cfg.MaxBytes, time.Duration(cfg.MaxAge)); err != nil {
+		return nil, fmt.Errorf("record to %q: %w", cfg.Path, err)
+	}
+	go r.write()
+	return r, nil
+}
+
+func newRun() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Config returns the configuration with its defaults.
+func (r *Recorder) Config() Config { return r.cfg }
+
+// Stats are the numbers of a recorder since it was made.
+type Stats struct {
+	// Recorded is the number of calls that were written, Dropped of those that found no room
+	// in the queue.
+	Recorded, Dropped uint64
+	// Bytes is the number of bytes that were written, Segments of files that were begun,
+	// Removed of files that were removed for the limits of size and age.
+	Bytes, Segments, Removed uint64
+	// Failures is the number of writes that failed, and Err the error of the last one.
+	Failures uint64
+	Err      error
+}
+
+// Stats returns the numbers of the recorder.
+func (r *Recorder) Stats() Stats {
+	s := Stats{
+		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Bytes: r.bytes.Load(),
+		Segments: r.segments.Load(), Removed: r.removed.Load(), Failures: r.failures.Load(),
+	}
+	if err := r.lastError.Load(); err != nil {
+		s.Err = *err
+	}
+	return s
+}
+
+// Close writes what waits and closes the recording. Calls that end later are dropped.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		close(r.stop)
+	}
+	r.mu.Unlock()
+	<-r.done
+	return r.Stats().Err
+}
+
+// Tapes is what calls are recorded to: a [Recorder], or a [Tap].
+type Tapes interface {
+	// Version returns what makes the tapes of a version. v must not change afterwards.
+	Version(v Version) *VersionTape
+}
+
+// Tap is called with each call when it has ended, on the goroutine of the caller. The call
+// and its bytes are the function's own.
+type Tap func(c *Call)
+
+// Version implements [Tapes].
+func (t Tap) Version(v Version) *VersionTape { return &VersionTape{tap: t, version: &v} }
+
+// VersionTape makes the tapes of a version's instances.
+type VersionTape struct {
+	recorder *Recorder
+	tap      Tap
+	version  *Version
+	id       uint64
+	// start are the calls of the start of the first instance. They belong to the goroutine
+	// that writes.
+	start []*Call
+}
+
+// Version returns what makes the tapes of a version. v must not change afterwards.
+func (r *Recorder) Version(v Version) *VersionTape {
+	v.Run = r.run
+	v.id = r.versions.Add(1)
+	return &VersionTape{recorder: r, version: &v, id: v.id}
+}
+
+// Tape returns the tape of an instance that has just begun or was reset, or nil if its calls
+// are not to be recorded. It may then be asked again after skip releases of the instance, when
+// that is to be reset; 0 means that the caller asks before each.
+func (v *VersionTape) Tape() (tape *Tape, skip int) {
+	r := v.recorder
+	if r == nil {
+		return &Tape{version: v}, 0
+	}
+	if r.congested.Load() {
+		return nil, r.cfg.SequenceCalls
+	}
+	if r.cfg.Rate < 1 && mathrand.Float64() >= r.cfg.Rate {
+		return nil, r.cfg.SequenceCalls
+	}
+	return &Tape{version: v, sequence: r.sequences.Add(1), epoch: r.epoch.Load()}, 0
+}
+
+// Start returns a tape for the start of the first instance of the version, which is recorded
+// with each segment. It has the sequence 0.
+func (v *VersionTape) Start() *Tape {
+	t := &Tape{version: v}
+	if v.recorder != nil {
+		t.epoch = v.recorder.epoch.Load()
+	}
+	return t
+}
+
+// send passes a call on, and reports whether there was room for it.
+func (r *Recorder) send(i item) bool {
+	n := int64(len(i.body))
+	if r.queued.Add(n) > r.cfg.QueueBytes {
+		r.queued.Add(-n)
+		return r.drop()
+	}
+	select {
+	case r.queue <- i:
+		return true
+	default:
+		r.queued.Add(-n)
+		return r.drop()
+	}
+}
+
+func (r *Recorder) drop() bool {
+	r.dropped.Add(1)
+	r.congested.Store(true)
+	return false
+}
+
+// write writes calls until the recorder is closed.
+func (r *Recorder) write() {
+	defer close(r.done)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case i := <-r.queue:
+			r.take(i)
+			for more := true; more; {
+				select {
+				case i := <-r.queue:
+					r.take(i)
+				default:
+					more = false
+				}
+			}
+			r.flush()
+		case <-tick.C:
+			r.sweep()
+			r.ring.expire(time.Now(), &r.removed)
+		case <-r.stop:
+			for more := true; more; {
+				select {
+				case i := <-r.queue:
+					r.take(i)
+				default:
+					more = false
+				}
+			}
+			r.sweep()
+			r.flush()
+			r.failed(r.ring.close())
+			return
+		}
+		if r.queued.Load() < r.cfg.QueueBytes/2 && len(r.queue) < maxQueued/2 {
+			r.congested.Store(false)
+		}
+	}
+}
+
+// take takes a call from the queue.
+func (r *Recorder) take(i item) {
+	r.queued.Add(-int64(len(i.body)))
+	if r.cfg.Only == "" {
+		r.put(i)
+		return
+	}
+	h := r.pending[i.tape]
+	if h == nil {
+		h = &held{}
+		r.pending[i.tape] = h
+	}
+	h.seen++
+	switch {
+	case i.tape.kept:
+		r.put(i)
+	case r.wanted(i):
+		i.tape.kept = true
+		for _, earlier := range h.items {
+			r.put(earlier)
+		}
+		h.items = nil
+		r.put(i)
+	default:
+		h.items = append(h.items, i)
+	}
+}
+
+// wanted reports whether a call makes its sequence one that is written.
+func (r *Recorder) wanted(i item) bool {
+	c, err := decodeCall(i.body, nil)
+	if err != nil {
+		return false
+	}
+	c.Version = i.tape.version.version
+	v := VerdictOf(c)
+	return v == Failed || v == Denied && r.cfg.Only == Denials
+}
+
+// sweep forgets the sequences that have ended.
+func (r *Recorder) sweep() {
+	for t, h := range r.pending {
+		if t.closed.Load() && len(r.queue) == 0 {
+			for _, i := range h.items {
+				release(i.body)
+			}
+			delete(r.pending, t)
+		}
+	}
+}
+
+// put adds a call to the batch.
+func (r *Recorder) put(i item) {
+	defer release(i.body)
+	c, err := decodeCall(i.body, nil)
+	if err != nil {
+		r.failed(fmt.Errorf("record: %w", err)) // It cannot be: this package has written it.
+		return
+	}
+	v := i.tape.version
+	c.Version, c.Sequence, c.Number, c.Marks = v.version, i.tape.sequence, i.number, i.marks|i.tape.stained
+	r.redact(c, i.tape)
+	if !r.begin() {
+		r.dropped.Add(1)
+		return
+	}
+	if dropped := r.dropped.Load(); dropped != r.told {
+		r.batch = appendFrame(r.batch, frameDropped, func(b []byte) []byte { return binary.AppendUvarint(b, dropped-r.told) })
+		r.told = dropped
+	}
+	if !r.known[v.id] {
+		r.known[v.id] = true
+		text, err := json.Marshal(v.version)
+		if err != nil {
+			r.failed(err)
+		}
+		r.batch = appendFrame(r.batch, frameVersion, func(b []byte) []byte { return append(binary.AppendUvarint(b, v.id), text...) })
+		if v.start != nil {
+			for _, s := range v.start {
+				r.frame(v.id, s)
+			}
+		}
+	}
+	if i.tape.sequence == 0 {
+		v.start = append(v.start, keep(c))
+	}
+	r.frame(v.id, c)
+	r.recorded.Add(1)
+	if len(r.batch) >= batchBytes {
+		r.flush()
+	}
+}
+
+// keep returns a copy of a call that lends no bytes.
+func keep(c *Call) *Call {
+	b := appendCall(nil, c, appendData[[]byte])
+	kept, err := decodeCall(b, nil)
+	if err != nil {
+		return c
+	}
+	kept.Version, kept.Sequence, kept.Number, kept.Marks = c.Version, c.Sequence, c.Number, c.Marks
+	return kept
+}
+
+// batchBytes is how much is written at once.
+const batchBytes = 256 << 10
+
+// blobBytes is how long bytes are that are written once in a segment.
+const blobBytes = 96
+
+// frame adds the frame of a call, and those of its blobs before it.
+func (r *Recorder) frame(version uint64, c *Call) {
+	body := appendCall(r.scratch[:0], c, func(b, data []byte) []byte {
+		if len(data) < blobBytes {
+			return appendData(b, data)
+		}
+		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(len(data))<<1|1), r.blob(data))
+	})
+	r.scratch = body
+	r.batch = appendFrame(r.batch, frameCall, func(b []byte) []byte {
+		b = binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, version), c.Sequence), c.Number)
+		return append(append(b, byte(c.Marks)), body...)
+	})
+}
+
+// blob returns the number of bytes in the segment, and adds them unless they are there.
+func (r *Recorder) blob(data []byte) uint64 {
+	digest := sha256.Sum256(data)
+	if id, ok := r.blobs[digest]; ok {
+		return id
+	}
+	id := uint64(len(r.blobs))
+	r.blobs[digest] = id
+	r.batch = appendFrame(r.batch, frameBlob, func(b []byte) []byte { return append(append(b, digest[:]...), data...) })
+	return id
+}
+
+// begin begins a segment if there is none or it is full.
+func (r *Recorder) begin() bool {
+	if r.ring.file != nil && r.ring.written+int64(len(r.batch)) < r.ring.segmentBytes && !r.ring.old(time.Now()) {
+		return true
+	}
+	if r.ring.file == nil && time.Since(r.failedAt) < time.Second {
+		return false
+	}
+	if r.ring.file != nil {
+		r.flush()
+		r.epoch.Add(1)
+	}
+	if err := r.ring.next(&r.removed); err != nil {
+		r.failed(err)
+		return false
+	}
+	r.segments.Add(1)
+	r.blobs, r.known = map[[sha256.Size]byte]uint64{}, map[uint64]bool{}
+	r.batch = appendFrame(append(r.batch[:0], magic...), frameHead, func(b []byte) []byte {
+		return append(b, fmt.Sprintf(`{"format":%d,"run":%q,"created":%q}`, formatVersion, r.run, time.Now().UTC().Format(time.RFC3339Nano))...)
+	})
+	return true
+}
+
+// flush writes the batch.
+func (r *Recorder) flush() {
+	if len(r.batch) == 0 || r.ring.file == nil {
+		return
+	}
+	n, err := r.ring.write(r.batch)
+	r.bytes.Add(uint64(n))
+	r.batch = r.batch[:0]
+	if err != nil {
+		r.failed(err)
+		r.failed(r.ring.close())
+		r.epoch.Add(1)
+	}
+}
+
+// failed counts an error, if it is one.
+func (r *Recorder) failed(err error) {
+	if err != nil {
+		r.failures.Add(1)
+		r.lastError.Store(&err)
+		r.failedAt = time.Now()
+	}
+}

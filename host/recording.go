@@ -1,0 +1,201 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// recorder is a recorder that plugins of a Runtime share.
+type recorder struct {
+	*record.Recorder
+	cfg   record.Config
+	users int
+}
+
+// recordTo returns the recorder for a configuration, and what ends its use.
+func (rt *Runtime) recordTo(cfg *record.Config) (record.Tapes, func() error, error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	r := rt.recorders[cfg.Path]
+	if r == nil {
+		made, err := record.NewRecorder(*cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		r = &recorder{Recorder: made, cfg: *cfg}
+		rt.recorders[cfg.Path] = r
+	} else if !sameRecording(&r.cfg, cfg) {
+		return nil, nil, fmt.Errorf("record.path %q is that of another plugin, whose record differs", cfg.Path)
+	}
+	r.users++
+	return r.Recorder, func() error {
+		rt.mu.Lock()
+		r.users--
+		last := r.users == 0
+		if last {
+			delete(rt.recorders, cfg.Path)
+		}
+		rt.mu.Unlock()
+		if !last {
+			return nil
+		}
+		return r.Close()
+	}, nil
+}
+
+// sameRecording reports whether two configurations are equal. Two hooks for redaction are, if
+// they are the same function.
+func sameRecording(a, b *record.Config) bool {
+	x, y := *a, *b
+	same := reflect.ValueOf(x.Redact).Pointer() == reflect.ValueOf(y.Redact).Pointer()
+	x.Redact, y.Redact = nil, nil
+	return same && reflect.DeepEqual(x, y)
+}
+
+// Recorders returns the numbers of the recorders by their paths.
+func (rt *Runtime) Recorders() map[string]record.Stats {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	stats := make(map[string]record.Stats, len(rt.recorders))
+	for path, r := range rt.recorders {
+		stats[path] = r.Stats()
+	}
+	return stats
+}
+
+// describe returns what a recording says of the version.
+func (v *version) describe() record.Version {
+	cfg := &v.plugin.cfg
+	limits, _ := json.Marshal(v.limits) // It has numbers and texts only.
+	r := record.Version{
+		Plugin: cfg.Name, SHA256: v.digest, Kind: v.plugin.adapter.Kind, Config: cfg.GuestConfig, Args: cfg.Args,
+		Grants: cfg.Grants, Limits: limits, Reset: string(cfg.Reset), Engine: rewritingVersion,
+		GoPass: v.plugin.runtime.goPass, Arch: runtime.GOARCH, ABI: 1,
+	}
+	if d := v.dialect; d != nil {
+		r.Dialect, r.Start, r.Command, r.DefineMemory = d.Name, d.Start, d.Command, d.DefineMemory
+	}
+	for _, im := range v.imports {
+		r.Imports = append(r.Imports, record.Import{Module: im.Module, Name: im.Name, Params: im.Params, Results: im.Results, Memory: im.Memory})
+	}
+	for _, e := range v.exportList() {
+		r.Exports = append(r.Exports, record.Export{Name: e.Name, Params: e.Params, Results: e.Results, Optional: e.Optional})
+	}
+	return r
+}
+
+// record begins a sequence of calls, unless the instance has one or has run since its start.
+func (i *Instance) record() {
+	if v := i.version; v.tapes != nil && i.tape == nil && !i.used {
+		if i.tape, i.skip = v.tapes.Tape(); i.tape != nil {
+			i.meter.align()
+		}
+	}
+}
+
+// sequenceOver reports whether the instance is to be reset for the recording, when it is
+// released.
+func (i *Instance) sequenceOver() bool {
+	if i.tape != nil {
+		return !i.tape.Next()
+	}
+	i.skip--
+	return i.skip <= 0 && i.used
+}
+
+// endSequence ends the sequence of calls.
+func (i *Instance) endSequence() {
+	if i.tape != nil {
+		i.tape.Close()
+		i.tape = nil
+	}
+}
+
+func (i *Instance) beginRecording(kind record.CallKind, name string, n int) {
+	i.tape.Begin(kind, name, i.stack[:n])
+	if kind == record.AsProgram {
+		for _, arg := range i.program.args {
+			i.tape.Data(record.Argument, []byte(arg))
+		}
+		i.tape.Data(record.Input, i.program.stdin)
+	}
+}
+
+func (i *Instance) endRecording(err error) {
+	if i.program.running {
+		i.tape.Data(record.Output, i.program.stdout)
+	}
+	if i.linear.Refused() {
+		i.tape.Refused()
+	}
+	end, result, reason := record.Returned, uint64(0), ""
+	if len(i.results) > 0 {
+		result = record.Narrow(i.stack[0], i.results[0])
+	}
+	if trap := (*TrapError)(nil); errors.As(err, &trap) {
+		end, result, reason = record.Trapped, 0, trap.Reason
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			end, reason = record.Stopped, ""
+		}
+	}
+	i.tape.End(end, result, i.FuelUsed(), reason, i.output.bytes)
+}
+
+func (i *Instance) recordWrite(buf, limit uint32, data []byte) {
+	n := len(data)
+	if uint64(n) > uint64(limit) {
+		data = nil // It comes when the guest asks with more room.
+	}
+	i.tape.Bytes(record.Write, data, uint64(buf), uint64(limit), uint64(n))
+}
+
+// Confidential says that the bytes which the host function that runs hands over are those of
+// a Secret in protobuf: a recording masks them. In JSON it finds Secrets by itself.
+func (i *Instance) Confidential() {
+	if i.tape != nil {
+		i.tape.Confidential()
+	}
+}
+
+// Fresh returns a new instance that does not belong to the pool, as one is before its first
+// call, for a caller that repeats what another instance was asked. It must be discarded before
+// the plugin is closed, and never released. Limits.Instances does not count it.
+//
+// Errors are those of a new instance in [Runtime.Load].
+func (p *Plugin) Fresh(ctx context.Context) (*Instance, error) {
+	inst, err := p.current.Load().instantiate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inst.record()
+	return inst, nil
+}
+
+// Rewind brings an instance from [Plugin.Fresh] back to the state before its first call, and
+// reports whether it could. If it could not, the instance must be discarded.
+func (i *Instance) Rewind() bool {
+	if !i.version.restore(i) {
+		return false
+	}
+	i.renew()
+	i.record()
+	return true
+}
+
+// Discard frees an instance from [Plugin.Fresh].
+func (i *Instance) Discard() { i.version.discard(i) }
+
+// Outside gives guests what they are granted of the world: the time and random numbers. Its
+// methods are called in host functions.
+type Outside interface {
+	// Time returns the time of a guest's clock in nanoseconds.
+	Time(inst *Instance) int64
+	// Random fills b.
+	Random(inst *Instance, b []byte)
+}

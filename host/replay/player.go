@@ -1,0 +1,339 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// Player repeats recorded calls on a module. It is not safe for use by several goroutines.
+type Player struct {
+	version *record.Version
+	// Plugin is the module, loaded with what the recording says of its configuration.
+	plugin *host.Plugin
+	digest string
+	// inst is the instance of the sequence that is repeated; nil before the first.
+	inst *host.Instance
+	// imports are those of the recording by their names, by index in version.Imports.
+	imports map[[2]string]int
+	// functions are those of package abi that the guest implements, by name.
+	functions map[string]abi.Function
+
+	script script
+	// got are the calls that have ended since they were taken.
+	got []*record.Call
+}
+
+// Options change how a module is loaded.
+type Options struct {
+	// Configure is called with the configuration before the module is loaded, to set an
+	// Observer or limits. nil changes nothing.
+	Configure func(cfg *host.Config)
+	// Closely has a host function answered only as the recording has it at this place. It
+	// is for the module that was recorded. Otherwise questions are matched by what they ask.
+	Closely bool
+}
+
+// errUnrecorded is the error of a guest that asks what the recording has no answer to.
+var errUnrecorded = errors.New("the recording has no answer")
+
+// Load loads a module as the recording says of a version of a plugin: with its
+// configuration, its grants and limits, and host functions that answer from the recording.
+// start are the calls of [record.Recording.Start]. Close the Player before the Runtime.
+func Load(ctx context.Context, rt *host.Runtime, v *record.Version, start []*record.Call, module []byte, opts Options) (*Player, error) {
+	p := &Player{version: v, imports: map[[2]string]int{}, functions: map[string]abi.Function{}}
+	p.script.closely = opts.Closely
+	cfg := host.Config{
+		Name: v.Plugin, Source: host.Bytes(module), GuestConfig: v.Config, Args: v.Args, Reset: host.ResetPolicy(v.Reset),
+		Recorder: record.Tap(func(c *record.Call) { p.got = append(p.got, c) }),
+	}
+	if len(v.Limits) != 0 {
+		if err := json.Unmarshal(v.Limits, &cfg.Limits); err != nil {
+			return nil, fmt.Errorf("replay plugin %q: limits: %w", v.Plugin, err)
+		}
+	}
+	// A call ends by its fuel, as recorded, however slow this machine is.
+	cfg.Limits.Timeout, cfg.Limits.BuildTimeout, cfg.Limits.Instances = maxTime, maxTime, 1
+	for _, grant := range v.Grants {
+		if grant == host.GrantClock || grant == host.GrantRandom {
+			cfg.Grants = append(cfg.Grants, grant)
+		}
+	}
+	if opts.Configure != nil {
+		opts.Configure(&cfg)
+	}
+	adapter, err := p.adapter(module)
+	if err != nil {
+		return nil, fmt.Errorf("replay plugin %q: %w", v.Plugin, err)
+	}
+	p.script.begin(p, startEvents(start))
+	if p.plugin, err = rt.Load(ctx, cfg, adapter); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	p.got, p.digest = nil, p.plugin.Digest()
+	for _, f := range p.plugin.Functions().Functions() {
+		p.functions[f.String()] = f
+	}
+	return p, nil
+}
+
+// Recorded reports whether the module is the one that was recorded.
+func (p *Player) Recorded() bool { return p.digest == p.version.SHA256 }
+
+// Plugin returns the loaded module.
+func (p *Player) Plugin() *host.Plugin { return p.plugin }
+
+// Instance returns the instance that repeats the sequence, nil before [Player.Begin].
+func (p *Player) Instance() *host.Instance { return p.inst }
+
+// Close frees the module.
+func (p *Player) Close(ctx context.Context) error {
+	if p.inst != nil {
+		p.inst.Discard()
+		p.inst = nil
+	}
+	return p.plugin.Close(ctx)
+}
+
+// startEvents returns the events of several calls.
+func startEvents(calls []*record.Call) (events []record.Event) {
+	for _, c := range calls {
+		events = append(events, c.Events...)
+	}
+	return events
+}
+
+// live reports whether the host answers calls of a function by itself.
+func live(module, name string, dialect bool) bool {
+	if module == "wasi_snapshot_preview1" {
+		return true
+	}
+	return !dialect && module == abi.ModuleCommon && slices.Contains([]string{"config", "status_reason", "log"}, name)
+}
+
+// adapter returns what the recording says of the component.
+func (p *Player) adapter(module []byte) (host.Adapter, error) {
+	v := p.version
+	imports, err := p.hostFunctions(module)
+	if err != nil {
+		return host.Adapter{}, err
+	}
+	var exports []host.Export
+	for _, e := range v.Exports {
+		exports = append(exports, host.Export{Name: e.Name, Params: e.Params, Results: e.Results, Optional: true})
+	}
+	a := host.Adapter{Kind: v.Kind, Outside: outside{p}}
+	if v.Dialect == "" {
+		a.Imports, a.Exports = imports, exports
+		return a, nil
+	}
+	a.Dialects = []host.Dialect{{
+		Name: v.Dialect, Detect: func(*host.Module) bool { return true }, Exports: exports, Imports: imports,
+		Start: v.Start, Command: v.Command, DefineMemory: v.DefineMemory,
+	}}
+	return a, nil
+}
+
+// hostFunctions returns the functions of the recording, and those that the module imports
+// beside them.
+func (p *Player) hostFunctions(module []byte) ([]host.Import, error) {
+	var list []host.Import
+	dialect := p.version.Dialect != ""
+	for n, im := range p.version.Imports {
+		p.imports[[2]string{im.Module, im.Name}] = n
+		if !live(im.Module, im.Name, dialect) {
+			list = append(list, host.Import{
+				Module: im.Module, Name: im.Name, Params: im.Params, Results: im.Results, Memory: im.Memory,
+				Func: func(inst *host.Instance, stack []uint64) { p.script.host(inst, n, stack) },
+			})
+		}
+	}
+	described, _, _, err := wasmbin.Describe(module)
+	if err != nil {
+		return nil, err
+	}
+	for _, im := range described {
+		if _, known := p.imports[[2]string{im.Module, im.Name}]; known || im.Kind != wasmbin.ExternFunc || live(im.Module, im.Name, dialect) {
+			continue
+		}
+		n := host.Import{Module: im.Module, Name: im.Name, Func: func(inst *host.Instance, stack []uint64) {
+			p.script.unknown(inst, im.Module+"."+im.Name)
+		}}
+		for _, t := range im.Func.Params {
+			n.Params = append(n.Params, abi.ValueType(t))
+		}
+		for _, t := range im.Func.Results {
+			n.Results = append(n.Results, abi.ValueType(t))
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// outside gives a guest the times and random numbers that it got before.
+type outside struct{ p *Player }
+
+func (o outside) Time(*host.Instance) int64 {
+	s := o.p.script.scope()
+	if len(s.values) > 0 {
+		o.p.script.last, s.values = s.values[0], s.values[1:]
+	}
+	return int64(o.p.script.last)
+}
+
+func (o outside) Random(_ *host.Instance, b []byte) {
+	s := o.p.script.scope()
+	n := copy(b, s.random)
+	s.random = s.random[n:]
+	clear(b[n:])
+}
+
+// Begin begins a sequence on an instance as it is before its first call. The first calls, if
+// they are those of the start, are what it returns.
+func (p *Player) Begin(ctx context.Context, s *record.Sequence) (started []*record.Call, err error) {
+	var start []*record.Call
+	for c, err := range s.Calls() {
+		if err != nil {
+			return nil, err
+		}
+		if c.Kind != record.ByStart && c.Function != abi.Configure.String() {
+			break
+		}
+		start = append(start, c)
+	}
+	return p.begin(ctx, start)
+}
+
+// begin brings an instance into the state before its first call. It is started anew if the
+// recording has calls of the start.
+func (p *Player) begin(ctx context.Context, start []*record.Call) ([]*record.Call, error) {
+	p.got = nil
+	p.script.forget()
+	p.script.begin(p, startEvents(start))
+	if p.inst != nil {
+		if len(start) == 0 && p.inst.Rewind() {
+			return nil, nil
+		}
+		p.inst.Discard()
+		p.inst = nil
+	}
+	inst, err := p.plugin.Fresh(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	p.inst = inst
+	started := p.got
+	p.got = nil
+	return started, nil
+}
+
+// Play repeats one call, after those before it in its sequence. It returns what crossed this
+// time, and how the host functions were answered. The error is one of the recording or of the
+// Player; what the guest does wrong is in the call.
+func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
+	p.got = nil
+	p.script.begin(p, c.Events)
+	if err := p.call(ctx, c); err != nil {
+		return nil, fmt.Errorf("replay call %d of sequence %d: %w", c.Number, c.Sequence, err)
+	}
+	played := &Played{Missing: p.script.missing, Elsewhere: p.script.elsewhere}
+	if len(p.got) != 0 {
+		played.Call = p.got[len(p.got)-1]
+	}
+	return played, nil
+}
+
+// Played is a call that was repeated.
+type Played struct {
+	// Call is what crossed; nil if the guest was not called.
+	Call *record.Call
+	// Missing is what the guest asked for that the recording does not have, empty if it has
+	// everything. The call has failed for it.
+	Missing string
+	// Elsewhere is the number of questions that the guest asked in another place of the
+	// call than it was recorded, or that another call answers.
+	Elsewhere int
+}
+
+// call calls the guest.
+func (p *Player) call(ctx context.Context, c *record.Call) error {
+	inst := p.inst
+	p.script.stops = c.End == record.Stopped
+	if c.End == record.Stopped {
+		ctx = &stopping{Context: ctx, inst: inst, fuel: c.Fuel}
+	}
+	var err error
+	switch c.Kind {
+	case record.ByFunction:
+		f, ok := p.functions[c.Function]
+		if !ok {
+			p.script.missing = "the call of " + c.Function + ", which the guest does not implement"
+			return nil
+		}
+		_, err = inst.Call(ctx, f, c.Args...)
+	case record.ByExport:
+		index := slices.IndexFunc(p.version.Exports, func(e record.Export) bool { return e.Name == c.Function })
+		if index < 0 || !inst.Exports(host.ExportIndex(index)) {
+			p.script.missing = "the call of " + c.Function + ", which the guest does not export"
+			return nil
+		}
+		_, err = inst.CallExport(ctx, host.ExportIndex(index), c.Args...)
+	case record.BySteps:
+		err = inst.Dialect().Do(ctx, c.Function, func() error { p.script.steps(inst); return nil })
+	case record.AsProgram:
+		var args []string
+		var input []byte
+		for i := range c.Events {
+			if e := &c.Events[i]; e.Kind == record.Argument {
+				args = append(args, string(e.Data))
+			} else {
+				input = e.Data
+				break
+			}
+		}
+		_, err = inst.Dialect().Run(ctx, args, input)
+	default:
+		return fmt.Errorf("%s is a call of the start, in the middle of the sequence", c.Function)
+	}
+	if err != nil && len(p.got) == 0 {
+		return err
+	}
+	return nil
+}
+
+// stopping is a context that ends when a call has used as much fuel as the recorded one when
+// it was stopped. The host looks at it at the same instructions each time.
+type stopping struct {
+	context.Context
+	inst *host.Instance
+	fuel int64
+	// begun is set by the first look, which is before the call.
+	begun bool
+}
+
+func (s *stopping) Err() error {
+	if !s.begun {
+		s.begun = true
+		return s.Context.Err()
+	}
+	if s.inst.FuelUsed() >= s.fuel {
+		return context.DeadlineExceeded
+	}
+	return s.Context.Err()
+}
+
+// name returns the name of an import in the recording.
+func (p *Player) name(index int) string {
+	if index < len(p.version.Imports) {
+		return p.version.Imports[index].String()
+	}
+	return "function " + strings.Repeat("?", 1)
+}

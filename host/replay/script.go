@@ -1,0 +1,482 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// maxTime is longer than any call of a replay.
+const maxTime = 1000 * time.Hour
+
+// script is what the recording has of a call.
+type script struct {
+	player  *Player
+	closely bool
+	// scopes are those of the guest's functions that run, the innermost last.
+	scopes []*scope
+	top    *scope
+	// known are the answers of the sequence by their questions.
+	known map[string]*node
+	// moved are addresses of the recording that are others in this module.
+	moved map[uint64]uint64
+	last  uint64
+	zeros []byte
+
+	// stops is set if the recorded call was stopped for its time.
+	stops bool
+
+	missing   string
+	elsewhere int
+}
+
+// node is an event with those within it.
+type node struct {
+	*record.Event
+	children []*node
+	used     bool
+	// result is that of HostReturned or Invoked, and returned whether there is one.
+	result   []uint64
+	returned bool
+}
+
+// scope is what happens while a function of the guest runs.
+type scope struct {
+	// steps are the events at this level, hosts those of them that are calls of host
+	// functions which the recording answers.
+	steps  []*node
+	hosts  []*node
+	next   int
+	values []uint64
+	random []byte
+}
+
+// maxNodes is how deep calls may nest in a recording: more than in package host.
+const maxNodes = 64
+
+// begin begins a call.
+func (s *script) begin(p *Player, events []record.Event) {
+	s.player, s.missing, s.elsewhere = p, "", 0
+	rest := events
+	steps := s.parse(&rest, 0)
+	s.top = s.scopeOf(steps)
+	s.scopes = append(s.scopes[:0], s.top)
+}
+
+// forget forgets the answers of another sequence.
+func (s *script) forget() {
+	s.known, s.moved = map[string]*node{}, map[uint64]uint64{}
+}
+
+// parse reads events as far as the end of the function that contains them.
+func (s *script) parse(rest *[]record.Event, depth int) (list []*node) {
+	for len(*rest) > 0 {
+		e := &(*rest)[0]
+		if e.Kind == record.HostReturned || e.Kind == record.Invoked {
+			return list
+		}
+		*rest = (*rest)[1:]
+		n := &node{Event: e}
+		list = append(list, n)
+		if e.Kind != record.Host && e.Kind != record.Invoke || depth >= maxNodes {
+			continue
+		}
+		n.children = s.parse(rest, depth+1)
+		if len(*rest) > 0 {
+			n.result, n.returned = (*rest)[0].Args, true
+			*rest = (*rest)[1:]
+		}
+	}
+	return list
+}
+
+// scopeOf makes a scope of events.
+func (s *script) scopeOf(steps []*node) *scope {
+	sc := &scope{steps: steps}
+	dialect := s.player.version.Dialect != ""
+	for _, n := range steps {
+		if n.Kind != record.Host {
+			continue
+		}
+		if n.Index < len(s.player.version.Imports) {
+			im := &s.player.version.Imports[n.Index]
+			if live(im.Module, im.Name, dialect) {
+				for _, c := range n.children {
+					switch c.Kind {
+					case record.Value:
+						sc.values = append(sc.values, c.Args...)
+					case record.Random:
+						sc.random = append(sc.random, c.Data...)
+					}
+				}
+				continue
+			}
+		}
+		sc.hosts = append(sc.hosts, n)
+		if key, ok := s.question(n); ok && s.known != nil {
+			if old := s.known[key]; old == nil || answered(n) || !answered(old) {
+				s.known[key] = n
+			}
+		}
+	}
+	return sc
+}
+
+func (s *script) scope() *scope { return s.scopes[len(s.scopes)-1] }
+
+// answered reports whether an answer has its bytes.
+func answered(n *node) bool {
+	for _, c := range n.children {
+		if c.Kind == record.Write && len(c.Data) == 0 && len(c.Args) == 3 && c.Args[2] != 0 {
+			return false
+		}
+	}
+	return n.returned
+}
+
+// question returns what a host function was asked: its index, the parameters that are no
+// addresses, and the bytes that it read. ok is false if it asked nothing: it took something.
+func (s *script) question(n *node) (key string, ok bool) {
+	b := s.scalars(nil, n.Index, n.Args)
+	for _, c := range n.children {
+		switch c.Kind {
+		case record.Read, record.Text:
+			b = append(binary.AppendUvarint(b, uint64(len(c.Data))), c.Data...)
+		case record.Invoke:
+			return "", false
+		}
+	}
+	return string(b), true
+}
+
+// scalars appends the parameters of a host function that are no addresses.
+func (s *script) scalars(b []byte, index int, params []uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(index))
+	var memory uint16
+	if index < len(s.player.version.Imports) {
+		memory = s.player.version.Imports[index].Memory
+	}
+	for i, v := range params {
+		if i >= 16 || memory&(1<<i) == 0 {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	return b
+}
+
+// host answers a call of a host function.
+func (s *script) host(inst *host.Instance, index int, stack []uint64) {
+	params := append([]uint64{}, stack[:len(s.player.version.Imports[index].Params)]...)
+	sc := s.scope()
+	for sc.next < len(sc.hosts) && sc.hosts[sc.next].used {
+		sc.next++
+	}
+	want := s.scalars(nil, index, params)
+	if sc.next < len(sc.hosts) {
+		n := sc.hosts[sc.next]
+		if n.Index == index && (s.closely || bytes.Equal(s.scalars(nil, n.Index, n.Args), want) && s.reads(inst, n, params)) {
+			n.used = true
+			s.perform(inst, n, params, stack)
+			return
+		}
+	}
+	if s.closely {
+		s.unknown(inst, s.player.name(index)+", in another order than recorded")
+	}
+	// Elsewhere in the call.
+	for _, n := range sc.hosts {
+		if !n.used && n.Index == index && bytes.Equal(s.scalars(nil, n.Index, n.Args), want) && s.reads(inst, n, params) {
+			n.used = true
+			s.elsewhere++
+			s.perform(inst, n, params, stack)
+			return
+		}
+	}
+	if n := s.find(inst, index, params); n != nil {
+		s.elsewhere++
+		s.perform(inst, n, params, stack)
+		return
+	}
+	if s.derive(inst, index, params, stack) || s.take(inst, index, params) {
+		s.elsewhere++
+		return
+	}
+	s.unknown(inst, s.describe(inst, index, params))
+}
+
+// reads reports whether the guest asks with the bytes that n was asked with. Effects, which
+// have no answer, are taken with any.
+func (s *script) reads(inst *host.Instance, n *node, params []uint64) bool {
+	if effect(n) {
+		return true
+	}
+	for _, c := range n.children {
+		if c.Kind != record.Read {
+			continue
+		}
+		got, err := inst.Dialect().Look(s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1))
+		if err != nil || !bytes.Equal(got, c.Data) {
+			return false
+		}
+	}
+	return true
+}
+
+// effect reports whether a host function takes something and answers nothing.
+func effect(n *node) bool {
+	for _, c := range n.children {
+		switch c.Kind {
+		case record.Write, record.Put, record.Invoke, record.Input, record.Abort:
+			return false
+		}
+	}
+	return n.returned && len(n.result) == 0
+}
+
+// find returns the answer to a question from another call of the sequence.
+func (s *script) find(inst *host.Instance, index int, params []uint64) *node {
+	key := s.scalars(nil, index, params)
+	if n := s.known[string(key)]; n != nil {
+		return n
+	}
+	// With what the guest passes in its memory.
+	if data, ok := s.passed(inst, index, params); ok {
+		key = append(binary.AppendUvarint(key, uint64(len(data))), data...)
+		return s.known[string(key)]
+	}
+	return nil
+}
+
+// passed returns the bytes that the guest passes: those of the first pair of parameters in
+// its memory.
+func (s *script) passed(inst *host.Instance, index int, params []uint64) ([]byte, bool) {
+	memory := s.player.version.Imports[index].Memory
+	for i := 0; i+1 < len(params); i++ {
+		if memory&(3<<i) == 3<<i {
+			data, err := inst.Dialect().Look(uint32(params[i]), uint32(params[i+1]))
+			return data, err == nil && len(data) <= 1<<20
+		}
+	}
+	return nil, false
+}
+
+// take takes what the guest hands over by a function that answers nothing.
+func (s *script) take(inst *host.Instance, index int, params []uint64) bool {
+	im := &s.player.version.Imports[index]
+	if len(im.Results) != 0 || len(params) != 2 || im.Memory != 0b11 {
+		return false
+	}
+	inst.Read(uint32(params[0]), uint32(params[1]))
+	return true
+}
+
+// perform does what the host function did.
+func (s *script) perform(inst *host.Instance, n *node, params, stack []uint64) {
+	for _, c := range n.children {
+		s.step(inst, n, params, c)
+	}
+	if !n.returned {
+		inst.Abort(errors.New("the host function did not return"))
+	}
+	if len(n.result) > 0 {
+		stack[0] = n.result[0]
+	}
+}
+
+// address returns the address or the length in c.Args[i] of an event within a host function:
+// that of the parameter which had it in the recording, or where it has moved to.
+func (s *script) address(n *node, params, args []uint64, i int) uint32 {
+	if i >= len(args) {
+		return 0
+	}
+	if n != nil {
+		for k := range n.Args {
+			if k < len(params) && uint32(n.Args[k]) == uint32(args[i]) && s.inMemory(n, k) && s.pair(n, k, args, i) {
+				return uint32(params[k])
+			}
+		}
+	}
+	return uint32(s.move(args[i]))
+}
+
+func (s *script) inMemory(n *node, k int) bool {
+	if n.Index >= len(s.player.version.Imports) {
+		return false
+	}
+	return k < 16 && s.player.version.Imports[n.Index].Memory&(1<<k) != 0
+}
+
+// pair reports whether parameters k-i and following are the address and the length in args, so
+// that equal numbers are not taken for one another.
+func (s *script) pair(n *node, k int, args []uint64, i int) bool {
+	if len(args) < 2 {
+		return true
+	}
+	first := k - i
+	if first < 0 || first+1 >= len(n.Args) {
+		return false
+	}
+	return uint32(n.Args[first]) == uint32(args[0]) && uint32(n.Args[first+1]) == uint32(args[1])
+}
+
+// move returns where an address has moved to.
+func (s *script) move(v uint64) uint64 {
+	if to, ok := s.moved[v]; ok {
+		return to
+	}
+	return v
+}
+
+// maxZeros is the longest answer that was too long for its buffer.
+const maxZeros = 256 << 20
+
+// step does what the host did.
+func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
+	d := inst.Dialect()
+	arg := func(i int) uint64 {
+		if i < len(c.Args) {
+			return c.Args[i]
+		}
+		return 0
+	}
+	switch c.Kind {
+	case record.Read:
+		inst.Read(s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1))
+	case record.Write:
+		buf, limit := s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1)
+		data := c.Data
+		if uint64(len(data)) != arg(2) {
+			if arg(2) > maxZeros {
+				inst.Abort(fmt.Errorf("the recording has an answer of %d bytes, more than %d", arg(2), maxZeros))
+			}
+			if uint64(limit) >= arg(2) {
+				s.unknown(inst, "the bytes of an answer that did not fit into the buffer")
+			}
+			if uint64(len(s.zeros)) < arg(2) {
+				s.zeros = make([]byte, arg(2))
+			}
+			data = s.zeros[:arg(2)]
+		}
+		inst.Write(buf, limit, data)
+	case record.Put:
+		if err := d.Put(s.address(n, params, c.Args, 0), c.Data); err != nil {
+			inst.Abort(err)
+		}
+	case record.Text:
+		d.Text(s.address(n, params, c.Args, 0))
+	case record.Charge:
+		d.Charge(int(min(arg(0), math.MaxInt32)))
+	case record.Spend:
+		inst.Spend(int64(arg(0)))
+	case record.Input:
+		d.WriteStdin(c.Data)
+	case record.Invoke:
+		args := make([]uint64, len(c.Args))
+		for i, v := range c.Args {
+			args[i] = s.move(v)
+		}
+		if c.Index >= len(s.player.version.Exports) || len(args) != len(s.player.version.Exports[c.Index].Params) {
+			inst.Abort(fmt.Errorf("the recording calls the export %d with %d arguments", c.Index, len(args)))
+		}
+		s.scopes = append(s.scopes, s.scopeOf(c.children))
+		result := d.Invoke(host.ExportIndex(c.Index), args...)
+		s.scopes = s.scopes[:len(s.scopes)-1]
+		if len(c.result) > 0 && c.result[0] != result && c.result[0] >= 1024 {
+			s.moved[c.result[0]] = result
+		}
+	case record.Abort:
+		err := errors.New(string(c.Data))
+		if s.stops {
+			err = fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
+		}
+		inst.Abort(err)
+	case record.Confidential:
+		inst.Confidential()
+	}
+}
+
+// steps does what the host did in a call of several exports.
+func (s *script) steps(inst *host.Instance) {
+	for _, c := range s.top.steps {
+		s.step(inst, nil, nil, c)
+	}
+}
+
+// unknown ends the call for a question that was not recorded.
+func (s *script) unknown(inst *host.Instance, question string) {
+	if s.missing == "" {
+		s.missing = question
+	}
+	inst.Abort(fmt.Errorf("%w to %s", errUnrecorded, question))
+}
+
+// describe returns what a guest asks, for messages.
+func (s *script) describe(inst *host.Instance, index int, params []uint64) string {
+	im := &s.player.version.Imports[index]
+	text := im.String()
+	for i, v := range params {
+		if im.Memory&(1<<i) == 0 {
+			text += fmt.Sprintf(" %#x", v)
+		}
+	}
+	if data, ok := s.passed(inst, index, params); ok && len(params) > 2 {
+		text += fmt.Sprintf(" %.100q", data)
+	}
+	return text
+}
+
+// derive answers a question about a part of an object from a larger part.
+func (s *script) derive(inst *host.Instance, index int, params, stack []uint64) bool {
+	im := &s.player.version.Imports[index]
+	if im.Module != abi.ModuleObjects || im.Name != "object_part" || len(params) != 5 {
+		return false
+	}
+	ref, part, mask := params[0], params[1], params[2]
+	var whole []byte
+	found := false
+	for _, n := range s.known {
+		if n.Index != index || len(n.Args) != 5 || n.Args[0] != ref || uint32(n.Args[1]) != uint32(part) || n.Args[2]&mask != mask {
+			continue
+		}
+		for _, c := range n.children {
+			if c.Kind == record.Write && answered(n) {
+				whole, found = c.Data, true
+			}
+		}
+	}
+	if !found {
+		return false
+	}
+	data, ok := fieldsOf(whole, mask)
+	if !ok {
+		return false
+	}
+	stack[0] = uint64(inst.Write(uint32(params[3]), uint32(params[4]), data))
+	return true
+}
+
+// fieldsOf returns the fields of a message whose bits are set.
+func fieldsOf(message []byte, mask uint64) ([]byte, bool) {
+	var out []byte
+	for rest := message; len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return nil, false
+		}
+		if number < 64 && mask&(1<<uint(number)) != 0 {
+			out = append(out, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	return out, true
+}

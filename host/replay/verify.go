@@ -1,0 +1,234 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// Verification is the result of repeating a recording on the module that was recorded.
+type Verification struct {
+	// Calls is the number of calls that were repeated, and Exact of those that crossed as
+	// recorded: results, reasons, logs, every byte, and fuel.
+	Calls int `json:"calls"`
+	Exact int `json:"exact"`
+	// Withheld is the number of calls that crossed as recorded as far as the recording has
+	// it: data of Secrets were masked, or the operator's redaction changed them.
+	Withheld int `json:"withheld,omitempty"`
+	// Unpromised is the number of calls that differ, and may: they are redacted, or their
+	// guest met the end of the process's memory.
+	Unpromised int `json:"unpromised,omitempty"`
+	// Skipped is the number of calls in sequences whose beginning is not in the recording.
+	Skipped int `json:"skipped,omitempty"`
+	// Other is the number of calls of other modules than the given one.
+	Other int `json:"other,omitempty"`
+	// Differences are the calls that differ, the first ones of them.
+	Differences []Mismatch `json:"differences,omitempty"`
+	// Different is the number of all calls that differ.
+	Different int `json:"different"`
+	// Fuel is the fuel of all calls that were repeated.
+	Fuel int64 `json:"fuel"`
+}
+
+// Mismatch is a call that did not cross as recorded.
+type Mismatch struct {
+	Plugin   string `json:"plugin"`
+	Sequence uint64 `json:"sequence"`
+	Number   uint64 `json:"number"`
+	Function string `json:"function"`
+	What     string `json:"what"`
+}
+
+func (m Mismatch) String() string {
+	return fmt.Sprintf("plugin %q: %s, call %d of sequence %d: %s", m.Plugin, m.Function, m.Number, m.Sequence, m.What)
+}
+
+// maxMismatches is how many mismatches are kept.
+const maxMismatches = 100
+
+// Verify repeats the calls of a recording on the module that was recorded, and compares what
+// crosses with what was recorded. Calls of other modules are left out.
+//
+// The error is one of the recording or of loading the module.
+func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, module []byte, opts Options) (*Verification, error) {
+	about, err := host.Inspect(module)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	opts.Closely = true
+	result := &Verification{}
+	players := map[*record.Version]*Player{}
+	defer func() {
+		for _, p := range players {
+			_ = p.Close(ctx)
+		}
+	}()
+	for _, s := range recording.Sequences() {
+		if s.Version.SHA256 != about.Digest() {
+			result.Other += s.Len()
+			continue
+		}
+		if !s.Whole() {
+			result.Skipped += s.Len()
+			continue
+		}
+		p := players[s.Version]
+		if p == nil {
+			if p, err = loadFor(ctx, rt, recording, s.Version, module, opts); err != nil {
+				return nil, err
+			}
+			players[s.Version] = p
+		}
+		if err := result.sequence(ctx, p, s); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// loadFor loads a module for a version of a recording.
+func loadFor(ctx context.Context, rt *host.Runtime, recording *record.Recording, v *record.Version, module []byte, opts Options) (*Player, error) {
+	start, err := recording.Start(v)
+	if err != nil {
+		return nil, err
+	}
+	return Load(ctx, rt, v, start, module, opts)
+}
+
+// sequence repeats a sequence.
+func (r *Verification) sequence(ctx context.Context, p *Player, s *record.Sequence) error {
+	started, err := p.Begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	for c, err := range s.Calls() {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var got *record.Call
+		if len(started) > 0 {
+			got, started = started[0], started[1:]
+		} else {
+			played, err := p.Play(ctx, c)
+			if err != nil {
+				return err
+			}
+			got = played.Call
+		}
+		r.add(c, got)
+	}
+	return nil
+}
+
+// add compares a call.
+func (r *Verification) add(c, got *record.Call) {
+	r.Calls++
+	what := "the guest was not called"
+	if got != nil {
+		what = Difference(c, got)
+		r.Fuel += got.Fuel
+	}
+	withheld := c.Marks&(record.Secret|record.Redacted) != 0
+	switch {
+	case what == "" && withheld:
+		r.Withheld++
+	case what == "":
+		r.Exact++
+	case c.Marks != 0:
+		r.Unpromised++
+	default:
+		r.Different++
+		if len(r.Differences) < maxMismatches {
+			r.Differences = append(r.Differences, Mismatch{c.Version.Plugin, c.Sequence, c.Number, c.Function, what})
+		}
+	}
+}
+
+// Difference returns the first thing in which a repeated call differs from the recorded one,
+// empty if nothing does. Of what is masked it compares the lengths.
+func Difference(want, got *record.Call) string {
+	masked := want.Marks&(record.Secret|record.Redacted) != 0
+	differ := func(a, b []byte) bool { return len(a) != len(b) || !masked && !bytes.Equal(a, b) }
+	for i := range min(len(want.Events), len(got.Events)) {
+		w, g := &want.Events[i], &got.Events[i]
+		if w.Kind != g.Kind || w.Index != g.Index {
+			return fmt.Sprintf("event %d is %s, recorded %s", i, describeEvent(got.Version, g), describeEvent(want.Version, w))
+		}
+		if !equal(w.Args, g.Args) || differ(w.Data, g.Data) {
+			return fmt.Sprintf("event %d, %s, differs: %s", i, describeEvent(want.Version, w), describeChange(w, g, masked))
+		}
+	}
+	switch {
+	case len(want.Events) != len(got.Events):
+		return fmt.Sprintf("has %d events, recorded %d", len(got.Events), len(want.Events))
+	case want.End != got.End:
+		return fmt.Sprintf("%s, recorded %s", got.Describe(), want.Describe())
+	case want.Result != got.Result:
+		return fmt.Sprintf("returned %#x, recorded %#x", got.Result, want.Result)
+	case want.Fuel != got.Fuel:
+		return fmt.Sprintf("used %d fuel, recorded %d", got.Fuel, want.Fuel)
+	case differ([]byte(want.Trap), []byte(got.Trap)):
+		return fmt.Sprintf("trapped: %.200s, recorded %.200s", got.Trap, want.Trap)
+	case differ(want.Output, got.Output):
+		return fmt.Sprintf("printed %.200q, recorded %.200q", got.Output, want.Output)
+	}
+	return ""
+}
+
+func equal(a, b []uint64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// describeChange returns how two events differ.
+func describeChange(w, g *record.Event, masked bool) string {
+	if !equal(w.Args, g.Args) {
+		return fmt.Sprintf("%#x, recorded %#x", g.Args, w.Args)
+	}
+	if masked || len(w.Data) != len(g.Data) {
+		return fmt.Sprintf("%d bytes, recorded %d", len(g.Data), len(w.Data))
+	}
+	at := 0
+	for at < len(w.Data) && w.Data[at] == g.Data[at] {
+		at++
+	}
+	return fmt.Sprintf("at byte %d %.60q, recorded %.60q", at, g.Data[at:], w.Data[at:])
+}
+
+var eventNames = map[record.EventKind]string{
+	record.HostReturned: "the return of a host function", record.Read: "what the guest passed", record.Write: "an answer to the guest",
+	record.Put: "a write to the guest's memory", record.Text: "a text of the guest", record.Charge: "a charge", record.Spend: "fuel",
+	record.Input: "standard input", record.Output: "standard output", record.Argument: "an argument", record.Invoked: "the return of an export",
+	record.Abort: "the end of the call by the host", record.Value: "a number from outside", record.Random: "random numbers",
+	record.Confidential: "a mark",
+}
+
+func describeEvent(v *record.Version, e *record.Event) string {
+	switch e.Kind {
+	case record.Host:
+		if e.Index < len(v.Imports) {
+			return "the call of " + v.Imports[e.Index].String()
+		}
+	case record.Invoke:
+		if e.Index < len(v.Exports) {
+			return "the call of the export " + v.Exports[e.Index].Name
+		}
+	}
+	if name := eventNames[e.Kind]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("event of the kind %d", e.Kind)
+}
