@@ -57,7 +57,7 @@ type RuntimeConfig struct {
 	CacheDir string
 	// CacheBytes is the most that the files in CacheDir have together: those that were not
 	// used for the longest time are removed when a module was compiled. A Go guest takes
-	// about 15 MB. 0 means 1 GiB.
+	// about 20 MB. 0 means 1 GiB.
 	CacheBytes int64
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
