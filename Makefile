@@ -52,8 +52,8 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 # The rewriter, what it generates code for, and the host: what depends on the processor. Left
 # out are tests that compile guests of megabytes, which takes minutes under qemu, and tests
 # that measure the memory of the process, which is that of qemu.
-ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host
-ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks
+ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host ./host/replay
+ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
 arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 6 minutes.
