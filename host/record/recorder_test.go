@@ -233,6 +233,23 @@ func TestACallThatFindsNoRoomIsDroppedAndCounted(t *testing.T) {
 	}
 }
 
+func TestAnEndlessCallIsNotRecorded(t *testing.T) {
+	r := newRecorder(t, Config{})
+	tape, _ := r.Version(answering).Tape()
+	tape.Begin(ByFunction, "filter", nil)
+	data := make([]byte, 1<<20)
+	for range 2 * maxCallBytes >> 20 {
+		tape.Bytes(Read, data, 0, 1)
+	}
+	if cap(tape.buf) != 0 {
+		t.Errorf("the call still has %d bytes", cap(tape.buf))
+	}
+	tape.End(Returned, 0, 0, "", nil)
+	if recording := r.Stats(); recording.Dropped != 1 || tape.Next() {
+		t.Errorf("%d calls were dropped, and the sequence goes on: %v", recording.Dropped, tape.Next())
+	}
+}
+
 func TestOnlySequencesWithAFailureOrADenial(t *testing.T) {
 	for _, test := range []struct {
 		only Selection

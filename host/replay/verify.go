@@ -29,6 +29,9 @@ type Verification struct {
 	Differences []Mismatch `json:"differences,omitempty"`
 	// Different is the number of all calls that differ.
 	Different int `json:"different"`
+	// OtherEngine is set if the recording host counted fuel in another way than this one, by
+	// another version of the metering or without the pass for Go's compiler.
+	OtherEngine bool `json:"otherEngine,omitempty"`
 	// Fuel is the fuel of all calls that were repeated.
 	Fuel int64 `json:"fuel"`
 }
@@ -133,6 +136,7 @@ func (r *Verification) add(c, got *record.Call) {
 	if got != nil {
 		what = Difference(c, got)
 		r.Fuel += got.Fuel
+		r.OtherEngine = r.OtherEngine || got.Version.Engine != c.Version.Engine || got.Version.GoPass != c.Version.GoPass
 	}
 	withheld := c.Marks&(record.Secret|record.Redacted) != 0
 	switch {
