@@ -106,6 +106,7 @@ func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperat
 func (p *Plugin) version() string {
 	cfg := p.cfg
 	cfg.Mode, cfg.Order, cfg.FailurePolicy, cfg.CircuitBreaker = "", 0, "", host.CircuitBreaker{}
+	cfg.Record = nil
 	return digestOf(p.Digest(), cfg)
 }
 

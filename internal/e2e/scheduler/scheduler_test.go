@@ -235,14 +235,36 @@ func TestScheduler(t *testing.T) {
 	t.Run("a module is swapped under load without a failed Pod", func(t *testing.T) { testSwap(t, s) })
 	t.Run("guests take the place of the scheduler's own plugins", func(t *testing.T) { testInTree(t, s) })
 	t.Run("guests of kube-scheduler-wasm-extension run beside them", func(t *testing.T) { testPeers(t, s) })
-	t.Run("all calls of all guests can be repeated", testReplay)
+	t.Run("all calls of all guests can be repeated", func(t *testing.T) { testReplay(t, s) })
 }
 
-// testReplay repeats what the scheduler has recorded so far, while it goes on.
-func testReplay(t *testing.T) {
-	recording, err := record.Open(recordTo)
-	if err != nil {
-		t.Fatal(err)
+// testReplay repeats what the scheduler has recorded so far, while it goes on. With
+// KUBEWASM_REPLAY_CALLS, it adds Pods until as many calls are recorded.
+func testReplay(t *testing.T, s *suite) {
+	open := func() *record.Recording {
+		recording, err := record.Open(recordTo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recording
+	}
+	recording, want := open(), 0
+	if text := os.Getenv("KUBEWASM_REPLAY_CALLS"); text != "" {
+		var err error
+		if want, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := 0; recording.Calls() < want; round++ {
+		for i := range 2 {
+			s.addNode(t, "many", fmt.Sprintf("many-%d-%d", round, i), nil, corev1.LabelTopologyZone, string("ab"[i]))
+		}
+		const pods = 900
+		for i := range pods {
+			s.addPod(t, "many", fmt.Sprintf("many-%d-%d", round, i), func(p *corev1.Pod) { p.Annotations["kubewasm.dev/zones"] = string("ab"[i%2]) })
+		}
+		s.bound(t, fmt.Sprintf("many-%d-%d", round, pods-1))
+		recording = open()
 	}
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
