@@ -58,7 +58,7 @@ func recordPolicy(t testing.TB, module []byte, dir string, small bool) {
 	add := func(operation admissionv1.Operation, old, object runtime.RawExtension, options string) {
 		requests = append(requests, &admissionv1.AdmissionRequest{
 			UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-			Namespace: "shop", Name: "web", Operation: operation, Object: object, OldObject: old, Options: runtime.RawExtension{Raw: []byte(options)},
+			Namespace: "shop", Name: nameOf(t, object, old), Operation: operation, Object: object, OldObject: old, Options: runtime.RawExtension{Raw: []byte(options)},
 		})
 	}
 	none, long := runtime.RawExtension{}, 90_000
@@ -88,6 +88,22 @@ func recordPolicy(t testing.TB, module []byte, dir string, small bool) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// nameOf returns the name of the first object.
+func nameOf(t testing.TB, objects ...runtime.RawExtension) string {
+	t.Helper()
+	for _, o := range objects {
+		if o.Raw == nil {
+			continue
+		}
+		var named metav1.PartialObjectMetadata
+		if err := json.Unmarshal(o.Raw, &named); err != nil {
+			t.Fatal(err)
+		}
+		return named.Name
+	}
+	return ""
 }
 
 // recordHook records what the conformance suite asks the hook.
