@@ -44,6 +44,12 @@ modules: ## Run the tests of the nested modules, but for internal/e2e: that is m
 	  (cd "$$(dirname "$$mod")" && GOWORK=off go test -timeout 50m ./...) || exit 1; \
 	done
 
+.PHONY: replays
+replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
+	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./host/service
+	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
+	cd internal/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
+
 .PHONY: kubernetes
 kubernetes: ## Test each Kubernetes minor and write docs/compatibility.md. The first build of a minor takes minutes.
 	go run ./internal/compatibility
