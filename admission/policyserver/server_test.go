@@ -735,6 +735,8 @@ func TestModuleThatComesLater(t *testing.T) {
 // cluster has one Namespace.
 type cluster struct{ admission.Cluster }
 
+func (cluster) Hold(schema.GroupVersionKind) func() { return func() {} }
+
 func (cluster) Get(context.Context, schema.GroupVersionKind, string, string, bool) ([]byte, error) {
 	return []byte(`{"kind":"Namespace","metadata":{"name":"shop"}}`), nil
 }
