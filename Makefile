@@ -84,7 +84,7 @@ chart: ## Check the chart of examples/scheduler, and render it for the values in
 	    >examples/scheduler/manifests/$$(basename $$values -values.yaml).yaml || exit 1; \
 	done
 
-WAT := $(shell find . -path '*/testdata/*.wat')
+WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.

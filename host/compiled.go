@@ -25,12 +25,15 @@ type compiled struct {
 	// memory limit belongs to a runtime.
 	wasm   wazero.Runtime
 	module wazero.CompiledModule
-	info   *wasmbin.Info
+	// profiler is wasmbin.Profiler, nil if the guest is not profiled.
+	profiler wazero.CompiledModule
+	info     *wasmbin.Info
 	// exports are the exported functions, which wazero collects anew for each call.
 	exports map[string]api.FunctionDefinition
 	// imports are the imported functions. Of those with one name, hosted has the first;
-	// it has none of the meter's.
+	// it has none of the rewriter's. hostedIndex are their indexes in the module.
 	imports, hosted []api.FunctionDefinition
+	hostedIndex     []uint32
 
 	// ready is closed when the compilation has ended, with err. begun is set when it no
 	// longer waits for those of other modules.
@@ -56,6 +59,7 @@ type compiledKey struct {
 	stackBytes   int
 	compile      time.Duration
 	defineMemory bool
+	profile      bool
 }
 
 // compile returns the compiled module of a version. It compiles unless another version
@@ -67,6 +71,7 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*com
 	defer cancel()
 	c := rt.share(compiledKey{
 		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
+		v.plugin.cfg.Profiler != nil,
 	}, module)
 	select {
 	case <-c.ready:
@@ -155,22 +160,36 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 		return
 	}
 	c.info = info
+	pages := uint32(c.key.memoryBytes / pageSize)
+	if c.key.profile {
+		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
+	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(c.owner.cache).
-		WithMemoryLimitPages(uint32(c.key.memoryBytes/pageSize)))
+		WithMemoryLimitPages(pages))
+	if c.key.profile {
+		if c.profiler, c.err = c.wasm.CompileModule(ctx, wasmbin.Profiler); c.err != nil {
+			return
+		}
+	}
 	if c.module, err = c.compile(ctx, module); err != nil {
 		c.err = shorten(err)
 		return
 	}
 	c.exports, c.imports = c.module.ExportedFunctions(), c.module.ImportedFunctions()
 	known := map[[2]string]bool{}
-	for _, fn := range c.imports {
+	for index, fn := range c.imports {
 		module, name, _ := fn.Import()
-		if key := [2]string{module, name}; !known[key] && module != wasmbin.YieldModule {
+		if key := [2]string{module, name}; !known[key] && !rewriters(module) {
 			known[key] = true
-			c.hosted = append(c.hosted, fn)
+			c.hosted, c.hostedIndex = append(c.hosted, fn), append(c.hostedIndex, uint32(index))
 		}
 	}
+}
+
+// rewriters reports whether a module is one from which only a rewritten guest imports.
+func rewriters(module string) bool {
+	return module == wasmbin.YieldModule || module == wasmbin.ProfilerModule
 }
 
 // compile compiles a rewritten module, or takes its machine code from the cache.
@@ -206,6 +225,7 @@ func (c *compiled) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 		MaxTableElements: maxTableElements,
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     c.key.defineMemory,
+		Profile:          c.key.profile,
 	})
 	if errors.Is(err, wasmbin.ErrTooSlow) {
 		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
@@ -221,8 +241,10 @@ func (c *compiled) free() {
 	}
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())
-	if c.module != nil {
-		_ = c.module.Close(context.Background())
+	for _, m := range []wazero.CompiledModule{c.module, c.profiler} {
+		if m != nil {
+			_ = m.Close(context.Background())
+		}
 	}
 	if s := c.started.Load(); s != nil {
 		s.image.Close()
@@ -240,8 +262,12 @@ func (c *compiled) link() error {
 			if builders[module] == nil {
 				builders[module] = c.wasm.NewHostModuleBuilder(module)
 			}
+			run := hostFunction(n)
+			if c.key.profile {
+				run = profiledFunction(n, c.hostedIndex[n])
+			}
 			builders[module].NewFunctionBuilder().
-				WithGoModuleFunction(hostFunction(n), fn.ParamTypes(), fn.ResultTypes()).
+				WithGoModuleFunction(run, fn.ParamTypes(), fn.ResultTypes()).
 				WithName(name).
 				Export(name)
 		}

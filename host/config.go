@@ -53,6 +53,9 @@ type Config struct {
 	Observer Observer `json:"-"`
 	// Logger receives the lines that the guest logs and prints; nil drops them.
 	Logger *slog.Logger `json:"-"`
+	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
+	// nothing.
+	Profiler *Profiler `json:"-"`
 }
 
 // GuestConfig is the configuration that a guest reads, JSON by convention. It may be

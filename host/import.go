@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // Import is a function that a guest may import.
@@ -135,7 +134,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
 		im, ok := t[[2]string{module, name}]
 		if !ok {
-			if module == wasmbin.YieldModule {
+			if rewriters(module) {
 				continue // Checked by the rewriter.
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
@@ -183,5 +182,16 @@ func hostFunction(index int) api.GoModuleFunc {
 		if inst.tape != nil {
 			inst.tape.Numbers(record.HostReturned, stack[:len(im.Results)]...)
 		}
+	}
+}
+
+// profiledFunction is hostFunction for a guest with a profiler; function is the index of the
+// import.
+func profiledFunction(index int, function uint32) api.GoModuleFunc {
+	run := hostFunction(index)
+	return func(ctx context.Context, module api.Module, stack []uint64) {
+		inst := ctx.(*callContext).inst
+		inst.meet(module)
+		inst.tree.hosted(inst, function, func() { run(ctx, module, stack) })
 	}
 }

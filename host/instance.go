@@ -50,6 +50,8 @@ type Instance struct {
 	stack [maxParams]uint64
 	ctx   callContext
 	meter meter
+	// tree is the call tree of a profile, nil without one.
+	tree  *callTree
 	state any
 
 	wasi wasiState
@@ -172,6 +174,9 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 	if i.tape != nil {
 		i.beginRecording(kind, name, n)
 	}
+	if i.tree != nil {
+		i.tree.begin(&i.meter)
+	}
 	return start, nil
 }
 
@@ -197,6 +202,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if overdrawn := i.meter.end(); err == nil && overdrawn {
 		err = fuelError(i.version.limits.Fuel)
+	}
+	if i.tree != nil {
+		i.tree.end(&i.meter, i.FuelUsed())
 	}
 	if err != nil && i.startedWell(err, name) {
 		err = nil

@@ -36,6 +36,8 @@ type meter struct {
 	// time that the guest slept. Less the rest of the slice, it is the fake
 	// clock.
 	granted int64
+	// tree is the call tree of a profile, nil without one.
+	tree *callTree
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
 	// a call that ends within it never looks at the clock.
 	deadline time.Time
@@ -73,6 +75,9 @@ func (m *meter) get() int64 { return int64(m.global.Get()) - m.owed }
 
 func (m *meter) set(fuel int64) {
 	m.owed, m.dry = 0, fuel < 0
+	if m.tree != nil {
+		m.tree.move(fuel - int64(m.global.Get()))
+	}
 	m.global.Set(uint64(fuel))
 }
 

@@ -35,6 +35,9 @@ func rewrite(module []byte, opts wasmbin.Options, goPass bool) ([]byte, *wasmbin
 	if goPass {
 		opts.Pass = gowasm.Optimize
 	}
+	if opts.Profile {
+		opts.Coroutines = &gowasm.Coroutines
+	}
 	module, info, err := wasmbin.Rewrite(module, opts)
 	if err != nil {
 		return nil, nil, err

@@ -138,6 +138,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
 	}
+	if profiler := v.plugin.cfg.Profiler; profiler != nil {
+		profiler.begin(v, module)
+	}
 	var imports importTable
 	if v.dialect != nil {
 		imports = newImportTable(wasiImports, v.dialect.Imports)
@@ -264,6 +267,18 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
 	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
+	if owner := v.plugin.cfg.Profiler; owner != nil {
+		if inst.tree, err = v.compiled.newCallTree(owner); err != nil {
+			return nil, fmt.Errorf("plugin %q: %w", v.plugin.cfg.Name, err)
+		}
+		defer func() {
+			if inst.tree.drop(); inst.module == nil {
+				inst.tree.close()
+			}
+		}()
+		inst.meter.tree = inst.tree
+		inst.ctx.instantiation = inst.tree.context(inst.ctx.instantiation)
+	}
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, config)
 	if err != nil {
@@ -399,6 +414,9 @@ func (v *version) discard(inst *Instance) {
 	inst.endSequence()
 	// Only open files can cause an error, and a guest has none.
 	_ = inst.module.Close(context.Background())
+	if inst.tree != nil {
+		inst.tree.close()
+	}
 }
 
 // close turns new calls away, waits until ctx ends for the instances in use to be

@@ -289,6 +289,81 @@
 //	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
 //	kubewasm run -f request.yaml prefix.wasm Picker/Pick
 //
+// # Show where a module spends its fuel
+//
+// Usage:
+//
+//	kubewasm profile -f FILE [-o FILE] [-diff] [flags] DIR|FILE.wasm|REFERENCE [NEW]
+//
+// Profile calls a module about the objects of a file, as run does, and prints the functions
+// that used the most fuel: by themselves (FLAT) and with what they called (CUM), and by how
+// much they let the memory grow. What the host charges for a host function stands under the
+// name of that function. The start of the plugin does not count.
+//
+// The fuel of all functions together is that of the calls, exactly. It is the same on every
+// machine, so one run is enough.
+//
+// With -diff, profile takes the old version of a plugin and the new one, and prints the
+// functions that changed.
+//
+// The exit code is 2 if a new version costs more than -max-increase allows.
+//
+// The flags are:
+//
+//	-config FILE
+//		The plugin's configuration, YAML or JSON.
+//	-diff
+//		Compare two versions.
+//	-dry-run
+//		Mark the requests as dry runs.
+//	-f FILE
+//		The objects, YAML or JSON; - is the standard input.
+//	-gatekeeper
+//		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
+//	-grant NAME
+//		A grant for the plugin, such as clock. It may be repeated.
+//	-group NAME
+//		A group of the user of the requests. It may be repeated.
+//	-json
+//		Print JSON.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-log
+//		Print what the plugin logs.
+//	-max-increase PERCENT
+//		With -diff, how much more fuel the new version may cost, such as 5%.
+//	-namespace NAME
+//		The namespace of objects that name none. The default for Pods is "default".
+//	-o FILE
+//		Write the profile with all call paths, for go tool pprof.
+//	-objects FILE
+//		The objects that an admission plugin may look up. With -grant objects and without
+//		this flag they are those of -f.
+//	-old FILE
+//		The objects before an UPDATE. The default is that nothing changes.
+//	-operation OPERATION
+//		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
+//		UPDATE with -old and CREATE without.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-see KIND
+//		A kind of objects that a policy may look up besides those that its metadata
+//		declare, such as v1/Namespace. It may be repeated.
+//	-subresource NAME
+//		The subresource of the requests, such as status or scale.
+//	-top N
+//		How many functions to print, 0 for all. The default is 20.
+//	-user NAME
+//		The user of the requests.
+//
+// Example:
+//
+//	kubewasm profile -f cluster.yaml -o fuel.pb.gz zone.wasm
+//	go tool pprof -http :8080 fuel.pb.gz
+//	kubewasm profile -f cluster.yaml -diff -max-increase 5% old.wasm zone.wasm
+//
 // # Test a module
 //
 // Usage:

@@ -32,6 +32,7 @@ var commands = []command{
 	{"gen", "generate views of objects", gen},
 	{"inspect", "describe a module", inspect},
 	{"run", "run a module on objects", run},
+	{"profile", "show where a module spends its fuel", profileModule},
 	{"test", "test a module by cases in YAML", test},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -45,6 +46,8 @@ type trial struct {
 	// matches are the requests that the module's metadata declare.
 	matches []metadata.Rule
 	fuel    fuelCounter
+	// onLoad, unless it is nil, is called by loaded.
+	onLoad func()
 	// mask are the functions that the plugin implements.
 	mask abi.Mask
 	out  *tabwriter.Writer
@@ -54,21 +57,34 @@ type trial struct {
 	failures []error
 }
 
-func run(ctx context.Context, t *tool, args []string) (err error) {
+// runFlags are the flags that say what a plugin is run on, and with what.
+type runFlags struct {
+	file, config, lookups, answers string
+	logged, gatekeeper             bool
+	grants, sees                   names
+	from                           *pullFlags
+	requests                       requests
+}
+
+// runFlags declares the flags.
+func (t *tool) runFlags(flags *flag.FlagSet) *runFlags {
+	f := &runFlags{}
+	flags.StringVar(&f.file, "f", "", "")
+	flags.StringVar(&f.config, "config", "", "")
+	flags.StringVar(&f.lookups, "objects", "", "")
+	flags.BoolVar(&f.logged, "log", false, "")
+	flags.Var(&f.grants, "grant", "")
+	flags.Var(&f.sees, "see", "")
+	flags.BoolVar(&f.gatekeeper, "gatekeeper", false, "")
+	f.from = t.pullFlags(flags)
+	f.requests.flags(flags)
+	return f
+}
+
+func run(ctx context.Context, t *tool, args []string) error {
 	flags := t.flags("run")
-	file := flags.String("f", "", "")
-	config := flags.String("config", "", "")
-	lookups := flags.String("objects", "", "")
-	logged := flags.Bool("log", false, "")
-	var grants names
-	flags.Var(&grants, "grant", "")
-	var sees names
-	flags.Var(&sees, "see", "")
-	gatekeeper := flags.Bool("gatekeeper", false, "")
-	answers := flags.String("answers", "", "")
-	from := t.pullFlags(flags)
-	trial := &trial{out: tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)}
-	trial.requests.flags(flags)
+	f := t.runFlags(flags)
+	flags.StringVar(&f.answers, "answers", "", "")
 	arguments, err := parseArguments(flags, args, 2)
 	if err != nil {
 		return err
@@ -77,82 +93,18 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		return &usageError{errors.New("run: an argument is missing")}
 	}
 	path := arguments[0]
-	if *file == "" {
+	if f.file == "" {
 		return errors.New("run: name a file of objects with -f")
 	}
 	if len(arguments) == 2 {
-		return t.runMethod(ctx, path, from, arguments[1], *file, *config, *answers, grants, *logged)
+		return t.runMethod(ctx, path, f.from, arguments[1], f.file, f.config, f.answers, f.grants, f.logged)
 	}
-	if err := trial.requests.read(flags); err != nil {
-		return err
-	}
-	if trial.objects, err = trial.requests.objects(*file); err != nil {
-		return err
-	}
-	if *lookups != "" {
-		there, err := readObjects(*lookups)
-		if err != nil {
-			return err
-		}
-		if trial.cluster, err = manifest.NewCluster(there); err != nil {
-			return fmt.Errorf("%s: %w", *lookups, err)
-		}
-	}
-	guest, err := readConfig(*config)
+	trial, err := t.trial(ctx, flags, f, path, t.out)
 	if err != nil {
 		return err
 	}
-	wasm, bytes, err := t.module(ctx, path, from)
-	if err != nil {
+	if err := trial.run(ctx); err != nil {
 		return err
-	}
-	trial.try = trying{module: bytes, config: guest, gatekeeper: *gatekeeper}
-	for _, kind := range sees {
-		gvk, err := parseKind(kind)
-		if err != nil {
-			return fmt.Errorf("run: -see: %w", err)
-		}
-		trial.try.sees = append(trial.try.sees, gvk)
-	}
-	r, err := examine(ctx, trial.try)
-	if err != nil {
-		return fmt.Errorf("run %s: %w", path, err)
-	}
-	if r.mask == 0 {
-		return fmt.Errorf("run %s: %w", path, r.err)
-	}
-	if r.mask.Of(abi.KindService) != 0 {
-		return fmt.Errorf("run %s: name a method, one of %s", path, strings.Join(r.methods(), ", "))
-	}
-	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
-		return fmt.Errorf("run %s: %s is for admission plugins, and this is one of kind %s", path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
-	}
-	trial.mask = r.mask
-	name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(wasm), ".wasm"), "@")
-	if r.Metadata != nil {
-		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
-	}
-	trial.cfg = host.Config{
-		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
-	}
-	if *logged {
-		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	if trial.rt, err = newRuntime(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, trial.rt.Close(context.WithoutCancel(ctx))) }()
-	for _, kind := range []struct {
-		kind abi.Kind
-		run  func(context.Context) error
-	}{{abi.KindScheduler, trial.schedule}, {abi.KindAdmission, trial.admit}, {abi.KindHook, trial.hook}} {
-		if r.mask.Of(kind.kind) == 0 {
-			continue
-		}
-		// Print what was written before an error.
-		if err := errors.Join(kind.run(ctx), trial.out.Flush()); err != nil {
-			return errors.Join(trial.failure(), granting(err))
-		}
 	}
 	switch {
 	case len(trial.failures) != 0:
@@ -161,6 +113,105 @@ func run(ctx context.Context, t *tool, args []string) (err error) {
 		return errRefused
 	}
 	return nil
+}
+
+// trial returns the run of a module, for the flags of a command. What is decided is written
+// to out.
+func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path string, out io.Writer) (*trial, error) {
+	command := flags.Name()
+	trial := &trial{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), requests: f.requests}
+	if err := trial.requests.read(flags); err != nil {
+		return nil, err
+	}
+	var err error
+	if trial.objects, err = trial.requests.objects(f.file); err != nil {
+		return nil, err
+	}
+	if f.lookups != "" {
+		there, err := readObjects(f.lookups)
+		if err != nil {
+			return nil, err
+		}
+		if trial.cluster, err = manifest.NewCluster(there); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.lookups, err)
+		}
+	}
+	guest, err := readConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	wasm, bytes, err := t.module(ctx, path, f.from)
+	if err != nil {
+		return nil, err
+	}
+	trial.try = trying{module: bytes, config: guest, gatekeeper: f.gatekeeper}
+	for _, kind := range f.sees {
+		gvk, err := parseKind(kind)
+		if err != nil {
+			return nil, fmt.Errorf("%s: -see: %w", command, err)
+		}
+		trial.try.sees = append(trial.try.sees, gvk)
+	}
+	r, err := examine(ctx, trial.try)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", command, path, err)
+	}
+	if r.mask == 0 {
+		return nil, fmt.Errorf("%s %s: %w", command, path, r.err)
+	}
+	if r.mask.Of(abi.KindService) != 0 {
+		if command != "run" {
+			return nil, fmt.Errorf("%s %s: it is a plugin of a service, which only run calls", command, path)
+		}
+		return nil, fmt.Errorf("run %s: name a method, one of %s", path, strings.Join(r.methods(), ", "))
+	}
+	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
+		return nil, fmt.Errorf("%s %s: %s is for admission plugins, and this is one of kind %s", command, path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
+	}
+	trial.mask = r.mask
+	name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(wasm), ".wasm"), "@")
+	if r.Metadata != nil {
+		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
+	}
+	trial.cfg = host.Config{
+		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: f.grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
+	}
+	if f.logged {
+		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return trial, nil
+}
+
+// run runs the plugin, as each of the kinds that it is of.
+func (t *trial) run(ctx context.Context) (err error) {
+	if t.rt, err = newRuntime(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.rt.Close(context.WithoutCancel(ctx))) }()
+	for _, kind := range []struct {
+		kind abi.Kind
+		run  func(context.Context) error
+	}{{abi.KindScheduler, t.schedule}, {abi.KindAdmission, t.admit}, {abi.KindHook, t.hook}} {
+		if t.mask.Of(kind.kind) == 0 {
+			continue
+		}
+		// Print what was written before an error.
+		if err := errors.Join(kind.run(ctx), t.out.Flush()); err != nil {
+			return errors.Join(t.failure(), granting(err))
+		}
+	}
+	return nil
+}
+
+// loaded is called when a plugin is loaded and before its first call.
+func (t *trial) loaded() {
+	t.fuel.take()
+	if t.cfg.Profiler != nil {
+		t.cfg.Profiler.Reset()
+	}
+	if t.onLoad != nil {
+		t.onLoad()
+	}
 }
 
 // granting adds the flags that give missing grants to an error.

@@ -33,7 +33,7 @@ func (t *trial) admit(ctx context.Context) error {
 	}
 	engine := admission.NewEngine(p)
 	defer engine.Close(context.WithoutCancel(ctx))
-	t.fuel.take()
+	t.loaded()
 	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range others {
 		request, err := t.requests.of(&others[i])

@@ -61,7 +61,7 @@ func (t *trial) convert(ctx context.Context, reviews []manifest.Object) (err err
 }
 
 func (t *trial) convertEach(ctx context.Context, engine *admission.Engine, request *admission.ConversionRequest) error {
-	t.fuel.take()
+	t.loaded()
 	for _, object := range request.Objects {
 		objects, err := manifest.Read(object)
 		if err != nil {

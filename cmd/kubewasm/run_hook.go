@@ -32,7 +32,7 @@ func (t *trial) hook(ctx context.Context) error {
 		return err
 	}
 	defer engine.Close(context.WithoutCancel(ctx))
-	t.fuel.take()
+	t.loaded()
 	fmt.Fprintln(t.out, "ABOUT\tVERDICT\tTIME\tFUEL\tDECISION")
 	for _, pod := range t.objects.Pods {
 		for _, request := range manifest.HookRequests(pod) {

@@ -43,7 +43,7 @@ func (t *trial) schedule(ctx context.Context) error {
 		return err
 	}
 	defer p.Close(context.WithoutCancel(ctx))
-	t.fuel.take()
+	t.loaded()
 	fmt.Fprintln(t.out, "POD\tNODE\tVERDICT\tSCORE\tTIME\tFUEL\tREASON")
 	s := &scheduling{trial: t, plugin: p, cluster: cluster}
 	for _, pod := range pods {

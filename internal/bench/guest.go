@@ -130,8 +130,13 @@ func what(node []byte) string {
 // loadFilter loads a guest that filters. filter calls it with the node in the
 // given version, and fails if the guest does not let the Pod pass.
 func loadFilter(b *bench, rt *host.Runtime, module host.Source, pod, node []byte) (filter func(version uint32) error, release func(), err error) {
+	return loadProfiledFilter(b, rt, module, nil, pod, node)
+}
+
+// loadProfiledFilter is loadFilter with a profiler, which may be nil.
+func loadProfiledFilter(b *bench, rt *host.Runtime, module host.Source, profiler *host.Profiler, pod, node []byte) (filter func(version uint32) error, release func(), err error) {
 	podRef := abi.MakeRef(1, 0)
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "filter", Source: module}, host.Adapter{
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "filter", Source: module, Profiler: profiler}, host.Adapter{
 		Kind: abi.KindScheduler,
 		Imports: schedulerImports(func(ref abi.Ref) []byte {
 			if ref == podRef {

@@ -36,7 +36,7 @@ func (rw *rewriter) pieceFunction(op int, segment uint32) (index uint32, blockTy
 		i = len(rw.pieces)
 		rw.pieces = append(rw.pieces, f)
 	}
-	return uint32(len(rw.functions) + 1 + i), appendVarint(nil, int64(rw.typeIndex(pieceType))), true
+	return rw.firstAdded() + rw.coroutineFunctions() + uint32(i), appendVarint(nil, int64(rw.typeIndex(pieceType))), true
 }
 
 // addPieces adds the functions that the bodies call. Their types are there already.

@@ -27,6 +27,10 @@ const (
 	// has returned; after one that did not, the host must set it.
 	StackGlobal = ReservedPrefix + "stack"
 
+	// ProfilerModule is the module from which a guest that is rewritten with
+	// [Options.Profile] imports functions: that of [Profiler].
+	ProfilerModule = ReservedPrefix + "profiler"
+
 	// globalPrefix, with an index, names the exports of the mutable globals
 	// that a guest defines.
 	globalPrefix = ReservedPrefix + "global/"

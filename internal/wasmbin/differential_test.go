@@ -190,6 +190,9 @@ func differences(ctx context.Context, bin []byte, c *tallyOfDifferences) error {
 	if diff := cmp.Diff(compiled.fuel, interpreted.fuel); diff != "" && compiled.exhausted+interpreted.exhausted == 0 {
 		return fmt.Errorf("fuel of each call, on the compiler -, on the interpreter +\n%s", diff)
 	}
+	if err := run.profiled(ctx, bin, compiled, steps); err != nil {
+		return err
+	}
 	each, err := countEach(withoutCustoms(bin))
 	if err != nil {
 		return fmt.Errorf("count each instruction: %w", err)
@@ -313,10 +316,41 @@ type executedStep struct {
 type executed struct {
 	steps []executedStep
 	fuel  []int64
-	trace uint64 // a hash of what it called
-	end   string // its memory and globals, hashed
+	paths []int64 // the sum of a profile, for each step
+	trace uint64  // a hash of what it called
+	end   string  // its memory and globals, hashed
 	// exhausted counts the calls that used the stack up, which depends on the frames.
 	exhausted int
+}
+
+// profiled holds that a profile changes nothing, and that its sum is the fuel of each call.
+func (run *differentialRun) profiled(ctx context.Context, bin []byte, want *executed, steps int) error {
+	opts := differentialOptions
+	opts.Meter, opts.StackBytes, opts.Profile = true, maxStack, true
+	for name, coroutines := range map[string]*Coroutines{"profiled": nil, "profiled as one of Go": TestCoroutines} {
+		opts.Coroutines = coroutines
+		profiled, _, err := Rewrite(bin, opts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		got, err := run.do(ctx, profiled, wazero.NewRuntimeConfigCompiler(), steps)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if diff := want.differs(got, true); diff != "" {
+			return fmt.Errorf("metered -, %s +\n%s", name, diff)
+		}
+		if want.exhausted+got.exhausted != 0 {
+			continue
+		}
+		if diff := cmp.Diff(want.fuel, got.fuel); diff != "" {
+			return fmt.Errorf("fuel of each call, metered -, %s +\n%s", name, diff)
+		}
+		if diff := cmp.Diff(want.fuel, got.paths); diff != "" {
+			return fmt.Errorf("%s: fuel of each call -, of its paths +\n%s", name, diff)
+		}
+	}
+	return nil
 }
 
 func (e *executed) differs(other *executed, whole bool) string {
@@ -351,6 +385,10 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 	if err := run.stubs(ctx, r, &out.trace); err != nil {
 		return nil, err
 	}
+	tree, err := newTestTree(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	granted, calls := int64(0), 0
 	_, err = r.NewHostModuleBuilder(YieldModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, mod api.Module, _ []uint64) {
@@ -359,6 +397,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 				panic(errFuel)
 			}
 			granted = fuzzFuel - int64(fuel.Get())
+			tree.last.Set(uint64(int64(tree.last.Get()) + granted))
 			fuel.Set(fuzzFuel)
 		}), nil, nil).Export(YieldName).Instantiate(ctx)
 	if err != nil {
@@ -386,6 +425,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 	}
 	fuel, _ := mod.ExportedGlobal(FuelGlobal).(api.MutableGlobal)
 	out.fuel = append(out.fuel, spentFuel(fuel, granted))
+	out.paths = append(out.paths, tree.take(ctx, fuel))
 	r2 := rand.New(rand.NewPCG(uint64(len(run.exports)), 3))
 	for range 3 {
 		for _, e := range run.exports {
@@ -401,6 +441,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 			if fuel != nil {
 				fuel.Set(fuzzFuel)
 				granted = fuzzFuel
+				tree.last.Set(fuzzFuel)
 			}
 			if stack, ok := mod.ExportedGlobal(StackGlobal).(api.MutableGlobal); ok {
 				stack.Set(maxStack)
@@ -410,6 +451,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 				return out, nil
 			}
 			out.fuel = append(out.fuel, spentFuel(fuel, granted))
+			out.paths = append(out.paths, tree.take(ctx, fuel))
 		}
 	}
 	out.end = run.state(mod)

@@ -21,6 +21,7 @@ type bodyRewriter struct {
 	memoryMax uint32   // no memory.grow by more pages can succeed
 	tableMax  []uint32 // the same of table.grow, for each table
 	yield     uint32   // the index of yield; the guest's functions from there on move up
+	shift     uint32   // by how much they do
 	fuel      uint32   // the index of the fuel global
 	stack     uint32   // the index of the stack global
 	meter     bool
@@ -34,6 +35,10 @@ type bodyRewriter struct {
 	blockType func(results []ValType) []byte
 	// pieces is rewriter.pieceFunction.
 	pieces func(op int, segment uint32) (index uint32, blockType []byte, ok bool)
+
+	// profile is nil without a profile; prev and self are locals for it.
+	profile    *profileImports
+	prev, self uint64
 
 	scanner  scanner
 	frames   []frame
@@ -104,6 +109,9 @@ const (
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back after it
 	editRestore                   // bring the stack back to what it was at the function's entry
+	editReturn                    // branch to the end of the body instead of returning
+	editTail                      // tell the profiler that the function is left
+	editGrew                      // tell the profiler of a memory.grow
 )
 
 // rewrite changes the body of a function of the given type, which is the one with
@@ -137,6 +145,9 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 			b.dividends[i] = extra(2, typ)
 		}
 	}
+	if b.profile != nil {
+		return b.profiled(function, c, typ, extra, length, size)
+	}
 	if b.plan == nil || !b.catches {
 		c.Body = b.emit(make([]byte, 0, size), c.Body, length, entry)
 		return nil
@@ -155,8 +166,18 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	return nil
 }
 
-// appendRestore brings the stack back to what it was at the function's entry.
+// restores reports whether there is something to bring back where an exception was caught.
+func (b *bodyRewriter) restores() bool { return b.plan != nil || b.profile != nil }
+
+// appendRestore brings the stack back to what it was at the function's entry, and the
+// profiler to the function.
 func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
+	if b.profile != nil {
+		out = b.appendLeave(out, b.self)
+	}
+	if b.plan == nil {
+		return out
+	}
 	out = append(appendUvarint(append(out, OpLocalGet), entry), OpGlobalSet)
 	return appendUvarint(out, uint64(b.stack))
 }
@@ -240,6 +261,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case OpUnreachable:
 			b.current = none
 		case OpReturn, OpThrow, OpThrowRef:
+			if s.op == OpReturn && b.profile != nil {
+				b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editReturn, value: uint32(len(b.frames) - 1)})
+			}
 			b.leave()
 		case OpCall, OpReturnCall, OpRefFunc:
 			s.within("function", s.imm, len(b.functions))
@@ -247,8 +271,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			if charged {
 				b.enter(function)
 			}
+			b.tail()
 			if s.imm >= b.yield {
-				b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: s.imm + 1})
+				b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: s.imm + b.shift})
 			}
 			if charged {
 				b.exit(function)
@@ -261,6 +286,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			s.within("type", s.imm, len(b.types))
 			calls = true
 			if s.op == OpReturnCallIndirect || s.op == OpReturnCallRef {
+				b.tail()
 				b.leave()
 			} else if b.plan != nil {
 				b.enter(function)
@@ -293,6 +319,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case OpMemoryGrow:
 			bulk = true
 			b.bulk(editBulkPages, b.memoryMax)
+			if b.profile != nil && b.current != none {
+				b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editGrew})
+			}
 		case OpTableCopy, OpTableFill, OpTableInit, OpTableGrow:
 			bulk = true
 			b.info.MutatesTables = true
@@ -429,7 +458,7 @@ func (b *bodyRewriter) close() {
 		b.edits[f.entry].cost += head.cost
 		head.kind, head.cost = editCharge, 0
 	}
-	if f.caught && f.loop == none && depth > 0 && b.plan != nil {
+	if f.caught && f.loop == none && depth > 0 && b.restores() {
 		b.edits = append(b.edits, edit{at: b.scanner.pos, end: b.scanner.pos, kind: editRestore})
 	}
 	switch {
@@ -487,7 +516,7 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 	at := 0
 	for i := range b.edits {
 		e := &b.edits[i]
-		if e.restore && b.plan != nil {
+		if e.restore && b.restores() {
 			out = append(out, body[at:e.at]...)
 			at = e.at
 			out = b.appendRestore(out, entry)
@@ -530,6 +559,13 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 			out = b.appendStack(out, OpI32Add, e.value)
 		case editRestore:
 			out = b.appendRestore(out, entry)
+		case editReturn:
+			out = appendUvarint(append(out, OpBr), uint64(e.value))
+		case editTail:
+			out = b.appendLeave(out, b.prev)
+		case editGrew:
+			out = appendUvarint(append(out, OpLocalGet), local)
+			out = appendUvarint(append(out, OpCall), uint64(b.profile.grew))
 		default:
 			out = b.appendBulk(out, e, local)
 			if e.piece != 0 {

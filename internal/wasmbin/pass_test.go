@@ -5,4 +5,4 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-func init() { wasmbin.TestPass = gowasm.Optimize }
+func init() { wasmbin.TestPass, wasmbin.TestCoroutines = gowasm.Optimize, &gowasm.Coroutines }

@@ -58,6 +58,13 @@ type Options struct {
 	// Pass, unless it is nil, changes the code before it is measured and metered, so that
 	// fuel counts the instructions that it leaves.
 	Pass Pass
+
+	// Profile has the guest tell an instance of [Profiler] where its fuel goes. What is
+	// charged stays the same. It needs Meter.
+	Profile bool
+	// Coroutines, unless it is nil, describes functions that are left and resumed, so that
+	// their call paths are those of the source.
+	Coroutines *Coroutines
 }
 
 // A Pass changes the body of a function, of which c says how it is declared: the new one
@@ -165,7 +172,7 @@ func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes), Starts: m.Start != nil}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
 		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
-		rw.pass, rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
+		rw.planProfile, rw.pass, rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
 			return nil, nil, fmt.Errorf("rewrite wasm: %w", err)
@@ -207,6 +214,7 @@ type rewriter struct {
 	plan      *stackPlan                 // nil if the stack is not limited
 	indexOf   map[string]int             // what typeIndex found, by the type's text
 	pieces    []pieceFunction            // functions after the guest's
+	profile   *profileImports            // nil without a profile
 }
 
 // resultsType returns the block type, encoded, of a block that takes nothing and
@@ -231,14 +239,19 @@ func (rw *rewriter) typeIndex(t FuncType) int {
 	same := func(u FuncType) bool { return slices.Equal(u.Params, t.Params) && slices.Equal(u.Results, t.Results) }
 	i := slices.IndexFunc(rw.types, same)
 	if i < 0 {
-		i = len(rw.types) + 1 + len(rw.added)
-		rw.added = append(rw.added, t)
+		i = rw.addType(t)
 	}
 	if rw.indexOf == nil {
 		rw.indexOf = map[string]int{}
 	}
 	rw.indexOf[key] = i
 	return i
+}
+
+// addType adds a type and returns its index.
+func (rw *rewriter) addType(t FuncType) int {
+	rw.added = append(rw.added, t)
+	return len(rw.types) + len(rw.added)
 }
 
 // reserved refuses what would collide with our own names, and what would let
@@ -427,7 +440,7 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
 		yield: rw.yield, fuel: rw.globals(), stack: rw.globals() + 1, meter: rw.opts.Meter, info: rw.info,
-		blockType: rw.resultsType, pieces: rw.pieceFunction,
+		blockType: rw.resultsType, pieces: rw.pieceFunction, shift: rw.shift(), profile: rw.profile,
 	}
 	if mem := rw.info.Memory; mem != nil && mem.HasMax {
 		b.memoryMax = min(mem.Max, MaxPages)
@@ -505,11 +518,21 @@ func (l Limits) most() uint32 {
 	return math.MaxUint32
 }
 
-// remap returns the new index of a function: the yield import comes after the
-// guest's own imports.
+// shift is how many imports are added. They come after the guest's own.
+func (rw *rewriter) shift() uint32 {
+	switch {
+	case rw.profile != nil:
+		return 1 + profileImportCount
+	case rw.opts.Meter:
+		return 1
+	}
+	return 0
+}
+
+// remap returns the new index of a function.
 func (rw *rewriter) remap(function uint32) uint32 {
-	if rw.opts.Meter && function >= rw.yield {
-		return function + 1
+	if function >= rw.yield {
+		return function + rw.shift()
 	}
 	return function
 }
@@ -649,6 +672,7 @@ func (rw *rewriter) addMeter() error {
 	if !rw.opts.Meter {
 		return nil
 	}
+	rw.addProfile()
 	rw.addPieces()
 	yield := Import{Module: YieldModule, Name: YieldName, Kind: ExternFunc, Type: uint32(len(rw.types))}
 	rw.Types = append(rw.Types, RecGroup{Types: []FuncType{{}}})
@@ -656,6 +680,9 @@ func (rw *rewriter) addMeter() error {
 		rw.Types = append(rw.Types, RecGroup{Types: []FuncType{t}})
 	}
 	rw.Imports = append(rw.Imports, yield)
+	if rw.profile != nil {
+		rw.Imports = append(rw.Imports, rw.profile.imports...)
+	}
 
 	init := append(appendVarint(Expr{OpI64Const}, rw.opts.Fuel), OpEnd)
 	rw.Globals = append(rw.Globals, Global{GlobalType{I64, true}, init})

@@ -1,0 +1,150 @@
+package profile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Profile is where calls of a guest spent their fuel.
+type Profile struct {
+	// Plugin is the name of the plugin, and Digest the SHA-256 of its module in hexadecimal.
+	Plugin, Digest string
+	// Start and Duration are the time in which the calls were made.
+	Start    time.Time
+	Duration time.Duration
+	// Calls is the number of calls.
+	Calls int64
+	// Samples are the call paths, each once, those with the most fuel first.
+	Samples []Sample
+}
+
+// Sample is a call path, with what its last function used itself.
+type Sample struct {
+	// Stack are the functions, the innermost first.
+	Stack []*Function
+	// Fuel is what the innermost function used, without what it called.
+	Fuel int64
+	// Bytes is by how much it let the memory grow.
+	Bytes int64
+}
+
+// Function is a function of a guest, or a host function.
+type Function struct {
+	Name string
+	// File and Line are where it begins; empty and 0 if the module does not say that.
+	File string
+	Line int
+}
+
+// Fuel returns the fuel of all calls.
+func (p *Profile) Fuel() (n int64) {
+	for i := range p.Samples {
+		n += p.Samples[i].Fuel
+	}
+	return n
+}
+
+// Bytes returns by how much the memory has grown.
+func (p *Profile) Bytes() (n int64) {
+	for i := range p.Samples {
+		n += p.Samples[i].Bytes
+	}
+	return n
+}
+
+// Cost is what a function cost in all its call paths.
+type Cost struct {
+	// Function is its name.
+	Function string `json:"function"`
+	// Flat is its own fuel. Cumulative is that with what it called, once for each path in
+	// which it is, also if it is there several times.
+	Flat       int64 `json:"flat"`
+	Cumulative int64 `json:"cumulative"`
+	// Bytes is by how much it let the memory grow.
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// Top returns the n functions with the most fuel of their own, the first of them by name if
+// several have as much; all if n is 0.
+func (p *Profile) Top(n int) []Cost {
+	costs := p.costs()
+	list := slices.SortedFunc(maps.Values(costs), func(a, b *Cost) int {
+		return cmp.Or(cmp.Compare(b.Flat, a.Flat), cmp.Compare(b.Cumulative, a.Cumulative), cmp.Compare(a.Function, b.Function))
+	})
+	if n == 0 || n > len(list) {
+		n = len(list)
+	}
+	top := make([]Cost, n)
+	for i := range top {
+		top[i] = *list[i]
+	}
+	return top
+}
+
+// costs returns what each function cost.
+func (p *Profile) costs() map[string]*Cost {
+	costs := map[string]*Cost{}
+	seen := map[string]int{}
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		for n, f := range s.Stack {
+			c := costs[f.Name]
+			if c == nil {
+				c = &Cost{Function: f.Name}
+				costs[f.Name] = c
+			}
+			if n == 0 {
+				c.Flat += s.Fuel
+				c.Bytes += s.Bytes
+			}
+			if seen[f.Name] != i+1 {
+				seen[f.Name] = i + 1
+				c.Cumulative += s.Fuel
+			}
+		}
+	}
+	return costs
+}
+
+// Change is what a function cost in two profiles.
+type Change struct {
+	Function string `json:"function"`
+	Old      Cost   `json:"old"`
+	New      Cost   `json:"new"`
+}
+
+// Diff returns the functions whose fuel of their own, or growth of the memory, differs between
+// two profiles, those that differ most first. Functions are the same if their names are.
+func Diff(old, new *Profile) []Change {
+	before, after := old.costs(), new.costs()
+	var changes []Change
+	names := map[string]bool{}
+	for _, costs := range []map[string]*Cost{before, after} {
+		for name := range costs {
+			names[name] = true
+		}
+	}
+	for name := range names {
+		c := Change{Function: name, Old: Cost{Function: name}, New: Cost{Function: name}}
+		if cost := before[name]; cost != nil {
+			c.Old = *cost
+		}
+		if cost := after[name]; cost != nil {
+			c.New = *cost
+		}
+		if c.Old.Flat != c.New.Flat || c.Old.Bytes != c.New.Bytes {
+			changes = append(changes, c)
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int {
+		return cmp.Or(
+			cmp.Compare(abs(b.New.Flat-b.Old.Flat), abs(a.New.Flat-a.Old.Flat)),
+			cmp.Compare(abs(b.New.Bytes-b.Old.Bytes), abs(a.New.Bytes-a.Old.Bytes)),
+			cmp.Compare(a.Function, b.Function))
+	})
+	return changes
+}
+
+func abs(n int64) int64 { return max(n, -n) }

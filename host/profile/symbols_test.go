@@ -1,0 +1,54 @@
+package profile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFunctionsWithoutNames(t *testing.T) {
+	for name, module := range map[string][]byte{"no module": []byte("none"), "nothing": nil} {
+		if diff := cmp.Diff(&Function{Name: "function 7"}, NewSymbols(module).Function(7)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	module, err := os.ReadFile("../testdata/noop.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range NewSymbols(module).functions {
+		names = append(names, f.Name)
+	}
+	if diff := cmp.Diff([]string{"kubewasm_abi_v1", "filter"}, names); diff != "" {
+		t.Errorf("exported functions (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzSymbols holds that a module, in which a guest writes what it likes, gives names and
+// nothing else.
+func FuzzSymbols(f *testing.F) {
+	files, err := filepath.Glob("../testdata/*.wasm")
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		module, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(module)
+	}
+	// A memory that begins with the table of a Go runtime, which says that it is long.
+	f.Add([]byte("\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01\x0b\x4e\x01\x00\x41\x00\x0b\x48\xf1\xff\xff\xff\x00\x00\x01\x08\xff\xff\xff\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x7f" +
+		"\x00\x00\x00\x00\x00\x00\x00\x00\x48\x00\x00\x00\x00\x00\x00\x00\x48\x00\x00\x00\x00\x00\x00\x00\x48\x00\x00\x00\x00\x00\x00\x00\x48\x00\x00\x00\x00\x00\x00\x00\x48\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, module []byte) {
+		for _, fn := range NewSymbols(module).functions {
+			if fn.Name == "" || len(fn.Name) > 3*maxNameBytes || fn.Line < 0 {
+				t.Errorf("function %+v", fn)
+			}
+		}
+	})
+}
