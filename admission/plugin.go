@@ -39,6 +39,9 @@ type Plugin struct {
 	inventory *inventory
 	// holds end what the cluster keeps for caller.
 	holds []func()
+	// volatile reports whether the guest may know more than its requests, whatever a call of
+	// it does.
+	volatile bool
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -140,6 +143,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 			p.holds = append(p.holds, cfg.Cluster.Hold(k.GroupVersionKind()))
 		}
 	}
+	p.volatile = len(cfg.HostCapabilities)+len(cfg.ContextAwareResources) != 0 ||
+		slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
 	dialects := dialectsFor(&cfg, p.caller, p.inventory)
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
@@ -336,6 +341,7 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
 		return failed(&mutationError{p.Name()})
 	}
+	v.volatile = v.volatile || p.volatile
 	return v
 }
 
@@ -390,7 +396,7 @@ func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *policy.Re
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{Verdict: policy.Verdict{Result: c.Result}}
+	v := verdict{Verdict: policy.Verdict{Result: c.Result}, volatile: c.Looked != nil}
 	switch code, number := abi.UnpackVerdict(packed); number {
 	case abi.VerdictAllow:
 		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant

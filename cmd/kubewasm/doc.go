@@ -410,6 +410,75 @@
 //
 //	kubewasm test cases.yaml zone.wasm
 //
+// # Audit a cluster
+//
+// Usage:
+//
+//	kubewasm audit -policies FILE [-kubeconfig FILE | -f PATH]... [-o FORMAT] [-write] [flags]
+//
+// Audit asks admission policies about objects that exist: those of a cluster, or with -f those
+// of files, and prints what the policies have against them. The file of the policies is that of
+// the webhook server, examples/webhook: see package manage of admission. Modes and failure
+// policies do not count.
+//
+// Each object is reviewed as if it were created now, by a dry run, and nothing is changed. The
+// results are fail for an object that a policy denies, warn for one that it would change, and
+// error for one on which it fails. A policy about updates or deletions alone is skipped. Package
+// audit of admission describes what policies see.
+//
+// With -state, a later audit asks only about what has changed since. With -write, the findings
+// are in reports of openreports.io/v1alpha1: one Report for each namespace, and a ClusterReport
+// for objects without one. Reports that have no findings any more are deleted.
+//
+// The exit code is 0 if no object is denied, and 2 if one is. It is 1 if something could not be
+// audited.
+//
+// The flags are:
+//
+//	-burst N
+//		How many requests there may be to the API server at once. The default is 20.
+//	-context NAME
+//		The context of the kubeconfig.
+//	-f PATH
+//		Files of objects, YAML or JSON, instead of a cluster; a directory stands for those
+//		below it, and - for the standard input. It may be repeated.
+//	-group NAME
+//		A group of the user of -user. It may be repeated.
+//	-kubeconfig FILE
+//		How to reach the cluster. The default is that of kubectl or, in a Pod, the
+//		cluster of the Pod.
+//	-log
+//		Print what the policies log, and what goes wrong.
+//	-o FORMAT
+//		table, json, or reports: the reports of -write in YAML. The default is table.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-policies FILE
+//		The policies, YAML or JSON.
+//	-qps N
+//		How many requests there may be to the API server in a second. The default is 10.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-report-name NAME
+//		The name of the reports. The default is kubewasm-audit. Reports of another name are
+//		left alone.
+//	-report-results N
+//		How many results a report has at most. The default is 1000.
+//	-skip-namespace NAME
+//		A namespace that is not audited, as kube-system, which webhooks leave out. It may be
+//		repeated.
+//	-state FILE
+//		The file for what a later audit need not ask again. It has the messages of findings.
+//	-user NAME
+//		The user who creates the objects. The default is kubewasm:audit.
+//	-write
+//		Write reports to the cluster.
+//
+// Example:
+//
+//	kubewasm audit -policies policies.yaml -skip-namespace kube-system -state audit.state
+//	kubewasm audit -policies policies.yaml -f manifests
+//
 // # Push a module to a registry
 //
 // Usage:

@@ -48,9 +48,23 @@ var languages = []struct {
 		return file
 	}},
 	{"C", nil, compileC},
+	{"AssemblyScript", nil, compileAssemblyScript},
 	{"WebAssembly text", []string{"scheduler", "queue", "admission", "hook"}, func(t *testing.T, name string) string {
 		return filepath.Join("testdata", name+".wasm")
 	}},
+}
+
+// compileAssemblyScript compiles a guest of the package of npm.
+func compileAssemblyScript(t *testing.T, name string) string {
+	file, err := guestbuild.Build(t.Context(), filepath.Join("..", "assemblyscript", "conformance", name))
+	var missing *guestbuild.MissingToolError
+	switch {
+	case errors.As(err, &missing) && os.Getenv("CI") == "":
+		t.Skip(missing)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return file
 }
 
 // compileC compiles a guest with the command in its first line.

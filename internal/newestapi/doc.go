@@ -17,4 +17,18 @@ package newestapi
 //go:generate go tool kubewasm gen -o ../../guest/api/scheduling k8s.io/api/scheduling/v1/generated.proto
 //go:generate go tool kubewasm gen -o ../../guest/api/schedulingv1alpha3 k8s.io/api/scheduling/v1alpha3/generated.proto
 //go:generate go tool kubewasm gen -o ../../guest/api/storage k8s.io/api/storage/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/admission k8s.io/api/admission/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/apps k8s.io/api/apps/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/authentication k8s.io/api/authentication/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/autoscaling k8s.io/api/autoscaling/v2/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/batch k8s.io/api/batch/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/core k8s.io/api/core/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/meta k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/networking k8s.io/api/networking/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/policy k8s.io/api/policy/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/rbac k8s.io/api/rbac/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/resourceapi k8s.io/api/resource/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/scheduling k8s.io/api/scheduling/v1/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/schedulingv1alpha3 k8s.io/api/scheduling/v1alpha3/generated.proto
+//go:generate go tool kubewasm gen -lang as -o ../../guest/assemblyscript/api/storage k8s.io/api/storage/v1/generated.proto
 //go:generate go run list.go
