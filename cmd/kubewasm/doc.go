@@ -410,6 +410,47 @@
 //
 //	kubewasm test cases.yaml zone.wasm
 //
+// # Repeat recorded calls
+//
+// Usage:
+//
+//	kubewasm replay [-o FORMAT] [flags] RECORDING FILE.wasm
+//	kubewasm replay -diff [-plugin NAME] [-o FORMAT] [flags] OLD.wasm NEW.wasm RECORDING
+//
+// Replay repeats the calls of a recording, a directory or a file of one, on the module that was
+// recorded. Results, reasons, logs, every byte that crosses and the fuel must be the same. It
+// prints the calls that differ. Calls of other modules in the recording are left out.
+//
+// With -diff it repeats them on two modules, and prints what the new one answers otherwise than
+// the old one, in groups with an example each: other verdicts first, then questions that the
+// recording has no answer to, failures, results, what the guest hands over, reasons and logs.
+// Fuel and time of each function are printed beside it. The calls are those of the old module
+// or, if the recording is of one module only, of that.
+//
+// A module may also be a directory, which is built first, or the reference of an artifact. What
+// a recording has lost, as the end of a file after a crash, is printed to standard error.
+//
+// The exit code is 2 if calls differ.
+//
+// The flags are:
+//
+//	-diff
+//		Compare two modules.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-o FORMAT
+//		The format of what is printed: text, the default, json or junit.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-plugin NAME
+//		With -diff, compare the calls of the plugin of that name.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm replay -diff zone-1.2.wasm zone-1.3.wasm /var/lib/kubewasm/recording
+//
 // # Audit a cluster
 //
 // Usage:
