@@ -11,5 +11,6 @@ func TestCases(t *testing.T) {
 	cases.Test(t, "cases.yaml",
 		".",
 		"c",
+		"rust",
 	)
 }
