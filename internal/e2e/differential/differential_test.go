@@ -47,9 +47,6 @@ var inTree = map[string]string{
 	"PodTopologySpread": "../../../../examples/sched/topology-spread",
 }
 
-// inRust are those of them that are written in Rust as well.
-var inRust = map[string]string{"TaintToleration": "rust/tainttoleration", "NodeAffinity": "rust/nodeaffinity"}
-
 // snapshot is the lister of a framework, whose content changes.
 type snapshot struct{ *internalcache.Snapshot }
 
@@ -111,9 +108,6 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				"guest":                       newFramework(t, rt, lister, name, guest, ""),
 				"guest asked about each Node": newFramework(t, rt, lister, name, guest, `, "disableResultSharing": true`),
 			}
-			if guest, ok := inRust[name]; ok && compilesRust(t) {
-				ours["guest in Rust"] = newFramework(t, rt, lister, name, guest, "")
-			}
 			r := rand.New(rand.NewPCG(20261121, 0))
 			all := counts{}
 			for n := range clusters {
@@ -165,18 +159,6 @@ func needToolchain(t *testing.T, guest string) {
 	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) {
 		t.Skip(missing)
 	}
-}
-
-// compilesRust reports whether guests in Rust can be compiled here. It fails the test if they must be.
-func compilesRust(t *testing.T) bool {
-	_, err := os.Stat("/usr/lib/rustlib/wasm32-unknown-unknown")
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Log("without the guest in Rust: there is no toolchain (Debian: cargo, libstd-rust-dev-wasm32)")
-	}
-	return err == nil
 }
 
 // counts says what happened in all cycles.
