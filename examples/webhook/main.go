@@ -6,7 +6,8 @@
 // -api-token-file or -api-clients there is a management API as well, for the paths
 // /plugins; with -state-dir, what it loads is there after a restart. In a cluster, or
 // with -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces
-// by their labels, and look at objects.
+// by their labels, and look at objects. With -audit-interval, what is in the cluster is
+// audited by the policies as well.
 //
 // The directory manifests installs it in a cluster.
 package main
@@ -58,8 +59,10 @@ type options struct {
 	registries                                    string
 	clients                                       []string
 	tokens                                        tokenOptions
+	audits                                        auditOptions
 	memoryBytes                                   uint64
 	bodyBytes, cacheBytes                         int64
+	answers                                       capabilities.Bounds
 	interval                                      time.Duration
 }
 
@@ -71,6 +74,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.server.KeyFile, "key", "", "`file` of its key, PEM")
 	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; none asks for no certificate")
 	o.tokens.flags(flags)
+	o.audits.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
 	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
@@ -87,6 +91,10 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
 	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
 	flags.Int64Var(&o.server.MaxBodyBytes, "review-bytes", admission.DefaultMaxBodyBytes, "the most `bytes` that one such request may have; the default is enough for any object that an API server can store")
+	flags.IntVar(&o.answers.CacheBytes, "answer-bytes", 0, "the most `bytes` that answers to policies may have that ask for artifacts, addresses and rights; 0 means 16 MiB")
+	flags.IntVar(&o.answers.CacheEntries, "answer-entries", 0, "the most such `answers`; 0 means 4096")
+	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "how long they are kept, those about addresses and rights for 5s at most; 0 means 1m")
+	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "how long it may take to ask; 0 means 10s")
 	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -94,8 +102,11 @@ func parse(args []string) (*options, error) {
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
 		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
 	}
-	if err := o.tokens.check(); err != nil {
+	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
+	}
+	if err := o.answers.Check(); err != nil {
+		return nil, fmt.Errorf("-answer-…: %w", err)
 	}
 	if o.server.MaxBodyBytes <= 0 {
 		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
@@ -135,7 +146,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
 
-	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver})
+	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver, Bounds: o.answers})
 	if err != nil {
 		return err
 	}
@@ -146,7 +157,8 @@ func run(ctx context.Context, args []string) error {
 		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
 		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
-	if err := connect(ctx, o.kube, &cfg); err != nil {
+	cluster, err := connect(ctx, o.kube, &cfg)
+	if err != nil {
 		return err
 	}
 	manager, err := manage.New(ctx, cfg)
@@ -176,6 +188,24 @@ func run(ctx context.Context, args []string) error {
 			if err := manager.FollowFile(following, o.policies); err != nil {
 				logger.Error("apply policies", "err", err)
 			}
+		}()
+	}
+
+	if o.audits.interval != 0 {
+		audits, err := newAuditing(ctx, &o.audits, cluster, engine, manager.Ready, logger)
+		if err != nil {
+			return err
+		}
+		registry.MustRegister(audits.metrics)
+		auditing, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			audits.run(auditing)
+		}()
+		defer func() {
+			stop()
+			<-ended
 		}()
 	}
 
