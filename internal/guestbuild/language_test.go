@@ -107,7 +107,7 @@ func TestMissingTools(t *testing.T) {
 		want  string
 	}{
 		"C":              {map[string]string{"main.c": ""}, "no clang, which guests in C are compiled with: install clang and lld (Debian and Ubuntu: apt install clang lld; macOS: brew install llvm lld)"},
-		"AssemblyScript": {map[string]string{"asconfig.json": "{}"}, "no npx, which guests in AssemblyScript are compiled with: install Node.js and npm (https://nodejs.org; Debian: apt install npm)"},
+		"AssemblyScript": {map[string]string{"asconfig.json": "{}"}, "no node, which guests in AssemblyScript are compiled with: install Node.js 20 or later, and npm (https://nodejs.org)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := writeFiles(t, test.files)
