@@ -75,6 +75,14 @@ func (e *Engine) Replace(policies ...Policy) (drained <-chan struct{}) {
 // Policies returns the policies of the engine, in their order.
 func (e *Engine) Policies() []Policy { return slices.Clone(e.current.Load().all) }
 
+// Hold returns the policies of the engine, in their order, for a caller that asks them one
+// by one, see [Evaluate]. They count as in use until release is called: those that [Engine.Replace]
+// takes out of the engine are drained after that.
+func (e *Engine) Hold() (policies []Policy, release func()) {
+	version := e.current.Acquire()
+	return slices.Clone(version.Value.all), version.Release
+}
+
 // Close closes the policies, waiting until ctx ends for the calls that run.
 func (e *Engine) Close(ctx context.Context) error {
 	var errs []error

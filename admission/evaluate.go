@@ -17,6 +17,13 @@ import (
 // its own of it.
 type Evaluation struct {
 	Allowed bool
+	// Unmatched reports whether the rules of the policy do not match the request, so that it
+	// was not asked.
+	Unmatched bool
+	// Volatile reports whether the same request may get another verdict later: the policy
+	// looked objects up, or may ask its host about something, or has a clock or random numbers.
+	// Without it, the verdict is a function of the request, the module and the configuration.
+	Volatile bool
 	// Message is why the request is denied, and Code the HTTP code that the policy wants for
 	// the denial: empty and 0 if it does not say.
 	Message string
@@ -72,14 +79,14 @@ func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (
 		case err != nil:
 			return Evaluation{Err: fmt.Errorf("policy %q: match: %w", p.Name(), err)}
 		case !matches:
-			return Evaluation{Allowed: true}
+			return Evaluation{Allowed: true, Unmatched: true}
 		}
 	}
 	v := p.decide(ctx, req, p.mutates() && (mutate || !p.validates()))
 	if v.failure != nil {
 		return Evaluation{Err: v.failure}
 	}
-	e = Evaluation{Allowed: v.Allowed, Message: v.Message, Code: int32(v.Code)}
+	e = Evaluation{Allowed: v.Allowed, Message: v.Message, Code: int32(v.Code), Volatile: v.volatile}
 	if !v.Allowed {
 		e.Causes = fieldCauses(v.Result)
 		for _, c := range v.causes {

@@ -141,6 +141,7 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 			continue
 		}
 		merged.add(name, a.Result)
+		v.volatile = v.volatile || a.volatile
 		if !allowed && !a.Allowed {
 			v.causes = append(v.causes, memberCause{name, messageOf(a)})
 		}

@@ -30,10 +30,12 @@ var ofRequest = []host.Import{
 	reads("options", func(r *policy.Request) []byte { return r.Options.Raw }),
 	host.ToGuest(abi.ModuleAdmission, "object_proto", func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
+		confide(inst)
 		return object
 	}),
 	host.ToGuest(abi.ModuleAdmission, "old_object_proto", func(inst *host.Instance) []byte {
 		_, old := protoOf(inst)
+		confide(inst)
 		return old
 	}),
 	host.FromGuest(abi.ModuleAdmission, "result", func(inst *host.Instance, data []byte) {
@@ -70,6 +72,13 @@ func reads(name string, part func(r *policy.Request) []byte) host.Import {
 		}
 		return nil
 	})
+}
+
+// confide has a recording mask the objects of a request about Secrets.
+func confide(inst *host.Instance) {
+	if r := policy.CallOf(inst).Request; r != nil && r.Kind.Group == "" && r.Kind.Kind == "Secret" {
+		inst.Confidential()
+	}
 }
 
 // protoOf returns the objects as protobuf.

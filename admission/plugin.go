@@ -39,6 +39,9 @@ type Plugin struct {
 	// up; nil if it may not.
 	caller    *capabilities.Caller
 	inventory *inventory
+	// volatile reports whether the guest may know more than its requests, whatever a call of
+	// it does.
+	volatile bool
 
 	runtime    *host.Runtime
 	background background
@@ -144,6 +147,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	p := &Plugin{cfg: cfg, match: match, runtime: rt, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
 	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
+	p.volatile = len(cfg.HostCapabilities)+len(cfg.ContextAwareResources) != 0 ||
+		slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
 	dialects := dialectsFor(&cfg, p.caller, p.inventory)
 	adapter := host.Adapter{
 		Kind:     abi.KindAdmission,
@@ -351,6 +356,7 @@ func (p *Plugin) ask(ctx context.Context, req *policy.Request, mutating bool) (v
 	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
 		return failed(&mutationError{p.Name()})
 	}
+	v.volatile = v.volatile || p.volatile
 	return v
 }
 
@@ -405,7 +411,7 @@ func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *policy.Re
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{Verdict: policy.Verdict{Result: c.Result}}
+	v := verdict{Verdict: policy.Verdict{Result: c.Result}, volatile: c.Looked != nil}
 	switch code, number := abi.UnpackVerdict(packed); number {
 	case abi.VerdictAllow:
 		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant

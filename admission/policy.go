@@ -132,6 +132,8 @@ type verdict struct {
 	causes []memberCause
 	// failure says why there is no verdict.
 	failure error
+	// volatile reports whether the same request may get another verdict later.
+	volatile bool
 }
 
 type memberCause struct{ name, message string }

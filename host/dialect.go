@@ -137,7 +137,7 @@ func (i *Instance) CallExport(ctx context.Context, export ExportIndex, args ...u
 		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, sig.Name, err)
 	}
 	copy(i.stack[:], args)
-	return i.run(ctx, fn, sig.Name, record.ByExport, len(args))
+	return i.run(ctx, fn, sig.Name, record.ByExport, len(args), sig.Results)
 }
 
 // export returns the handle of a function for arguments.
@@ -166,8 +166,7 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, name, err)
 	}
-	i.stack[0] = 0
-	start, err := i.begin(ctx, name, record.BySteps, 0)
+	start, err := i.begin(ctx, name, record.BySteps, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -230,7 +229,7 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	i.shrink(fn, e.Name)
 	i.hostCall = hostCall
 	if i.tape != nil {
-		i.tape.Numbers(record.Invoked, stack[:len(e.Results)]...)
+		i.tape.Result(record.Invoked, stack[:], e.Results)
 	}
 	return stack[0]
 }
@@ -368,7 +367,7 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 	}
 	i.spent = true
 	i.program = program{args: args, stdin: stdin, running: true}
-	_, err = i.run(ctx, &i.command, commandStart, record.AsProgram, 0)
+	_, err = i.run(ctx, &i.command, commandStart, record.AsProgram, 0, nil)
 	stdout = i.program.stdout
 	i.program = program{}
 	return stdout, err

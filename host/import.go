@@ -175,12 +175,12 @@ func hostFunction(index int) api.GoModuleFunc {
 		im := inst.version.imports[index]
 		inst.hostCall = im
 		if inst.tape != nil {
-			inst.tape.Host(index, stack[:len(im.Params)])
+			inst.tape.Host(index, stack[:len(im.Params)], im.Params)
 		}
 		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
 		if inst.tape != nil {
-			inst.tape.Numbers(record.HostReturned, stack[:len(im.Results)]...)
+			inst.tape.Result(record.HostReturned, stack, im.Results)
 		}
 	}
 }

@@ -72,6 +72,8 @@ type Instance struct {
 	tape *record.Tape
 	used bool
 	skip int
+	// results are the types of those of the call that is recorded.
+	results []abi.ValueType
 	// broken is set when the guest did not return from a call: its memory may
 	// be half written, so the instance must not run again.
 	broken bool
@@ -80,8 +82,9 @@ type Instance struct {
 // function is an export with its name and the number of its parameters.
 type function struct {
 	api.Function
-	name   string
-	params int
+	name    string
+	params  int
+	results []abi.ValueType
 }
 
 // callContext is the context that a guest runs under. It is part of the
@@ -142,12 +145,12 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	for n, arg := range args { // copy takes longer for so few.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, len(args))
+	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, len(args), fn.results)
 }
 
 // run calls fn, a handle of the named export, with n parameters in i.stack.
-func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind record.CallKind, n int) (uint64, error) {
-	start, err := i.begin(ctx, name, kind, n)
+func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind record.CallKind, n int, results []abi.ValueType) (uint64, error) {
+	start, err := i.begin(ctx, name, kind, n, results)
 	if err != nil {
 		return 0, err
 	}
@@ -161,7 +164,7 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind 
 
 // begin begins a call. The instance counts as broken until end, and remains so
 // if a host function panics through wazero.
-func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind, n int) (start time.Time, err error) {
+func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind, n int, results []abi.ValueType) (start time.Time, err error) {
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
@@ -173,6 +176,7 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 	i.broken, i.used, i.nested, i.failed = true, true, 0, nil
 	if i.tape != nil {
 		i.beginRecording(kind, name, n)
+		i.results = results
 	}
 	if i.tree != nil {
 		i.tree.begin(&i.meter)
@@ -257,7 +261,7 @@ func (i *Instance) startedWell(err error, name string) bool {
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range i.version.startFunctions() {
 		fn := i.module.ExportedFunction(name)
-		if _, err := i.run(ctx, &fn, name, record.ByStart, 0); err != nil {
+		if _, err := i.run(ctx, &fn, name, record.ByStart, 0, nil); err != nil {
 			return err
 		}
 	}

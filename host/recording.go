@@ -134,7 +134,10 @@ func (i *Instance) endRecording(err error) {
 	if i.linear.Refused() {
 		i.tape.Refused()
 	}
-	end, result, reason := record.Returned, i.stack[0], ""
+	end, result, reason := record.Returned, uint64(0), ""
+	if len(i.results) > 0 {
+		result = record.Narrow(i.stack[0], i.results[0])
+	}
 	if trap := (*TrapError)(nil); errors.As(err, &trap) {
 		end, result, reason = record.Trapped, 0, trap.Reason
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -314,6 +314,8 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	return inst, nil
 }
 
+var markerResults = []abi.ValueType{abi.I64}
+
 // start starts a new instance and resolves its functions.
 func (v *version) start(ctx context.Context, inst *Instance) error {
 	if err := inst.start(ctx); err != nil {
@@ -321,7 +323,7 @@ func (v *version) start(ctx context.Context, inst *Instance) error {
 	}
 	if v.dialect == nil {
 		marker := inst.module.ExportedFunction(abi.Marker)
-		result, err := inst.run(ctx, &marker, abi.Marker, record.ByStart, 0)
+		result, err := inst.run(ctx, &marker, abi.Marker, record.ByStart, 0, markerResults)
 		if err == nil {
 			err = v.accept(abi.Mask(result))
 		}
@@ -355,7 +357,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 func (v *version) resolve(inst *Instance) {
 	for _, f := range v.functions.Functions() {
 		sig := f.Signature()
-		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params)}
+		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params), sig.Results}
 	}
 	exports := v.exportList()
 	if inst.exports == nil {

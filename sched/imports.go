@@ -16,9 +16,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
-// scheduler returns an import of the module k8s.io/scheduler.
+// scheduler returns an import of the module k8s.io/scheduler. Its last parameters of 32 bits are
+// pairs of an address and a length.
 func scheduler(name string, params, results []abi.ValueType, f func(inst *host.Instance, stack []uint64)) host.Import {
-	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Func: ownAnswer(f)}
+	var memory uint16
+	for n := len(params) - 2; n >= 0 && params[n] == abi.I32 && params[n+1] == abi.I32; n -= 2 {
+		memory |= 3 << n
+	}
+	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Memory: memory, Func: ownAnswer(f)}
 }
 
 // ownAnswer returns a host function by which the guest asks for more than its arguments.
@@ -75,6 +80,7 @@ func (p *Plugin) imports() []host.Import {
 			Module: abi.ModuleObjects, Name: "object",
 			Params:  []abi.ValueType{i64, i32, i32},
 			Results: []abi.ValueType{i32},
+			Memory:  0b110,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
@@ -84,6 +90,7 @@ func (p *Plugin) imports() []host.Import {
 			Module: abi.ModuleObjects, Name: "object_part",
 			Params:  []abi.ValueType{i64, i32, i64, i32, i32},
 			Results: []abi.ValueType{i32},
+			Memory:  0b11000,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.State().(*instance).part.get(object, uint32(stack[1]), stack[2])
@@ -94,6 +101,7 @@ func (p *Plugin) imports() []host.Import {
 			Module: abi.ModuleObjects, Name: "object_entry",
 			Params:  []abi.ValueType{i64, i32, i32, i32, i32, i32},
 			Results: []abi.ValueType{i32},
+			Memory:  0b111100,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.Read(uint32(stack[2]), uint32(stack[3]))

@@ -410,6 +410,116 @@
 //
 //	kubewasm test cases.yaml zone.wasm
 //
+// # Repeat recorded calls
+//
+// Usage:
+//
+//	kubewasm replay [-o FORMAT] [flags] RECORDING FILE.wasm
+//	kubewasm replay -diff [-plugin NAME] [-o FORMAT] [flags] OLD.wasm NEW.wasm RECORDING
+//
+// Replay repeats the calls of a recording, a directory or a file of one, on the module that was
+// recorded. Results, reasons, logs, every byte that crosses and the fuel must be the same. It
+// prints the calls that differ. Calls of other modules in the recording are left out.
+//
+// With -diff it repeats them on two modules, and prints what the new one answers otherwise than
+// the old one, in groups with an example each: other verdicts first, then questions that the
+// recording has no answer to, failures, results, what the guest hands over, reasons and logs.
+// Fuel and time of each function are printed beside it. The calls are those of the old module
+// or, if the recording is of one module only, of that.
+//
+// A module may also be a directory, which is built first, or the reference of an artifact. What
+// a recording has lost, as the end of a file after a crash, is printed to standard error.
+//
+// The exit code is 2 if calls differ.
+//
+// The flags are:
+//
+//	-diff
+//		Compare two modules.
+//	-key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-o FORMAT
+//		The format of what is printed: text, the default, json or junit.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-plugin NAME
+//		With -diff, compare the calls of the plugin of that name.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm replay -diff zone-1.2.wasm zone-1.3.wasm /var/lib/kubewasm/recording
+//
+// # Audit a cluster
+//
+// Usage:
+//
+//	kubewasm audit -policies FILE [-kubeconfig FILE | -f PATH]... [-o FORMAT] [-write] [flags]
+//
+// Audit asks admission policies about objects that exist: those of a cluster, or with -f those
+// of files, and prints what the policies have against them. The file of the policies is that of
+// the webhook server, examples/webhook: see package manage of admission. Modes and failure
+// policies do not count.
+//
+// Each object is reviewed as if it were created now, by a dry run, and nothing is changed. The
+// results are fail for an object that a policy denies, warn for one that it would change, and
+// error for one on which it fails. A policy about updates or deletions alone is skipped. Package
+// audit of admission describes what policies see.
+//
+// With -state, a later audit asks only about what has changed since. With -write, the findings
+// are in reports of openreports.io/v1alpha1: one Report for each namespace, and a ClusterReport
+// for objects without one. Reports that have no findings any more are deleted.
+//
+// The exit code is 0 if no object is denied, and 2 if one is. It is 1 if something could not be
+// audited.
+//
+// The flags are:
+//
+//	-burst N
+//		How many requests there may be to the API server at once. The default is 20.
+//	-context NAME
+//		The context of the kubeconfig.
+//	-f PATH
+//		Files of objects, YAML or JSON, instead of a cluster; a directory stands for those
+//		below it, and - for the standard input. It may be repeated.
+//	-group NAME
+//		A group of the user of -user. It may be repeated.
+//	-kubeconfig FILE
+//		How to reach the cluster. The default is that of kubectl or, in a Pod, the
+//		cluster of the Pod.
+//	-log
+//		Print what the policies log, and what goes wrong.
+//	-o FORMAT
+//		table, json, or reports: the reports of -write in YAML. The default is table.
+//	-plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	-policies FILE
+//		The policies, YAML or JSON.
+//	-qps N
+//		How many requests there may be to the API server in a second. The default is 10.
+//	-registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-report-name NAME
+//		The name of the reports. The default is kubewasm-audit. Reports of another name are
+//		left alone.
+//	-report-results N
+//		How many results a report has at most. The default is 1000.
+//	-skip-namespace NAME
+//		A namespace that is not audited, as kube-system, which webhooks leave out. It may be
+//		repeated.
+//	-state FILE
+//		The file for what a later audit need not ask again. It has the messages of findings.
+//	-user NAME
+//		The user who creates the objects. The default is kubewasm:audit.
+//	-write
+//		Write reports to the cluster.
+//
+// Example:
+//
+//	kubewasm audit -policies policies.yaml -skip-namespace kube-system -state audit.state
+//	kubewasm audit -policies policies.yaml -f manifests
+//
 // # Push a module to a registry
 //
 // Usage:

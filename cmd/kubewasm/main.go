@@ -34,6 +34,8 @@ var commands = []command{
 	{"run", "run a module on objects", run},
 	{"profile", "show where a module spends its fuel", profileModule},
 	{"test", "test a module by cases in YAML", test},
+	{"replay", "repeat recorded calls on a module", replayCalls},
+	{"audit", "ask policies about objects that exist", auditObjects},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/manage"
-	"github.com/kubewasm/kubewasm/host"
 )
 
 // connect gives the manager a cluster, if there is one.
@@ -28,27 +27,9 @@ func connect(ctx context.Context, kubeconfig string, cfg *manage.Config) error {
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	cfg.ConfigMaps = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-		object, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		data := map[string][]byte{}
-		for key, value := range object.Data {
-			data[key] = []byte(value)
-		}
-		for key, value := range object.BinaryData {
-			data[key] = value
-		}
-		return data, nil
-	})
-	cfg.Secrets = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-		object, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return object.Data, nil
-	})
+	if cfg.ConfigMaps, cfg.Secrets, err = clustercache.Getters(config); err != nil {
+		return err
+	}
 	cfg.Namespaces = namespaces(ctx, client)
 	cluster, err := clustercache.NewForConfig(ctx, config)
 	if err != nil {

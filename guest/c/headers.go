@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-//go:embed kubewasm.h
+//go:embed kubewasm.h kubewasm
 var headers embed.FS
 
 // WriteHeaders writes the headers into a directory, which it makes. A header that is there

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Tape takes the calls of one instance down, from when it began or was reset. Package host
@@ -46,9 +48,36 @@ func (t *Tape) Begin(kind CallKind, function string, args []uint64) {
 	t.buf = binary.AppendVarint(b, t.start.UnixNano())
 }
 
-// Host begins a call of the host function with that index.
-func (t *Tape) Host(index int, params []uint64) {
-	t.buf = appendNumbers(binary.AppendUvarint(append(t.buf, byte(Host)), uint64(index)), params)
+// Host begins a call of the host function with that index. Of parameters of 32 bits the other
+// half may be anything.
+func (t *Tape) Host(index int, params []uint64, types []abi.ValueType) {
+	b := binary.AppendUvarint(append(t.buf, byte(Host)), uint64(index))
+	b = append(b, byte(len(params)))
+	for i, v := range params {
+		b = binary.AppendUvarint(b, Narrow(v, types[i]))
+	}
+	t.buf = b
+}
+
+// Narrow returns a number of a type as it is on the stack, without the half that a type of 32
+// bits does not have.
+func Narrow(v uint64, t abi.ValueType) uint64 {
+	if t == abi.I32 || t == f32 {
+		return uint64(uint32(v))
+	}
+	return v
+}
+
+const f32 abi.ValueType = 0x7d
+
+// Result records the end of a host function or of an export within a call, with its result, if
+// it has one, on the stack.
+func (t *Tape) Result(kind EventKind, stack []uint64, types []abi.ValueType) {
+	b := append(t.buf, byte(kind), byte(len(types)))
+	if len(types) > 0 {
+		b = binary.AppendUvarint(b, Narrow(stack[0], types[0]))
+	}
+	t.buf = b
 }
 
 // Invoke begins a call of the export with that index within the call.
@@ -56,7 +85,7 @@ func (t *Tape) Invoke(index int, args []uint64) {
 	t.buf = appendNumbers(binary.AppendUvarint(append(t.buf, byte(Invoke)), uint64(index)), args)
 }
 
-// Numbers records an event of numbers: HostReturned, Invoked, Charge, Spend or Value.
+// Numbers records an event of numbers: Charge, Spend or Value.
 func (t *Tape) Numbers(kind EventKind, args ...uint64) {
 	t.buf = appendNumbers(append(t.buf, byte(kind)), args)
 }

@@ -48,14 +48,14 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 		}),
 		{
 			Module: abi.ModuleObjects, Name: "object",
-			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32},
+			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b110,
 			Func: func(inst *host.Instance, stack []uint64) {
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0]).Bytes()))
 			},
 		},
 		{
 			Module: abi.ModuleObjects, Name: "object_part",
-			Params: []abi.ValueType{i64, i32, i64, i32, i32}, Results: []abi.ValueType{i32},
+			Params: []abi.ValueType{i64, i32, i64, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b11000,
 			Func: func(inst *host.Instance, stack []uint64) {
 				c := state(inst)
 				c.part = object(inst, stack[0]).AppendPart(c.part[:0], uint32(stack[1]), stack[2])
@@ -64,7 +64,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 		},
 		{
 			Module: abi.ModuleObjects, Name: "object_entry",
-			Params: []abi.ValueType{i64, i32, i32, i32, i32, i32}, Results: []abi.ValueType{i32},
+			Params: []abi.ValueType{i64, i32, i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b111100,
 			Func: func(inst *host.Instance, stack []uint64) {
 				o := object(inst, stack[0])
 				key := inst.Read(uint32(stack[2]), uint32(stack[3]))
@@ -91,6 +91,9 @@ func object(inst *host.Instance, ref uint64) *objects.Object {
 	if o == nil {
 		inst.Abort(fmt.Errorf("ref %#x names no object of the call", ref))
 	}
+	if o.Secret() {
+		inst.Confidential()
+	}
 	return o
 }
 
@@ -98,7 +101,7 @@ func object(inst *host.Instance, ref uint64) *objects.Object {
 func (m *HostMethod) function(service string) host.Import {
 	return host.Import{
 		Module: service, Name: m.name, Grant: m.grant,
-		Params: []abi.ValueType{i32, i32}, Results: []abi.ValueType{i64},
+		Params: []abi.ValueType{i32, i32}, Results: []abi.ValueType{i64}, Memory: 0b11,
 		Func: func(inst *host.Instance, stack []uint64) {
 			c := inst.State().(*call)
 			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.

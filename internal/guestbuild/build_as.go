@@ -2,14 +2,20 @@ package guestbuild
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/kubewasm/kubewasm/guest/assemblyscript"
 )
 
-// AssemblyScript is compiled by asc of the npm package assemblyscript, with the options of
-// asconfig.json. The file to compile is assembly/index.ts. The metadata are directives in comments
-// of the files in assembly.
+// AssemblyScript is compiled by asc of the npm package assemblyscript, with the targets release
+// and debug of asconfig.json. The file to compile is assembly/index.ts. The SDK is that of this
+// program. The metadata are directives in comments of the files in assembly.
 var AssemblyScript = &Language{
 	Name: "as", Title: "AssemblyScript", is: func(name string) bool { return name == "asconfig.json" },
 	compile: compileAssemblyScript,
@@ -23,24 +29,98 @@ var AssemblyScript = &Language{
 }
 
 func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
-	npx, err := exec.LookPath("npx")
+	node, err := exec.LookPath("node")
 	if err != nil {
-		return nil, &MissingToolError{"AssemblyScript", "npx", "install Node.js and npm (https://nodejs.org; Debian: apt install npm)"}
+		return nil, &MissingToolError{"AssemblyScript", "node", "install Node.js 20 or later, and npm (https://nodejs.org)"}
 	}
-	check := exec.CommandContext(ctx, npx, "--no-install", "asc", "--version")
-	check.Dir = cfg.Dir
-	if err := check.Run(); err != nil {
-		return nil, &MissingToolError{"AssemblyScript", "asc", "run npm install in " + cfg.Dir + ", or npm install --save-dev assemblyscript"}
+	asc, err := ascPath(cfg.Dir)
+	if err != nil {
+		return nil, err
 	}
-	linked := filepath.Join(scratch, "linked.wasm")
+	modules := filepath.Join(scratch, "modules")
+	sdk := filepath.Join(modules, "kubewasm")
+	if err := assemblyscript.WritePackage(sdk); err != nil {
+		return nil, err
+	}
 	target := "release"
 	if cfg.Debug {
 		target = "debug"
 	}
-	cmd := exec.CommandContext(ctx, npx, "--no-install", "asc", filepath.Join("assembly", "index.ts"), "--target", target, "--outFile", linked)
+	// The compiler takes seconds, and tests of several packages build the same guest.
+	key, err := ascKey(cfg.Dir, sdk, filepath.Dir(filepath.Dir(asc)))
+	if err != nil {
+		return nil, err
+	}
+	linked := filepath.Join(scratch, target+"-"+key+".wasm")
+	if module, err := os.ReadFile(linked); err == nil {
+		return module, nil
+	}
+	if old, err := filepath.Glob(filepath.Join(globEscape.Replace(scratch), target+"-*.wasm")); err == nil {
+		for _, file := range old {
+			os.Remove(file)
+		}
+	}
+	cmd := exec.CommandContext(ctx, node, asc, "assembly/index.ts", "--target", target, "--outFile", linked, "--noColors",
+		"--runtime", "minimal", "--path", modules, "--transform", filepath.Join(sdk, "transform", "index.js"))
 	cmd.Dir = cfg.Dir
 	if err := run(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(linked)
+}
+
+// ascKey returns a hash of everything that a module is made from: the guest's own files, the SDK
+// and the version of the compiler.
+func ascKey(dir, sdk, compiler string) (string, error) {
+	sum := sha256.New()
+	add := func(file string) error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", file, len(text), text)
+		return nil
+	}
+	if err := add(filepath.Join(compiler, "package.json")); err != nil {
+		return "", err
+	}
+	for _, root := range []string{dir, sdk} {
+		err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if e.IsDir() {
+				if e.Name() == "node_modules" {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if ext := filepath.Ext(file); ext != ".ts" && ext != ".js" && ext != ".json" {
+				return nil
+			}
+			return add(file)
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
+
+// ascPath returns the file of the compiler: of the npm project that a directory is a part of,
+// or the one in PATH.
+func ascPath(dir string) (string, error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		file := filepath.Join(at, "node_modules", "assemblyscript", "bin", "asc.js")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	if file, err := exec.LookPath("asc"); err == nil {
+		return filepath.EvalSymlinks(file)
+	}
+	return "", &MissingToolError{"AssemblyScript", "asc", "run npm install in " + dir + ", or npm install --save-dev assemblyscript@0.28"}
 }

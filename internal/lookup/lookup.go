@@ -74,7 +74,7 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 		i32 := abi.I32
 		return host.Import{
 			Module: module, Name: name, Grant: Grant,
-			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32},
+			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b1111,
 			Func: func(inst *host.Instance, stack []uint64) {
 				if n := uint32(stack[1]); n > maxQuestionBytes {
 					inst.Abort(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))

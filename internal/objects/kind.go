@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -75,15 +76,23 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	}
 	held := reflect.NewAt(k.typ, of).Interface().(object)
 	name := podKey{held.GetNamespace(), held.GetName()}
+	var o *Object
 	if k.byParts {
-		return arrive(k.store, &k.parts, name, (*codec.Any)(of)), nil
+		o = arrive(k.store, &k.parts, name, (*codec.Any)(of))
+	} else {
+		encoded, err := encodeWhole(held)
+		if err != nil {
+			return nil, err
+		}
+		o = k.arrive(name, (*codec.Any)(of), encoded)
 	}
-	encoded, err := encodeWhole(held)
-	if err != nil {
-		return nil, err
+	if k.typ == secretType {
+		o.secret.Store(true)
 	}
-	return k.arrive(name, (*codec.Any)(of), encoded), nil
+	return o, nil
 }
+
+var secretType = reflect.TypeFor[corev1.Secret]()
 
 // encodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON.
 func encodeWhole(o object) ([]byte, error) {

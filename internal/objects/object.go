@@ -18,7 +18,9 @@ type Object struct {
 	Class atomic.Value
 	// identified is set when a field was read by which no two Nodes are equal.
 	identified atomic.Bool
-	source     source
+	// secret is set if it is a Secret.
+	secret atomic.Bool
+	source source
 }
 
 // source is what an Object is encoded from.
@@ -51,6 +53,9 @@ func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
 // Identified reports whether a guest has read the name, the UID or the resource version of
 // this object.
 func (o *Object) Identified() bool { return o.identified.Load() }
+
+// Secret reports whether the object is a Secret.
+func (o *Object) Secret() bool { return o.secret.Load() }
 
 // version is an Object that is encoded when a guest asks.
 type version[T any] struct {

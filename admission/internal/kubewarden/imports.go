@@ -14,7 +14,7 @@ import (
 func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []host.Import {
 	function := func(name string, params, results int, f func(inst host.DialectInstance, e *exchange, stack []uint64)) host.Import {
 		return host.Import{
-			Module: module, Name: name, Params: i32s(params), Results: i32s(results),
+			Module: module, Name: name, Params: i32s(params), Results: i32s(results), Memory: 1<<params - 1,
 			Func: func(inst *host.Instance, stack []uint64) { f(inst.Dialect(), exchangeOf(inst.Dialect()), stack) },
 		}
 	}
@@ -63,7 +63,7 @@ func programImports(capabilities *Capabilities) []host.Import {
 	}
 	var list []host.Import
 	for _, module := range []string{"host", "kubewarden:javy/host"} {
-		list = append(list, host.Import{Module: module, Name: "call", Params: i32s(8), Results: i32s(1), Func: call})
+		list = append(list, host.Import{Module: module, Name: "call", Params: i32s(8), Results: i32s(1), Memory: 1<<8 - 1, Func: call})
 	}
 	return list
 }

@@ -81,11 +81,11 @@ func New(cfg *Config) *policy.Dialect {
 	plugin, logger := cfg.Plugin, cfg.Logger
 	i32 := func(n int) []abi.ValueType { return bytes.Repeat([]abi.ValueType{abi.I32}, n) }
 	imports := []host.Import{
-		{Module: module, Name: "opa_abort", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+		{Module: module, Name: "opa_abort", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			text := cString(inst.Dialect(), uint32(stack[0]))
 			inst.Abort(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
 		}},
-		{Module: module, Name: "opa_println", Params: i32(1), Func: func(inst *host.Instance, stack []uint64) {
+		{Module: module, Name: "opa_println", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			if text := cString(inst.Dialect(), uint32(stack[0])); logger != nil && inst.Dialect().MayLog(len(text)) {
 				logger.Info(text, "plugin", plugin)
 			}
@@ -93,7 +93,7 @@ func New(cfg *Config) *policy.Dialect {
 	}
 	for n := range 5 {
 		imports = append(imports, host.Import{
-			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1),
+			Module: module, Name: fmt.Sprintf("opa_builtin%d", n), Params: i32(n + 2), Results: i32(1), Memory: 1<<(n+2) - 2,
 			Func: func(inst *host.Instance, stack []uint64) {
 				stack[0] = uint64(callBuiltin(inst.Dialect(), uint32(stack[0]), stack[2:2+n]))
 			},

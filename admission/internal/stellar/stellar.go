@@ -62,7 +62,7 @@ func New(plugin string, logger *slog.Logger) *policy.Dialect {
 				{Module: module, Name: "get_input_len", Results: i32, Func: func(inst *host.Instance, stack []uint64) {
 					stack[0] = uint64(len(policy.CallOf(inst).Input))
 				}},
-				{Module: module, Name: "read_input", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+				{Module: module, Name: "read_input", Params: two, Results: i32, Memory: 0b11, Func: func(inst *host.Instance, stack []uint64) {
 					input := policy.CallOf(inst).Input
 					n := min(uint32(stack[1]), uint32(len(input)))
 					if inst.Dialect().Put(uint32(stack[0]), input[:n]) != nil {
@@ -71,7 +71,7 @@ func New(plugin string, logger *slog.Logger) *policy.Dialect {
 					}
 					stack[0] = uint64(n)
 				}},
-				{Module: module, Name: "write_output", Params: two, Results: i32, Func: func(inst *host.Instance, stack []uint64) {
+				{Module: module, Name: "write_output", Params: two, Results: i32, Memory: 0b11, Func: func(inst *host.Instance, stack []uint64) {
 					if uint64(uint32(stack[1])) > uint64(min(inst.Limits().ResultBytes, maxOutputBytes)) {
 						stack[0] = minusOne
 						return

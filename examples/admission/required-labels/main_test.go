@@ -10,5 +10,6 @@ import (
 func TestCases(t *testing.T) {
 	cases.Test(t, "cases.yaml",
 		".",
+		"c",
 	)
 }

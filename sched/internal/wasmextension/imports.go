@@ -38,8 +38,8 @@ func (e *environment) imports(first bool) []host.Import {
 	}
 	list := []host.Import{
 		host.ToGuest(abi.ModuleObjects, "nodeList", e.nodeList),
-		{Module: moduleLog, Name: "log", Params: i32s(3), Func: e.log(false)},
-		{Module: moduleLog, Name: "logs", Params: i32s(5), Func: e.log(true)},
+		{Module: moduleLog, Name: "log", Params: i32s(3), Memory: 0b110, Func: e.log(false)},
+		{Module: moduleLog, Name: "logs", Params: i32s(5), Memory: 0b11110, Func: e.log(true)},
 		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = uint64(uint32(e.Severity())) }},
 		reads("get_config", func(*host.Instance, *Call) []byte { return e.Config() }),
 		reads("currentPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Pod) }),
@@ -66,7 +66,7 @@ func (e *environment) imports(first bool) []host.Import {
 			}
 			return marshal(inst, scores)
 		}),
-		{Module: abi.ModuleScheduler, Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
+		{Module: abi.ModuleScheduler, Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Memory: 0b1111, Func: func(inst *host.Instance, stack []uint64) {
 			var states map[string]imageState
 			node := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 			if e.Node(inst, node) != nil {
@@ -89,10 +89,10 @@ func (e *environment) imports(first bool) []host.Import {
 		writes("result.normalized_score_list", normalized),
 		granted(e.grants.Events, writes("handle.eventrecorder.eventf", func(inst *host.Instance, _ *Call, data []byte) { e.eventf(inst, data) })),
 		granted(e.grants.WaitingPods, host.Import{
-			Module: abi.ModuleScheduler, Name: "handle.reject_waiting_pod", Params: i32s(4), Func: e.rejectWaitingPod,
+			Module: abi.ModuleScheduler, Name: "handle.reject_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.rejectWaitingPod,
 		}),
 		granted(e.grants.WaitingPods, host.Import{
-			Module: abi.ModuleScheduler, Name: "handle.get_waiting_pod", Params: i32s(4), Func: e.getWaitingPod,
+			Module: abi.ModuleScheduler, Name: "handle.get_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.getWaitingPod,
 		}),
 	}
 	if first {
@@ -103,7 +103,7 @@ func (e *environment) imports(first bool) []host.Import {
 		)
 	}
 	return append(list, host.Import{
-		Module: abi.ModuleObjects, Name: "node", Params: i32s(4), Results: i32s(1), Func: func(inst *host.Instance, stack []uint64) {
+		Module: abi.ModuleObjects, Name: "node", Params: i32s(4), Results: i32s(1), Memory: 0b1111, Func: func(inst *host.Instance, stack []uint64) {
 			var b []byte
 			if n := e.Node(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1])))); n != nil {
 				b = e.EncodedNode(n)

@@ -1,0 +1,238 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+const (
+	// maxRepeats is how many objects of a resource are got one by one to be asked about again.
+	// More are listed.
+	maxRepeats = 100
+	// quiet is for how long a watch must tell of nothing before it is taken for having told of
+	// everything: an API server does not say when the past is over. A change that comes later
+	// is the next run's.
+	quiet = 200 * time.Millisecond
+	// batch is how many changes policies are asked about at a time.
+	batch = 100
+)
+
+// errList is why the changes of a resource do not do.
+var errList = errors.New("all objects are to be listed")
+
+// changes audits the resources of which it is enough to ask the API server for what has
+// changed since the last run. It returns those that are to be listed.
+func (r *run) changes(ctx context.Context, all []*target) (rest []*target) {
+	for _, t := range all {
+		k := r.state.resource(t.resource)
+		if ctx.Err() != nil || !r.incremental(t, k) {
+			rest = append(rest, t)
+			continue
+		}
+		if err := r.change(ctx, t, k); err != nil {
+			if !errors.Is(err, errList) && !expired(err) {
+				r.log(slog.LevelInfo, "list a resource instead of watching it", "resource", t.name(), "err", err)
+			}
+			rest = append(rest, t)
+		}
+	}
+	return rest
+}
+
+// incremental reports whether the results of the objects that have not changed still hold.
+func (r *run) incremental(t *target, k *known) bool {
+	if !t.watch || k.position == "" || k.plan != r.plan(t) || len(k.repeat) > maxRepeats {
+		return false
+	}
+	return len(r.relabelled) == 0 || !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.SelectsNamespaces })
+}
+
+// change asks about the objects that have changed, and about those that are asked about again
+// in any case.
+func (r *run) change(ctx context.Context, t *target, k *known) error {
+	path := pathOf(t.resource, "")
+	// The version up to which the API server knows all changes now.
+	now, err := r.client.list(ctx, path, metadataOnly, "", 1, "")
+	if err != nil {
+		return fmt.Errorf("ask for the version: %w", err)
+	}
+	if _, ok := compareVersions(k.position, now.version); !ok {
+		return errList
+	}
+	repeats := slices.Collect(maps.Keys(k.repeat))
+	if now.version != k.position {
+		if err := r.follow(ctx, t, k, path, now.version); err != nil {
+			return err
+		}
+	}
+	for _, key := range repeats {
+		if o := k.objects[key]; o == nil || o.run == r.number {
+			continue // Gone, or asked about already.
+		}
+		raw, err := r.client.get(ctx, pathOf(t.resource, key.namespace)+"/"+key.name)
+		if err != nil {
+			return fmt.Errorf("get %s: %w", key.name, err)
+		}
+		if raw == nil {
+			k.remove(key)
+			r.journal.gone(t.resource, key)
+			continue
+		}
+		r.add(t, raw)
+		r.review(ctx, t)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !r.complete(t) {
+		k.position = ""
+	}
+	r.journal.position(t.resource, k)
+	r.journal.flush()
+	return nil
+}
+
+// follow takes in what has changed between the position and now.
+func (r *run) follow(ctx context.Context, t *target, k *known, path, now string) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	events, opened := make(chan event, batch), make(chan struct{})
+	go r.client.watch(watching, path, k.position, func() { close(opened) }, events)
+	// The wait for silence begins when the watch does.
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	position := k.position
+	taken := func() error {
+		r.review(ctx, t)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		k.position = position
+		return nil
+	}
+	for {
+		select {
+		case <-opened:
+			opened = nil
+			timer.Reset(quiet)
+			continue
+		case <-timer.C:
+			return taken()
+		case e, ok := <-events:
+			switch {
+			case !ok:
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return taken()
+			case e.err != nil:
+				return fmt.Errorf("watch: %w", e.err)
+			}
+			timer.Reset(quiet)
+			version := r.take(t, k, e)
+			if version == "" {
+				return fmt.Errorf("watch: an event of the type %s has no version: %w", e.kind, errList)
+			}
+			position = version
+			order, comparable := compareVersions(position, now)
+			last := comparable && order >= 0
+			if last || len(r.items) == batch {
+				if err := taken(); err != nil || last {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// take takes an event in, and returns its version.
+func (r *run) take(t *target, k *known, e event) (version string) {
+	var o object
+	for m := json.Object(e.object); m.Next(); {
+		if m.Key() == "metadata" {
+			o.readMetadata(nil, m.Value())
+		}
+	}
+	if e.kind == "BOOKMARK" || o.version == "" {
+		return o.version
+	}
+	key := objectKey{o.namespace, o.name}
+	// An object that is in the page twice is asked about as it is now.
+	r.items = slices.DeleteFunc(r.items, func(i item) bool { return i.key == key })
+	if e.kind == "DELETED" {
+		if _, ok := k.objects[key]; ok {
+			k.remove(key)
+			r.journal.gone(t.resource, key)
+		}
+		return o.version
+	}
+	r.add(t, e.object)
+	return o.version
+}
+
+// listNamespaces lists the namespaces if policies select them.
+func (r *run) listNamespaces(ctx context.Context) error {
+	if r.cfg.Namespaces == nil && !slices.ContainsFunc(r.policies, func(p *asked) bool { return p.SelectsNamespaces }) {
+		return nil
+	}
+	namespaces := r.cfg.Namespaces
+	if namespaces == nil {
+		namespaces = new(Namespaces)
+	}
+	var err error
+	if r.namespaces, err = namespaces.refresh(ctx, r.client); err != nil {
+		return err
+	}
+	r.relabelled = map[string]bool{}
+	for name, n := range r.namespaces {
+		if before, ok := r.state.namespaces[name]; ok && before != n.sum() {
+			r.relabelled[name] = true
+		}
+	}
+	return nil
+}
+
+// keepNamespaces notes the labels of namespaces. Those that have changed are noted if the run
+// is complete: otherwise the next one must ask again.
+func (r *run) keepNamespaces(complete bool) {
+	for name, n := range r.namespaces {
+		sum := n.sum()
+		if before, ok := r.state.namespaces[name]; !ok || before != sum && complete {
+			r.state.namespaces[name] = sum
+			r.journal.namespace(name, sum)
+		}
+	}
+	r.journal.flush()
+}
+
+// forget drops what is known of resources that are not audited any more.
+func (r *run) forget(all []*target) {
+	for gvr, k := range r.state.resources {
+		if slices.ContainsFunc(all, func(t *target) bool { return t.resource == gvr }) {
+			continue
+		}
+		for key := range k.objects {
+			r.journal.gone(gvr, key)
+		}
+		r.journal.position(gvr, new(known))
+		delete(r.state.resources, gvr)
+	}
+}
+
+// shorten cuts a message to what a report has of it.
+func shorten(message string) string {
+	const most = 1 << 10
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + " …"
+}

@@ -1,0 +1,258 @@
+package audit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/admission"
+)
+
+// Outcome is what a finding is, with the names of OpenReports.
+type Outcome string
+
+// The outcomes of findings.
+const (
+	// Denied is that the policy would not let the object be created.
+	Denied Outcome = "fail"
+	// Patched is that the policy would change the object: it is not as it would be if it were
+	// created now.
+	Patched Outcome = "warn"
+	// Failed is that the policy has no verdict.
+	Failed Outcome = "error"
+)
+
+var outcomes = []Outcome{Denied, Patched, Failed}
+
+// Result is what is known after a run.
+type Result struct {
+	Start    time.Time       `json:"start"`
+	Duration metav1.Duration `json:"duration"`
+	// Objects is the number of objects that policies have results for.
+	Objects int `json:"objects"`
+	// Seen is the number of objects that the run has read, Asked how often a policy was asked,
+	// and Reused how many results of earlier runs took the place of a question about an object
+	// that was read.
+	Seen   int `json:"seen"`
+	Asked  int `json:"asked"`
+	Reused int `json:"reused"`
+	// Requests is the number of requests to the API server, without those of policies and of
+	// reports.
+	Requests int `json:"requests"`
+	// Policies are in the order of the engine.
+	Policies []PolicyResult `json:"policies"`
+	// Findings are sorted by namespace, kind, name and policy.
+	Findings []Finding `json:"findings"`
+	// Errors are what could not be audited: resources that cannot be listed.
+	Errors []string `json:"errors,omitempty"`
+
+	// passed counts what passes in namespaces.
+	passed map[string]int
+}
+
+// PolicyResult is what a policy says about all objects.
+type PolicyResult struct {
+	Name string         `json:"name"`
+	Mode admission.Mode `json:"mode"`
+	// Passed, Denied, Patched and Failed count objects.
+	Passed  int `json:"passed"`
+	Denied  int `json:"denied"`
+	Patched int `json:"patched"`
+	Failed  int `json:"failed"`
+	// Skipped is why the policy is asked about nothing.
+	Skipped string `json:"skipped,omitempty"`
+	// Error is why the policy has no verdict on any object, or not on all. It counts for all
+	// those objects, which have no findings of their own then.
+	Error string `json:"error,omitempty"`
+}
+
+// Finding is what a policy has against an object.
+type Finding struct {
+	Policy string `json:"policy"`
+	// Mode is that of the policy: what a policy that monitors finds is a finding as well.
+	Mode    admission.Mode `json:"mode"`
+	Outcome Outcome        `json:"result"`
+	// APIVersion, Kind, Namespace, Name and UID are the object's.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	UID        string `json:"uid,omitempty"`
+	Message    string `json:"message"`
+	// Code is the HTTP code that the policy wants for the denial, 0 if it does not say.
+	Code int32 `json:"code,omitempty"`
+	// Since is when a run has found it first.
+	Since time.Time `json:"since"`
+}
+
+// Count returns the number of findings with an outcome.
+func (r *Result) Count(o Outcome) (n int) {
+	for i := range r.Findings {
+		if r.Findings[i].Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// Complete reports whether all policies have a verdict on everything that they are for.
+func (r *Result) Complete() bool {
+	return len(r.Errors) == 0 && r.Count(Failed) == 0 && !slices.ContainsFunc(r.Policies, func(p PolicyResult) bool { return p.Error != "" })
+}
+
+// fill makes the result of what is known of the targets.
+func (r *run) fill(result *Result, all []*target) {
+	result.Seen, result.Asked, result.Reused = int(r.objects.Load()), int(r.calls.Load()), int(r.reused.Load())
+	result.Findings, result.passed = []Finding{}, map[string]int{}
+	// Numbers of policies are dense, and those of a run few.
+	results, byID := make([]PolicyResult, len(r.policies)), map[uint32]int{}
+	for i, p := range r.policies {
+		results[i] = PolicyResult{Name: p.Name, Mode: p.Mode}
+		switch {
+		case p.failure != nil:
+			results[i].Error = shorten(p.failure.Error())
+		case p.skipped != nil:
+			results[i].Skipped = p.skipped.Error()
+		default:
+			byID[p.id] = i
+		}
+	}
+	count := func(s *set, namespace string) {
+		if s == nil {
+			return
+		}
+		for _, id := range *s {
+			if i, ok := byID[id]; ok {
+				results[i].Passed++
+				result.passed[namespace]++
+			}
+		}
+	}
+	for _, t := range all {
+		k := r.state.resources[t.resource]
+		if k == nil {
+			continue
+		}
+		result.Objects += len(k.objects)
+		for key, o := range k.objects {
+			count(o.passed, key.namespace)
+			count(o.volatile, key.namespace)
+			for _, f := range o.findings {
+				i, ok := byID[f.policy]
+				if !ok {
+					continue // Of a policy that is another one now.
+				}
+				switch p := &results[i]; f.outcome {
+				case Denied:
+					p.Denied++
+				case Patched:
+					p.Patched++
+				case Failed:
+					p.Failed++
+				}
+				result.Findings = append(result.Findings, Finding{
+					Policy: results[i].Name, Mode: results[i].Mode, Outcome: f.outcome,
+					APIVersion: t.resource.GroupVersion().String(), Kind: t.kind, Namespace: key.namespace, Name: key.name,
+					UID: f.uid, Message: f.message, Code: f.code, Since: time.Unix(f.since, 0).UTC(),
+				})
+			}
+		}
+	}
+	for i, p := range r.policies {
+		verdicts := results[i].Passed + results[i].Denied + results[i].Patched
+		why := p.withoutVerdict(verdicts != 0)
+		if why == "" {
+			continue
+		}
+		if results[i].Error = why; verdicts == 0 {
+			// One reason for all objects is told once.
+			results[i].Failed = 0
+			result.Findings = slices.DeleteFunc(result.Findings, func(f Finding) bool { return f.Policy == p.Name && f.Outcome == Failed })
+		}
+	}
+	slices.SortFunc(result.Findings, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Policy, b.Policy))
+	})
+	result.Policies = results
+}
+
+// withoutVerdict returns why a policy has no verdict on any object, or was not asked about
+// some; empty if neither is so. some reports whether it has verdicts, also of earlier runs.
+func (p *asked) withoutVerdict(some bool) string {
+	last, failures := p.last.Load(), p.failures.Load()
+	switch left := p.calls.Load() - failures - p.answers.Load(); {
+	case last == nil:
+		return ""
+	case left != 0 && !some:
+		return shorten(fmt.Sprintf("it failed on each of the %d objects that it was asked about, and was not asked about %d more: %v", failures, left, *last))
+	case left != 0:
+		return shorten(fmt.Sprintf("it was out of service for %d objects: %v", left, *last))
+	case failures > 1 && !some:
+		return shorten(fmt.Sprintf("it failed on each of %d objects: %v", failures, *last))
+	}
+	return ""
+}
+
+// causes are the field errors of a denial that has no message.
+func causes(e *admission.Evaluation) string {
+	var parts []string
+	for _, c := range e.Causes {
+		text := c.Message
+		if c.Field != "" {
+			text = c.Field + ": " + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// digestOf returns the digest of some texts.
+func digestOf(texts ...string) string {
+	h := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%q,", text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// WriteTable writes the findings as a table for people, and a line for each policy.
+func (r *Result) WriteTable(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(r.Findings) != 0 {
+		fmt.Fprintln(table, "NAMESPACE\tKIND\tNAME\tPOLICY\tRESULT\tMESSAGE")
+		for i := range r.Findings {
+			f := &r.Findings[i]
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(f.Namespace, "-"), f.Kind, cmp.Or(f.Name, "-"), f.Policy, f.Outcome, oneLine(f.Message))
+		}
+		fmt.Fprintln(table)
+	}
+	// The columns of another table are as wide as it needs.
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(table, "POLICY\tMODE\tPASS\tFAIL\tWARN\tERROR\tNOTE")
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Mode, p.Passed, p.Denied, p.Patched, p.Failed, oneLine(cmp.Or(p.Error, p.Skipped)))
+	}
+	return table.Flush()
+}
+
+// oneLine folds a text, which may be a guest's, into a line without control characters.
+func oneLine(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return ' '
+		}
+		return c
+	}, text)
+}

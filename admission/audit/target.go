@@ -1,0 +1,189 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// target is a resource that is audited.
+type target struct {
+	resource   schema.GroupVersionResource
+	kind       string
+	namespaced bool
+	// dropStatus reports whether status is a subresource, and watch whether changes can be
+	// watched.
+	dropStatus, watch bool
+	// policies are those that are asked about the objects.
+	policies []*asked
+}
+
+func (t *target) gvk() schema.GroupVersionKind { return t.resource.GroupVersion().WithKind(t.kind) }
+
+// name returns the resource as kubectl names it.
+func (t *target) name() string { return t.resource.GroupResource().String() }
+
+// plan is a digest of what decides which results its objects have, but for themselves.
+func (t *target) plan(namespaces []string) string {
+	h := sha256.New()
+	for _, p := range t.policies {
+		fmt.Fprintf(h, "%q %q %v\n", p.Name, p.version, t.dropStatus)
+	}
+	fmt.Fprintf(h, "%q", namespaces)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// served is a resource of an API server.
+type served struct {
+	metav1.APIResource
+	gvr schema.GroupVersionResource
+}
+
+// discover returns the resources that can be listed, group by group, those of the preferred
+// version of a group before others; and the resources with a subresource status. An error
+// beside resources tells of groups that do not answer.
+func (c *client) discover() (resources []served, status map[schema.GroupVersionResource]bool, err error) {
+	groups, lists, err := c.discovery.ServerGroupsAndResources()
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, nil, fmt.Errorf("discover the resources of the cluster: %w", err)
+	}
+	if err != nil {
+		err = fmt.Errorf("discover the resources of the cluster: %w", err)
+	}
+	status = map[schema.GroupVersionResource]bool{}
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	for _, g := range groups {
+		versions := []string{g.PreferredVersion.GroupVersion}
+		for _, v := range g.Versions {
+			if v.GroupVersion != versions[0] {
+				versions = append(versions, v.GroupVersion)
+			}
+		}
+		for _, version := range versions {
+			gv, parseErr := schema.ParseGroupVersion(version)
+			list := byVersion[version]
+			if parseErr != nil || list == nil {
+				continue
+			}
+			for _, r := range list.APIResources {
+				name, sub, isSub := strings.Cut(r.Name, "/")
+				gvr := gv.WithResource(name)
+				if isSub {
+					status[gvr] = status[gvr] || sub == "status"
+					continue
+				}
+				// What cannot be created is stored nowhere, and never reviewed.
+				if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "create") {
+					resources = append(resources, served{r, gvr})
+				}
+			}
+		}
+	}
+	return resources, status, err
+}
+
+// twins are resources whose objects are those of another group.
+var twins = map[schema.GroupResource]schema.GroupResource{
+	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
+}
+
+// targets returns which resources are audited by which policies. Each policy is asked about
+// a resource once, in the first version that its rules match. It sets why a policy is asked
+// about nothing.
+func targets(resources []served, status map[schema.GroupVersionResource]bool, policies []*asked) (all []*target) {
+	byResource := map[schema.GroupVersionResource]*target{}
+	for _, p := range policies {
+		if p.skipped != nil || p.failure != nil {
+			continue
+		}
+		seen, found := map[schema.GroupResource]bool{}, false
+		for i := range resources {
+			r := &resources[i]
+			gr := r.gvr.GroupResource()
+			if seen[gr] || !p.Matches(admissionv1.Create, r.gvr, r.Namespaced) || !p.names(gr) {
+				continue
+			}
+			if twin, ok := twins[gr]; ok && seen[twin] {
+				continue
+			}
+			seen[gr], found = true, true
+			t := byResource[r.gvr]
+			if t == nil {
+				t = &target{resource: r.gvr, kind: r.Kind, namespaced: r.Namespaced, dropStatus: status[r.gvr], watch: slices.Contains(r.Verbs, "watch")}
+				byResource[r.gvr] = t
+				all = append(all, t)
+			}
+			t.policies = append(t.policies, p)
+		}
+		if !found {
+			p.skipped = errNothingServed
+		}
+	}
+	slices.SortFunc(all, func(a, b *target) int { return strings.Compare(a.resource.String(), b.resource.String()) })
+	return all
+}
+
+// reportGroup is the API group of reports.
+const reportGroup = "openreports.io"
+
+// names reports whether rules name a resource, other than the reports of audits by a
+// wildcard: those change with each audit.
+func (p *asked) names(gr schema.GroupResource) bool {
+	return gr.Group != reportGroup || slices.ContainsFunc(p.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, gr.Group)
+	})
+}
+
+// Why policies are asked about nothing.
+var (
+	errNoRules       = errors.New("neither its match nor its module names resources")
+	errNoCreate      = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
+	errSubresources  = errors.New("its rules name subresources only, which are not stored")
+	errNothingServed = errors.New("the cluster has no resource that its rules name")
+	errDisabled      = errors.New("it is disabled")
+	errNoVerdicts    = errors.New("it neither validates nor mutates")
+)
+
+// auditable returns why a policy is never asked.
+func (p *asked) auditable(rulesRequired bool) error {
+	switch {
+	case p.Disabled:
+		return errDisabled
+	case !p.Validates && !p.Mutates:
+		return errNoVerdicts
+	case len(p.Rules) == 0 && rulesRequired:
+		return errNoRules
+	case len(p.Rules) == 0:
+		return nil
+	}
+	creates, objects := false, false
+	for _, r := range p.Rules {
+		if !slices.Contains(r.Operations, admissionregistrationv1.OperationAll) && !slices.Contains(r.Operations, admissionregistrationv1.Create) {
+			continue
+		}
+		creates = true
+		for _, resource := range r.Resources {
+			_, sub, isSub := strings.Cut(resource, "/")
+			objects = objects || !isSub || sub == "*"
+		}
+	}
+	switch {
+	case !creates:
+		return errNoCreate
+	case !objects:
+		return errSubresources
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package clustercache
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// Getters return the data of ConfigMaps and of Secrets of the API server that config is for,
+// where modules may be. Each call asks the API server, with the verb get.
+func Getters(config *rest.Config) (configMaps, secrets host.ObjectGetter, err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	configMaps = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+		object, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		data := map[string][]byte{}
+		for key, value := range object.Data {
+			data[key] = []byte(value)
+		}
+		for key, value := range object.BinaryData {
+			data[key] = value
+		}
+		return data, nil
+	})
+	secrets = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+		object, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return object.Data, nil
+	})
+	return configMaps, secrets, nil
+}

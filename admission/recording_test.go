@@ -1,0 +1,77 @@
+package admission_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
+)
+
+func fetched(t testing.TB, source host.Source) []byte {
+	t.Helper()
+	module, err := source.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return module
+}
+
+// verdicts are what guests of other ABIs always answer.
+var verdicts = map[string]string{
+	"opa":     `[{"result":["no"]}]`,
+	"stellar": `{"allowed":false,"message":"no"}`,
+	"wapc":    `{"accepted":false,"message":"no"}`,
+	"wasi":    `{"valid":true,"accepted":false,"message":"no"}`,
+}
+
+// Policies of every dialect are recorded while clients hammer the webhook, and everything
+// that crossed can be repeated.
+func TestARecordingOfReviewsReplays(t *testing.T) {
+	calls := replaying.Calls(t, 3000)
+	for _, reset := range []host.ResetPolicy{host.ResetOnError, host.ResetPerCall} {
+		t.Run(string(reset), func(t *testing.T) {
+			dir := t.TempDir()
+			var plugins []*admission.Plugin
+			var policies []admission.Policy
+			var modules [][]byte
+			for _, guest := range []string{scripted, requiredLabels, "opa", "stellar", "wapc", "wasi"} {
+				cfg := admission.PluginConfig{Config: host.Config{Name: guest}}
+				if verdict := verdicts[guest]; verdict != "" {
+					cfg.Source = host.Bytes(saying(t, guest, verdict))
+				} else {
+					cfg = config(t, guest, guest)
+				}
+				cfg.Limits.Instances, cfg.Reset = 3, reset
+				cfg.Record = &record.Config{Path: dir, QueueBytes: 1 << 30}
+				p := load(t, cfg)
+				plugins, policies, modules = append(plugins, p), append(policies, p), append(modules, fetched(t, cfg.Source))
+			}
+			url := serve(t, &admission.Handler{Validator: admission.NewEngine(policies...)})
+			var clients sync.WaitGroup
+			const parallel = 8
+			for client := range parallel {
+				clients.Go(func() {
+					for i := range calls / len(plugins) / parallel {
+						uid := fmt.Sprintf("uid-%d-%d", client, i)
+						script := "deny"
+						if i%20 == 7 {
+							script = "panic"
+						}
+						postReview(t, url, review(uid, fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{%q:%q}}}`, i, script, uid)))
+					}
+				})
+			}
+			clients.Wait()
+			for _, p := range plugins {
+				if err := p.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replaying.Verify(t, shared, dir, calls/2, modules...)
+		})
+	}
+}

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/ociregistry"
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+// auditFlags are the flags of audit.
+type auditFlags struct {
+	policies, kubeconfig, context, output, state, user string
+	files, groups, skip                                names
+	qps                                                float64
+	burst                                              int
+	write, logged                                      bool
+	report                                             audit.ReportConfig
+	*registryFlags
+}
+
+func (t *tool) auditFlags() (*auditFlags, *flag.FlagSet) {
+	flags := t.flags("audit")
+	f := &auditFlags{registryFlags: t.registryFlags(flags)}
+	flags.StringVar(&f.policies, "policies", "", "")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
+	flags.StringVar(&f.context, "context", "", "")
+	flags.Var(&f.files, "f", "")
+	flags.StringVar(&f.output, "o", "table", "")
+	flags.StringVar(&f.state, "state", "", "")
+	flags.Var(&f.skip, "skip-namespace", "")
+	flags.StringVar(&f.user, "user", "", "")
+	flags.Var(&f.groups, "group", "")
+	flags.Float64Var(&f.qps, "qps", 10, "")
+	flags.IntVar(&f.burst, "burst", 20, "")
+	flags.BoolVar(&f.write, "write", false, "")
+	flags.BoolVar(&f.logged, "log", false, "")
+	flags.StringVar(&f.report.Name, "report-name", audit.DefaultReportName, "")
+	flags.IntVar(&f.report.MaxResults, "report-results", 1000, "")
+	return f, flags
+}
+
+// outputs are the formats of -o.
+var outputs = []string{"table", "json", "reports"}
+
+// check returns every mistake of the flags.
+func (f *auditFlags) check() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("audit: "+format, args...)) }
+	if f.policies == "" {
+		fail("name the file of the policies with -policies")
+	}
+	if !slices.Contains(outputs, f.output) {
+		fail("-o is %q, want %s", f.output, strings.Join(outputs, ", "))
+	}
+	if f.qps <= 0 || f.burst <= 0 {
+		fail("-qps is %v and -burst %d, want more than 0", f.qps, f.burst)
+	}
+	if f.user == "" && len(f.groups) != 0 {
+		fail("-group is for the user that -user names")
+	}
+	if len(f.files) == 0 {
+		return errors.Join(errs...)
+	}
+	for name, given := range map[string]bool{"-write": f.write, "-state": f.state != "", "-kubeconfig": f.kubeconfig != "", "-context": f.context != ""} {
+		if given {
+			fail("%s is for a cluster, and -f audits files", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
+	f, flags := t.auditFlags()
+	arguments, err := parseArguments(flags, args, 0)
+	if err != nil || len(arguments) != 0 {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return &usageError{err}
+	}
+	rt, err := newRuntime()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // Ends the informers.
+
+	engine := admission.NewEngine()
+	cfg := manage.Config{Runtime: rt, Engine: engine}
+	auditing := audit.Config{Engine: engine, StateFile: f.state, SkipNamespaces: f.skip}
+	if f.logged {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		auditing.Logger = cfg.Logger
+	}
+	if f.user != "" {
+		auditing.User = authenticationv1.UserInfo{Username: f.user, Groups: append(slices.Clone(f.groups), "system:authenticated")}
+	}
+	artifacts, err := f.client(nil)
+	if err != nil {
+		return err
+	}
+	cfg.OCI = artifacts.Source
+	if cfg.Capabilities, err = capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts)}); err != nil {
+		return err
+	}
+	file, mistakes := readPolicies(f.policies)
+	var objects *manifest.Objects
+	if len(f.files) != 0 {
+		objects, err = readManifests(f.files)
+		if mistakes = errors.Join(mistakes, err); mistakes == nil {
+			cfg.Namespaces, cfg.Cluster, mistakes = clusterOf(objects)
+		}
+	} else {
+		auditing.Client, err = f.connect()
+		if mistakes = errors.Join(mistakes, err); mistakes == nil {
+			mistakes = connected(ctx, &cfg, &auditing)
+		}
+	}
+	if mistakes != nil {
+		return fmt.Errorf("audit: %w", mistakes)
+	}
+	manager, err := manage.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, manager.Close(context.WithoutCancel(ctx))) }()
+	if err := manager.Apply(ctx, file); err != nil {
+		return fmt.Errorf("audit: %s: %w", f.policies, err)
+	}
+	auditor, err := audit.New(auditing)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, auditor.Close()) }()
+	var result *audit.Result
+	if objects != nil {
+		result, err = auditor.Review(ctx, given(objects))
+	} else {
+		result, err = auditor.Run(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.print(t, result); err != nil {
+		return err
+	}
+	if f.write {
+		reporter, err := audit.NewReporter(auditing.Client, f.report)
+		if err != nil {
+			return err
+		}
+		written, err := reporter.Write(ctx, result)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t.err, "kubewasm: %d reports written, %d unchanged, %d deleted\n", written.Applied, written.Unchanged, written.Deleted)
+	}
+	return verdictOf(result)
+}
+
+// verdictOf returns errRefused for objects that policies deny, and an error if some were not
+// audited.
+func verdictOf(result *audit.Result) error {
+	if !result.Complete() {
+		errs := []error{errors.New("audit: not everything was audited")}
+		for _, text := range result.Errors {
+			errs = append(errs, errors.New(text))
+		}
+		for _, p := range result.Policies {
+			if p.Error != "" {
+				errs = append(errs, fmt.Errorf("policy %s: %s", p.Name, p.Error))
+			}
+		}
+		if n := result.Count(audit.Failed); n != 0 {
+			errs = append(errs, fmt.Errorf("policies failed on %d objects", n))
+		}
+		return errors.Join(errs...)
+	}
+	if result.Count(audit.Denied) != 0 {
+		return errRefused
+	}
+	return nil
+}
+
+func readPolicies(name string) (*manage.File, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := manage.ParseFile(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return file, nil
+}
+
+// connect returns how to reach the cluster of a kubeconfig or, in a cluster, that one.
+func (f *auditFlags) connect() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	config.UserAgent = "kubewasm-audit"
+	// What policies look up and what is audited is asked for at one rate.
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(f.qps), f.burst)
+	return config, nil
+}
+
+// connected gives the policies and the auditor a cluster.
+func connected(ctx context.Context, cfg *manage.Config, auditing *audit.Config) (err error) {
+	if cfg.ConfigMaps, cfg.Secrets, err = clustercache.Getters(auditing.Client); err != nil {
+		return err
+	}
+	cluster, err := clustercache.NewForConfig(ctx, auditing.Client)
+	if err != nil {
+		return err
+	}
+	cfg.Cluster = cluster
+	if auditing.Namespaces, err = audit.NewNamespaces(auditing.Client); err != nil {
+		return err
+	}
+	cfg.Namespaces = auditing.Namespaces.Labels
+	return nil
+}
+
+// readManifests reads the objects of files, and of the .yaml, .yml and .json files below
+// directories. The error joins the mistakes of all.
+func readManifests(paths []string) (*manifest.Objects, error) {
+	all := &manifest.Objects{}
+	var errs []error
+	read := func(path string) {
+		objects, err := readObjects(path)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		all.All = append(all.All, objects.All...)
+	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
+			read(path)
+			continue
+		}
+		err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+				read(path)
+			}
+			return err
+		})
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 && len(all.All) == 0 {
+		errs = append(errs, fmt.Errorf("there are no objects in %s", strings.Join(paths, ", ")))
+	}
+	return all, errors.Join(errs...)
+}
+
+// clusterOf returns the labels of namespaces and the objects to look up that manifests have. A
+// namespace that they do not have has the label of every namespace.
+func clusterOf(objects *manifest.Objects) (admission.NamespaceLabels, admission.Cluster, error) {
+	labels := map[string]map[string]string{}
+	named := &manifest.Objects{}
+	seen := map[string]bool{}
+	for i := range objects.All {
+		o := objects.All[i]
+		if o.Namespace == "" && namespacedKind(&o) {
+			o.Namespace = metav1.NamespaceDefault
+		}
+		if key := o.APIVersion + " " + o.Kind + " " + o.Namespace + "/" + o.Name; o.Name != "" && !seen[key] {
+			seen[key] = true // Overlays of one object are alternatives.
+			named.All = append(named.All, o)
+		}
+		if o.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Namespace") {
+			continue
+		}
+		var namespace metav1.PartialObjectMetadata
+		if err := json.Unmarshal(o.JSON, &namespace); err != nil {
+			return nil, nil, fmt.Errorf("namespace %s: %w", o.Name, err)
+		}
+		labels[o.Name] = namespace.Labels
+	}
+	cluster, err := manifest.NewCluster(named)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(_ context.Context, name string) (map[string]string, error) {
+		of := map[string]string{corev1.LabelMetadataName: name}
+		for key, value := range labels[name] {
+			of[key] = value
+		}
+		return of, nil
+	}, cluster, nil
+}
+
+// given yields the objects of files.
+func given(objects *manifest.Objects) iter.Seq2[audit.Object, error] {
+	return func(yield func(audit.Object, error) bool) {
+		for i := range objects.All {
+			o := &objects.All[i]
+			resource := o.Admission().Resource
+			object := audit.Object{Kind: o.Kind, Namespaced: namespacedKind(o), JSON: o.JSON}
+			object.Resource.Group, object.Resource.Version, object.Resource.Resource = resource.Group, resource.Version, resource.Resource
+			if object.Namespaced {
+				object.Namespace = metav1.NamespaceDefault
+			}
+			if !yield(object, nil) {
+				return
+			}
+		}
+	}
+}
+
+// clusterKinds are the kinds of the Kubernetes API without namespaces. Those whose names begin
+// with Cluster are left out.
+var clusterKinds = []string{
+	"Namespace", "Node", "PersistentVolume", "CustomResourceDefinition", "APIService", "StorageClass", "CSIDriver", "CSINode",
+	"VolumeAttachment", "VolumeAttributesClass", "PriorityClass", "RuntimeClass", "IngressClass", "IPAddress", "ServiceCIDR", "DeviceClass",
+	"ResourceSlice", "FlowSchema", "PriorityLevelConfiguration", "CertificateSigningRequest", "ValidatingWebhookConfiguration",
+	"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
+	"MutatingAdmissionPolicyBinding", "StorageVersion", "StorageVersionMigration", "GatewayClass",
+}
+
+// namespacedKind reports whether objects of a kind are in namespaces, as far as that is known
+// without a cluster.
+func namespacedKind(o *manifest.Object) bool {
+	return o.Namespace != "" || !strings.HasPrefix(o.Kind, "Cluster") && !slices.Contains(clusterKinds, o.Kind)
+}
+
+// print prints what was found.
+func (f *auditFlags) print(t *tool, result *audit.Result) error {
+	switch f.output {
+	case "json":
+		encoder := json.NewEncoder(t.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	case "reports":
+		reports, err := result.Reports(f.report)
+		if err != nil {
+			return err
+		}
+		for _, report := range reports {
+			text, err := yaml.Marshal(report)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t.out, "---\n%s", text)
+		}
+		return nil
+	}
+	return result.WriteTable(t.out)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
+)
+
+// owners is a file of policies: the example required-labels, which wants the label owner.
+func owners(t *testing.T, more string) string {
+	return file(t, "policies.yaml", `
+plugins:
+- name: owners
+  source: {file: `+built(t, "../../examples/admission/required-labels")+`}
+  guestConfig: {labels: [owner]}
+  match:
+    rules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+`+more)
+}
+
+func TestAuditOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"good.yaml": "{apiVersion: v1, kind: Pod, metadata: {name: good, namespace: shop, labels: {owner: ann}}}\n---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n",
+		"bad.json":  `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}}`,
+		"notes.txt": "no manifest",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policies := owners(t, "")
+	code, out, stderr := kubewasm(t, "audit", "-policies", policies, "-f", dir)
+	want := `NAMESPACE  KIND  NAME  POLICY  RESULT  MESSAGE
+default    Pod   bad   owners  fail    metadata.labels[owner]: Required value: every Pod must have it
+
+POLICY  MODE     PASS  FAIL  WARN  ERROR  NOTE
+owners  Protect  1     1     0     0      
+`
+	if diff := cmp.Diff(want, out); diff != "" || code != 2 {
+		t.Errorf("exit code %d, %s, printed (-want +got):\n%s", code, stderr, diff)
+	}
+	if code, out, stderr := kubewasm(t, "audit", "-policies", policies, "-f", filepath.Join(dir, "good.yaml")); code != 0 {
+		t.Errorf("exit code %d for what is right: %s%s", code, out, stderr)
+	}
+	code, out, _ = kubewasm(t, "audit", "-policies", policies, "-f", dir, "-o", "reports")
+	if code != 2 || !strings.HasPrefix(out, "---\napiVersion: openreports.io/v1alpha1\n") || !strings.Contains(out, "kind: Report\n") {
+		t.Errorf("exit code %d, printed %s", code, out)
+	}
+}
+
+// TestAuditMistakes holds that all mistakes are told at once.
+func TestAuditMistakes(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-o", "xml", "-f", "x", "-write", "-qps", "0"}, []string{"-policies", `-o is "xml"`, "-write is for a cluster", "-qps is 0"}},
+		{
+			[]string{"-policies", file(t, "p.yaml", "plugins: [{name: A}]\n"), "-f", file(t, "o.yaml", "kind: Pod\n"), "-f", file(t, "second.yaml", "x: [\n")},
+			[]string{`plugin "A": a name is`, "source is missing", "o.yaml: document 1", "second.yaml: document 1"},
+		},
+		{[]string{"-policies", file(t, "p.yaml", "plugins: [{name: a, source: {file: /nowhere/a.wasm}}, {name: b, source: {file: /nowhere/b.wasm}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
+	} {
+		code, out, stderr := kubewasm(t, append([]string{"audit"}, test.args...)...)
+		if code != 1 || out != "" {
+			t.Errorf("%v: exit code %d, printed %s", test.args, code, out)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%v: error is %s, without %q", test.args, stderr, want)
+			}
+		}
+	}
+}
+
+func TestAuditOfACluster(t *testing.T) {
+	pods := &listserver.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true, Status: true, N: 20, Object: func(dst []byte, i, changes int) []byte {
+		label := "owner"
+		if i%10 == 0 && changes == 0 {
+			label = "team"
+		}
+		return fmt.Appendf(dst, `{"metadata":{%%s,"name":"pod-%d","namespace":"ns-%d","uid":"u%d","labels":{%q:"ann"}},"spec":{}}`, i, i%2, i, label)
+	}}
+	namespaces := &listserver.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace", N: 2, Object: func(dst []byte, i, _ int) []byte {
+		return fmt.Appendf(dst, `{"metadata":{%%s,"name":"ns-%d"}}`, i)
+	}}
+	reports := &listserver.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "openreports.io", Version: "v1alpha1", Resource: "stand-in"}, Kind: "Report"}
+	s := listserver.New(pods, namespaces, reports)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	kubeconfig := file(t, "kubeconfig", `
+apiVersion: v1
+kind: Config
+current-context: a
+clusters: [{name: a, cluster: {server: "`+server.URL+`"}}]
+contexts: [{name: a, context: {cluster: a}}]
+`)
+	policies, state := owners(t, ""), filepath.Join(t.TempDir(), "state")
+	audited := func(more ...string) (int, *audit.Result, string) {
+		t.Helper()
+		code, out, stderr := kubewasm(t, append([]string{"audit", "-policies", policies, "-kubeconfig", kubeconfig, "-state", state, "-o", "json", "-qps", "1000", "-burst", "1000"}, more...)...)
+		result := new(audit.Result)
+		if err := json.Unmarshal([]byte(out), result); err != nil {
+			t.Fatalf("exit code %d: %v: %s%s", code, err, out, stderr)
+		}
+		return code, result, stderr
+	}
+	code, result, stderr := audited("-write")
+	if code != 2 || result.Asked != 20 || len(result.Findings) != 2 || stderr != "kubewasm: 1 reports written, 0 unchanged, 0 deleted\n" {
+		t.Errorf("exit code %d, %+v, %s", code, result, stderr)
+	}
+	if len(s.Stored()) != 1 {
+		t.Errorf("there are the reports %v", s.Stored())
+	}
+	s.Change("pods", 0)
+	s.Change("pods", 10)
+	if code, result, stderr = audited("-write"); code != 0 || result.Asked != 2 || len(result.Findings) != 0 || stderr != "kubewasm: 0 reports written, 0 unchanged, 1 deleted\n" {
+		t.Errorf("exit code %d, %+v, %s", code, result, stderr)
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/host/replay"
+)
+
+// replayReport is the result of a replay, in the forms that CI reads.
+type replayReport interface {
+	WriteText(w io.Writer) error
+	WriteJSON(w io.Writer) error
+	WriteJUnit(w io.Writer) error
+}
+
+// replayCalls repeats the calls of a recording.
+func replayCalls(ctx context.Context, t *tool, args []string) (err error) {
+	flags := t.flags("replay")
+	diff := flags.Bool("diff", false, "")
+	format := flags.String("o", "text", "")
+	plugin := flags.String("plugin", "", "")
+	from := t.pullFlags(flags)
+	arguments, err := parseArguments(flags, args, 3)
+	if err != nil {
+		return err
+	}
+	want := 2
+	if *diff {
+		want = 3
+	}
+	if len(arguments) != want {
+		return &usageError{fmt.Errorf("replay: %d arguments, want %d", len(arguments), want)}
+	}
+	write := map[string]func(replayReport, io.Writer) error{
+		"text": replayReport.WriteText, "json": replayReport.WriteJSON, "junit": replayReport.WriteJUnit,
+	}[*format]
+	if write == nil {
+		return &usageError{fmt.Errorf("replay: -o is %q, want text, json or junit", *format)}
+	}
+	if *plugin != "" && !*diff {
+		return &usageError{fmt.Errorf("replay: -plugin needs -diff: without it the digest of the module says whose calls are repeated")}
+	}
+	path, modules := arguments[0], arguments[1:]
+	if *diff {
+		path, modules = arguments[2], arguments[:2]
+	}
+	recording, err := record.Open(path)
+	if err != nil {
+		return err
+	}
+	for _, p := range recording.Problems() {
+		fmt.Fprintln(t.err, "kubewasm:", p)
+	}
+	if n := recording.Dropped(); n != 0 {
+		fmt.Fprintf(t.err, "kubewasm: %d calls were dropped when the recording was made\n", n)
+	}
+	var loaded [][]byte
+	for _, m := range modules {
+		_, bytes, err := t.module(ctx, m, from)
+		if err != nil {
+			return err
+		}
+		loaded = append(loaded, bytes)
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := rt.Close(context.WithoutCancel(ctx)); err == nil {
+			err = closed
+		}
+	}()
+	r, same, err := repeat(ctx, rt, recording, loaded, *plugin)
+	if err != nil {
+		return err
+	}
+	if err := write(r, t.out); err != nil {
+		return err
+	}
+	if !same {
+		return errRefused
+	}
+	return nil
+}
+
+// repeat verifies one module, or compares two, and reports whether everything is the same.
+func repeat(ctx context.Context, rt *host.Runtime, recording *record.Recording, modules [][]byte, plugin string) (replayReport, bool, error) {
+	if len(modules) == 2 {
+		c, err := replay.Compare(ctx, rt, recording, modules[0], modules[1], plugin)
+		if err != nil {
+			return nil, false, err
+		}
+		return c, c.Different == 0, nil
+	}
+	v, err := replay.Verify(ctx, rt, recording, modules[0], replay.Options{})
+	if err != nil {
+		return nil, false, err
+	}
+	if v.Calls == 0 {
+		return nil, false, fmt.Errorf("%w: %s", replay.ErrNoCalls, recording.Summary())
+	}
+	return v, v.Different == 0, nil
+}

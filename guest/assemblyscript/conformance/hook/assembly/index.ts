@@ -1,0 +1,21 @@
+// The hook guest of the conformance suite, by the SDK.
+
+import { Decision, Request } from "kubewasm/hooks";
+
+//kubewasm:name conformance-hook
+
+@hook
+class Guest {
+  decide(req: Request, d: Decision): Error | null {
+    const tier = req.podLabels.get("tier");
+    if (tier == "batch") {
+      d.setCpuShares(128);
+    } else if (tier == "idle") {
+      d.setCpuShares(2);
+      d.setCfsQuota(-1);
+    } else if (tier == "wrong") {
+      return new Error("tier is wrong");
+    }
+    return null;
+  }
+}

@@ -1,0 +1,320 @@
+// JSON, read where it lies. Positions are addresses in memory; 0 is the position after what
+// is malformed. Nothing at or beyond an end is read, and nothing recurs.
+
+import * as text from "./text";
+
+/** space returns the position of the first byte that is no space. */
+// @ts-ignore: decorator
+@inline
+export function space(at: usize, end: usize): usize {
+  while (at < end && load<u8>(at) <= 0x20) at++;
+  return at;
+}
+
+/** afterString returns the position after the string that begins at at, with its quotes. */
+export function afterString(at: usize, end: usize): usize {
+  at++;
+  for (;;) {
+    while (at + 8 <= end) { // Eight bytes without a quote and a backslash.
+      const b = load<u64>(at);
+      const q = b ^ 0x2222222222222222;
+      const s = b ^ 0x5c5c5c5c5c5c5c5c;
+      const hit = ((q - 0x0101010101010101) & ~q | (s - 0x0101010101010101) & ~s) & 0x8080808080808080;
+      if (hit) {
+        at += <usize>(ctz(hit) >> 3);
+        break;
+      }
+      at += 8;
+    }
+    if (at >= end) return 0;
+    const c = load<u8>(at++);
+    if (c == 0x22) return at;
+    if (c == 0x5c) at++;
+  }
+  return 0;
+}
+
+/** after returns the position after the value that begins at at. */
+export function after(at: usize, end: usize): usize {
+  if (at >= end) return 0;
+  let depth = 0;
+  for (;;) {
+    const c = load<u8>(at);
+    if (c == 0x22) {
+      at = afterString(at, end);
+      if (at == 0 || at > end) return 0;
+      if (depth == 0) return at;
+    } else if (c == 0x7b || c == 0x5b) {
+      depth++;
+      at++;
+    } else if (c == 0x7d || c == 0x5d) {
+      if (depth == 0) return 0;
+      at++;
+      if (--depth == 0) return at;
+    } else if (depth == 0) {
+      const start = at;
+      while (at < end && plain(load<u8>(at))) at++;
+      return at == start ? 0 : at;
+    } else {
+      at++;
+    }
+    if (at >= end) return 0;
+  }
+  return 0;
+}
+
+/** plain reports whether a byte is one of a number, true, false or null. */
+// @ts-ignore: decorator
+@inline
+function plain(c: u8): bool {
+  return c > 0x20 && c != 0x2c && c != 0x5d && c != 0x7d && c != 0x3a && c != 0x22 && c != 0x5b && c != 0x7b;
+}
+
+/** What nextMember and nextElement read last: the key between its quotes, and the value. */
+export let keyAt: usize = 0;
+export let keyEnd: usize = 0;
+export let valueAt: usize = 0;
+export let valueEnd: usize = 0;
+
+/**
+ * first returns the position of the first member or element of the object or array in
+ * [at, end), 0 if it is none or is empty. opening is 0x7b or 0x5b.
+ */
+export function first(at: usize, end: usize, opening: u8): usize {
+  at = space(at, end);
+  if (at >= end || load<u8>(at) != opening) return 0;
+  at = space(at + 1, end);
+  return at >= end || load<u8>(at) == opening + 2 ? 0 : at;
+}
+
+/**
+ * member reads the member of an object at at, and returns the position of the next one; 0 after
+ * the last one. wrong is set if what is there is no member.
+ */
+export function member(at: usize, end: usize): usize {
+  wrong = true;
+  if (at >= end || load<u8>(at) != 0x22) return 0;
+  keyAt = at + 1;
+  at = afterString(at, end);
+  if (at == 0 || at > end) return 0;
+  keyEnd = at - 1;
+  at = space(at, end);
+  if (at >= end || load<u8>(at) != 0x3a) return 0;
+  return element(space(at + 1, end), end);
+}
+
+/** element reads an element of an array as member does a member. */
+export function element(at: usize, end: usize): usize {
+  wrong = true;
+  valueAt = at;
+  at = after(at, end);
+  if (at == 0) return 0;
+  valueEnd = at;
+  wrong = false;
+  at = space(at, end);
+  if (at >= end || load<u8>(at) != 0x2c) return 0;
+  return space(at + 1, end);
+}
+
+export let wrong: bool = false;
+
+/** isNull reports whether a value is null or nothing. */
+export function isNull(at: usize, end: usize): bool {
+  return at >= end || load<u8>(at) == 0x6e;
+}
+
+/** isString reports whether a value is a string. */
+// @ts-ignore: decorator
+@inline
+export function isString(at: usize, end: usize): bool {
+  return at < end && load<u8>(at) == 0x22;
+}
+
+/** str returns the text of a string, an empty one for anything else. */
+export function str(at: usize, end: usize): string {
+  return isString(at, end) && end - at >= 2 ? unescaped(at + 1, end - 1) : "";
+}
+
+function escapeIn(at: usize, end: usize): bool {
+  for (; at < end; at++) if (load<u8>(at) == 0x5c) return true;
+  return false;
+}
+
+/** unescaped returns the text of what lies between the quotes of a string. */
+export function unescaped(at: usize, end: usize): string {
+  if (!escapeIn(at, end)) return text.decode(at, end - at);
+  let s = "";
+  let start = at;
+  while (at < end) {
+    if (load<u8>(at) != 0x5c) {
+      at++;
+      continue;
+    }
+    s += text.decode(start, at - start);
+    at++;
+    if (at >= end) return s;
+    const c = load<u8>(at++);
+    switch (c) {
+      case 0x62: { s += "\b"; break; }
+      case 0x66: { s += "\f"; break; }
+      case 0x6e: { s += "\n"; break; }
+      case 0x72: { s += "\r"; break; }
+      case 0x74: { s += "\t"; break; }
+      case 0x75: {
+        let unit: u32 = 0;
+        for (let i = 0; i < 4 && at < end; i++) unit = unit << 4 | hex(load<u8>(at++));
+        s += String.fromCharCode(unit);
+        break;
+      }
+      default: s += String.fromCharCode(c);
+    }
+    start = at;
+  }
+  return s + text.decode(start, end - start);
+}
+
+function hex(c: u8): u32 {
+  if (c >= 0x30 && c <= 0x39) return c - 0x30;
+  c |= 0x20;
+  return c >= 0x61 && c <= 0x66 ? c - 0x61 + 10 : 0;
+}
+
+/** keyIs reports whether the key that member read last is the name. */
+// @ts-ignore: decorator
+@inline
+export function keyIs(name: string): bool {
+  return same(keyAt, keyEnd, name);
+}
+
+/** same reports whether what lies between the quotes of a string is the text. */
+export function same(at: usize, end: usize, s: string): bool {
+  if (text.equal(at, end - at, s)) return true;
+  return end - at > <usize>s.length && escapeIn(at, end) && unescaped(at, end) == s;
+}
+
+/** int returns a whole number, also one in a string, as a protobuf encoder writes those of 64 bits; 0 for anything else. */
+export function int(at: usize, end: usize): i64 {
+  if (isString(at, end)) {
+    at++;
+    end--;
+  }
+  let negative = false;
+  let p = at;
+  if (p < end && load<u8>(p) == 0x2d) {
+    negative = true;
+    p++;
+  }
+  let n: u64 = 0;
+  const digits = p;
+  for (; p < end; p++) {
+    const c = load<u8>(p);
+    if (c < 0x30 || c > 0x39) {
+      if (c != 0x2e && c != 0x65 && c != 0x45) return 0;
+      const f = float(at, end);
+      return Math.abs(f) < 9.2e18 && Math.trunc(f) == f ? <i64>f : 0;
+    }
+    if (n > 1844674407370955160) return 0; // It has more than 64 bits.
+    n = n * 10 + (c - 0x30);
+  }
+  if (p == digits) return 0;
+  return negative ? -<i64>n : <i64>n;
+}
+
+/** float returns a number; 0 for anything else. */
+export function float(at: usize, end: usize): f64 {
+  if (isString(at, end)) {
+    at++;
+    end--;
+  }
+  const s = text.decode(at, end - at);
+  const f = parseFloat(s);
+  return isNaN(f) && s != "NaN" ? 0 : f;
+}
+
+/** truth reports whether a value is true. */
+// @ts-ignore: decorator
+@inline
+export function truth(at: usize, end: usize): bool {
+  return at < end && load<u8>(at) == 0x74;
+}
+
+/** valid reports whether [at, end) is one JSON value with nothing after it. It looks at the shape, not at each escape. */
+export function valid(at: usize, end: usize): bool {
+  // A stack of bits: the objects and arrays that are open.
+  let stack: u8[] = [];
+  at = space(at, end);
+  let wantKey = false;
+  for (;;) {
+    if (at >= end) return false;
+    let c = load<u8>(at);
+    if (wantKey) {
+      if (c != 0x22) return false;
+      at = afterString(at, end);
+      if (at == 0) return false;
+      at = space(at, end);
+      if (at >= end || load<u8>(at) != 0x3a) return false;
+      at = space(at + 1, end);
+      wantKey = false;
+      continue;
+    }
+    if (c == 0x7b || c == 0x5b) {
+      if (stack.length == 10000) return false;
+      at = space(at + 1, end);
+      if (at < end && load<u8>(at) == c + 2) {
+        at++;
+      } else {
+        stack.push(c);
+        wantKey = c == 0x7b;
+        continue;
+      }
+    } else {
+      const start = at;
+      at = after(at, end);
+      if (at == 0) return false;
+      if (c != 0x22 && !literal(start, at)) return false;
+    }
+    for (;;) { // After a value.
+      at = space(at, end);
+      if (stack.length == 0) return at == end;
+      if (at >= end) return false;
+      c = load<u8>(at++);
+      const opening = stack[stack.length - 1];
+      if (c == 0x2c) {
+        at = space(at, end);
+        wantKey = opening == 0x7b;
+        break;
+      }
+      if (c != opening + 2) return false;
+      stack.pop();
+    }
+  }
+  return false;
+}
+
+function literal(at: usize, end: usize): bool {
+  const n = end - at;
+  if (text.equal(at, n, "true") || text.equal(at, n, "false") || text.equal(at, n, "null")) return true;
+  for (let p = at; p < end; p++) {
+    const c = load<u8>(p);
+    if ((c < 0x30 || c > 0x39) && c != 0x2d && c != 0x2b && c != 0x2e && c != 0x65 && c != 0x45) return false;
+  }
+  return true;
+}
+
+/** quote returns a string as JSON. */
+export function quote(s: string): string {
+  let out = "\"";
+  let start = 0;
+  for (let i = 0; i < s.length; i++) {
+    const c = s.charCodeAt(i);
+    if (c >= 0x20 && c != 0x22 && c != 0x5c) continue;
+    out += s.substring(start, i);
+    if (c == 0x22 || c == 0x5c) {
+      out += "\\" + String.fromCharCode(c);
+    } else {
+      out += "\\u00" + (c < 16 ? "0" : "1") + "0123456789abcdef".charAt(c & 15);
+    }
+    start = i + 1;
+  }
+  return out + s.substring(start) + "\"";
+}
