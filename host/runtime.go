@@ -154,7 +154,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 // must be closed before rt.
 func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
-		plugins: map[*Plugin]struct{}{}, recorders: map[string]*recorder{}, compiled: map[compiledKey]*compiled{},
+		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
 		engine: rt.engine, goPass: rt.goPass, stubs: rt.stubs, cache: rt.cache, code: rt.code, idleAfter: rt.idleAfter, borrowed: true,
 	}
